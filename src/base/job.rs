@@ -1,0 +1,108 @@
+//! A transfer as it is meant: from where, to where, how; and what comes out of it.
+
+use std::path::PathBuf;
+
+use super::settings::Settings;
+use super::tally::SideReport;
+use super::units::Nanos;
+
+/// One end of a transfer on its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or a tree. As given: a trailing slash is kept, it has a meaning.
+    Path(PathBuf),
+    /// Standard input as a source, standard output as a sink.
+    Stdio,
+    /// No bytes are made and none are looked at; a source says how many it stands for.
+    Null { len: u64 },
+    /// Zero bytes, really made.
+    Zero { len: u64 },
+    /// Bytes from a seed, the same for every run of that seed.
+    Random { len: u64, seed: u64 },
+}
+
+/// How the far side is reached and started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// The command and its arguments that stand for `ssh`; the host and the command follow them.
+    pub ssh: Option<Vec<String>>,
+    /// The far side's program; `datapump` in the far PATH when not given.
+    pub datapump: Option<String>,
+    /// Ports that the far side may listen on, both ends included.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// A whole transfer. At most one of the two hosts is set: host to host is refused when it is parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub sources: Vec<Place>,
+    /// `[user@]host` as `ssh` takes it (brackets of an IPv6 address removed).
+    pub source_host: Option<String>,
+    pub target: Place,
+    pub target_host: Option<String>,
+    pub settings: Settings,
+    pub remote: Remote,
+}
+
+/// What carries the bytes between the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Both ends are in this process.
+    Memory,
+    /// TCP streams to the far side's port.
+    Tcp,
+    /// The control connection, because no data port could be reached.
+    Control,
+}
+
+/// What a transfer that ran to its end did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub files: u64,
+    pub directories: u64,
+    /// Objects that were not copied; each was named in a notice.
+    pub failed: u64,
+    /// The exit code's class when something failed: the most serious of the objects' faults.
+    pub worst: Option<super::fault::Class>,
+    pub bytes: u64,
+    pub elapsed: Nanos,
+    pub streams: u16,
+    pub carrier: Carrier,
+    /// True when this process was the source (a push or a local copy).
+    pub near_is_source: bool,
+    pub near: SideReport,
+    /// `None` when both ends were in this process; then `near` speaks for both.
+    pub far: Option<SideReport>,
+}
+
+/// What re-reading the files of a receipt found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Files that are what the receipt says.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    pub differing: u64,
+    pub missing: u64,
+    pub unreadable: u64,
+}
+
+impl Verified {
+    /// The exit code's class when not all is well.
+    pub fn worst(&self) -> Option<super::fault::Class> {
+        match self {
+            Verified { differing: 1.., .. } => Some(super::fault::Class::Corrupt),
+            Verified { missing: 0, unreadable: 0, .. } => None,
+            _ => Some(super::fault::Class::SomeFailed),
+        }
+    }
+}
+
+/// Something that people are told while a transfer runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    Warning(String),
+    /// An object has its final name (or, for null and pipes, all its bytes have arrived).
+    FileDone { path: Vec<u8>, bytes: u64, digest: Option<String> },
+    FileFailed { path: Vec<u8>, fault: super::fault::Fault },
+}

@@ -1,0 +1,31 @@
+//! What a frame says about its body.
+
+use super::extent::Extent;
+
+/// A digest in the form a label carries: 32 bytes of BLAKE3, 8 of CRC-64, or nothing.
+pub type Sum = [u8; 32];
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// The bytes of an extent.
+    #[default]
+    Data = 1,
+    /// No bytes but the reason: the source cannot give this extent, its object fails.
+    Void = 2,
+    /// No bytes and no extent: this stream carries nothing more.
+    End = 3,
+}
+
+/// The front of a frame: where its body belongs and what it must digest to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Label {
+    pub kind: Kind,
+    pub extent: Extent,
+    /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids.
+    pub body_len: u32,
+    /// Bytes of the list of voids: what the source could not give, and why.
+    pub voids_len: u16,
+    pub digest: Sum,
+}

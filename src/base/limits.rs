@@ -1,0 +1,40 @@
+//! Every constant limit, and the assertions between them.
+
+/// Streams in one transfer.
+pub const STREAMS_MAX: u16 = 64;
+/// Bounds of the request size, and the step between allowed sizes.
+pub const REQUEST_BYTES_MIN: u32 = 4 << 10;
+pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
+pub const REQUEST_BYTES_STEP: u32 = 4 << 10;
+/// Requests in flight at one end of one lane.
+pub const DEPTH_MAX: u16 = 256;
+/// Bounds of `--window`.
+pub const WINDOW_BYTES_MIN: u32 = 4 << 10;
+pub const WINDOW_BYTES_MAX: u32 = 1 << 30;
+/// Least memory a transfer can be given.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
+/// Direct I/O moves whole blocks of this size from addresses of this alignment.
+pub const BLOCK_BYTES: u32 = 4096;
+/// Room in front of a body, for the frame header.
+pub const HEADROOM_BYTES: u32 = BLOCK_BYTES;
+
+/// One message of the conversation, header included.
+pub const MESSAGE_BYTES_MAX: usize = 128 << 10;
+/// Entries in one offer, and bytes they may take encoded.
+pub const OFFER_ENTRIES_MAX: usize = 1024;
+pub const OFFER_BYTES_MAX: usize = 64 << 10;
+/// A path as it travels, and one name in it.
+pub const PATH_BYTES_MAX: usize = 4095;
+pub const NAME_BYTES_MAX: usize = 255;
+/// Objects offered and not yet finished.
+pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
+/// Bytes of shell noise skipped before the far side's first message.
+pub const NOISE_BYTES_MAX: usize = 64 << 10;
+/// Connections to the data port that have not yet proved who they are.
+pub const STRANGERS_MAX: usize = 128;
+
+const _: () = assert!(OFFER_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));
+const _: () = assert!(REQUEST_BYTES_STEP.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(PATH_BYTES_MAX + 64 < OFFER_BYTES_MAX);

@@ -1,0 +1,10 @@
+//! Words everybody uses. No I/O, no clock, no policy about allocation.
+
+pub mod extent;
+pub mod fault;
+pub mod job;
+pub mod label;
+pub mod limits;
+pub mod settings;
+pub mod tally;
+pub mod units;

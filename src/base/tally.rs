@@ -1,0 +1,88 @@
+//! Plain numbers that a lane adds up and a side reports: no clock, no atomics.
+
+use super::units::Nanos;
+
+/// What a passage does to a request, in the order it is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    Digest,
+    Codec,
+    Seal,
+}
+
+impl Stage {
+    pub const COUNT: usize = 3;
+    pub const NAMES: [&str; Stage::COUNT] = ["digest", "codec", "seal"];
+}
+
+/// Where requests spent their life, summed over requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// From departure until the source has filled the request.
+    pub fill: Nanos,
+    /// In the steps of the passage.
+    pub pass: Nanos,
+    /// Waiting until the sink admits it.
+    pub gate: Nanos,
+    /// From admission until the sink has taken the bytes.
+    pub drain: Nanos,
+}
+
+impl Life {
+    pub fn total(&self) -> Nanos {
+        self.fill + self.pass + self.gate + self.drain
+    }
+}
+
+/// What one lane did, or several added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub requests: u64,
+    /// Payload bytes that went through.
+    pub bytes: u64,
+    /// Bytes on the wire: frames, tags and TLS records included.
+    pub wire_bytes: u64,
+    pub life: Life,
+    pub stages: [Nanos; Stage::COUNT],
+    /// Calls to the operating system on data, or submissions to a ring.
+    pub calls: u64,
+    /// Calls that returned less than was asked for, and how much those returned in all.
+    pub partial_returns: u64,
+    pub partial_bytes: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.wire_bytes += other.wire_bytes;
+        self.life.fill += other.life.fill;
+        self.life.pass += other.life.pass;
+        self.life.gate += other.life.gate;
+        self.life.drain += other.life.drain;
+        for (mine, theirs) in self.stages.iter_mut().zip(other.stages) {
+            *mine += theirs;
+        }
+        self.calls += other.calls;
+        self.partial_returns += other.partial_returns;
+        self.partial_bytes += other.partial_bytes;
+    }
+}
+
+/// What one host says about its part of a transfer when it has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SideReport {
+    pub tally: Tally,
+    pub cpu_user: Nanos,
+    pub cpu_system: Nanos,
+    pub peak_memory_bytes: u64,
+    /// What buffers, TLS and sockets were planned to take, as printed.
+    pub planned_memory_bytes: u64,
+    /// The engine that ran, with the reason where it is not the one asked for.
+    pub engine: String,
+    pub depth: u16,
+    pub congestion: String,
+    /// The largest window that the peer's TCP advertised to us; 0 when unknown.
+    pub window_seen_bytes: u64,
+}
