@@ -1,0 +1,305 @@
+//! The fields that more than one message has, or that are too many for its one line.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::{
+    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, fault_class,
+};
+use crate::base::fault::Fault;
+use crate::base::job::Place;
+use crate::base::label::Sum;
+use crate::base::limits::{
+    DEPTH_MAX, MEMORY_BYTES_MIN, PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN,
+    REQUEST_BYTES_STEP, STREAMS_MAX,
+};
+use crate::base::settings::{
+    Direct, DigestKind, EngineChoice, Fsync, Overwrite, Preallocate, Seal, Settings,
+};
+use crate::base::tally::{SideReport, Tally};
+use crate::base::units::{Nanos, Rate};
+use crate::wire::reader::{Reader, Writer};
+
+const PLACES_MAX: usize = 1024;
+const ADDRESSES_MAX: usize = 32;
+
+pub fn get_list<T>(
+    from: &mut Reader<'_>,
+    max: usize,
+    mut item: impl FnMut(&mut Reader<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let count = usize::from(from.u16()?);
+    if count > max {
+        return Err(Fault::peer(format!("the peer sent a list of {count} where {max} are allowed")));
+    }
+    let mut list = Vec::with_capacity(count);
+    for _ in 0..count {
+        list.push(item(from)?);
+    }
+    Ok(list)
+}
+
+pub fn put_fault(out: &mut Writer, fault: &Fault) {
+    out.u8(fault.class.exit_code());
+    out.text(&fault.text, TEXT_BYTES_MAX);
+}
+
+pub fn get_fault(from: &mut Reader<'_>) -> Result<Fault, Fault> {
+    Ok(Fault::new(fault_class(from.u8()?)?, from.text(TEXT_BYTES_MAX)?))
+}
+
+pub fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {
+    out.u16(ranges.len() as u16);
+    for (start, end) in ranges {
+        out.u64(*start);
+        out.u64(*end);
+    }
+}
+
+pub fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
+    get_list(from, RANGES_MAX, |from| {
+        let (start, end) = (from.u64()?, from.u64()?);
+        match start < end {
+            true => Ok((start, end)),
+            false => Err(Fault::peer("the peer acknowledged an empty range")),
+        }
+    })
+}
+
+pub fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
+    out.u16(objects.len() as u16);
+    for (object, sum) in objects {
+        out.u64(*object);
+        out.option(*sum, |out, sum| out.raw(&sum));
+    }
+}
+
+pub fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum>)>, Fault> {
+    get_list(from, FINISHED_MAX, |from| Ok((from.u64()?, from.option(|from| from.array())?)))
+}
+
+pub fn put_open(out: &mut Writer, open: &Open) {
+    out.u8(open.role as u8);
+    out.u16(open.places.len() as u16);
+    open.places.iter().for_each(|place| put_place(out, place));
+    put_settings(out, &open.settings);
+    out.option(open.ports, |out, (low, high)| {
+        out.u16(low);
+        out.u16(high);
+    });
+    out.raw(&open.secret);
+    out.raw(&open.fingerprint);
+    put_origin(out, open.origin);
+}
+
+pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
+    let role = match from.u8()? {
+        1 => Role::Source,
+        2 => Role::Sink,
+        other => return Err(Fault::peer(format!("the peer sent an unknown role {other}"))),
+    };
+    let open = Open {
+        role,
+        places: get_list(from, PLACES_MAX, get_place)?,
+        settings: get_settings(from)?,
+        ports: from.option(|from| Ok((from.u16()?, from.u16()?)))?,
+        secret: from.array()?,
+        fingerprint: from.array()?,
+        origin: get_origin(from)?,
+    };
+    let places_fit = match role {
+        Role::Source => !open.places.is_empty() && open.origin.is_none(),
+        Role::Sink => open.places.len() == 1 && open.origin.is_some(),
+    };
+    match places_fit {
+        true => Ok(open),
+        false => Err(Fault::peer("the peer asked for a transfer without a source or a target")),
+    }
+}
+
+pub fn put_opened(out: &mut Writer, opened: &Opened) {
+    out.raw(&opened.fingerprint);
+    out.u16(opened.port);
+    out.u16(opened.addresses.len() as u16);
+    opened.addresses.iter().for_each(|address| out.text(address, TEXT_BYTES_MAX));
+    put_origin(out, opened.origin);
+    out.u64(opened.window_bytes);
+}
+
+pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
+    Ok(Opened {
+        fingerprint: from.array()?,
+        port: from.u16()?,
+        addresses: get_list(from, ADDRESSES_MAX, |from| from.text(TEXT_BYTES_MAX))?,
+        origin: get_origin(from)?,
+        window_bytes: from.u64()?,
+    })
+}
+
+fn put_origin(out: &mut Writer, origin: Option<Origin>) {
+    out.option(origin, |out, origin| {
+        out.flag(origin.single);
+        out.flag(origin.endless);
+    });
+}
+
+fn get_origin(from: &mut Reader<'_>) -> Result<Option<Origin>, Fault> {
+    from.option(|from| Ok(Origin { single: from.flag()?, endless: from.flag()? }))
+}
+
+fn put_place(out: &mut Writer, place: &Place) {
+    match place {
+        Place::Path(path) => {
+            out.u8(1);
+            out.bytes(path.as_os_str().as_bytes());
+        }
+        Place::Stdio => out.u8(2),
+        Place::Null { len } => {
+            out.u8(3);
+            out.u64(*len);
+        }
+        Place::Zero { len } => {
+            out.u8(4);
+            out.u64(*len);
+        }
+        Place::Random { len, seed } => {
+            out.u8(5);
+            out.u64(*len);
+            out.u64(*seed);
+        }
+    }
+}
+
+fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
+    Ok(match from.u8()? {
+        1 => {
+            let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+            Place::Path(PathBuf::from(OsString::from_vec(path)))
+        }
+        2 => Place::Stdio,
+        3 => Place::Null { len: from.u64()? },
+        4 => Place::Zero { len: from.u64()? },
+        5 => Place::Random { len: from.u64()?, seed: from.u64()? },
+        other => return Err(Fault::peer(format!("the peer named a place of unknown kind {other}"))),
+    })
+}
+
+fn put_settings(out: &mut Writer, settings: &Settings) {
+    out.u16(settings.streams);
+    out.u32(settings.request_bytes);
+    out.option(settings.depth_source, Writer::u16);
+    out.option(settings.depth_sink, Writer::u16);
+    out.option(settings.window_bytes, Writer::u32);
+    out.option(settings.congestion.as_deref(), |out, name| out.text(name, TEXT_BYTES_MAX));
+    out.option(settings.rate, |out, rate| out.u64(rate.bytes_per_second as u64));
+    out.u8(settings.engine as u8);
+    out.u8(settings.direct as u8);
+    out.u8(settings.seal as u8);
+    out.u8(settings.digest as u8);
+    out.u8(settings.fsync as u8);
+    out.u8(settings.overwrite as u8);
+    out.u64(settings.memory_bytes);
+    out.u8(settings.preallocate as u8);
+    out.flag(settings.preserve);
+    out.flag(settings.recursive);
+}
+
+fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
+    let settings = Settings {
+        streams: from.u16()?,
+        request_bytes: from.u32()?,
+        depth_source: from.option(Reader::u16)?,
+        depth_sink: from.option(Reader::u16)?,
+        window_bytes: from.option(Reader::u32)?,
+        congestion: from.option(|from| from.text(TEXT_BYTES_MAX))?,
+        rate: from.option(|from| Ok(Rate { bytes_per_second: from.u64()? as f64 }))?,
+        engine: get_choice(from, EngineChoice::from_code)?,
+        direct: get_choice(from, Direct::from_code)?,
+        seal: get_choice(from, Seal::from_code)?,
+        digest: get_choice(from, DigestKind::from_code)?,
+        fsync: get_choice(from, Fsync::from_code)?,
+        overwrite: get_choice(from, Overwrite::from_code)?,
+        memory_bytes: from.u64()?,
+        preallocate: get_choice(from, Preallocate::from_code)?,
+        preserve: from.flag()?,
+        recursive: from.flag()?,
+    };
+    let depth_fits = |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
+    let fits = (1..=STREAMS_MAX).contains(&settings.streams)
+        && (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&settings.request_bytes)
+        && settings.request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
+        && settings.memory_bytes >= MEMORY_BYTES_MIN
+        && depth_fits(settings.depth_source)
+        && depth_fits(settings.depth_sink);
+    match fits {
+        true => Ok(settings),
+        false => Err(Fault::peer("the peer asked for settings outside their ranges")),
+    }
+}
+
+fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Result<T, Fault> {
+    let code = from.u8()?;
+    parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
+}
+
+pub fn put_report(out: &mut Writer, report: &SideReport) {
+    let tally = &report.tally;
+    for value in [
+        tally.requests,
+        tally.bytes,
+        tally.wire_bytes,
+        tally.life.fill.0,
+        tally.life.pass.0,
+        tally.life.gate.0,
+        tally.life.drain.0,
+    ] {
+        out.u64(value);
+    }
+    tally.stages.iter().for_each(|stage| out.u64(stage.0));
+    for value in [
+        tally.calls,
+        tally.partial_returns,
+        tally.partial_bytes,
+        report.cpu_user.0,
+        report.cpu_system.0,
+        report.peak_memory_bytes,
+        report.planned_memory_bytes,
+        report.window_seen_bytes,
+    ] {
+        out.u64(value);
+    }
+    out.u16(report.depth);
+    out.text(&report.engine, TEXT_BYTES_MAX);
+    out.text(&report.congestion, TEXT_BYTES_MAX);
+}
+
+pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
+    let mut tally = Tally {
+        requests: from.u64()?,
+        bytes: from.u64()?,
+        wire_bytes: from.u64()?,
+        ..Tally::default()
+    };
+    tally.life.fill = Nanos(from.u64()?);
+    tally.life.pass = Nanos(from.u64()?);
+    tally.life.gate = Nanos(from.u64()?);
+    tally.life.drain = Nanos(from.u64()?);
+    for stage in &mut tally.stages {
+        *stage = Nanos(from.u64()?);
+    }
+    tally.calls = from.u64()?;
+    tally.partial_returns = from.u64()?;
+    tally.partial_bytes = from.u64()?;
+    Ok(SideReport {
+        tally,
+        cpu_user: Nanos(from.u64()?),
+        cpu_system: Nanos(from.u64()?),
+        peak_memory_bytes: from.u64()?,
+        planned_memory_bytes: from.u64()?,
+        window_seen_bytes: from.u64()?,
+        depth: from.u16()?,
+        engine: from.text(TEXT_BYTES_MAX)?,
+        congestion: from.text(TEXT_BYTES_MAX)?,
+    })
+}

@@ -1,0 +1,142 @@
+//! Every message goes there and back; nothing that arrives can do more than be refused.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::tally::Tally;
+use crate::base::units::{Nanos, Rate};
+use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
+
+fn entry(kind: EntryKind, size: u64, path: &[u8], link_target: &[u8]) -> Entry {
+    Entry {
+        kind,
+        size,
+        mtime_seconds: -5,
+        mtime_nanos: 999_999_999,
+        mode: 0o4755,
+        path: path.to_vec(),
+        link_target: link_target.to_vec(),
+    }
+}
+
+fn samples() -> Vec<Message> {
+    let settings = Settings {
+        rate: Some(Rate { bytes_per_second: 1e6 }),
+        congestion: Some("cubic".into()),
+        depth_source: Some(3),
+        window_bytes: Some(65536),
+        ..Settings::default()
+    };
+    let origin = Origin { single: true, endless: false };
+    let report = SideReport {
+        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, ..Tally::default() },
+        cpu_user: Nanos(7),
+        engine: "threads".into(),
+        depth: 2,
+        ..SideReport::default()
+    };
+    let places = vec![
+        Place::Path("/a/b".into()),
+        Place::Stdio,
+        Place::Null { len: 1 },
+        Place::Zero { len: 2 },
+        Place::Random { len: 3, seed: 4 },
+    ];
+    let open = |role, places, origin| {
+        Message::Open(Box::new(Open {
+            role,
+            places,
+            settings: settings.clone(),
+            ports: Some((5000, 5100)),
+            secret: [1; 32],
+            fingerprint: [2; 32],
+            origin,
+        }))
+    };
+    vec![
+        Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
+        open(Role::Source, places, None),
+        open(Role::Sink, vec![Place::Stdio], Some(origin)),
+        Message::Opened(Opened {
+            fingerprint: [3; 32],
+            port: 5000,
+            addresses: vec!["127.0.0.1".into(), "::1".into()],
+            origin: Some(Origin { single: false, endless: true }),
+            window_bytes: 9,
+        }),
+        Message::Carry,
+        Message::Carried(vec![1, 2, 3]),
+        Message::Offer {
+            first: 7,
+            entries: vec![
+                entry(EntryKind::File, 5, b"a/\xff\n", b""),
+                entry(EntryKind::Link, 0, b"l", b"../t"),
+                entry(EntryKind::Directory, 0, b"d", b""),
+                entry(EntryKind::Pipe, ENDLESS_BYTES, b"p", b""),
+            ],
+        },
+        Message::Want { first: 7, wanted: vec![true, false] },
+        Message::OfferEnd { objects: 9, bytes: 10 },
+        Message::Ack { ranges: vec![(0, 5), (7, 9)], bytes: 6 },
+        Message::Finished { objects: vec![(1, Some([9; 32])), (2, None)] },
+        Message::Failed { object: 3, fault: Fault::new(Class::NoSpace, "full") },
+        Message::Unoffered { path: b"x".to_vec(), fault: Fault::new(Class::Local, "no") },
+        Message::PipeEnd { bytes: 11 },
+        Message::Warning { text: "careful".into() },
+        Message::Report(Box::new(report)),
+        Message::Stop(Fault::interrupted()),
+        Message::Ping,
+    ]
+}
+
+#[test]
+fn there_and_back() {
+    let mut codes = std::collections::BTreeSet::new();
+    for message in samples() {
+        let bytes = message.encode();
+        let length = Message::length(bytes[..4].try_into().unwrap()).unwrap();
+        assert_eq!(length, bytes.len() - 4);
+        assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
+        codes.insert(message.code());
+    }
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=17).collect::<Vec<_>>());
+}
+
+#[test]
+fn cut_short_or_grown_is_refused() {
+    for message in samples() {
+        let bytes = message.encode();
+        if matches!(message, Message::Carried(_)) {
+            continue; // its body is whatever is there
+        }
+        for cut in 4..bytes.len() {
+            assert!(Message::decode(&bytes[4..cut]).is_err(), "{message:?} cut at {cut}");
+        }
+        let grown = [&bytes[4..], &[0]].concat();
+        assert!(Message::decode(&grown).is_err(), "{message:?} with a byte more");
+    }
+}
+
+#[test]
+fn a_path_that_leaves_is_refused() {
+    for path in [&b"../x"[..], b"/etc/passwd", b"a/../../b", b""] {
+        let bytes = Message::Offer { first: 0, entries: vec![entry(EntryKind::File, 1, path, b"")] };
+        assert!(Message::decode(&bytes.encode()[4..]).is_err(), "{}", path.escape_ascii());
+    }
+}
+
+proptest! {
+    #[test]
+    fn rubbish_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Message::decode(&bytes);
+    }
+
+    #[test]
+    fn a_flipped_byte_never_panics(pick in any::<usize>(), at in any::<usize>(), to in any::<u8>()) {
+        let all = samples();
+        let mut bytes = all[pick % all.len()].encode();
+        let at = 4 + at % (bytes.len() - 4);
+        bytes[at] = to;
+        let _ = Message::decode(&bytes[4..]);
+    }
+}
