@@ -1,0 +1,344 @@
+//! A real file system as a volume: every path is resolved beneath its root, by the kernel.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
+    Timestamps,
+};
+use rustix::io::Errno;
+
+use super::volume::{
+    Access, Cache, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
+    show,
+};
+use crate::base::fault::{Class, Fault};
+
+/// Directory handles kept open: small files of one directory follow each other.
+const DIRECTORIES_MAX: usize = 64;
+
+/// A tree below one directory.
+#[derive(Debug)]
+pub struct Disk {
+    root: OwnedFd,
+    path: PathBuf,
+    waits: bool,
+    directories: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+}
+
+impl Disk {
+    pub fn open(path: &Path) -> Result<Disk, Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| Fault::io("open the directory", path, &errno.into()))?;
+        let waits = match rustix::fs::fstatfs(&root) {
+            Ok(status) => !matches!(status.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC),
+            Err(_) => true,
+        };
+        Ok(Disk { root, path: path.to_path_buf(), waits, directories: Mutex::default() })
+    }
+
+    fn fault(&self, doing: &str, path: &[u8], errno: Errno) -> Fault {
+        Fault::io(doing, &self.path.join(OsStr::from_bytes(path)), &errno.into())
+    }
+
+    /// The directory that holds `path`, and the name in it.
+    fn parent<'a>(&self, path: &'a [u8]) -> Result<(Parent<'_>, &'a OsStr), Errno> {
+        let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
+            return Ok((Parent::Root(&self.root), OsStr::from_bytes(path)));
+        };
+        let (directory, name) = (&path[..slash], OsStr::from_bytes(&path[slash + 1..]));
+        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fd) = directories.get(directory) {
+            return Ok((Parent::Below(fd.clone()), name));
+        }
+        let fd = Arc::new(self.beneath(directory, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        if directories.len() >= DIRECTORIES_MAX {
+            directories.clear();
+        }
+        directories.insert(directory.to_vec(), fd.clone());
+        Ok((Parent::Below(fd), name))
+    }
+
+    fn beneath(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let path = OsStr::from_bytes(path);
+        rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    }
+
+    fn open_in_parent(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        let (parent, name) = self.parent(path)?;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
+    }
+
+    /// Opens around the page cache where the file system can, else through it.
+    fn open_cached(&self, path: &[u8], flags: OFlags, cache: Cache) -> Result<OwnedFd, Errno> {
+        if cache == Cache::Around {
+            match self.open_in_parent(path, flags | OFlags::DIRECT, 0o600) {
+                Err(Errno::INVAL) => {}
+                opened => return opened,
+            }
+            // The refused open may have made the file already.
+            if flags.contains(OFlags::CREATE) {
+                let flags = flags.difference(OFlags::EXCL);
+                return self.open_in_parent(path, flags, 0o600);
+            }
+        }
+        self.open_in_parent(path, flags, 0o600)
+    }
+
+    fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
+        let now = rustix::fs::fstat(fd)
+            .map_err(|errno| self.fault("look at", &segment.path, errno))?;
+        let status = status_from(&now);
+        let expect = segment.meta.mtime.unwrap_or(status.mtime);
+        match status.size == u64::from(segment.len) && status.mtime == expect {
+            true => Ok(()),
+            false => Err(changed(self, &segment.path)),
+        }
+    }
+}
+
+impl Volume for Disk {
+    fn root(&self) -> &Path {
+        &self.path
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
+    }
+
+    fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
+        let found = self
+            .parent(path)
+            .and_then(|(parent, name)| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW));
+        match found {
+            Ok(stat) => Ok(Some(status_from(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fault("look at", path, errno)),
+        }
+    }
+
+    fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
+        let opened = match access {
+            Access::Read { cache } => self.open_cached(path, OFlags::RDONLY, cache),
+            Access::Create { cache, .. } => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+                self.open_cached(path, flags, cache)
+            }
+        };
+        let fd = opened.map_err(|errno| match access {
+            Access::Read { .. } => self.fault("open", path, errno),
+            Access::Create { .. } => self.fault("create", path, errno),
+        })?;
+        if let Access::Create { reserve: Some(size @ 1..), .. } = access {
+            match rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, size) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(self.fault("reserve room for", path, errno)),
+            }
+        }
+        Ok(Handle::new(fd))
+    }
+
+    fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
+        rustix::fs::fstat(file.fd())
+            .map(|stat| status_from(&stat))
+            .map_err(|errno| self.fault("look at", path, errno))
+    }
+
+    fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, name)| rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)))
+            .map_err(|errno| self.fault("make the directory", path, errno))
+    }
+
+    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, name)| {
+                rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name)
+            })
+            .map_err(|errno| self.fault("make the link", path, errno))
+    }
+
+    fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
+        rustix::fs::ftruncate(file.fd(), len)
+            .map_err(|errno| self.fault("set the length of", path, errno))
+    }
+
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: Metadata) -> Result<(), Fault> {
+        give_metadata(file.fd(), meta)
+            .map_err(|errno| self.fault("set mode and time of", path, errno))
+    }
+
+    fn set_directory_metadata(&self, path: &[u8], meta: Metadata) -> Result<(), Fault> {
+        self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY)
+            .and_then(|fd| give_metadata(fd.as_fd(), meta))
+            .map_err(|errno| self.fault("set mode and time of", path, errno))
+    }
+
+    fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
+        rustix::fs::fdatasync(file.fd()).map_err(|errno| self.fault("sync", path, errno))
+    }
+
+    fn sync_all(&self) -> Result<(), Fault> {
+        rustix::fs::syncfs(&self.root).map_err(|errno| self.fault("sync", b"", errno))
+    }
+
+    fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| rustix::fs::fsync(&parent))
+            .map_err(|errno| self.fault("sync the directory of", path, errno))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault> {
+        let renamed = self.parent(from).and_then(|(from_parent, from_name)| {
+            let (to_parent, to_name) = self.parent(to)?;
+            match replace {
+                Replace::Allowed => {
+                    rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name)
+                }
+                Replace::Never => {
+                    rename_new(&from_parent, from_name, &to_parent, to_name)
+                }
+            }
+        });
+        renamed.map_err(|errno| match errno {
+            Errno::EXIST => exists(self, to),
+            errno => self.fault("give its name to", to, errno),
+        })
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        let removed = self
+            .parent(path)
+            .and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.fault("remove", path, errno)),
+        }
+    }
+
+    fn free_bytes(&self) -> Result<u64, Fault> {
+        rustix::fs::fstatvfs(&self.root)
+            .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
+            .map_err(|errno| self.fault("ask for the free space of", b"", errno))
+    }
+
+    fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
+        let path = &segment.path;
+        let fd = self
+            .open_in_parent(path, OFlags::RDONLY, 0)
+            .map_err(|errno| self.fault("open", path, errno))?;
+        let mut filled = 0;
+        while filled < into.len() {
+            match rustix::io::read(&fd, &mut into[filled..]) {
+                Ok(0) => return Err(changed(self, path)),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault("read", path, errno)),
+            }
+        }
+        self.check_small(&fd, segment)
+    }
+
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+        let path = &segment.path;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let fd = self
+            .open_in_parent(path, flags, segment.meta.mode)
+            .map_err(|errno| self.fault("create", path, errno))?;
+        let mut rest = from;
+        while !rest.is_empty() {
+            match rustix::io::write(&fd, rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault("write", path, errno)),
+            }
+        }
+        match segment.meta.mtime {
+            None => Ok(()),
+            Some(_) => give_metadata(fd.as_fd(), segment.meta)
+                .map_err(|errno| self.fault("set mode and time of", path, errno)),
+        }
+    }
+}
+
+/// The fault of a name that is taken.
+pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
+    let name = show(volume, path);
+    let text = format!("'{name}' exists: --overwrite older or always replaces it");
+    Fault::new(Class::Local, text)
+}
+
+/// A rename that replaces nothing. File systems without it get the same by a link, which also fails
+/// when the name is taken.
+fn rename_new(
+    from_parent: &Parent<'_>,
+    from: &OsStr,
+    to_parent: &Parent<'_>,
+    to: &OsStr,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
+            rustix::fs::unlinkat(from_parent, from, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
+
+/// Gives a mode, less what the umask withholds where nothing is preserved, and the time where it is.
+fn give_metadata(fd: BorrowedFd<'_>, meta: Metadata) -> Result<(), Errno> {
+    let Some(mtime) = meta.mtime else {
+        return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
+    };
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode))?;
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
+    rustix::fs::futimens(fd, &Timestamps { last_access, last_modification })
+}
+
+/// The process's umask, which can only be read by setting it; asked once.
+fn umask() -> u32 {
+    static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
+        rustix::process::umask(mask);
+        mask.as_raw_mode()
+    })
+}
+
+fn status_from(stat: &Stat) -> Status {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => StatusKind::File,
+        FileType::Directory => StatusKind::Directory,
+        _ => StatusKind::Other,
+    };
+    let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+    Status { kind, size: stat.st_size as u64, mtime }
+}
+
+/// A directory handle: the root's, or one from the cache.
+#[derive(Debug)]
+enum Parent<'a> {
+    Root(&'a OwnedFd),
+    Below(Arc<OwnedFd>),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Parent::Root(fd) => fd.as_fd(),
+            Parent::Below(fd) => fd.as_fd(),
+        }
+    }
+}
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;

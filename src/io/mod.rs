@@ -1,0 +1,19 @@
+//! The engine room: the only unsafe code, and the only system calls on data.
+
+#[expect(unsafe_code, reason = "aligned memory that the kernel writes into")]
+pub mod buffer;
+pub mod request;
+pub mod volume;
+pub mod backend;
+pub mod engine;
+mod blocking;
+pub mod clock;
+pub mod disk;
+pub mod sim;
+#[expect(unsafe_code, reason = "TCP_INFO and getrusage have no safe binding")]
+pub mod system;
+pub mod tcp;
+pub mod threads;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "io_uring rings and fixed buffers")]
+pub mod uring;

@@ -1,0 +1,217 @@
+//! The unit of work. A request is always in exactly one place: with a lane, an engine, or a pool.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::buffer::Buffer;
+use super::volume::{Batch, LazyFile};
+use crate::base::fault::{Class, Fault};
+use crate::base::label::{Label, Sum};
+use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES, OFFER_ENTRIES_MAX};
+use crate::base::units::Tick;
+
+/// Which way a request is going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// From the source into the house.
+    In,
+    /// Out of the house to the sink.
+    Out,
+}
+
+/// When a request came past the places that the clock is read at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamps {
+    pub departed: Tick,
+    pub filled: Tick,
+    pub passed: Tick,
+    pub admitted: Tick,
+    pub retired: Tick,
+}
+
+/// What the extent of a request is made of.
+#[derive(Clone, Debug, Default)]
+pub enum Cargo {
+    /// Not known yet: the label has not been read, or nothing has been claimed.
+    #[default]
+    Unknown,
+    Part(Part),
+    Batch(Arc<Batch>),
+}
+
+/// A stretch of one object.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub object: u64,
+    pub offset: u64,
+    pub coverage: Coverage,
+    /// The file it is in; `None` for what is made up or thrown away, and for pipes.
+    pub file: Option<Arc<LazyFile>>,
+}
+
+/// How much of its object a part is: a whole object's digest is a root, a part's a node below one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    Whole,
+    Some,
+}
+
+/// The digest of a stretch of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which segment of a batch; 0 for a part.
+    pub segment: u16,
+    pub offset: u64,
+    pub len: u32,
+    pub sum: Sum,
+}
+
+/// A unit of work and the memory it travels in.
+pub struct Request {
+    pub leg: Leg,
+    /// How many verbs have landed on this leg.
+    pub hops: u32,
+    pub label: Label,
+    pub cargo: Cargo,
+    /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
+    pub span: Range<u32>,
+    pub need: u32,
+    /// What the verb in the air has moved so far.
+    pub moved: u32,
+    /// How the last verb ended: bytes moved, or the system's error number.
+    pub outcome: Result<u32, i32>,
+    /// Digests of the body, made by the digest step.
+    pub pieces: Vec<Piece>,
+    /// Segments that cannot be had or kept, and why.
+    pub voids: Vec<(u16, Fault)>,
+    pub buffer: Buffer,
+    pub stamps: Stamps,
+}
+
+/// A void without a reason.
+const VOID_BYTES_MIN: usize = 4;
+const _: () = assert!(VOID_BYTES_MIN * OFFER_ENTRIES_MAX <= BLOCK_BYTES as usize);
+
+impl Request {
+    pub fn new(body_bytes: u32) -> Request {
+        Request {
+            leg: Leg::In,
+            hops: 0,
+            label: Label::default(),
+            cargo: Cargo::Unknown,
+            span: 0..0,
+            need: 0,
+            moved: 0,
+            outcome: Ok(0),
+            pieces: Vec::new(),
+            voids: Vec::new(),
+            buffer: Buffer::new(body_bytes),
+            stamps: Stamps::default(),
+        }
+    }
+
+    /// Makes it ready for another journey; memory stays.
+    pub fn clear(&mut self) {
+        self.leg = Leg::In;
+        self.hops = 0;
+        self.label = Label::default();
+        self.cargo = Cargo::Unknown;
+        self.span = 0..0;
+        self.outcome = Ok(0);
+        self.pieces.clear();
+        self.voids.clear();
+    }
+
+    /// Asks the next verb to move `span`, all of it.
+    pub fn ask(&mut self, span: Range<u32>) {
+        self.need = span.end - span.start;
+        self.span = span;
+    }
+
+    /// What of the span the verb in the air has still to move.
+    pub fn pending(&self) -> Range<usize> {
+        (self.span.start + self.moved) as usize..self.span.end as usize
+    }
+
+    pub fn pending_bytes(&self) -> &[u8] {
+        &self.buffer.bytes()[self.pending()]
+    }
+
+    pub fn pending_bytes_mut(&mut self) -> &mut [u8] {
+        let pending = self.pending();
+        &mut self.buffer.bytes_mut()[pending]
+    }
+
+    pub fn body_span(&self) -> Range<u32> {
+        HEADROOM_BYTES..HEADROOM_BYTES + self.label.body_len
+    }
+
+    pub fn body(&self) -> &[u8] {
+        let span = self.body_span();
+        &self.buffer.bytes()[span.start as usize..span.end as usize]
+    }
+
+    pub fn body_mut(&mut self) -> &mut [u8] {
+        let span = self.body_span();
+        &mut self.buffer.bytes_mut()[span.start as usize..span.end as usize]
+    }
+
+    /// The payload: the body without the list of voids behind it.
+    pub fn payload_len(&self) -> u32 {
+        self.label.body_len - u32::from(self.label.voids_len)
+    }
+
+    /// Writes the list of voids behind the payload: `segment u16 | class u8 | length u8 | reason`. The
+    /// reasons are cut so that the list fits a block, whatever their number.
+    pub fn write_voids(&mut self) {
+        self.voids.sort_by_key(|(segment, _)| *segment);
+        let start = (HEADROOM_BYTES + self.payload_len()) as usize;
+        let mut at = start;
+        let mut room = BLOCK_BYTES as usize - VOID_BYTES_MIN * self.voids.len();
+        for (segment, fault) in &self.voids {
+            let reason = fault.text.as_bytes();
+            let reason = &reason[..reason.len().min(room).min(usize::from(u8::MAX))];
+            room -= reason.len();
+            let [low, high] = segment.to_le_bytes();
+            let front = [low, high, fault.class.exit_code(), reason.len() as u8];
+            let bytes = self.buffer.bytes_mut();
+            bytes[at..at + VOID_BYTES_MIN].copy_from_slice(&front);
+            at += VOID_BYTES_MIN;
+            bytes[at..at + reason.len()].copy_from_slice(reason);
+            at += reason.len();
+        }
+        let len = (at - start) as u32;
+        self.label.body_len = self.payload_len() + len;
+        self.label.voids_len = len as u16;
+    }
+
+    /// Reads the list that came behind the payload.
+    pub fn read_voids(&mut self) -> Result<(), Fault> {
+        let mut voids = std::mem::take(&mut self.voids);
+        let mut list = &self.body()[self.payload_len() as usize..];
+        while let [low, high, class, len, rest @ ..] = list {
+            let Some((reason, rest)) = rest.split_at_checked(usize::from(*len)) else { break };
+            let Some(class) = Class::from_code(*class) else { break };
+            let reason = String::from_utf8_lossy(reason).into_owned();
+            voids.push((u16::from_le_bytes([*low, *high]), Fault::new(class, reason)));
+            list = rest;
+        }
+        let whole = list.is_empty();
+        self.voids = voids;
+        match whole {
+            true => Ok(()),
+            false => Err(Fault::peer("a frame with a list of voids that cannot be read")),
+        }
+    }
+
+    pub fn is_void(&self, segment: usize) -> bool {
+        self.voids.iter().any(|(void, _)| usize::from(*void) == segment)
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({:?}, hop {}, {:?})", self.leg, self.hops, self.label.extent)
+    }
+}

@@ -1,0 +1,112 @@
+//! TCP connections: made, tuned, asked and cut.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::system;
+use super::volume::Handle;
+
+/// How a connection is to be set up.
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
+    /// The window to advertise; `None` leaves autotuning alone.
+    pub window_bytes: Option<u32>,
+    /// `None` leaves the host's default.
+    pub congestion: Option<String>,
+}
+
+/// What both socket buffers are held to when the peer is this very host: what is in flight then fits the
+/// caches, which made one stream 2.5 times faster than autotuning (runs/2026-11-20-engines.md).
+pub const SAME_HOST_BUFFER_BYTES: usize = 64 << 10;
+
+/// Listens on all addresses, at the first free port of the range.
+pub fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> io::Result<TcpListener> {
+    let (low, high) = ports.unwrap_or((0, 0));
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in low..=high {
+        let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        let four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        match listen_at(six, tuning).or_else(|_| listen_at(four, tuning)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn listen_at(address: SocketAddr, tuning: &Tuning) -> io::Result<TcpListener> {
+    let socket = new_socket(address, tuning)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+/// Connects within `timeout`.
+pub fn connect(address: SocketAddr, tuning: &Tuning, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = new_socket(address, tuning)?;
+    socket.connect_timeout(&address.into(), timeout)?;
+    Ok(socket.into())
+}
+
+/// A socket with what must be set before the connection: the window scale is agreed on in the SYN.
+fn new_socket(address: SocketAddr, tuning: &Tuning) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(window) = tuning.window_bytes {
+        socket.set_recv_buffer_size(window as usize)?;
+        socket.set_send_buffer_size(window as usize)?;
+    }
+    if let Some(name) = &tuning.congestion {
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    Ok(socket)
+}
+
+/// Tunes a connection that has proved who it is.
+pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    if tuning.window_bytes.is_none() && is_same_host(stream) {
+        socket.set_send_buffer_size(SAME_HOST_BUFFER_BYTES)?;
+        socket.set_recv_buffer_size(SAME_HOST_BUFFER_BYTES)?;
+    }
+    Ok(())
+}
+
+/// True when both ends of a connection are on this host.
+pub fn is_same_host(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(local), Ok(peer)) => plain(local.ip()) == plain(peer.ip()) || plain(peer.ip()).is_loopback(),
+        _ => false,
+    }
+}
+
+fn plain(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}
+
+pub fn into_handle(stream: TcpStream) -> Handle {
+    Handle::new(OwnedFd::from(stream))
+}
+
+/// The congestion control that a connection runs; empty for what is no TCP socket.
+pub fn congestion(handle: &Handle) -> String {
+    rustix::net::sockopt::tcp_congestion(handle.fd()).unwrap_or_default()
+}
+
+/// The largest window seen so far can only be asked now and then; this is the current one.
+pub fn peer_window_bytes(handle: &Handle) -> u64 {
+    system::tcp_info(handle.fd()).map_or(0, |info| info.peer_window_bytes)
+}
+
+/// Ends a connection in both directions; a thread that waits on it comes back.
+pub fn cut(handle: &Handle) {
+    let _ = rustix::net::shutdown(handle.fd().as_fd(), rustix::net::Shutdown::Both);
+}

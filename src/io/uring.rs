@@ -1,0 +1,233 @@
+//! Files on an io_uring; sockets and everything that only copies as blocking calls beside it.
+//!
+//! Measured (`runs/`): one TCP stream gains nothing from a ring, direct I/O at a depth of four and more
+//! costs half of what threads cost.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
+use super::request::Request;
+use super::threads::Threads;
+use crate::base::limits::DEPTH_MAX;
+use crate::base::units::Tick;
+
+/// One ring, of one lane.
+pub struct Uring {
+    /// Declared first: the ring goes before the buffers that it may know.
+    ring: IoUring,
+    /// What is on the ring, by the number in its user data.
+    flying: Vec<Option<(Verb, Request)>>,
+    free: Vec<u32>,
+    in_ring: usize,
+    registered: Registered,
+    threads: Threads,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Registered {
+    No,
+    Yes,
+}
+
+impl Uring {
+    /// Asks the kernel for a ring. Sandboxes and old kernels refuse, each in their own way.
+    pub fn new() -> io::Result<Uring> {
+        let entries = u32::from(DEPTH_MAX) * 2;
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_coop_taskrun()
+            .build(entries)
+            .or_else(|_| IoUring::new(entries))?;
+        Uring::probe(&ring)?;
+        Ok(Uring {
+            ring,
+            flying: Vec::new(),
+            free: Vec::new(),
+            in_ring: 0,
+            registered: Registered::No,
+            threads: Threads::new()?,
+        })
+    }
+
+    fn probe(ring: &IoUring) -> io::Result<()> {
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::ReadFixed::CODE,
+            opcode::WriteFixed::CODE,
+        ];
+        match needed.iter().all(|code| probe.is_supported(*code)) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel's ring is too old")),
+        }
+    }
+
+    fn launch(&mut self, verb: Verb, request: Request) {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.flying.push(None);
+            self.flying.len() as u32 - 1
+        });
+        let entry = self.entry(&verb, &request).user_data(u64::from(id));
+        self.flying[id as usize] = Some((verb, request));
+        self.in_ring += 1;
+        // SAFETY: the entry points into the request's buffer and names a file that its verb owns; both
+        // stay in `flying`, unmoved and untouched, until the completion with this id has been reaped.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.ring.submit().expect("a ring that takes what it is given");
+        }
+        // The kernel starts at once: the lane may be about to block in a send.
+        if let Err(error) = self.ring.submit() {
+            assert!(is_busy(&error), "the ring refuses work: {error}");
+        }
+    }
+
+    fn entry(&self, verb: &Verb, request: &Request) -> squeue::Entry {
+        let pending = request.pending();
+        let (at, len) = (request.buffer.address().wrapping_add(pending.start), pending.len() as u32);
+        let fixed = match self.registered {
+            Registered::Yes => request.buffer.fixed,
+            Registered::No => None,
+        };
+        let moved = u64::from(request.moved);
+        match verb {
+            Verb::ReadAt { file, offset, .. } => {
+                let fd = types::Fd(file.fd().as_raw_fd());
+                match fixed {
+                    Some(index) => {
+                        opcode::ReadFixed::new(fd, at, len, index).offset(offset + moved).build()
+                    }
+                    None => opcode::Read::new(fd, at, len).offset(offset + moved).build(),
+                }
+            }
+            Verb::WriteAt { file, offset, .. } => {
+                let fd = types::Fd(file.fd().as_raw_fd());
+                match fixed {
+                    Some(index) => {
+                        opcode::WriteFixed::new(fd, at, len, index).offset(offset + moved).build()
+                    }
+                    None => opcode::Write::new(fd, at, len).offset(offset + moved).build(),
+                }
+            }
+            other => panic!("{other:?} does not go on the ring"),
+        }
+    }
+
+    fn collect(&mut self, landings: &mut Vec<Landing>) {
+        self.threads.collect(landings);
+        let completions = self.ring.completion();
+        for completion in completions {
+            let id = completion.user_data() as u32;
+            let (verb, request) =
+                self.flying[id as usize].take().expect("a completion of something in the air");
+            self.free.push(id);
+            self.in_ring -= 1;
+            let result = match completion.result() {
+                count @ 0.. => Ok(count as u32),
+                errno => Err(io::Error::from_raw_os_error(-errno)),
+            };
+            landings.push(Landing { verb, request, result });
+        }
+    }
+
+    /// Waits for the ring alone, the cheapest wait there is.
+    fn wait_ring(&mut self) -> io::Result<()> {
+        match self.ring.submit_and_wait(1) {
+            Ok(_) => Ok(()),
+            Err(error) if is_busy(&error) || error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Backend for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn now(&self) -> Tick {
+        self.threads.now()
+    }
+
+    fn submit(&mut self, verb: Verb, request: Request) {
+        match verb {
+            Verb::ReadAt { speed: Speed::Cached | Speed::Device, .. }
+            | Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => self.launch(verb, request),
+            _ => self.threads.submit(verb, request),
+        }
+    }
+
+    fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
+        self.collect(landings);
+        if !landings.is_empty() {
+            return Ok(());
+        }
+        if self.in_ring == 0 {
+            return self.threads.reap(wait, landings);
+        }
+        match wait {
+            Wait::Landing if self.threads.waiting() == 0 => self.wait_ring()?,
+            Wait::Poll => {}
+            Wait::Landing | Wait::LandingOrWake => {
+                let ring = RingFd(self.ring.as_raw_fd());
+                self.threads.wait(None, Some(&ring))?;
+            }
+            Wait::Until(deadline) => {
+                let ring = RingFd(self.ring.as_raw_fd());
+                self.threads.wait(Some(deadline), Some(&ring))?;
+            }
+        }
+        self.collect(landings);
+        self.threads.receive_ready(landings);
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.threads.waker()
+    }
+
+    /// Registered buffers spare the kernel a page walk a request. Without the memory allowance (an
+    /// unprivileged user has 8 MiB) the ring works as well with plain ones.
+    fn register(&mut self, requests: &mut [Request]) {
+        let slices: Vec<libc::iovec> = requests
+            .iter()
+            .map(|request| libc::iovec {
+                iov_base: request.buffer.address().cast(),
+                iov_len: request.buffer.len(),
+            })
+            .collect();
+        // SAFETY: the buffers belong to requests of the lane that owns this ring and that drains it
+        // before either is dropped; their memory never moves.
+        if unsafe { self.ring.submitter().register_buffers(&slices) }.is_ok() {
+            self.registered = Registered::Yes;
+            for (index, request) in requests.iter_mut().enumerate() {
+                request.buffer.fixed = u16::try_from(index).ok();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uring({} in the air)", self.in_ring)
+    }
+}
+
+/// A ring's descriptor, to be polled beside others while the ring is alive.
+struct RingFd(i32);
+
+impl AsFd for RingFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: only made inside `reap`, which borrows the ring for longer than this value lives.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN))
+}

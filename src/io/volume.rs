@@ -1,0 +1,205 @@
+//! What a file system is to the house: names, handles, and changes that can be lost.
+//!
+//! Data goes through a `Backend`, many transfers at once. What a volume does is small, synchronous and
+//! about names; the simulator has one of its own, so that it can lose every change that was not synced.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::base::fault::{Class, Fault};
+
+/// Something the kernel, or the simulator, knows by a number.
+#[derive(Clone, Debug)]
+pub enum Handle {
+    Fd(Arc<OwnedFd>),
+    Sim(u64),
+}
+
+impl Handle {
+    pub fn new(fd: OwnedFd) -> Handle {
+        Handle::Fd(Arc::new(fd))
+    }
+
+    /// The descriptor. Only real backends ask, and they are only given real handles.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Handle::Fd(fd) => fd.as_fd(),
+            Handle::Sim(id) => panic!("simulated handle {id} in a real backend"),
+        }
+    }
+}
+
+/// When a file was last changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mtime {
+    pub seconds: i64,
+    pub nanos: u32,
+}
+
+/// What a path is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub kind: StatusKind,
+    pub size: u64,
+    pub mtime: Mtime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusKind {
+    File,
+    Directory,
+    Other,
+}
+
+/// Mode and times to give to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    pub mode: u32,
+    /// Set when it is to be kept.
+    pub mtime: Option<Mtime>,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read; direct where `cache` says so.
+    Read { cache: Cache },
+    /// A new file to write, with room for `size` bytes reserved where that is asked.
+    Create { cache: Cache, reserve: Option<u64> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    Through,
+    Around,
+}
+
+/// May a rename replace what has the name already?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    Never,
+    Allowed,
+}
+
+/// A tree of files below one root. Every path is relative to it and cannot leave it.
+pub trait Volume: Send + Sync + fmt::Debug {
+    /// What people call this root in messages.
+    fn root(&self) -> &Path;
+    /// True when reads and writes can wait for a device: false for files in memory.
+    fn waits(&self) -> bool;
+    fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
+    fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
+    fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
+    fn make_directory(&self, path: &[u8]) -> Result<(), Fault>;
+    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault>;
+    fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault>;
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: Metadata) -> Result<(), Fault>;
+    fn set_directory_metadata(&self, path: &[u8], meta: Metadata) -> Result<(), Fault>;
+    /// The file's bytes are on stable storage.
+    fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault>;
+    /// Every file's bytes are.
+    fn sync_all(&self) -> Result<(), Fault>;
+    /// The names in this directory (of a path's parent) are.
+    fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
+    fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
+    fn remove(&self, path: &[u8]) -> Result<(), Fault>;
+    /// Bytes that can still be written here.
+    fn free_bytes(&self) -> Result<u64, Fault>;
+    /// Reads one small file whole: exactly `into`, of a file that has just that size and time.
+    fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault>;
+    /// Writes one small file whole, metadata included.
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault>;
+}
+
+/// A small file as part of a batch.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub object: u64,
+    /// Where it is read from, or the temporary name that it is written under.
+    pub path: Vec<u8>,
+    pub len: u32,
+    /// Where its bytes lie in the body.
+    pub at: u32,
+    pub meta: Metadata,
+}
+
+/// The small files of one extent.
+#[derive(Debug)]
+pub struct Batch {
+    pub volume: Option<Arc<dyn Volume>>,
+    pub segments: Vec<Segment>,
+}
+
+impl Batch {
+    pub fn bytes(&self) -> u32 {
+        self.segments.last().map_or(0, |last| last.at + last.len)
+    }
+
+    pub fn waits(&self) -> bool {
+        self.volume.as_ref().is_some_and(|volume| volume.waits())
+    }
+}
+
+/// A file that is opened by the first request that needs it and closed by the last that drops it.
+#[derive(Debug)]
+pub struct LazyFile {
+    pub volume: Arc<dyn Volume>,
+    pub path: Vec<u8>,
+    pub access: Access,
+    /// What a source file must still be when its bytes have been read.
+    pub expect: Option<(u64, Mtime)>,
+    opened: OnceLock<Result<Handle, Fault>>,
+}
+
+impl LazyFile {
+    pub fn new(
+        volume: Arc<dyn Volume>,
+        path: Vec<u8>,
+        access: Access,
+        expect: Option<(u64, Mtime)>,
+    ) -> LazyFile {
+        LazyFile { volume, path, access, expect, opened: OnceLock::new() }
+    }
+
+    pub fn handle(&self) -> Result<&Handle, Fault> {
+        self.opened
+            .get_or_init(|| self.volume.open(&self.path, self.access))
+            .as_ref()
+            .map_err(Fault::clone)
+    }
+
+    /// The handle, if anybody has needed it.
+    pub fn opened(&self) -> Option<&Handle> {
+        self.opened.get().and_then(|opened| opened.as_ref().ok())
+    }
+
+    pub fn cache(&self) -> Cache {
+        match self.access {
+            Access::Read { cache } | Access::Create { cache, .. } => cache,
+        }
+    }
+
+    /// Fails when the file is no longer what was offered.
+    pub fn check_unchanged(&self) -> Result<(), Fault> {
+        let (Some((size, mtime)), Some(handle)) = (self.expect, self.opened()) else { return Ok(()) };
+        let status = self.volume.status_of(handle, &self.path)?;
+        match status.size == size && status.mtime == mtime {
+            true => Ok(()),
+            false => Err(changed(&*self.volume, &self.path)),
+        }
+    }
+}
+
+/// A source file that is not what it was when it was offered.
+pub fn changed(volume: &dyn Volume, path: &[u8]) -> Fault {
+    let text = format!("'{}' changed while it was read: copy it again", show(volume, path));
+    Fault::new(Class::SourceChanged, text)
+}
+
+/// A path as people know it.
+pub fn show(volume: &dyn Volume, path: &[u8]) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    volume.root().join(std::ffi::OsStr::from_bytes(path)).display().to_string()
+}
