@@ -1,0 +1,85 @@
+//! Bytes that cost nothing: a source that makes them up, a sink that throws them away. Also the template
+//! for a new endpoint.
+
+use super::endpoint::{Endpoint, Nature, Next};
+use crate::io::request::{Leg, Request};
+
+/// What a made-up source puts into its bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Whatever is in the buffer: no byte is touched.
+    Nothing,
+    Zeros,
+    /// The same bytes at the same address for every run with this seed.
+    Seeded(u64),
+}
+
+/// Both ends of nothing.
+#[derive(Debug)]
+pub struct Null {
+    fill: Fill,
+    depth: u32,
+}
+
+impl Null {
+    pub fn new(fill: Fill, depth: u32) -> Null {
+        Null { fill, depth }
+    }
+}
+
+impl Endpoint for Null {
+    fn nature(&self) -> Nature {
+        Nature::Addressed { depth: self.depth }
+    }
+
+    fn next(&mut self, request: &mut Request) -> Next {
+        if request.leg == Leg::In {
+            match self.fill {
+                Fill::Nothing => {}
+                Fill::Zeros => request.body_mut().fill(0),
+                Fill::Seeded(seed) => {
+                    let start = request.label.extent.start;
+                    fill_seeded(seed, start, request.body_mut());
+                }
+            }
+        }
+        Next::Done
+    }
+}
+
+/// Fills a body with the bytes that belong at `start`, a multiple of eight: word `n` of the stream is
+/// SplitMix64 of `seed` and `n`, so any extent can be made and checked without its neighbours.
+pub fn fill_seeded(seed: u64, start: u64, body: &mut [u8]) {
+    let mut word = start / 8;
+    for chunk in body.chunks_mut(8) {
+        let bytes = mix(seed, word).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+        word += 1;
+    }
+}
+
+fn mix(seed: u64, word: u64) -> u64 {
+    let mut z = seed.wrapping_add(word.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeded_bytes_do_not_depend_on_the_cut() {
+        let mut whole = [0; 4099];
+        fill_seeded(7, 0, &mut whole);
+        let mut part = [0; 1003];
+        fill_seeded(7, 3096, &mut part);
+        assert_eq!(part[..], whole[3096..]);
+        let mut other = [0; 4099];
+        fill_seeded(8, 0, &mut other);
+        assert_ne!(other, whole);
+        let ones: u32 = whole.iter().map(|byte| byte.count_ones()).sum();
+        assert!((14_000..19_000).contains(&ones), "{ones} of 32792 bits are set");
+    }
+}

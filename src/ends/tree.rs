@@ -1,0 +1,118 @@
+//! Files: read or written in place, long ones in parts, short ones many to a request.
+
+use std::io;
+
+use super::endpoint::{Endpoint, Nature, Next};
+use crate::base::fault::Fault;
+use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
+use crate::io::backend::{Speed, Verb};
+use crate::io::request::{Cargo, Leg, Part, Request};
+use crate::io::volume::{Cache, LazyFile, changed, show};
+
+/// One end of files; which ones, each request's cargo says.
+#[derive(Debug)]
+pub struct Tree {
+    depth: u32,
+}
+
+impl Tree {
+    pub fn new(depth: u32) -> Tree {
+        Tree { depth }
+    }
+}
+
+impl Endpoint for Tree {
+    fn nature(&self) -> Nature {
+        Nature::Addressed { depth: self.depth }
+    }
+
+    fn next(&mut self, request: &mut Request) -> Next {
+        let cargo = request.cargo.clone();
+        let next = match (&cargo, request.leg, request.hops) {
+            (Cargo::Part(part), Leg::In, 0) => read(part, request),
+            (Cargo::Part(part), Leg::In, _) => check_read(part, request),
+            (Cargo::Part(part), Leg::Out, 0) => write(part, request),
+            (Cargo::Part(part), Leg::Out, _) => check_written(part, request),
+            (Cargo::Batch(batch), Leg::In, 0) => {
+                request.ask(request.body_span());
+                Ok(Next::Do(Verb::Gather(batch.clone())))
+            }
+            (Cargo::Batch(_), Leg::In, _) => {
+                request.write_voids();
+                Ok(Next::Done)
+            }
+            (Cargo::Batch(batch), Leg::Out, 0) => {
+                request.ask(request.body_span());
+                Ok(Next::Do(Verb::Scatter(batch.clone())))
+            }
+            (Cargo::Batch(_), Leg::Out, _) => Ok(Next::Done),
+            (Cargo::Unknown, ..) => panic!("a request without cargo at a tree"),
+        };
+        next.unwrap_or_else(Next::Void)
+    }
+}
+
+fn file_of(part: &Part) -> &LazyFile {
+    part.file.as_ref().expect("a part of a file at a tree")
+}
+
+fn speed_of(file: &LazyFile) -> Speed {
+    match (file.volume.waits(), file.cache()) {
+        (false, _) => Speed::Copy,
+        (true, Cache::Through) => Speed::Cached,
+        (true, Cache::Around) => Speed::Device,
+    }
+}
+
+fn read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    let handle = file.handle()?.clone();
+    let len = request.label.body_len;
+    // Around the cache only whole blocks can be read; the end of the file cuts the last one short.
+    let asked = match file.cache() {
+        Cache::Through => len,
+        Cache::Around => len.next_multiple_of(BLOCK_BYTES),
+    };
+    request.ask(HEADROOM_BYTES..HEADROOM_BYTES + asked);
+    request.need = len;
+    Ok(Next::Do(Verb::ReadAt { file: handle, offset: part.offset, speed: speed_of(file) }))
+}
+
+fn check_read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    match request.outcome {
+        Err(errno) => return Err(io_fault("read", file, errno)),
+        Ok(count) if count < request.label.body_len => return Err(changed(&*file.volume, &file.path)),
+        Ok(_) => {}
+    }
+    file.check_unchanged()?;
+    Ok(Next::Done)
+}
+
+fn write(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    let handle = file.handle()?.clone();
+    let span = request.body_span();
+    let end = match file.cache() {
+        Cache::Through => span.end,
+        Cache::Around => span.end.next_multiple_of(BLOCK_BYTES),
+    };
+    // What pads the last block is cut off when the file is finished.
+    request.buffer.bytes_mut()[span.end as usize..end as usize].fill(0);
+    request.ask(span.start..end);
+    Ok(Next::Do(Verb::WriteAt { file: handle, offset: part.offset, speed: speed_of(file) }))
+}
+
+fn check_written(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    match request.outcome {
+        Ok(count) if count == request.need => Ok(Next::Done),
+        Ok(_) => Err(io_fault("write", file, libc::EIO)),
+        Err(errno) => Err(io_fault("write", file, errno)),
+    }
+}
+
+fn io_fault(doing: &str, file: &LazyFile, errno: i32) -> Fault {
+    let path = show(&*file.volume, &file.path);
+    Fault::io(doing, path.as_ref(), &io::Error::from_raw_os_error(errno))
+}

@@ -1,0 +1,431 @@
+//! Digests as a step, and the digest of a file out of those of its parts, in whatever order they come.
+//!
+//! BLAKE3 is a tree of 1 KiB chunks (specification, section 2.1): the nodes that a part's aligned
+//! power-of-two blocks make can be merged with their siblings later, so bytes are hashed once a side.
+//! CRC-64/NVME values of neighbours combine likewise.
+
+use std::collections::BTreeMap;
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+
+use super::passage::Step;
+use crate::base::fault::{Class, Fault};
+use crate::base::label::{Kind, Sum};
+use crate::base::settings::DigestKind;
+use crate::base::tally::Stage;
+use crate::io::request::{Cargo, Coverage, Piece, Request};
+
+/// Bytes of a BLAKE3 chunk: no node covers less, but the last of a file.
+const CHUNK_BYTES: u64 = 1024;
+
+/// At the source: digests the body and writes that into the label.
+#[derive(Debug)]
+pub struct Sign {
+    method: Method,
+}
+
+/// At the sink: digests the body and refuses it when the label says otherwise.
+#[derive(Debug)]
+pub struct Check {
+    method: Method,
+}
+
+impl Sign {
+    pub fn new(kind: DigestKind, slot_bytes: u32) -> Sign {
+        Sign { method: Method::new(kind, slot_bytes) }
+    }
+}
+
+impl Check {
+    pub fn new(kind: DigestKind, slot_bytes: u32) -> Check {
+        Check { method: Method::new(kind, slot_bytes) }
+    }
+}
+
+impl Step for Sign {
+    fn stage(&self) -> Stage {
+        Stage::Digest
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        if request.label.kind == Kind::Data {
+            request.label.digest = self.method.digest(request);
+        }
+        Ok(())
+    }
+}
+
+impl Step for Check {
+    fn stage(&self) -> Stage {
+        Stage::Digest
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        if request.label.kind != Kind::Data || self.method.digest(request) == request.label.digest {
+            return Ok(());
+        }
+        let extent = request.label.extent;
+        Err(Fault::new(
+            Class::Corrupt,
+            format!(
+                "the {} bytes at address {} arrived other than they were sent: suspect memory or wire",
+                extent.len, extent.start
+            ),
+        ))
+    }
+}
+
+/// A kind of digest and the largest block that is digested as one.
+#[derive(Clone, Copy, Debug)]
+struct Method {
+    kind: DigestKind,
+    block_bytes: u64,
+}
+
+impl Method {
+    /// Blocks are at most half a slot, so that an object of one whole slot whose length is not known
+    /// beforehand (a pipe) still has two nodes, from which a root can be made.
+    fn new(kind: DigestKind, slot_bytes: u32) -> Method {
+        let half = u64::from(slot_bytes) / 2;
+        Method { kind, block_bytes: 1 << half.max(CHUNK_BYTES).ilog2() }
+    }
+
+    /// Digests the body into `pieces`, and those into one.
+    fn digest(&self, request: &mut Request) -> Sum {
+        let mut pieces = std::mem::take(&mut request.pieces);
+        pieces.clear();
+        if self.kind != DigestKind::None {
+            self.cut(request, &mut pieces);
+        }
+        let mut all = blake3::Hasher::new();
+        for piece in &pieces {
+            all.update(&piece.sum);
+        }
+        all.update(&request.body()[request.payload_len() as usize..]);
+        request.pieces = pieces;
+        match self.kind {
+            DigestKind::None => [0; 32],
+            DigestKind::Blake3 | DigestKind::Crc64 => *all.finalize().as_bytes(),
+        }
+    }
+
+    fn cut(&self, request: &Request, pieces: &mut Vec<Piece>) {
+        let payload = &request.body()[..request.payload_len() as usize];
+        match &request.cargo {
+            Cargo::Unknown => {}
+            Cargo::Part(part) if part.coverage == Coverage::Whole => {
+                let len = payload.len() as u32;
+                pieces.push(Piece { segment: 0, offset: 0, len, sum: self.whole(payload) });
+            }
+            Cargo::Part(part) => self.cut_part(part.offset, payload, pieces),
+            Cargo::Batch(batch) => {
+                for (index, segment) in batch.segments.iter().enumerate() {
+                    if request.is_void(index) {
+                        continue;
+                    }
+                    let bytes = &payload[segment.at as usize..(segment.at + segment.len) as usize];
+                    let sum = self.whole(bytes);
+                    pieces.push(Piece { segment: index as u16, offset: 0, len: segment.len, sum });
+                }
+            }
+        }
+    }
+
+    fn cut_part(&self, start: u64, payload: &[u8], pieces: &mut Vec<Piece>) {
+        let mut rest = payload;
+        let mut offset = start;
+        while !rest.is_empty() {
+            let take = match self.kind {
+                DigestKind::Blake3 => block_len(offset, rest.len() as u64, self.block_bytes) as usize,
+                DigestKind::Crc64 | DigestKind::None => rest.len(),
+            };
+            let (block, after) = rest.split_at(take);
+            let sum = match self.kind {
+                DigestKind::Blake3 => node(offset, block),
+                DigestKind::Crc64 | DigestKind::None => crc(block),
+            };
+            pieces.push(Piece { segment: 0, offset, len: take as u32, sum });
+            offset += take as u64;
+            rest = after;
+        }
+    }
+
+    fn whole(&self, bytes: &[u8]) -> Sum {
+        match self.kind {
+            DigestKind::Blake3 => *blake3::hash(bytes).as_bytes(),
+            DigestKind::Crc64 | DigestKind::None => crc(bytes),
+        }
+    }
+}
+
+/// The longest block at `offset` that is a whole subtree: a power of two, aligned to itself.
+fn block_len(offset: u64, left: u64, max: u64) -> u64 {
+    if left < CHUNK_BYTES {
+        return left;
+    }
+    let fits = 1 << left.ilog2();
+    let aligned = if offset == 0 { max } else { 1 << offset.trailing_zeros() };
+    debug_assert!(aligned >= CHUNK_BYTES, "a part that begins inside a chunk");
+    fits.min(aligned).min(max)
+}
+
+fn node(offset: u64, block: &[u8]) -> Sum {
+    blake3::Hasher::new().set_input_offset(offset).update(block).finalize_non_root()
+}
+
+fn crc(bytes: &[u8]) -> Sum {
+    let mut sum = [0; 32];
+    sum[..8].copy_from_slice(&checksum(CrcAlgorithm::Crc64Nvme, bytes).to_le_bytes());
+    sum
+}
+
+/// The digest of nothing.
+pub fn empty_sum(kind: DigestKind) -> Option<Sum> {
+    match kind {
+        DigestKind::Blake3 => Some(*blake3::hash(b"").as_bytes()),
+        DigestKind::Crc64 => Some(crc(b"")),
+        DigestKind::None => None,
+    }
+}
+
+/// A digest as people write it: 64 hex digits of BLAKE3, 16 of CRC-64, most significant first.
+pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
+    match kind {
+        DigestKind::Blake3 | DigestKind::None => blake3::Hash::from_bytes(*sum).to_hex().to_string(),
+        DigestKind::Crc64 => {
+            let mut value = [0; 8];
+            value.copy_from_slice(&sum[..8]);
+            format!("{:016x}", u64::from_le_bytes(value))
+        }
+    }
+}
+
+/// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly in
+/// order leave only a handful of nodes.
+#[derive(Debug)]
+pub struct FileSum {
+    kind: DigestKind,
+    /// offset → (length, digest)
+    nodes: BTreeMap<u64, (u64, Sum)>,
+    /// Set by a piece that covers the whole file: nothing is left to merge.
+    whole: Option<Sum>,
+}
+
+impl FileSum {
+    pub fn new(kind: DigestKind) -> FileSum {
+        FileSum { kind, nodes: BTreeMap::new(), whole: None }
+    }
+
+    pub fn set_whole(&mut self, sum: Sum) {
+        self.whole = Some(sum);
+    }
+
+    pub fn add(&mut self, piece: &Piece) {
+        let (mut offset, mut len, mut sum) = (piece.offset, u64::from(piece.len), piece.sum);
+        loop {
+            let left = self.nodes.range(..offset).next_back().map(|(at, node)| (*at, *node));
+            if let Some((at, (left_len, left_sum))) = left
+                && at + left_len == offset
+                && let Some(merged) = self.merge((at, left_len, left_sum), (len, sum))
+            {
+                self.nodes.remove(&at);
+                (offset, len, sum) = (at, left_len + len, merged);
+                continue;
+            }
+            let right = self.nodes.get(&(offset + len)).copied();
+            if let Some((right_len, right_sum)) = right
+                && let Some(merged) = self.merge((offset, len, sum), (right_len, right_sum))
+            {
+                self.nodes.remove(&(offset + len));
+                (len, sum) = (len + right_len, merged);
+                continue;
+            }
+            break;
+        }
+        self.nodes.insert(offset, (len, sum));
+    }
+
+    /// Two neighbours as one, where that is a node of every file they can be in. The node at offset 0
+    /// stays alone until the end: merged with its sibling it might be the root, which is made otherwise.
+    fn merge(&self, left: (u64, u64, Sum), right: (u64, Sum)) -> Option<Sum> {
+        let (offset, left_len, left_sum) = left;
+        let (right_len, right_sum) = right;
+        match self.kind {
+            DigestKind::None => None,
+            DigestKind::Crc64 => Some(combine(left_sum, right_sum, right_len)),
+            DigestKind::Blake3 => {
+                let siblings = left_len == right_len
+                    && left_len.is_power_of_two()
+                    && left_len >= CHUNK_BYTES
+                    && offset > 0
+                    && offset.is_multiple_of(2 * left_len);
+                siblings.then(|| merge_subtrees_non_root(&left_sum, &right_sum, Mode::Hash))
+            }
+        }
+    }
+
+    /// The file's digest; `None` when there is none, or when parts of the file are missing.
+    pub fn finish(self, size: u64) -> Option<Sum> {
+        if self.kind == DigestKind::None || self.whole.is_some() {
+            return self.whole;
+        }
+        if size == 0 {
+            return empty_sum(self.kind);
+        }
+        let mut end = 0;
+        let mut stack: Vec<(u64, u64, Sum)> = Vec::new();
+        for (offset, (len, sum)) in self.nodes {
+            if offset != end {
+                return None;
+            }
+            end += len;
+            stack.push((offset, len, sum));
+            if self.kind == DigestKind::Blake3 {
+                merge_top(&mut stack, size);
+            }
+        }
+        if end != size {
+            return None;
+        }
+        let (_, _, mut right) = stack.pop()?;
+        while let Some((offset, _, left)) = stack.pop() {
+            right = match offset {
+                0 => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
+                _ => merge_subtrees_non_root(&left, &right, Mode::Hash),
+            };
+        }
+        Some(right)
+    }
+}
+
+/// Merges siblings at the top of the stack, short of the root.
+fn merge_top(stack: &mut Vec<(u64, u64, Sum)>, size: u64) {
+    while let [.., (offset, len, left), (_, right_len, right)] = stack[..] {
+        let siblings = len == right_len && offset.is_multiple_of(2 * len);
+        if !siblings || (offset == 0 && 2 * len >= size) {
+            return;
+        }
+        let merged = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        stack.truncate(stack.len() - 2);
+        stack.push((offset, 2 * len, merged));
+    }
+}
+
+fn combine(left: Sum, right: Sum, right_len: u64) -> Sum {
+    let value = |sum: Sum| u64::from_le_bytes(sum[..8].try_into().expect("eight bytes"));
+    let both = checksum_combine(CrcAlgorithm::Crc64Nvme, value(left), value(right), right_len);
+    let mut sum = [0; 32];
+    sum[..8].copy_from_slice(&both.to_le_bytes());
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::request::Part;
+    use proptest::prelude::*;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    /// Cuts a file into parts as a transfer would, in any order, and expects the digest of the whole.
+    fn check(kind: DigestKind, len: usize, slot: u32, order: &[usize]) {
+        let data = bytes(len);
+        let method = Method::new(kind, slot);
+        let mut file = FileSum::new(kind);
+        let parts: Vec<(u64, &[u8])> = data
+            .chunks(slot as usize)
+            .enumerate()
+            .map(|(i, part)| (i as u64 * u64::from(slot), part))
+            .collect();
+        let mut left: Vec<usize> = (0..parts.len()).collect();
+        let mut turn = 0;
+        while !left.is_empty() {
+            let pick = order[turn % order.len()] % left.len();
+            turn += 1;
+            let (offset, part) = parts[left.swap_remove(pick)];
+            let mut pieces = Vec::new();
+            method.cut_part(offset, part, &mut pieces);
+            pieces.iter().for_each(|piece| file.add(piece));
+        }
+        let expect = method.whole(&data);
+        if kind == DigestKind::Blake3 && len <= slot as usize && len < slot as usize {
+            return; // such a file is digested whole
+        }
+        assert_eq!(file.finish(len as u64), Some(expect), "{kind:?} {len} bytes in slots of {slot}");
+    }
+
+    #[test]
+    fn sizes_around_the_edges() {
+        for kind in [DigestKind::Blake3, DigestKind::Crc64] {
+            for slot in [4096, 12288, 65536] {
+                for len in [slot, slot + 1, 2 * slot - 1, 2 * slot, 3 * slot + 1025, 8 * slot, 9 * slot] {
+                    check(kind, len as usize, slot, &[0, 3, 1]);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn any_order(
+            len in 8193usize..200_000,
+            slot in 1u32..6,
+            order in prop::collection::vec(any::<usize>(), 1..50),
+            crc in any::<bool>(),
+        ) {
+            let kind = if crc { DigestKind::Crc64 } else { DigestKind::Blake3 };
+            check(kind, len, slot * 4096, &order);
+        }
+
+        #[test]
+        fn a_missing_part_is_noticed(len in 20_000usize..90_000, miss in any::<usize>()) {
+            let data = bytes(len);
+            let method = Method::new(DigestKind::Blake3, 4096);
+            let mut file = FileSum::new(DigestKind::Blake3);
+            let miss = miss % len.div_ceil(4096);
+            for (i, part) in data.chunks(4096).enumerate().filter(|(i, _)| *i != miss) {
+                let mut pieces = Vec::new();
+                method.cut_part(i as u64 * 4096, part, &mut pieces);
+                pieces.iter().for_each(|piece| file.add(piece));
+            }
+            prop_assert_eq!(file.finish(len as u64), None);
+        }
+    }
+
+    #[test]
+    fn few_nodes_when_in_order() {
+        let data = bytes(1 << 20);
+        let method = Method::new(DigestKind::Blake3, 16384);
+        let mut file = FileSum::new(DigestKind::Blake3);
+        for (i, part) in data.chunks(16384).enumerate() {
+            let mut pieces = Vec::new();
+            method.cut_part(i as u64 * 16384, part, &mut pieces);
+            pieces.iter().for_each(|piece| file.add(piece));
+            assert!(file.nodes.len() <= 16, "{} nodes after part {i}", file.nodes.len());
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_refused() {
+        for kind in [DigestKind::Blake3, DigestKind::Crc64] {
+            let mut request = Request::new(8192);
+            request.label.kind = Kind::Data;
+            request.label.body_len = 5000;
+            request.cargo = Cargo::Part(Part {
+                object: 0,
+                offset: 8192,
+                coverage: Coverage::Some,
+                file: None,
+            });
+            Sign::new(kind, 8192).apply(&mut request).unwrap();
+            Check::new(kind, 8192).apply(&mut request).unwrap();
+            request.body_mut()[4999] ^= 1;
+            let fault = Check::new(kind, 8192).apply(&mut request).unwrap_err();
+            assert_eq!(fault.class, Class::Corrupt);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What is done to a request between its ends. No system calls.
+
+pub mod digest;
+pub mod passage;
+pub mod seal;
