@@ -70,8 +70,8 @@ fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {
 
 /// Reads each small file into its place; one that fails is void and leaves zeros.
 pub fn gather(batch: &Batch, request: &mut Request) -> u32 {
-    let Some(volume) = &batch.volume else { return batch.bytes() };
     for (index, segment) in batch.segments.iter().enumerate() {
+        let Some(volume) = &segment.volume else { continue };
         let at = (HEADROOM_BYTES + segment.at) as usize;
         let into = &mut request.buffer.bytes_mut()[at..at + segment.len as usize];
         if let Err(fault) = volume.read_small(segment, into) {
@@ -84,8 +84,8 @@ pub fn gather(batch: &Batch, request: &mut Request) -> u32 {
 
 /// Writes each small file from its place, except those that are void already.
 pub fn scatter(batch: &Batch, request: &mut Request) -> u32 {
-    let Some(volume) = &batch.volume else { return request.span.end - request.span.start };
     for (index, segment) in batch.segments.iter().enumerate() {
+        let Some(volume) = &segment.volume else { continue };
         if request.is_void(index) {
             continue;
         }

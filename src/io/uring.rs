@@ -37,8 +37,8 @@ impl Uring {
     /// Asks the kernel for a ring. Sandboxes and old kernels refuse, each in their own way.
     pub fn new() -> io::Result<Uring> {
         let entries = u32::from(DEPTH_MAX) * 2;
+        // Not SINGLE_ISSUER: a lane is built on another thread than it runs on.
         let ring = IoUring::builder()
-            .setup_single_issuer()
             .setup_coop_taskrun()
             .build(entries)
             .or_else(|_| IoUring::new(entries))?;

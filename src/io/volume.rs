@@ -117,6 +117,8 @@ pub trait Volume: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub object: u64,
+    /// `None` where its bytes are thrown away.
+    pub volume: Option<Arc<dyn Volume>>,
     /// Where it is read from, or the temporary name that it is written under.
     pub path: Vec<u8>,
     pub len: u32,
@@ -128,7 +130,6 @@ pub struct Segment {
 /// The small files of one extent.
 #[derive(Debug)]
 pub struct Batch {
-    pub volume: Option<Arc<dyn Volume>>,
     pub segments: Vec<Segment>,
 }
 
@@ -138,7 +139,8 @@ impl Batch {
     }
 
     pub fn waits(&self) -> bool {
-        self.volume.as_ref().is_some_and(|volume| volume.waits())
+        let waits = |segment: &Segment| segment.volume.as_ref().is_some_and(|v| v.waits());
+        self.segments.iter().any(waits)
     }
 }
 

@@ -212,8 +212,8 @@ impl Chunk {
     }
 
     /// True when one more entry would break the limits of an offer.
-    pub fn is_full(entries: &[Entry], bytes: usize, next: &Entry) -> bool {
-        entries.len() >= OFFER_ENTRIES_MAX || bytes + next.encoded_bytes() > OFFER_BYTES_MAX
+    pub fn is_full(entries: usize, bytes: usize, next: &Entry) -> bool {
+        entries >= OFFER_ENTRIES_MAX || bytes + next.encoded_bytes() > OFFER_BYTES_MAX
     }
 }
 

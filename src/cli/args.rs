@@ -1,0 +1,233 @@
+//! Exactly what was typed: which command, which words, which options.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+
+use super::command::{Verb, command};
+use super::help;
+use super::knobs::{KNOBS, Kind};
+use super::words;
+use crate::base::job::Remote;
+use crate::base::settings::Settings;
+use crate::base::units::Nanos;
+
+/// The command line, word by word.
+#[derive(Debug)]
+pub struct Args {
+    pub task: Task,
+    pub options: Options,
+}
+
+/// What to do, with its words as typed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Task {
+    Copy { sources: Vec<OsString>, target: OsString },
+    Demo,
+    Verify { manifest: PathBuf, path: OsString },
+    Peer,
+    Man,
+    Completions(clap_complete::Shell),
+}
+
+/// Everything that a knob can set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub settings: Settings,
+    pub remote: Remote,
+    pub seed: u64,
+    pub manifest: Option<PathBuf>,
+    pub interval: Option<Nanos>,
+    pub json: bool,
+    pub quiet: bool,
+    pub demo_bytes: u64,
+    pub demo_files: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            settings: Settings::default(),
+            remote: Remote::default(),
+            seed: 0,
+            manifest: None,
+            interval: None,
+            json: false,
+            quiet: false,
+            demo_bytes: 512 << 20,
+            demo_files: 2000,
+        }
+    }
+}
+
+/// Why there is nothing to do: help that was asked for, or an error.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Text for standard output; not an error.
+    Help(String),
+    /// The command line is wrong. Written in JSON too when that is what the words asked for.
+    Wrong { text: String, json: bool },
+}
+
+impl Args {
+    /// Reads the words of a command line, the program's name first.
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, Stop> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        let mut matches =
+            command().try_get_matches_from(&words).map_err(|why| stop(&words, why))?;
+        let (name, mut below) =
+            matches.remove_subcommand().ok_or_else(|| wrong(&words, NO_COMMAND))?;
+        let verb = Verb::ALL.iter().copied().find(|verb| verb.name() == name);
+        let verb = verb.ok_or_else(|| wrong(&words, NO_COMMAND))?;
+        let options = options(verb, &mut below).map_err(|why| wrong(&words, why))?;
+        Ok(Args { task: task(verb, &mut below), options })
+    }
+}
+
+fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
+    let mut all = |name: &str| typed.remove_many(name).into_iter().flatten();
+    // clap has made sure that what is required is there.
+    match verb {
+        Verb::Copy => Task::Copy {
+            sources: all("SRC").collect(),
+            target: all("DST").next().unwrap_or_default(),
+        },
+        Verb::Demo => Task::Demo,
+        Verb::Verify => Task::Verify {
+            manifest: PathBuf::from(all("MANIFEST").next().unwrap_or_default()),
+            path: all("PATH").next().unwrap_or_default(),
+        },
+        Verb::Peer => Task::Peer,
+        Verb::Man => Task::Man,
+        Verb::Completions => {
+            let shell = typed.get_one("SHELL").copied();
+            Task::Completions(shell.unwrap_or(clap_complete::Shell::Bash))
+        }
+    }
+}
+
+fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
+    let mut options = Options::default();
+    for knob in KNOBS.iter().filter(|knob| knob.verbs.contains(&verb)) {
+        match knob.kind {
+            Kind::Flag(_) if typed.get_flag(knob.name) => knob.set(&mut options, OsStr::new(""))?,
+            Kind::Flag(_) => {}
+            _ => {
+                if let Some(value) = typed.remove_one::<OsString>(knob.name) {
+                    knob.set(&mut options, &value)?;
+                }
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn stop(words: &[OsString], why: clap::Error) -> Stop {
+    let text = why.render().to_string();
+    match why.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Help(text),
+        ErrorKind::MissingSubcommand => wrong(words, NO_COMMAND),
+        ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "copy") => {
+            wrong(words, help::NO_DESTINATION)
+        }
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if means_copy(words) => {
+            let typed: Vec<String> =
+                words[1..].iter().map(|word| words::quote(&word.to_string_lossy())).collect();
+            wrong(
+                words,
+                format!("the command is missing; write: datapump copy {}", typed.join(" ")),
+            )
+        }
+        _ => wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
+    }
+}
+
+/// True for `datapump SRC DST`: no command is named, and what stands there looks like ends of a
+/// copy.
+fn means_copy(words: &[OsString]) -> bool {
+    let names: Vec<_> = words[1..].iter().filter(|word| !is_option(word)).collect();
+    let command = |word: &OsStr| Verb::ALL.iter().any(|verb| word == verb.name());
+    let looks_like_an_end = |word: &OsStr| {
+        word.to_string_lossy().contains([':', '/', '.']) || std::path::Path::new(word).exists()
+    };
+    match names.first() {
+        Some(first) if command(first) => false,
+        Some(_) => names.len() > 1 && names.iter().any(|word| looks_like_an_end(word)),
+        None => false,
+    }
+}
+
+fn is_option(word: &OsStr) -> bool {
+    word.len() > 1 && word.as_encoded_bytes().starts_with(b"-")
+}
+
+fn wrong(words: &[OsString], text: impl Into<String>) -> Stop {
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    Stop::Wrong { text: text.into(), json }
+}
+
+const NO_COMMAND: &str = "no command; write 'datapump copy SRC DST' to copy, 'datapump demo' to \
+                          see it work, or 'datapump --help'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn parse(line: &str) -> Result<Args, Stop> {
+        let words = line.split_whitespace().map(OsString::from);
+        Args::parse(std::iter::once(OsString::from("datapump")).chain(words))
+    }
+
+    #[test]
+    fn sources_and_target() {
+        let args = parse("copy -r a b/ host:c -s 8 --streams=2 --json").unwrap();
+        let sources = vec!["a".into(), "b/".into()];
+        assert_eq!(args.task, Task::Copy { sources, target: "host:c".into() });
+        assert_eq!(args.options.settings.streams, 2, "the last one counts");
+        assert!(args.options.settings.recursive && args.options.json);
+    }
+
+    #[test]
+    fn names_need_not_be_utf8() {
+        let bad = OsString::from_vec(vec![b'a', 0xff]);
+        let words = ["datapump", "copy", "--manifest"].map(OsString::from).into_iter();
+        let words = words.chain([bad.clone(), bad.clone(), bad.clone()]);
+        let args = Args::parse(words).unwrap();
+        assert_eq!(args.options.manifest, Some(PathBuf::from(bad.clone())));
+        assert_eq!(args.task, Task::Copy { sources: vec![bad.clone()], target: bad });
+    }
+
+    #[test]
+    fn wrong_lines_are_told_what_to_write() {
+        let cases = [
+            ("", "no command; write 'datapump copy SRC DST'"),
+            ("a host:b", "the command is missing; write: datapump copy a host:b"),
+            ("-r a/ b/", "the command is missing; write: datapump copy -r a/ b/"),
+            ("coyp a b", "unrecognized subcommand 'coyp'"),
+            ("copy a", "copy needs something to copy and a place to put it"),
+            ("copy -s 99 a b", "--streams '99': write a number from 1 to 64"),
+            ("copy -s -1 a b", "--streams '-1': write a number from 1 to 64"),
+            ("copy --sael off a b", "unexpected argument '--sael' found"),
+            ("copy --seal none a b", "--seal 'none': write tls, auth or off"),
+            ("demo x", "unexpected argument 'x' found"),
+        ];
+        for (line, expect) in cases {
+            match parse(line) {
+                Err(Stop::Wrong { text, .. }) => {
+                    assert!(text.starts_with(expect), "{line}: {text}")
+                }
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn json_is_known_even_when_the_rest_is_wrong() {
+        assert!(matches!(parse("copy --json -s 0 a b"), Err(Stop::Wrong { json: true, .. })));
+        assert!(matches!(parse("copy -s 0 a -- --json"), Err(Stop::Wrong { json: false, .. })));
+        assert!(matches!(parse("copy --help"), Err(Stop::Help(_))));
+    }
+}

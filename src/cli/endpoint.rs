@@ -1,0 +1,304 @@
+//! One end of a transfer as it is typed: `path`, `[user@]host:path`, `-`, `null:4G`.
+
+use std::ffi::{OsStr, OsString};
+use std::net::Ipv6Addr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::base::job::Place;
+use crate::base::units::parse_size;
+
+/// An end, read: on which host, and what there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// `[user@]host` as ssh takes it; `None` for this host.
+    pub host: Option<String>,
+    pub place: Place,
+}
+
+/// Which end a word stands for; the generators read differently on each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Source,
+    Target,
+}
+
+impl End {
+    /// Reads one word. The error names it and says what to write instead.
+    pub fn parse(word: &OsStr, role: Role, seed: u64) -> Result<End, String> {
+        if word.is_empty() {
+            return Err(
+                "an empty word is no file: name a file or a folder ('.' is this one)".into()
+            );
+        }
+        match split(word)? {
+            (None, place) => Ok(End { host: None, place: here(place, role, seed)? }),
+            (Some(host), place) => {
+                Ok(End { place: there(&host, place, role, seed)?, host: Some(host) })
+            }
+        }
+    }
+}
+
+/// Divides a word at the colon that ends a host. As with scp, a colon behind a slash is part of a
+/// name, and so is one in front of everything.
+fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
+    let bytes = word.as_bytes();
+    if generator(word).is_some() {
+        return Ok((None, word));
+    }
+    let Some(at) = host_end(bytes) else {
+        return Ok((None, word));
+    };
+    let path = OsStr::from_bytes(&bytes[at + 1..]);
+    let shown = word.to_string_lossy();
+    if path.as_bytes().starts_with(b"//") {
+        return Err(format!("'{shown}' is a URL: write [user@]host:path"));
+    }
+    let typed = std::str::from_utf8(&bytes[..at]).map_err(|_| {
+        format!("'{shown}': the host's name is not UTF-8 (write ./ in front of a file)")
+    })?;
+    if let Some(address) = bare_v6(bytes) {
+        return Err(format!(
+            "'{shown}': put an IPv6 address in brackets, as in [{address}]:path \
+             (write ./ in front of a file)"
+        ));
+    }
+    if path.as_bytes().starts_with(b":") {
+        return Err(format!(
+            "'{shown}' is an rsync module: write [user@]host:path (host:./:name for a colon)"
+        ));
+    }
+    Ok((Some(host(&shown, typed)?), path))
+}
+
+/// Where the colon behind the host stands, if there is one.
+fn host_end(bytes: &[u8]) -> Option<usize> {
+    let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
+    let front = &bytes[..slash];
+    let address = match front.iter().position(|b| *b == b'[') {
+        Some(0) => Some(0),
+        Some(open) if front[open - 1] == b'@' => Some(open),
+        _ => None,
+    };
+    if let Some(open) = address {
+        let close = open + front[open..].iter().position(|b| *b == b']')?;
+        return (front.get(close + 1) == Some(&b':')).then_some(close + 1);
+    }
+    front.iter().position(|b| *b == b':').filter(|at| *at > 0)
+}
+
+/// The IPv6 address at the front of a word that should have had brackets.
+fn bare_v6(bytes: &[u8]) -> Option<Ipv6Addr> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let text = text.split('/').next()?;
+    let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
+    let ends = text.match_indices(':').map(|(at, _)| at).chain([text.len()]);
+    ends.filter_map(|end| text[..end].parse().ok()).next_back()
+}
+
+/// Checks a host and takes its brackets off.
+fn host(word: &str, typed: &str) -> Result<String, String> {
+    let (user, name) = match typed.rsplit_once('@') {
+        Some((user, name)) => (Some(user), name),
+        None => (None, typed),
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    if user == Some("") {
+        return Err(format!("'{word}': no user stands in front of the @"));
+    }
+    if bare.is_empty() {
+        return Err(format!("'{word}': no host stands in front of the colon"));
+    }
+    // ssh would take such a word for one of its options.
+    if typed.starts_with('-') || bare.starts_with('-') {
+        return Err(format!(
+            "'{word}': a host does not begin with a dash (write ./ in front of a file)"
+        ));
+    }
+    if typed.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(format!("'{word}': a host has no blanks (write ./ in front of a file)"));
+    }
+    Ok(user.map_or(bare.to_string(), |user| format!("{user}@{bare}")))
+}
+
+fn here(word: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+    if word == "-" {
+        return Ok(Place::Stdio);
+    }
+    match generator(word) {
+        Some((kind, size)) => made(kind, size, role, seed),
+        None => Ok(Place::Path(PathBuf::from(word))),
+    }
+}
+
+fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+    if word == "-" {
+        return Err(format!(
+            "'{host}:-': the far side's standard input and output carry the conversation; \
+             name a file there, or run datapump there"
+        ));
+    }
+    match generator(word) {
+        Some((kind, size)) => made(kind, size, role, seed),
+        None => Ok(Place::Path(home(word)?)),
+    }
+}
+
+/// A path counts from the home folder there, where ssh starts; no shell expands a tilde.
+fn home(word: &OsStr) -> Result<PathBuf, String> {
+    let bytes = word.as_bytes();
+    let path = match bytes {
+        b"" | b"~" => b".".to_vec(),
+        [b'~', b'/', rest @ ..] => match rest.iter().position(|b| *b != b'/') {
+            Some(first) => rest[first..].to_vec(),
+            None => b"./".to_vec(),
+        },
+        [b'~', ..] => {
+            let shown = word.to_string_lossy();
+            return Err(format!(
+                "'{shown}' is not expanded there: write the whole path, or ./{shown}"
+            ));
+        }
+        _ => bytes.to_vec(),
+    };
+    Ok(PathBuf::from(OsString::from_vec(path)))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    Null,
+    Zero,
+    Random,
+}
+
+/// What makes bytes, and how many of them as typed.
+fn generator(word: &OsStr) -> Option<(Made, &OsStr)> {
+    const NAMES: [(&[u8], Made); 3] =
+        [(b"null:", Made::Null), (b"zero:", Made::Zero), (b"random:", Made::Random)];
+    NAMES.iter().find_map(|(name, made)| {
+        word.as_bytes().strip_prefix(*name).map(|size| (*made, OsStr::from_bytes(size)))
+    })
+}
+
+fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+    let name = match kind {
+        Made::Null => "null",
+        Made::Zero => "zero",
+        Made::Random => "random",
+    };
+    match (role, kind) {
+        (Role::Target, Made::Null) if size.is_empty() => return Ok(Place::Null { len: 0 }),
+        (Role::Target, Made::Null) => {
+            return Err(
+                "null: takes whatever comes: write null: without a size as the destination".into(),
+            );
+        }
+        (Role::Target, _) => {
+            return Err(format!("{name}: only makes bytes: write null: as the destination"));
+        }
+        (Role::Source, _) if size.is_empty() => {
+            return Err(format!("{name}: as a source needs a size: write {name}:4G"));
+        }
+        (Role::Source, _) => {}
+    }
+    let text = size.to_string_lossy();
+    let len = parse_size(&text).map_err(|why| format!("{name}:{text}: {why}"))?;
+    Ok(match kind {
+        Made::Null => Place::Null { len },
+        Made::Zero => Place::Zero { len },
+        Made::Random => Place::Random { len, seed },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(path: &str) -> Place {
+        Place::Path(PathBuf::from(path))
+    }
+
+    fn read(word: &str) -> Result<End, String> {
+        End::parse(OsStr::new(word), Role::Source, 7)
+    }
+
+    #[test]
+    fn words_are_read_as_scp_reads_them() {
+        let cases = [
+            ("a", None, path("a")),
+            ("a/", None, path("a/")),
+            ("./a:b", None, path("./a:b")),
+            ("/x:y", None, path("/x:y")),
+            ("a/b:c", None, path("a/b:c")),
+            (":a", None, path(":a")),
+            ("[a]", None, path("[a]")),
+            ("[a]b:c", None, path("[a]b:c")),
+            ("-", None, Place::Stdio),
+            ("./-", None, path("./-")),
+            ("null:4G", None, Place::Null { len: 4 << 30 }),
+            ("zero:1", None, Place::Zero { len: 1 }),
+            ("random:2K", None, Place::Random { len: 2048, seed: 7 }),
+            ("host:a", Some("host"), path("a")),
+            ("host:/a:b", Some("host"), path("/a:b")),
+            ("host:", Some("host"), path(".")),
+            ("host:~", Some("host"), path(".")),
+            ("host:~/a/", Some("host"), path("a/")),
+            ("host:~//a", Some("host"), path("a")),
+            ("host:~/", Some("host"), path("./")),
+            ("me@host:a b", Some("me@host"), path("a b")),
+            ("me@corp@host:a", Some("me@corp@host"), path("a")),
+            ("[::1]:a", Some("::1"), path("a")),
+            ("me@[fe80::1%eth0]:/a", Some("me@fe80::1%eth0"), path("/a")),
+            ("[host]:a", Some("host"), path("a")),
+            ("host:null:4G", Some("host"), Place::Null { len: 4 << 30 }),
+            ("host:random:1", Some("host"), Place::Random { len: 1, seed: 7 }),
+        ];
+        for (word, host, place) in cases {
+            assert_eq!(read(word), Ok(End { host: host.map(String::from), place }), "{word}");
+        }
+    }
+
+    #[test]
+    fn wrong_words_are_told_what_to_write() {
+        let cases = [
+            ("", "an empty word is no file"),
+            ("null:", "null: as a source needs a size: write null:4G"),
+            ("random:x", "random:x: 'x' does not begin with a number"),
+            ("host:zero:", "zero: as a source needs a size"),
+            ("host:-", "'host:-': the far side's standard input"),
+            ("-oProxyCommand=x:a", "'-oProxyCommand=x:a': a host does not begin with a dash"),
+            ("me@-x:a", "'me@-x:a': a host does not begin with a dash"),
+            ("@host:a", "'@host:a': no user stands in front of the @"),
+            ("me@:a", "'me@:a': no host stands in front of the colon"),
+            ("[]:a", "'[]:a': no host stands in front of the colon"),
+            ("a b:c", "'a b:c': a host has no blanks"),
+            ("fe80::1:x", "'fe80::1:x': put an IPv6 address in brackets, as in [fe80::1]:path"),
+            ("host::module", "'host::module' is an rsync module"),
+            ("me@::1", "'me@::1': put an IPv6 address in brackets"),
+            ("ssh://host/a", "'ssh://host/a' is a URL: write [user@]host:path"),
+            ("host:~you/a", "'~you/a' is not expanded there"),
+        ];
+        for (word, expect) in cases {
+            let why = read(word).unwrap_err();
+            assert!(why.starts_with(expect), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn targets_take_no_size() {
+        let target = |word: &str| End::parse(OsStr::new(word), Role::Target, 0);
+        assert_eq!(target("null:"), Ok(End { host: None, place: Place::Null { len: 0 } }));
+        assert_eq!(target("h:null:").unwrap().host.as_deref(), Some("h"));
+        assert!(target("null:4G").unwrap_err().contains("without a size"));
+        assert!(target("zero:").unwrap_err().contains("write null:"));
+        assert!(target("random:4G").unwrap_err().contains("write null:"));
+    }
+
+    #[test]
+    fn paths_need_not_be_utf8_but_hosts_must() {
+        let end = End::parse(OsStr::from_bytes(b"host:\xff"), Role::Source, 0).unwrap();
+        assert_eq!(end.place, Place::Path(PathBuf::from(OsStr::from_bytes(b"\xff"))));
+        assert!(End::parse(OsStr::from_bytes(b"\xff:a"), Role::Source, 0).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! The words of the first screen, as values: `--help` and the man page are laid out from the same
+//! tables.
+
+use crate::base::fault::Class;
+
+/// What the program is, in one sentence.
+pub const ABOUT: &str =
+    "Moves files, trees and streams between hosts: fast, sealed, verified, and measured";
+
+pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
+                            \x20      datapump demo [OPTIONS]\n\
+                            \x20      datapump verify MANIFEST PATH";
+
+/// How the wrong number of words for `copy` is answered.
+pub const NO_DESTINATION: &str =
+    "copy needs something to copy and a place to put it: datapump copy [OPTIONS] SRC... DST";
+
+pub const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
+
+/// What SRC and DST may be.
+pub const ENDPOINTS: &[(&str, &str)] = &[
+    ("PATH", "a file or folder of this host; ./a:b where a name has a colon"),
+    ("[USER@]HOST:PATH", "one of a host that ssh reaches; [USER@][V6ADDR]:PATH as well"),
+    ("-", "standard input as SRC, standard output as DST"),
+    ("null:4G", "as SRC, so many bytes that nobody makes; null: as DST keeps nothing"),
+    ("zero:4G, random:4G", "as SRC, so many zero bytes, or bytes from --seed"),
+];
+
+pub const TRAILING_SLASH: &str = "\
+A trailing slash has a meaning, as with rsync: SRC/ copies what is in the folder, SRC the folder \
+itself. HOST: alone is the home folder there; HOST:null: is null on that host.";
+
+pub const EXAMPLES: &[(&str, &str)] = &[
+    ("datapump copy big.tar host:/data/", "push one file"),
+    ("datapump copy -rp host:project .", "pull a folder, with modes and times"),
+    ("datapump copy -r src/ host:dst", "what is in src goes into dst"),
+    ("tar c . | datapump copy - host:all.tar", "push a pipe"),
+    ("datapump copy null:20G host:null:", "measure the path without any disk"),
+];
+
+/// Every exit code with its sentence, success first.
+pub fn exit_codes() -> Vec<(String, &'static str)> {
+    let failures = Class::ALL.iter().map(|(class, text)| (class.exit_code().to_string(), *text));
+    std::iter::once(("0".to_string(), "everything was copied")).chain(failures).collect()
+}
+
+/// Everything of the first screen that stands below the synopsis.
+pub fn first_screen() -> String {
+    let codes = exit_codes();
+    let codes: Vec<(&str, &str)> =
+        codes.iter().map(|(code, text)| (code.as_str(), *text)).collect();
+    format!(
+        "{}\n{}\n\n{}\n{}",
+        section("SRC and DST:", ENDPOINTS),
+        indented(TRAILING_SLASH),
+        section("Examples:", EXAMPLES),
+        section("Exit codes:", &codes).trim_end(),
+    )
+}
+
+/// A heading with two aligned columns below it.
+fn section(heading: &str, rows: &[(&str, &str)]) -> String {
+    let width = rows.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+    let mut text = format!("{heading}\n");
+    for (left, right) in rows {
+        text.push_str(&format!("  {left:width$}  {right}\n"));
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    fold(text).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks a text of one line into several.
+pub fn fold(text: &str) -> String {
+    let mut folded = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > TEXT_COLUMNS {
+            folded.push('\n');
+            column = 0;
+        } else if column > 0 {
+            folded.push(' ');
+            column += 1;
+        }
+        folded.push_str(word);
+        column += width;
+    }
+    folded
+}
+
+/// With the ten columns that clap indents by, a text fits a terminal of 92.
+const TEXT_COLUMNS: usize = 82;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_is_on_the_first_screen_and_lines_fit() {
+        let screen = first_screen();
+        for (class, text) in Class::ALL {
+            assert!(screen.contains(&format!("{}  ", class.exit_code())), "{class:?}");
+            assert!(screen.contains(text), "{class:?}");
+        }
+        for line in screen.lines() {
+            assert!(line.chars().count() <= 110, "{line}");
+        }
+        assert!(screen.lines().count() <= 32, "the first screen is one screen");
+    }
+}

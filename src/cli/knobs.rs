@@ -1,0 +1,682 @@
+//! Every knob, as one row of one table. The parser, `--help`, the man page, the completions and a
+//! sweep's axes are all made from these rows; nothing else knows a knob's name.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use super::args::Options;
+use super::command::Verb;
+use super::words;
+use crate::base::limits;
+use crate::base::settings::{
+    DigestKind, Direct, EngineChoice, Fsync, Overwrite, Preallocate, Seal,
+};
+use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
+
+/// One knob: how it is typed, what it means, and which option it sets.
+#[derive(Debug)]
+pub struct Knob {
+    /// The long name, without its dashes.
+    pub name: &'static str,
+    pub letter: Option<char>,
+    /// What stands for its value in a synopsis; empty for a flag.
+    pub value: &'static str,
+    pub kind: Kind,
+    /// What leaving it out means, as it would be typed; empty where that is nothing.
+    pub default: &'static str,
+    /// One line for `-h`.
+    pub help: &'static str,
+    /// What else there is to know, for `--help` and the man page.
+    pub more: &'static str,
+    pub group: Group,
+    /// The commands that take it.
+    pub verbs: &'static [Verb],
+}
+
+/// The heading under which a knob stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Copying,
+    Remote,
+    Moving,
+    Storage,
+    Showing,
+}
+
+impl Group {
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Copying => "What is copied",
+            Group::Remote => "The far side",
+            Group::Moving => "How bytes move",
+            Group::Storage => "Reading and writing files",
+            Group::Showing => "What is shown",
+        }
+    }
+}
+
+/// What may be typed as a knob's value, and where a good value goes.
+#[derive(Debug)]
+pub enum Kind {
+    Flag(fn(&mut Options)),
+    Number(Limits, fn(&mut Options, u64)),
+    /// A number, or the word that leaves it to the program.
+    NumberOr(&'static str, Limits, fn(&mut Options, Option<u64>)),
+    RateOr(&'static str, fn(&mut Options, Option<Rate>)),
+    NameOr(&'static str, fn(&mut Options, Option<String>)),
+    /// One of the names; the setter gets its place among them.
+    Choice(&'static [&'static str], fn(&mut Options, usize)),
+    Seconds(fn(&mut Options, Nanos)),
+    Ports(fn(&mut Options, (u16, u16))),
+    Words(fn(&mut Options, Vec<String>)),
+    Text(fn(&mut Options, String)),
+    Path(fn(&mut Options, PathBuf)),
+}
+
+/// The numbers that a knob takes: both ends included, multiples of `step`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub unit: Unit,
+    pub min: u64,
+    pub max: u64,
+    pub step: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Count,
+    Bytes,
+}
+
+impl Knob {
+    /// Sets this knob from what was typed. The error says what to type instead.
+    pub fn set(&self, options: &mut Options, typed: &OsStr) -> Result<(), String> {
+        if let Kind::Path(set) = self.kind {
+            if typed.is_empty() {
+                return Err(format!("--{} needs a file name", self.name));
+            }
+            set(options, PathBuf::from(typed));
+            return Ok(());
+        }
+        let text =
+            typed.to_str().ok_or_else(|| format!("--{}: the value is not UTF-8", self.name))?;
+        self.set_text(options, text).map_err(|why| format!("--{} '{text}': {why}", self.name))
+    }
+
+    fn set_text(&self, options: &mut Options, text: &str) -> Result<(), String> {
+        match &self.kind {
+            Kind::Flag(set) => set(options),
+            Kind::Number(limits, set) => set(options, limits.parse(text)?),
+            Kind::NumberOr(word, _, set) if text == *word => set(options, None),
+            Kind::NumberOr(word, limits, set) => {
+                let number = limits.parse(text).map_err(|why| format!("{why}, or {word}"))?;
+                set(options, Some(number));
+            }
+            Kind::RateOr(word, set) if text == *word => set(options, None),
+            Kind::RateOr(word, set) => {
+                let rate = parse_rate(text).map_err(|_| {
+                    format!("write 100Mbit (bits) or 80MB (bytes a second), or {word}")
+                })?;
+                set(options, Some(rate));
+            }
+            Kind::NameOr(word, set) if text == *word => set(options, None),
+            Kind::NameOr(_, set) => set(options, Some(kernel_name(text)?)),
+            Kind::Choice(names, set) => {
+                let place = names.iter().position(|name| *name == text);
+                set(options, place.ok_or_else(|| format!("write {}", any_of(names)))?);
+            }
+            Kind::Seconds(set) => set(options, seconds(text)?),
+            Kind::Ports(set) => set(options, ports(text)?),
+            Kind::Words(set) => set(options, words::split(text)?),
+            Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
+            Kind::Text(set) => set(options, text.to_string()),
+            Kind::Path(set) => set(options, PathBuf::from(text)),
+        }
+        Ok(())
+    }
+
+    /// The values it takes, as a phrase: `a number from 1 to 64`. Empty where anything goes.
+    pub fn range(&self) -> String {
+        match &self.kind {
+            Kind::Number(limits, _) => limits.phrase(),
+            Kind::NumberOr(word, limits, _) => format!("{}, or {word}", limits.phrase()),
+            Kind::RateOr(word, _) => format!("100Mbit (bits) or 80MB (bytes a second), or {word}"),
+            Kind::Choice(names, _) => any_of(names),
+            Kind::Seconds(_) => SECONDS_PHRASE.to_string(),
+            Kind::Ports(_) => PORTS_PHRASE.to_string(),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Limits {
+    const fn count(min: u64, max: u64) -> Limits {
+        Limits { unit: Unit::Count, min, max, step: 1 }
+    }
+
+    const fn bytes(min: u64, max: u64) -> Limits {
+        Limits { unit: Unit::Bytes, min, max, step: 1 }
+    }
+
+    fn parse(self, text: &str) -> Result<u64, String> {
+        let number = match self.unit {
+            Unit::Count => text.parse().ok(),
+            Unit::Bytes => parse_size(text).ok(),
+        };
+        number
+            .filter(|n| (self.min..=self.max).contains(n) && n.is_multiple_of(self.step))
+            .ok_or_else(|| format!("write {}", self.phrase()))
+    }
+
+    fn phrase(self) -> String {
+        let Limits { unit, min, max, step } = self;
+        match unit {
+            Unit::Count if max == u64::MAX => format!("a number from {min} up"),
+            Unit::Count => format!("a number from {min} to {max}"),
+            Unit::Bytes if max == SIZE_MAX => format!("a size from {} up", Bytes(min).typed()),
+            Unit::Bytes if step > 1 => format!(
+                "a multiple of {} from {} to {}",
+                Bytes(step).typed(),
+                Bytes(min).typed(),
+                Bytes(max).typed()
+            ),
+            Unit::Bytes => format!("a size from {} to {}", Bytes(min).typed(), Bytes(max).typed()),
+        }
+    }
+}
+
+/// `auto, uring or threads`.
+fn any_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_string(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Nanos, String> {
+    let number: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    match number {
+        Some(seconds) if (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) => {
+            Ok(Nanos((seconds * 1e9).round() as u64))
+        }
+        _ => Err(format!("write {SECONDS_PHRASE}")),
+    }
+}
+
+/// `50000-50100`, `50000:50100` as bbcp writes it, or one port.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
+    match (low.parse(), high.parse()) {
+        (Ok(low @ 1..), Ok(high)) if low <= high => Ok((low, high)),
+        _ => Err(format!("write {PORTS_PHRASE}")),
+    }
+}
+
+/// A congestion control as the kernel names it: at most 15 letters (TCP_CA_NAME_MAX with its zero).
+fn kernel_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match (1..16).contains(&text.len()) && text.chars().all(plain) {
+        true => Ok(text.to_string()),
+        false => Err("write a name from 'sysctl net.ipv4.tcp_available_congestion_control', \
+                      such as cubic or bbr"
+            .into()),
+    }
+}
+
+const COPY: &[Verb] = &[Verb::Copy];
+const DEMO: &[Verb] = &[Verb::Demo];
+const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
+const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
+
+/// The largest size that `parse_size` reads.
+const SIZE_MAX: u64 = i64::MAX as u64;
+const SECONDS_MIN: f64 = 0.1;
+const SECONDS_MAX: f64 = 3600.0;
+const SECONDS_PHRASE: &str = "seconds from 0.1 to 3600";
+const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 65535)";
+
+/// The table, in the order of `--help`.
+pub const KNOBS: &[Knob] = &[
+    Knob {
+        name: "recursive",
+        letter: Some('r'),
+        value: "",
+        kind: Kind::Flag(|o| o.settings.recursive = true),
+        default: "",
+        help: "Copy folders with everything in them",
+        more: "Without it a folder is refused by name and the other sources are copied.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "preserve",
+        letter: Some('p'),
+        value: "",
+        kind: Kind::Flag(|o| o.settings.preserve = true),
+        default: "",
+        help: "Keep permission bits and modification times",
+        more: "",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "overwrite",
+        letter: None,
+        value: "WHEN",
+        kind: Kind::Choice(Overwrite::NAMES, |o, i| o.settings.overwrite = Overwrite::ALL[i]),
+        default: "never",
+        help: "What happens to a destination file that exists",
+        more: "never: it is refused by name, the other files are copied, and the exit code is \
+               3. older: it is replaced when it is older than its source. always: it is \
+               replaced. The old file keeps its name and bytes until the new one is complete \
+               and verified.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "manifest",
+        letter: None,
+        value: "FILE",
+        kind: Kind::Path(|o, path| o.manifest = Some(path)),
+        default: "",
+        help: "Write a receipt: every file's digest and name",
+        more: "'datapump verify FILE DST' re-reads what was written; with --digest blake3 so \
+               does 'b3sum --check FILE' in the destination folder. The receipt gets its name \
+               at the end.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "seed",
+        letter: None,
+        value: "N",
+        kind: Kind::Number(Limits::count(0, u64::MAX), |o, n| o.seed = n),
+        default: "0",
+        help: "Seed of the bytes that 'random:SIZE' makes",
+        more: "The same seed and size give the same bytes on every host.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "bytes",
+        letter: None,
+        value: "SIZE",
+        kind: Kind::Number(Limits::bytes(1, SIZE_MAX), |o, n| o.demo_bytes = n),
+        default: "512M",
+        help: "Size of the one large file",
+        more: "The demo needs twice as much room in the temporary folder ($TMPDIR or /tmp).",
+        group: Group::Copying,
+        verbs: DEMO,
+    },
+    Knob {
+        name: "files",
+        letter: None,
+        value: "N",
+        kind: Kind::Number(Limits::count(0, 1_000_000), |o, n| o.demo_files = n),
+        default: "2000",
+        help: "Number of small files beside it",
+        more: "",
+        group: Group::Copying,
+        verbs: DEMO,
+    },
+    Knob {
+        name: "ssh",
+        letter: None,
+        value: "CMD",
+        kind: Kind::Words(|o, words| o.remote.ssh = Some(words)),
+        default: "ssh",
+        help: "The command that stands for ssh, with its arguments",
+        more: "Split like a shell does, with quotes: --ssh 'ssh -p 2222 -i \"my key\"'. The \
+               host and the far command follow. Your ssh configuration, agent and jump hosts \
+               apply; one login.",
+        group: Group::Remote,
+        verbs: COPY,
+    },
+    Knob {
+        name: "remote-datapump",
+        letter: None,
+        value: "PATH",
+        kind: Kind::Text(|o, text| o.remote.datapump = Some(text)),
+        default: "datapump",
+        help: "The far side's datapump, where it is not in PATH",
+        more: "",
+        group: Group::Remote,
+        verbs: COPY,
+    },
+    Knob {
+        name: "ports",
+        letter: Some('Z'),
+        value: "LO-HI",
+        kind: Kind::Ports(|o, range| o.remote.ports = Some(range)),
+        default: "",
+        help: "Ports that the far side may listen on",
+        more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
+               data goes over the ssh connection itself, and a warning says so.",
+        group: Group::Remote,
+        verbs: COPY,
+    },
+    Knob {
+        name: "streams",
+        letter: Some('s'),
+        value: "N",
+        kind: Kind::Number(Limits::count(1, limits::STREAMS_MAX as u64), |o, n| {
+            o.settings.streams = n as u16;
+        }),
+        default: "4",
+        help: "TCP streams side by side",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "request-size",
+        letter: None,
+        value: "SIZE",
+        kind: Kind::Number(
+            Limits {
+                unit: Unit::Bytes,
+                min: limits::REQUEST_BYTES_MIN as u64,
+                max: limits::REQUEST_BYTES_MAX as u64,
+                step: limits::REQUEST_BYTES_STEP as u64,
+            },
+            |o, n| o.settings.request_bytes = n as u32,
+        ),
+        default: "256K",
+        help: "Bytes that one request moves",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "depth-source",
+        letter: None,
+        value: "N",
+        kind: Kind::NumberOr("auto", Limits::count(1, limits::DEPTH_MAX as u64), |o, n| {
+            o.settings.depth_source = n.map(|n| n as u16);
+        }),
+        default: "auto",
+        help: "Requests in flight at the source, for each stream",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "depth-sink",
+        letter: None,
+        value: "N",
+        kind: Kind::NumberOr("auto", Limits::count(1, limits::DEPTH_MAX as u64), |o, n| {
+            o.settings.depth_sink = n.map(|n| n as u16);
+        }),
+        default: "auto",
+        help: "Requests in flight at the sink, for each stream",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "window",
+        letter: Some('w'),
+        value: "SIZE",
+        kind: Kind::NumberOr(
+            "auto",
+            Limits::bytes(limits::WINDOW_BYTES_MIN as u64, limits::WINDOW_BYTES_MAX as u64),
+            |o, n| o.settings.window_bytes = n.map(|n| n as u32),
+        ),
+        default: "auto",
+        help: "TCP window of each stream",
+        more: "The summary shows what was asked for and what TCP really advertised; the \
+               kernel's limits (net.core.rmem_max) can make it less. auto leaves it to TCP, \
+               which suits most paths.",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "congestion",
+        letter: None,
+        value: "NAME",
+        kind: Kind::NameOr("default", |o, name| o.settings.congestion = name),
+        default: "default",
+        help: "TCP congestion control, such as cubic or bbr",
+        more: "default is what each host's kernel is set to.",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "rate",
+        letter: None,
+        value: "RATE",
+        kind: Kind::RateOr("unlimited", |o, rate| o.settings.rate = rate),
+        default: "unlimited",
+        help: "Upper limit of all streams together",
+        more: "The unit is always spelled out: 100Mbit is bits a second (decimal), 80MB bytes a \
+               second (decimal), 80M bytes a second (binary).",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "seal",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(Seal::NAMES, |o, i| o.settings.seal = Seal::ALL[i]),
+        default: "tls",
+        help: "How the streams are protected",
+        more: "tls: TLS 1.3, both sides' keys made for this transfer. auth: clear text, each \
+               block with a keyed tag: tamper-evident, not secret. off: clear text for a wire \
+               you trust; strangers are still refused.",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "digest",
+        letter: None,
+        value: "WHICH",
+        kind: Kind::Choice(DigestKind::NAMES, |o, i| o.settings.digest = DigestKind::ALL[i]),
+        default: "blake3",
+        help: "The digest that is checked before a file gets its name",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "engine",
+        letter: None,
+        value: "WHICH",
+        kind: Kind::Choice(EngineChoice::NAMES, |o, i| o.settings.engine = EngineChoice::ALL[i]),
+        default: "auto",
+        help: "What does the input and output",
+        more: "auto takes what measures best for each end; the summary names it.",
+        group: Group::Storage,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "direct",
+        letter: None,
+        value: "WHEN",
+        kind: Kind::Choice(Direct::NAMES, |o, i| o.settings.direct = Direct::ALL[i]),
+        default: "auto",
+        help: "Whether files bypass the page cache",
+        more: "",
+        group: Group::Storage,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "fsync",
+        letter: None,
+        value: "WHAT",
+        kind: Kind::Choice(Fsync::NAMES, |o, i| o.settings.fsync = Fsync::ALL[i]),
+        default: "file",
+        help: "Whether a file is on stable storage before it gets its name",
+        more: "file: each file, and then its folder, is synced. off: the system writes when it \
+               likes; a crash soon after can leave files without their bytes.",
+        group: Group::Storage,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "preallocate",
+        letter: None,
+        value: "WHETHER",
+        kind: Kind::Choice(Preallocate::NAMES, |o, i| {
+            o.settings.preallocate = Preallocate::ALL[i];
+        }),
+        default: "off",
+        help: "Reserve a file's room before its bytes arrive",
+        more: "",
+        group: Group::Storage,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "memory",
+        letter: None,
+        value: "SIZE",
+        kind: Kind::Number(Limits::bytes(limits::MEMORY_BYTES_MIN, SIZE_MAX), |o, n| {
+            o.settings.memory_bytes = n;
+        }),
+        default: "256M",
+        help: "Memory that each side may use for buffers",
+        more: "Depths that are left to the program are chosen to fit.",
+        group: Group::Storage,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "interval",
+        letter: Some('P'),
+        value: "SECONDS",
+        kind: Kind::Seconds(|o, time| o.interval = Some(time)),
+        default: "",
+        help: "Print a line with the rate of every interval",
+        more: "On a terminal the lines stand above the progress line. Left out and without a \
+               terminal, a line is printed every 10 seconds.",
+        group: Group::Showing,
+        verbs: ALL,
+    },
+    Knob {
+        name: "json",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.json = true),
+        default: "",
+        help: "Print one JSON object a line instead of text",
+        more: "Events are start, progress, file, warning and end; end always comes, also on \
+               failure. On standard output, or on standard error when '-' is the destination.",
+        group: Group::Showing,
+        verbs: ALL,
+    },
+    Knob {
+        name: "quiet",
+        letter: Some('q'),
+        value: "",
+        kind: Kind::Flag(|o| o.quiet = true),
+        default: "",
+        help: "Print errors only",
+        more: "With --json the events progress and file (of files that went well) are left out.",
+        group: Group::Showing,
+        verbs: ALL,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knob(name: &str) -> &'static Knob {
+        KNOBS.iter().find(|knob| knob.name == name).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_settings() {
+        for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
+            if matches!(knob.kind, Kind::Words(_) | Kind::Text(_)) {
+                continue; // Their defaults name a program that stays unset.
+            }
+            let mut options = Options::default();
+            knob.set(&mut options, OsStr::new(knob.default)).unwrap();
+            assert_eq!(options, Options::default(), "--{}", knob.name);
+        }
+    }
+
+    #[test]
+    fn names_and_letters_are_unique_and_texts_are_there() {
+        for (i, knob) in KNOBS.iter().enumerate() {
+            assert!(KNOBS[..i].iter().all(|other| other.name != knob.name), "--{}", knob.name);
+            let same = |other: &Knob| other.letter.is_some() && other.letter == knob.letter;
+            assert!(!KNOBS[..i].iter().any(same), "--{}", knob.name);
+            assert!(!knob.help.is_empty() && !knob.help.ends_with('.'), "--{}", knob.name);
+            assert_eq!(
+                knob.value.is_empty(),
+                matches!(knob.kind, Kind::Flag(_)),
+                "--{}",
+                knob.name
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told_what_to_type() {
+        let cases = [
+            ("streams", "0", "--streams '0': write a number from 1 to 64"),
+            ("streams", "65", "--streams '65': write a number from 1 to 64"),
+            ("streams", "four", "--streams 'four': write a number from 1 to 64"),
+            ("streams", "-1", "--streams '-1': write a number from 1 to 64"),
+            (
+                "request-size",
+                "5000",
+                "--request-size '5000': write a multiple of 4K from 4K to 16M",
+            ),
+            ("request-size", "32M", "--request-size '32M': write a multiple of 4K from 4K to 16M"),
+            ("depth-sink", "257", "--depth-sink '257': write a number from 1 to 256, or auto"),
+            ("window", "2G", "--window '2G': write a size from 4K to 1G, or auto"),
+            ("memory", "1M", "--memory '1M': write a size from 16M up"),
+            (
+                "rate",
+                "100mbit",
+                "--rate '100mbit': write 100Mbit (bits) or 80MB (bytes a second), or unlimited",
+            ),
+            ("engine", "epoll", "--engine 'epoll': write auto, uring or threads"),
+            ("fsync", "all", "--fsync 'all': write file or off"),
+            ("interval", "0", "--interval '0': write seconds from 0.1 to 3600"),
+            ("interval", "nan", "--interval 'nan': write seconds from 0.1 to 3600"),
+            (
+                "ports",
+                "9-8",
+                "--ports '9-8': write LO-HI, for instance 50000-50100 (ports from 1 to 65535)",
+            ),
+            ("ssh", "ssh 'a", "--ssh 'ssh 'a': a quote is not closed"),
+            ("ssh", " ", "--ssh ' ': write a command"),
+            ("manifest", "", "--manifest needs a file name"),
+        ];
+        for (name, typed, expect) in cases {
+            let mut options = Options::default();
+            let got = knob(name).set(&mut options, OsStr::new(typed));
+            assert_eq!(got, Err(expect.to_string()));
+            assert_eq!(options, Options::default(), "an error changes nothing");
+        }
+    }
+
+    #[test]
+    fn good_values_arrive() {
+        let mut options = Options::default();
+        let cases = [
+            ("streams", "64"),
+            ("request-size", "1M"),
+            ("depth-source", "8"),
+            ("window", "64K"),
+            ("rate", "100Mbit"),
+            ("congestion", "bbr"),
+            ("ports", "50000:50100"),
+            ("interval", "0.5"),
+            ("ssh", "ssh -p 22"),
+        ];
+        for (name, typed) in cases {
+            knob(name).set(&mut options, OsStr::new(typed)).unwrap();
+        }
+        let settings = &options.settings;
+        assert_eq!((settings.streams, settings.request_bytes), (64, 1 << 20));
+        assert_eq!((settings.depth_source, settings.window_bytes), (Some(8), Some(64 << 10)));
+        assert_eq!(settings.rate, Some(Rate { bytes_per_second: 12.5e6 }));
+        assert_eq!(settings.congestion.as_deref(), Some("bbr"));
+        assert_eq!(options.remote.ports, Some((50000, 50100)));
+        assert_eq!(options.interval, Some(Nanos::from_millis(500)));
+        assert_eq!(options.remote.ssh.unwrap(), ["ssh", "-p", "22"]);
+    }
+}

@@ -1,0 +1,245 @@
+//! The command line: words in, work started, results and failures told, exit code out. All printing
+//! happens in this room.
+
+mod args;
+mod command;
+mod endpoint;
+mod help;
+mod knobs;
+mod order;
+mod progress;
+mod signals;
+mod voice;
+mod words;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use self::args::{Args, Options, Stop, Task};
+use self::order::{Amount, Channel, Form, Order, Show};
+use self::progress::{Heard, follow};
+use self::voice::Voice;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Outcome, Verified};
+use crate::base::settings::Settings;
+use crate::base::units::Nanos;
+use crate::pump::receipt::{self, Receipt};
+use crate::pump::watch::Watch;
+use crate::remote;
+use crate::report::json::{self, End, Event, Start};
+use crate::report::live::{Phase, count};
+use crate::report::text;
+
+pub use self::knobs::{KNOBS, Knob};
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let started = Instant::now();
+    let code = match Args::parse(std::env::args_os()) {
+        Ok(args) => perform(&args, started),
+        Err(Stop::Help(text)) => {
+            voice::print(&mut io::stdout(), &text);
+            0
+        }
+        Err(Stop::Wrong { text, json }) => {
+            let form = if json { Form::Json } else { Form::Text };
+            refuse(form, started, &text)
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn perform(args: &Args, started: Instant) -> u8 {
+    let form = if args.options.json { Form::Json } else { Form::Text };
+    let done = match &args.task {
+        Task::Copy { sources, target } => copy(sources, target, &args.options, started),
+        Task::Demo => demo(&args.options, started),
+        Task::Verify { manifest, path } => verify(manifest, path, &args.options, started),
+        Task::Peer => Ok(remote::peer::main()),
+        Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
+        Task::Completions(shell) => {
+            Ok(written("completions", command::completions(*shell, &mut io::stdout().lock())))
+        }
+    };
+    done.unwrap_or_else(|why| refuse(form, started, &why))
+}
+
+/// Names what is wrong with the command line.
+fn refuse(form: Form, started: Instant, why: &str) -> u8 {
+    let show = Show { form, amount: Amount::All, channel: Channel::Stdout, interval: None };
+    let voice = Voice::new(show, started);
+    voice.error(why);
+    voice.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
+    Class::Usage.exit_code()
+}
+
+/// A reader that goes away early has what it wanted.
+fn written(what: &str, result: io::Result<()>) -> u8 {
+    match result {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            let fault = Fault::system(&format!("print {what}"), &why);
+            voice::print(&mut io::stderr(), &format!("datapump: {fault}\n"));
+            fault.class.exit_code()
+        }
+        _ => 0,
+    }
+}
+
+fn copy(
+    sources: &[OsString],
+    target: &OsString,
+    options: &Options,
+    started: Instant,
+) -> Result<u8, String> {
+    let Order { job, receipt, show, idle } = Order::of(sources, target, options)?;
+    let voice = Arc::new(Voice::new(show, started));
+    let shown = |word: &OsString| word.to_string_lossy().into_owned();
+    voice.event(&start(
+        "copy",
+        sources.iter().map(shown).collect(),
+        Some(shown(target)),
+        Some(&job.settings),
+    ));
+    idle.iter().for_each(|text| voice.warning(text));
+    let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
+        Some(host) => {
+            if voice.has_line() {
+                voice.remark(&format!("connecting to {host}"));
+            }
+            Phase::Connecting
+        }
+        None => Phase::Finding,
+    };
+    let receipt = receipt.map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
+    let (result, heard) = match receipt {
+        Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(&job, watch)),
+        Err(fault) => (Err(fault), Heard::default()),
+    };
+    Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &job.settings)), heard))
+}
+
+fn demo(options: &Options, started: Instant) -> Result<u8, String> {
+    order::memory_suffices(&options.settings)?;
+    let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
+    let order = remote::demo::DemoOrder {
+        settings: options.settings.clone(),
+        bytes: options.demo_bytes,
+        files: options.demo_files,
+    };
+    voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
+    let (result, heard) =
+        watched(&voice, Phase::Connecting, None, |watch| remote::demo::run(&order, watch));
+    Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &order.settings)), heard))
+}
+
+fn verify(
+    manifest: &Path,
+    path: &OsString,
+    options: &Options,
+    started: Instant,
+) -> Result<u8, String> {
+    let root = order::verify_root(path)?;
+    let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
+    let shown = path.to_string_lossy().into_owned();
+    voice.event(&start("verify", vec![manifest.to_string_lossy().into_owned()], Some(shown), None));
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let (result, heard) = watched(&voice, Phase::Finding, None, |watch| {
+        receipt::verify(manifest, &root, threads, watch)
+    });
+    let elapsed = started.elapsed().into();
+    Ok(conclude(&voice, result.map(|found| read_again(&found, elapsed)), heard))
+}
+
+fn start(
+    command: &'static str,
+    sources: Vec<String>,
+    target: Option<String>,
+    settings: Option<&Settings>,
+) -> Event {
+    let version = env!("CARGO_PKG_VERSION");
+    Event::Start(Start { version, command, sources, target, settings: settings.map(json::knobs) })
+}
+
+/// Does the work while somebody follows it and signals can stop it.
+fn watched<T>(
+    voice: &Arc<Voice>,
+    first: Phase,
+    receipt: Option<Receipt>,
+    work: impl FnOnce(&Arc<Watch>) -> Result<T, Fault>,
+) -> (Result<T, Fault>, Heard) {
+    let followed = follow(voice, first, receipt);
+    if let Err(why) = signals::install(&followed.watch) {
+        followed.watch.warn(format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let result = work(&followed.watch);
+    (result, followed.finish())
+}
+
+/// What is said about work that ran to its end.
+struct Said {
+    summary: String,
+    /// What was not as it should be, if something was.
+    trouble: Option<(Class, String)>,
+    end: End,
+}
+
+fn moved(outcome: &Outcome, settings: &Settings) -> Said {
+    let worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
+    let end = json::end(worst, None);
+    Said {
+        summary: text::summary(outcome, settings),
+        trouble: worst.map(|class| {
+            (
+                class,
+                format!("{} not copied; the others are complete", count(outcome.failed, "file")),
+            )
+        }),
+        end: End { transfer: Some(json::transfer(outcome, settings)), ..end },
+    }
+}
+
+fn read_again(found: &Verified, elapsed: Nanos) -> Said {
+    let worst = found.worst();
+    let bad = found.differing + found.missing + found.unreadable;
+    let end = json::end(worst, None);
+    Said {
+        summary: text::verified(found, elapsed),
+        trouble: worst
+            .map(|class| (class, format!("{} not as the receipt says", count(bad, "file")))),
+        end: End { verified: Some(json::found(found, elapsed)), ..end },
+    }
+}
+
+/// Tells how it ended and gives the exit code.
+fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
+    // A receipt is for a transfer that ran to its end; otherwise it goes with its temporary name.
+    let receipt = match result {
+        Ok(_) => heard.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
+        Err(_) => Ok(()),
+    };
+    let no_receipt = receipt.err().map(|fault| (fault.class, fault.text));
+    let (end, trouble) = match result {
+        Ok(said) => {
+            voice.summary(&said.summary);
+            (said.end, said.trouble.or(no_receipt))
+        }
+        Err(fault) => (json::end(Some(fault.class), None), Some((fault.class, fault.text))),
+    };
+    for (path, fault) in &heard.failed {
+        voice.error(&text::failed(path, fault));
+    }
+    if let Some((_, text)) = &trouble {
+        voice.error(text);
+    }
+    let (class, message) = trouble.unzip();
+    let verdict = json::end(class, message);
+    let code = verdict.exit_code;
+    let end = End { transfer: end.transfer, verified: end.verified, ..verdict };
+    voice.event(&Event::End(Box::new(end)));
+    code
+}

@@ -1,0 +1,302 @@
+//! What a command line means. Every conflict between words and options is named here, and nothing
+//! below checks again.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::args::Options;
+use super::endpoint::{End, Role};
+use crate::base::job::{Job, Place};
+use crate::base::limits::HEADROOM_BYTES;
+use crate::base::settings::{DigestKind, Overwrite, Settings};
+use crate::base::units::{Bytes, Nanos};
+
+/// A copy as it is meant.
+#[derive(Debug, PartialEq)]
+pub struct Order {
+    pub job: Job,
+    pub receipt: Option<ReceiptOrder>,
+    pub show: Show,
+    /// What was typed and has no effect; people are told.
+    pub idle: Vec<String>,
+}
+
+/// Where the receipt goes, and whether it may take another file's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptOrder {
+    pub path: PathBuf,
+    pub overwrite: Overwrite,
+}
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Show {
+    pub form: Form,
+    pub amount: Amount,
+    pub channel: Channel,
+    /// How often a line of progress is printed; `None` leaves it to where it is printed.
+    pub interval: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    All,
+    Quiet,
+}
+
+/// Where the summary or the JSON goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    Stdout,
+    /// Standard output carries the bytes themselves.
+    Stderr,
+}
+
+impl Order {
+    pub fn of(sources: &[OsString], target: &OsString, options: &Options) -> Result<Order, String> {
+        let read = |word: &OsString, role| End::parse(word, role, options.seed);
+        let ends: Result<Vec<End>, String> =
+            sources.iter().map(|word| read(word, Role::Source)).collect();
+        let ends = ends?;
+        let target = read(target, Role::Target)?;
+        let source_host = one_host(&ends)?;
+        not_host_to_host(source_host.as_deref(), target.host.as_deref())?;
+        sources_agree(&ends)?;
+        target_fits(&ends, &target, &options.settings)?;
+        memory_suffices(&options.settings)?;
+        let channel = match target.place {
+            Place::Stdio => Channel::Stderr,
+            _ => Channel::Stdout,
+        };
+        Ok(Order {
+            receipt: receipt(options)?,
+            show: Show::of(options, channel)?,
+            idle: idle(options, source_host.is_some() || target.host.is_some()),
+            job: Job {
+                sources: ends.into_iter().map(|end| end.place).collect(),
+                source_host,
+                target: target.place,
+                target_host: target.host,
+                settings: options.settings.clone(),
+                remote: options.remote.clone(),
+            },
+        })
+    }
+}
+
+impl Show {
+    pub fn of(options: &Options, channel: Channel) -> Result<Show, String> {
+        if options.quiet && options.interval.is_some() {
+            return Err(
+                "--quiet shows no progress and --interval asks for it: leave one out".into()
+            );
+        }
+        Ok(Show {
+            form: if options.json { Form::Json } else { Form::Text },
+            amount: if options.quiet { Amount::Quiet } else { Amount::All },
+            channel,
+            interval: options.interval,
+        })
+    }
+}
+
+/// The folder or file that a receipt is checked against: always of this host.
+pub fn verify_root(word: &OsString) -> Result<PathBuf, String> {
+    match End::parse(word, Role::Target, 0)? {
+        End { host: None, place: Place::Path(path) } => Ok(path),
+        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+            "verify reads files of this host: run it there, as in \
+             ssh {host} datapump verify MANIFEST {}",
+            super::words::quote(&path.to_string_lossy())
+        )),
+        _ => Err("verify needs a file or a folder to read".into()),
+    }
+}
+
+fn one_host(sources: &[End]) -> Result<Option<String>, String> {
+    let first = sources.first().and_then(|end| end.host.clone());
+    let name = |host: &Option<String>| host.clone().unwrap_or("this host".into());
+    match sources.iter().find(|end| end.host != first) {
+        Some(other) => Err(format!(
+            "the sources are on different hosts ({} and {}): copy them one host at a time",
+            name(&first),
+            name(&other.host)
+        )),
+        None => Ok(first),
+    }
+}
+
+fn not_host_to_host(source: Option<&str>, target: Option<&str>) -> Result<(), String> {
+    match (source, target) {
+        (Some(source), Some(target)) => Err(format!(
+            "copying from {source} to {target} (host to host) is not there yet: \
+             run datapump on {source}, or copy to this host first"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A pipe and a generator are alone in their transfer.
+fn sources_agree(sources: &[End]) -> Result<(), String> {
+    let [_, _, ..] = sources else {
+        return Ok(());
+    };
+    match sources.iter().map(|end| &end.place).find(|place| !matches!(place, Place::Path(_))) {
+        Some(Place::Stdio) => {
+            Err("'-' (standard input) is copied alone: leave the other sources out".into())
+        }
+        Some(_) => {
+            Err("null:, zero: and random: are copied alone: leave the other sources out".into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Standard output takes one file and nothing else.
+fn target_fits(sources: &[End], target: &End, settings: &Settings) -> Result<(), String> {
+    if target.place != Place::Stdio {
+        return Ok(());
+    }
+    if sources.len() > 1 {
+        return Err(
+            "'-' (standard output) takes one file: copy them one at a time, or to a folder".into(),
+        );
+    }
+    let folder = |end: &End| matches!(&end.place, Place::Path(path) if ends_in_slash(path));
+    match settings.recursive || sources.iter().any(folder) {
+        true => Err("'-' (standard output) takes one file, not a folder: leave out -r and the \
+                     slash at the end, or copy to a folder"
+            .into()),
+        false => Ok(()),
+    }
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Every stream needs a buffer for each request in flight, two at least, or nothing overlaps.
+pub fn memory_suffices(settings: &Settings) -> Result<(), String> {
+    let depth = settings.depth_source.max(settings.depth_sink).unwrap_or(0).max(2);
+    let request = u64::from(settings.request_bytes) + u64::from(HEADROOM_BYTES);
+    let needed = u64::from(settings.streams) * u64::from(depth) * request;
+    match needed <= settings.memory_bytes {
+        true => Ok(()),
+        false => Err(format!(
+            "{} streams with {depth} requests of {} each need {} of buffers, and --memory is {}: \
+             raise --memory to {}, or lower --streams, --request-size or a depth",
+            settings.streams,
+            Bytes(settings.request_bytes.into()).typed(),
+            Bytes(needed),
+            Bytes(settings.memory_bytes).typed(),
+            Bytes(needed.next_multiple_of(1 << 20)).typed(),
+        )),
+    }
+}
+
+fn receipt(options: &Options) -> Result<Option<ReceiptOrder>, String> {
+    match (&options.manifest, options.settings.digest) {
+        (Some(_), DigestKind::None) => {
+            Err("--manifest needs digests and --digest none makes none: write --digest blake3"
+                .into())
+        }
+        (Some(path), _) => {
+            Ok(Some(ReceiptOrder { path: path.clone(), overwrite: options.settings.overwrite }))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+/// Options about the far side when there is none. Aliases set such things, so it is no error.
+fn idle(options: &Options, far_side: bool) -> Vec<String> {
+    let remote = &options.remote;
+    let typed = [
+        ("--ssh", remote.ssh.is_some()),
+        ("--remote-datapump", remote.datapump.is_some()),
+        ("--ports", remote.ports.is_some()),
+    ];
+    typed
+        .into_iter()
+        .filter(|(_, typed)| *typed && !far_side)
+        .map(|(name, _)| format!("{name} has no effect: both ends are on this host"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Args, Task};
+
+    fn order(line: &str) -> Result<Order, String> {
+        let words = std::iter::once("datapump").chain(line.split_whitespace()).map(OsString::from);
+        let args = Args::parse(words).unwrap();
+        match args.task {
+            Task::Copy { sources, target } => Order::of(&sources, &target, &args.options),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_meant() {
+        let push = order("copy -r a b/ me@h:c --manifest m").unwrap();
+        assert_eq!(push.job.sources, [Place::Path("a".into()), Place::Path("b/".into())]);
+        assert_eq!((push.job.source_host, push.job.target_host), (None, Some("me@h".into())));
+        assert_eq!(push.receipt.unwrap().path, PathBuf::from("m"));
+        assert_eq!(push.show.channel, Channel::Stdout);
+        let pull = order("copy h:a h:b . --json -q").unwrap();
+        assert_eq!((pull.job.source_host, pull.job.target_host), (Some("h".into()), None));
+        assert_eq!((pull.show.form, pull.show.amount), (Form::Json, Amount::Quiet));
+        assert_eq!(order("copy h:a -").unwrap().show.channel, Channel::Stderr);
+        for fine in
+            ["copy - h:a", "copy - -", "copy null:1G h:null:", "copy a b null:", "copy -r a null:"]
+        {
+            assert_eq!(order(fine).map(|order| order.idle), Ok(vec![]), "{fine}");
+        }
+        let idle = order("copy a b -Z 1-2 --ssh ssh").unwrap().idle;
+        assert_eq!(idle.len(), 2);
+    }
+
+    #[test]
+    fn conflicts_have_names() {
+        let cases = [
+            ("copy h:a g:b", "copying from h to g (host to host) is not there yet"),
+            ("copy h:a h:b", "copying from h to h (host to host)"),
+            ("copy h:a g:b c", "the sources are on different hosts (h and g)"),
+            ("copy a h:b c", "the sources are on different hosts (this host and h)"),
+            ("copy - a b", "'-' (standard input) is copied alone"),
+            ("copy a zero:1 b", "null:, zero: and random: are copied alone"),
+            ("copy null: b", "null: as a source needs a size: write null:4G"),
+            ("copy a null:4G", "null: takes whatever comes: write null: without a size"),
+            ("copy a zero:", "zero: only makes bytes"),
+            ("copy a b -", "'-' (standard output) takes one file: copy them one at a time"),
+            ("copy -r a -", "'-' (standard output) takes one file, not a folder"),
+            ("copy h:a/ -", "'-' (standard output) takes one file, not a folder"),
+            ("copy a b --digest none --manifest m", "--manifest needs digests"),
+            ("copy a b -q -P 1", "--quiet shows no progress and --interval asks for it"),
+            (
+                "copy a b -s 64 --request-size 16M",
+                "64 streams with 2 requests of 16M each need 2.00 GiB of buffers, and --memory is \
+                 256M: raise --memory to 2049M",
+            ),
+        ];
+        for (line, expect) in cases {
+            let why = order(line).unwrap_err();
+            assert!(why.starts_with(expect), "{line}: {why}");
+        }
+    }
+
+    #[test]
+    fn verify_reads_here() {
+        assert_eq!(verify_root(&"a/".into()), Ok(PathBuf::from("a/")));
+        assert!(
+            verify_root(&"h:a".into()).unwrap_err().contains("ssh h datapump verify MANIFEST a")
+        );
+        assert!(verify_root(&"-".into()).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! Follows a running transfer: tells what it tells, shows how far it is, writes the receipt.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::order::{Amount, Form};
+use super::voice::Voice;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Notice;
+use crate::base::units::Nanos;
+use crate::pump::receipt::Receipt;
+use crate::pump::watch::Watch;
+use crate::report::json;
+use crate::report::live::{self, Meter, Phase, Seen, Walk};
+use crate::report::text;
+
+/// A transfer's watch with somebody behind it.
+#[derive(Debug)]
+pub struct Followed {
+    pub watch: Arc<Watch>,
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Heard>,
+}
+
+/// What was heard until the end.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// The first failures; the rest were told at once.
+    pub failed: Vec<(Vec<u8>, Fault)>,
+    pub failed_count: u64,
+    /// All that finished files gave, unless writing it failed.
+    pub receipt: Option<Result<Receipt, Fault>>,
+}
+
+/// Starts to follow. Until something is found, `first` is what the transfer is busy with.
+pub fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Followed {
+    let (sender, notices) = mpsc::channel();
+    let watch = Arc::new(Watch::new(sender));
+    let over = Arc::new(AtomicBool::new(false));
+    // From nothing at the start, so that the first look has a rate already.
+    let before = Seen { first, ..Seen::default() };
+    let mut meter = Meter::default();
+    meter.see(&before);
+    let follower = Follower {
+        voice: Arc::clone(voice),
+        watch: Arc::downgrade(&watch),
+        over: Arc::clone(&over),
+        first,
+        meter,
+        before,
+        interval: interval(voice),
+        heard: Heard { receipt: receipt.map(Ok), ..Heard::default() },
+    };
+    let thread = thread::spawn(move || follower.run(&notices));
+    Followed { watch, over, thread }
+}
+
+impl Followed {
+    /// Waits until everything that was told has been heard.
+    pub fn finish(self) -> Heard {
+        let Followed { watch, over, thread } = self;
+        over.store(true, Relaxed);
+        // Usually nobody else holds the watch: then its notices end here, and the thread need not
+        // wait.
+        drop(watch);
+        let panicked = || {
+            let fault = Fault::new(Class::Local, "the thread that shows progress panicked");
+            Heard { receipt: Some(Err(fault)), ..Heard::default() }
+        };
+        thread.join().unwrap_or_else(|_| panicked())
+    }
+}
+
+/// How often a line is printed; `None` for never.
+fn interval(voice: &Voice) -> Option<Nanos> {
+    let show = voice.show();
+    match (show.interval, show.form, show.amount) {
+        (_, _, Amount::Quiet) => None,
+        (Some(interval), _, _) => Some(interval),
+        (None, Form::Json, _) => Some(JSON_INTERVAL),
+        (None, Form::Text, _) if voice.has_line() => None,
+        (None, Form::Text, _) => Some(PLAIN_INTERVAL),
+    }
+}
+
+struct Follower {
+    voice: Arc<Voice>,
+    watch: Weak<Watch>,
+    /// Set when the transfer has returned, in case something still holds its watch.
+    over: Arc<AtomicBool>,
+    first: Phase,
+    meter: Meter,
+    /// At the end of the last interval.
+    before: Seen,
+    interval: Option<Nanos>,
+    heard: Heard,
+}
+
+impl Follower {
+    fn run(mut self, notices: &Receiver<Notice>) -> Heard {
+        let mut next_look = Instant::now() + LOOK_EVERY;
+        loop {
+            match notices.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
+                Ok(notice) => self.hear(notice),
+                Err(RecvTimeoutError::Timeout) if self.over.load(Relaxed) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Instant::now() >= next_look {
+                self.look();
+                next_look = Instant::now() + LOOK_EVERY;
+            }
+        }
+        self.voice.clear();
+        self.heard
+    }
+
+    fn hear(&mut self, notice: Notice) {
+        match notice {
+            Notice::Warning(text) => self.voice.warning(&text),
+            Notice::FileDone { path, bytes, digest } => {
+                if self.voice.show().amount == Amount::All {
+                    self.voice.event(&json::file_done(&path, bytes, digest.as_deref()));
+                }
+                if let Some(digest) = digest {
+                    self.note(&path, &digest);
+                }
+            }
+            Notice::FileFailed { path, fault } => {
+                self.voice.event(&json::file_failed(&path, &fault));
+                self.heard.failed_count += 1;
+                match self.heard.failed.len() < FAILED_KEPT {
+                    true => self.heard.failed.push((path, fault)),
+                    false => self.voice.error(&text::failed(&path, &fault)),
+                }
+            }
+        }
+    }
+
+    /// Adds a file to the receipt. The first failure ends the receipt, not the transfer.
+    fn note(&mut self, path: &[u8], digest: &str) {
+        if let Some(Ok(receipt)) = &mut self.heard.receipt
+            && let Err(fault) = receipt.add(path, digest)
+        {
+            self.voice.warning(&fault.text);
+            self.heard.receipt = Some(Err(fault));
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(watch) = self.watch.upgrade() else {
+            return;
+        };
+        let seen = self.seen(&watch);
+        self.meter.see(&seen);
+        // Not while connecting: ssh may be asking for a password on the same line.
+        if self.voice.has_line() && seen.phase() != Phase::Connecting {
+            self.voice.draw(live::line(&seen, &self.meter));
+        }
+        if self.interval.is_some_and(|interval| seen.at - self.before.at >= interval) {
+            match self.voice.show().form {
+                Form::Json => self.voice.event(&json::progress(&seen, &self.meter)),
+                Form::Text => self.voice.remark(&live::interval_line(&self.before, &seen)),
+            }
+            self.before = seen;
+        }
+    }
+
+    fn seen(&self, watch: &Watch) -> Seen {
+        let gauge = &watch.gauge;
+        Seen {
+            at: self.voice.started().elapsed().into(),
+            bytes_done: gauge.bytes_done.load(Relaxed),
+            bytes_found: gauge.bytes_found.load(Relaxed),
+            files_done: gauge.files_done.load(Relaxed),
+            files_found: gauge.files_found.load(Relaxed),
+            walk: match (gauge.endless.load(Relaxed), gauge.walk_done.load(Relaxed)) {
+                (true, _) => Walk::Endless,
+                (false, true) => Walk::Done,
+                (false, false) => Walk::Looking,
+            },
+            first: self.first,
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const JSON_INTERVAL: Nanos = Nanos::from_millis(1000);
+/// Without a terminal; shorter runs print none.
+const PLAIN_INTERVAL: Nanos = Nanos::from_millis(10_000);
+/// Failures that are kept for the list at the end.
+const FAILED_KEPT: usize = 1000;

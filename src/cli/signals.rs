@@ -1,0 +1,48 @@
+//! Ctrl-C and its kin: the first asks the transfer to stop, the second ends the program at once.
+
+use std::fs;
+use std::io;
+use std::process;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::base::fault::Class;
+use crate::pump::watch::Watch;
+
+/// From here on, signals go to the watch.
+pub fn install(watch: &Arc<Watch>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    // nohup has SIGHUP ignored, and it must stay so.
+    if ignored_signals() & (1 << (SIGHUP - 1)) == 0 {
+        signals.add_signal(SIGHUP)?;
+    }
+    let watch = Arc::downgrade(watch);
+    thread::spawn(move || {
+        let mut arrivals = signals.forever();
+        if arrivals.next().is_some() {
+            stop(&watch);
+        }
+        if arrivals.next().is_some() {
+            process::exit(i32::from(Class::Interrupted.exit_code()));
+        }
+    });
+    Ok(())
+}
+
+/// Does nothing when the transfer is over and only its summary is still to come.
+fn stop(watch: &Weak<Watch>) {
+    if let Some(watch) = watch.upgrade() {
+        watch.stop();
+        watch.warn("stopping; once more to end at once");
+    }
+}
+
+/// The mask of ignored signals, which Linux tells; other systems are taken to ignore none.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

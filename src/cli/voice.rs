@@ -1,0 +1,110 @@
+//! The one door through which the program speaks: text or JSON, standard output or error, and the
+//! progress line that everything else must be printed around.
+
+use std::io::{self, Write};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::order::{Amount, Channel, Form, Show};
+use crate::report::json::{self, Event, Stamp};
+
+#[derive(Debug)]
+pub struct Voice {
+    show: Show,
+    started: Instant,
+    /// Hidden unless standard error is a terminal and text is wanted.
+    bar: ProgressBar,
+}
+
+impl Voice {
+    pub fn new(show: Show, started: Instant) -> Voice {
+        let draws = show.form == Form::Text && show.amount == Amount::All;
+        let target = match draws {
+            true => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        Voice { show, started, bar }
+    }
+
+    pub fn show(&self) -> Show {
+        self.show
+    }
+
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// True when there is a line that can be drawn again and again.
+    pub fn has_line(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// Draws the progress line.
+    pub fn draw(&self, line: String) {
+        self.bar.set_message(line);
+        self.bar.tick();
+    }
+
+    /// Takes the progress line away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// A passing remark, such as a line of progress. Not for programs, not when quiet.
+    pub fn remark(&self, text: &str) {
+        if self.show.form == Form::Text && self.show.amount == Amount::All {
+            self.say(Channel::Stderr, text);
+        }
+    }
+
+    /// Something that people should know although the run goes on.
+    pub fn warning(&self, text: &str) {
+        match self.show.form {
+            Form::Json => self.event(&Event::Warning { text: text.to_string() }),
+            Form::Text => self.remark(&format!("datapump: warning: {text}")),
+        }
+    }
+
+    /// Something that went wrong. Also beside JSON, unless that has the channel.
+    pub fn error(&self, text: &str) {
+        if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
+            self.say(Channel::Stderr, &format!("datapump: {text}"));
+        }
+    }
+
+    /// The summary of a run.
+    pub fn summary(&self, text: &str) {
+        if self.show.form == Form::Text && self.show.amount == Amount::All {
+            self.say(self.show.channel, text.trim_end());
+        }
+    }
+
+    /// A line of JSON, if that is what is spoken.
+    pub fn event(&self, event: &Event) {
+        if self.show.form == Form::Json {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let stamp = Stamp { unix, since_start: self.started.elapsed().into() };
+            self.say(self.show.channel, &json::line(stamp, event));
+        }
+    }
+
+    fn say(&self, channel: Channel, text: &str) {
+        let line = format!("{text}\n");
+        self.bar.suspend(|| match channel {
+            Channel::Stdout => print(&mut io::stdout().lock(), &line),
+            Channel::Stderr => print(&mut io::stderr().lock(), &line),
+        });
+    }
+}
+
+/// Whoever reads may have gone; the work goes on without them.
+pub fn print(out: &mut dyn Write, text: &str) {
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+const DRAWS_PER_SECOND: u8 = 10;

@@ -1,0 +1,263 @@
+//! Builds lanes: which engine, which ends, how deep, in how much memory.
+
+use std::sync::Arc;
+
+use super::brake::Brake;
+use super::lane::{Lane, Parts};
+use super::objects::Objects;
+use super::plan::Plan;
+use super::sink::Target;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Place;
+use crate::base::settings::{Direct, EngineChoice, Settings};
+use crate::base::units::Bytes;
+use crate::ends::endpoint::Endpoint;
+use crate::ends::null::{Fill, Null};
+use crate::ends::pipe::{PipeSink, PipeSource, Turn};
+use crate::ends::stream::{Protection, StreamSink, StreamSource};
+use crate::ends::tree::Tree;
+use crate::io::backend::Backend;
+use crate::io::buffer::Buffer;
+use crate::io::engine::Engine;
+use crate::io::request::Request;
+use crate::io::threads::Threads;
+use crate::io::volume::Handle;
+use crate::work::digest::{Check, Sign};
+use crate::work::passage::{Passage, Step};
+
+/// A connection whose handshake is over.
+#[derive(Debug)]
+pub struct Stream {
+    pub socket: Handle,
+    pub protection: Protection,
+    /// Bytes that came behind the handshake.
+    pub begun: Vec<u8>,
+}
+
+/// What this host has of a transfer: an end in files, and an end in a stream or in files too.
+#[derive(Debug)]
+pub struct Ends<'a> {
+    pub settings: &'a Settings,
+    /// The source's place and ledger, where it is here. `waits`: its files may be on a device.
+    pub source: Option<(&'a Place, Arc<Plan>)>,
+    pub sink: Option<(&'a Target, Arc<Objects>)>,
+    pub source_waits: bool,
+    pub brake: Arc<Brake>,
+}
+
+/// The lanes, and what people are told of them.
+#[derive(Debug)]
+pub struct Assembly {
+    pub lanes: Vec<Lane>,
+    pub engine: String,
+    pub depth: u16,
+    pub planned_memory_bytes: u64,
+}
+
+/// How many requests a lane has at each end, within the memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Depths {
+    source: u32,
+    sink: u32,
+}
+
+/// Memory that a lane takes besides its requests: seal and open buffers, sockets as they are capped.
+const LANE_EXTRA_BUFFERS: u64 = 2;
+/// What the ledgers take at most: every object in flight with its names.
+pub const LEDGER_BYTES: u64 = 24 << 20;
+
+/// Bytes beyond the lowest unsettled one that a pipe sink can hold.
+pub fn pipe_window_bytes(settings: &Settings) -> u64 {
+    let depth = pipe_depth(settings);
+    u64::from(depth - 1) * u64::from(settings.request_bytes)
+}
+
+/// A lane of a pipe sink can hold a whole window: else all lanes could hold what comes late, and wait for
+/// ever for what comes first.
+fn pipe_depth(settings: &Settings) -> u32 {
+    let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
+    (settings.memory_bytes / 2 / each).clamp(4, 256) as u32
+}
+
+/// One lane for each stream; where there are no streams, as many as the settings say.
+pub fn assemble(ends: &Ends<'_>, streams: Vec<Stream>) -> Result<Assembly, Fault> {
+    let settings = ends.settings;
+    let count = match streams.len() {
+        0 => usize::from(settings.streams),
+        count => count,
+    };
+    let depths = depths(ends, count as u64)?;
+    let turn = Arc::new(Turn::default());
+    let pipe = standard_pipe(ends)?;
+    let mut streams = streams.into_iter();
+    let mut lanes = Vec::with_capacity(count);
+    let mut name = String::new();
+    for _ in 0..count {
+        let (backend, engine_name) = backend(ends)?;
+        name = engine_name;
+        let engine = Engine::new(backend);
+        if matches!(ends.sink, Some((Target::Pipe, _))) {
+            turn.join(engine.waker());
+        }
+        let stream = streams.next();
+        let socket = stream.as_ref().map(|stream| stream.socket.clone());
+        let (source, sink) = endpoints(ends, stream, depths, pipe.as_ref(), &turn);
+        let requests = (depths.source + depths.sink).max(2);
+        lanes.push(Lane::new(Parts {
+            engine,
+            source,
+            passage: passage(ends),
+            sink,
+            plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
+            objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
+            brake: ends.brake.clone(),
+            socket,
+            requests: (0..requests).map(|_| Request::new(settings.request_bytes)).collect(),
+        }));
+    }
+    let planned_memory_bytes = planned(settings, depths, count as u64);
+    let depth = if ends.source.is_some() { depths.source } else { depths.sink };
+    Ok(Assembly { lanes, engine: name, depth: depth as u16, planned_memory_bytes })
+}
+
+fn planned(settings: &Settings, depths: Depths, lanes: u64) -> u64 {
+    let each = Buffer::total_bytes(settings.request_bytes) as u64;
+    let requests = u64::from((depths.source + depths.sink).max(2)) + LANE_EXTRA_BUFFERS;
+    lanes * requests * each + LEDGER_BYTES
+}
+
+/// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
+fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
+    let settings = ends.settings;
+    let sink_waits = match &ends.sink {
+        Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
+        None => false,
+    };
+    let usual = |waits: bool| match (waits, settings.direct) {
+        (false, _) => 1,
+        (true, Direct::On | Direct::Auto) => 4,
+        (true, Direct::Off) => 2,
+    };
+    let mut source = settings.depth_source.map_or(usual(ends.source_waits), u32::from);
+    let mut sink = settings.depth_sink.map_or(usual(sink_waits), u32::from);
+    if ends.source.is_none() {
+        source = 1;
+    }
+    match ends.sink {
+        None => sink = 1,
+        Some((Target::Pipe, _)) => sink = pipe_depth(settings),
+        Some(_) => {}
+    }
+    while planned(settings, Depths { source, sink }, lanes) > settings.memory_bytes {
+        if source == 1 && sink == 1 {
+            let least = planned(settings, Depths { source, sink }, lanes);
+            return Err(Fault::usage(format!(
+                "{} of memory are too little for {lanes} streams of {} requests: give {} or more with \
+                 --memory, or fewer streams",
+                Bytes(settings.memory_bytes),
+                Bytes(u64::from(settings.request_bytes)),
+                Bytes(least)
+            )));
+        }
+        source = (source - 1).max(1);
+        sink = (sink - 1).max(1);
+    }
+    Ok(Depths { source, sink })
+}
+
+/// A ring where files may wait for a device, blocking calls elsewhere: what measured best (runs/).
+fn backend(ends: &Ends<'_>) -> Result<(Box<dyn Backend>, String), Fault> {
+    let threads = || -> Result<Box<dyn Backend>, Fault> {
+        let threads = Threads::new().map_err(|error| Fault::system("make an event", &error))?;
+        Ok(Box::new(threads))
+    };
+    let sink_waits = ends
+        .sink
+        .as_ref()
+        .is_some_and(|(target, _)| target.volume().is_some_and(|volume| volume.waits()));
+    match ends.settings.engine {
+        EngineChoice::Threads => Ok((threads()?, "threads".into())),
+        EngineChoice::Auto if !ends.source_waits && !sink_waits => Ok((threads()?, "threads".into())),
+        choice => match ring() {
+            Ok(ring) => Ok((ring, "uring".into())),
+            Err(error) if choice == EngineChoice::Auto => {
+                Ok((threads()?, format!("threads (no io_uring here: {error})")))
+            }
+            Err(error) => {
+                let text = format!("this host gives no io_uring ({error}): --engine auto takes threads");
+                Err(Fault::new(Class::Local, text))
+            }
+        },
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ring() -> std::io::Result<Box<dyn Backend>> {
+    Ok(Box::new(crate::io::uring::Uring::new()?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ring() -> std::io::Result<Box<dyn Backend>> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Standard input or output, if an end is a pipe: one descriptor for all lanes.
+fn standard_pipe(ends: &Ends<'_>) -> Result<Option<Handle>, Fault> {
+    use std::os::fd::AsFd;
+    let cloned = match (&ends.source, &ends.sink) {
+        (Some((Place::Stdio, _)), _) => std::io::stdin().as_fd().try_clone_to_owned(),
+        (_, Some((Target::Pipe, _))) => std::io::stdout().as_fd().try_clone_to_owned(),
+        _ => return Ok(None),
+    };
+    match cloned {
+        Ok(fd) => Ok(Some(Handle::new(fd))),
+        Err(error) => Err(Fault::system("use standard input or output", &error)),
+    }
+}
+
+fn endpoints(
+    ends: &Ends<'_>,
+    stream: Option<Stream>,
+    depths: Depths,
+    pipe: Option<&Handle>,
+    turn: &Arc<Turn>,
+) -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
+    let settings = ends.settings;
+    let body = settings.request_bytes;
+    let local_source = ends.source.as_ref().map(|(place, _)| match place {
+        Place::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
+        Place::Stdio => Box::new(PipeSource::new(pipe.expect("a pipe is open").clone())),
+        Place::Null { .. } => Box::new(Null::new(Fill::Nothing, depths.source)),
+        Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
+        Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
+    });
+    let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
+        Target::Null => Box::new(Null::new(Fill::Nothing, depths.sink)) as Box<dyn Endpoint>,
+        Target::Pipe => {
+            let pipe = pipe.expect("a pipe is open").clone();
+            Box::new(PipeSink::new(pipe, turn.clone(), depths.sink))
+        }
+        Target::Tree { .. } => Box::new(Tree::new(depths.sink)),
+    });
+    match (local_source, local_sink, stream) {
+        (Some(source), Some(sink), None) => (source, sink),
+        (Some(source), None, Some(Stream { socket, protection, .. })) => {
+            (source, Box::new(StreamSink::new(socket, protection, settings.digest, body)))
+        }
+        (None, Some(sink), Some(Stream { socket, protection, begun })) => {
+            let stream = StreamSource::new(socket, protection, settings.digest, body, &begun);
+            (Box::new(stream), sink)
+        }
+        _ => panic!("a lane has one source and one sink"),
+    }
+}
+
+/// The source signs, the sink checks; where both are here the bytes never left memory.
+fn passage(ends: &Ends<'_>) -> Passage {
+    let (digest, slot) = (ends.settings.digest, ends.settings.request_bytes);
+    let step: Box<dyn Step> = match ends.source {
+        Some(_) => Box::new(Sign::new(digest, slot)),
+        None => Box::new(Check::new(digest, slot)),
+    };
+    Passage::new(vec![step])
+}

@@ -1,0 +1,59 @@
+//! Where filled requests wait until the sink admits them.
+
+use std::collections::VecDeque;
+
+use crate::ends::endpoint::Nature;
+use crate::io::request::Request;
+
+/// The queue in front of a sink, and how many the sink has.
+#[derive(Debug)]
+pub struct Gate {
+    limit: usize,
+    inside: usize,
+    waiting: VecDeque<Request>,
+}
+
+impl Gate {
+    pub fn new(sink: Nature) -> Gate {
+        let limit = match sink {
+            Nature::Addressed { depth } => depth as usize,
+            Nature::Flowing => 1,
+        };
+        Gate { limit, inside: 0, waiting: VecDeque::new() }
+    }
+
+    /// In line, behind those that are there.
+    pub fn arrive(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    /// Back in line: the sink will not have this one yet, but perhaps another.
+    pub fn send_back(&mut self, request: Request) {
+        assert!(self.inside > 0, "a request sent back that was not inside");
+        self.inside -= 1;
+        self.waiting.push_back(request);
+    }
+
+    /// The next one, if the sink has room.
+    pub fn admit(&mut self) -> Option<Request> {
+        if self.inside >= self.limit {
+            return None;
+        }
+        let request = self.waiting.pop_front()?;
+        self.inside += 1;
+        Some(request)
+    }
+
+    pub fn leave(&mut self) {
+        assert!(self.inside > 0, "a request left that was not inside");
+        self.inside -= 1;
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = Request> + '_ {
+        self.waiting.drain(..)
+    }
+}

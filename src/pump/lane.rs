@@ -1,0 +1,422 @@
+//! One thread's worth of pump: carries requests from a source through a passage to a sink.
+
+use std::sync::Arc;
+
+use super::brake::Brake;
+use super::gate::Gate;
+use super::objects::Objects;
+use super::plan::{Claim, Plan};
+use crate::base::fault::Fault;
+use crate::base::label::{Kind, Label};
+use crate::base::tally::Tally;
+use crate::base::units::Tick;
+use crate::ends::endpoint::{Endpoint, Nature, Next};
+use crate::io::backend::Wait;
+use crate::io::engine::Engine;
+use crate::io::request::{Leg, Request};
+use crate::io::tcp;
+use crate::io::volume::Handle;
+use crate::work::passage::Passage;
+
+/// What a lane is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub engine: Engine,
+    pub source: Box<dyn Endpoint>,
+    pub passage: Passage,
+    pub sink: Box<dyn Endpoint>,
+    /// The source's ledger, where this host has the source.
+    pub plan: Option<Arc<Plan>>,
+    /// The sink's ledger, where this host has the sink.
+    pub objects: Option<Arc<Objects>>,
+    pub brake: Arc<Brake>,
+    /// The stream's socket, to be cut when the lane fails.
+    pub socket: Option<Handle>,
+    pub requests: Vec<Request>,
+}
+
+/// One stream's lane. `turn` is the program.
+#[derive(Debug)]
+pub struct Lane {
+    parts: Parts,
+    pool: Vec<Request>,
+    pool_size: usize,
+    gate: Gate,
+    /// Requests on their way from the source.
+    filling: usize,
+    state: State,
+    tally: Tally,
+    landed: Vec<Request>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// The source gives nothing more; what is under way goes on.
+    Dry,
+    /// A stream has been told that nothing more comes.
+    Ending,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more to do at once.
+    Moved,
+    /// Nothing can move before the bell rings, or that time.
+    Waiting(Option<Tick>),
+    /// Everything is done.
+    Over,
+}
+
+/// Whether a turn may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Block,
+    /// For whoever steps many lanes by turns.
+    Step,
+}
+
+/// What depart found.
+enum Departure {
+    Went(Request),
+    Nothing,
+    Idle(Option<Tick>),
+}
+
+impl Lane {
+    pub fn new(mut parts: Parts) -> Lane {
+        let mut pool = std::mem::take(&mut parts.requests);
+        parts.engine.register(&mut pool);
+        parts.brake.hold_lane(parts.engine.waker());
+        let gate = Gate::new(parts.sink.nature());
+        let pool_size = pool.len();
+        Lane {
+            parts,
+            pool,
+            pool_size,
+            gate,
+            filling: 0,
+            state: State::Running,
+            tally: Tally::default(),
+            landed: Vec::new(),
+        }
+    }
+
+    /// Runs to the end, or to the first fault; either way nothing is left in the air.
+    pub fn run(mut self) -> Result<Tally, Fault> {
+        loop {
+            let rings = self.parts.brake.bell.rings();
+            match self.turn(Patience::Block) {
+                Ok(Turn::Moved) => {}
+                Ok(Turn::Over) => return Ok(self.finish()),
+                Ok(Turn::Waiting(None)) => self.parts.brake.bell.wait(rings),
+                Ok(Turn::Waiting(Some(until))) => {
+                    let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
+                    reaped.map_err(|error| Fault::system("wait for I/O", &error))?;
+                }
+                Err(fault) => {
+                    self.abandon();
+                    return Err(fault);
+                }
+            }
+        }
+    }
+
+    /// One turn: send out what may go, take in what came back.
+    pub fn turn(&mut self, patience: Patience) -> Result<Turn, Fault> {
+        if self.parts.brake.is_pulled() {
+            return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
+        }
+        let mut idle = None;
+        loop {
+            match self.depart()? {
+                Departure::Went(request) => {
+                    self.advance(request)?;
+                    // What is there already goes on before more is fetched: it is in the cache now.
+                    if self.parts.plan.is_some() && self.take_landed(Wait::Poll)? > 0 {
+                        return Ok(Turn::Moved);
+                    }
+                }
+                Departure::Nothing => break,
+                Departure::Idle(until) => {
+                    idle = Some(until);
+                    break;
+                }
+            }
+        }
+        self.admit_waiting()?;
+        if self.is_empty() && self.state != State::Running {
+            return self.end();
+        }
+        if self.parts.engine.in_air() > 0 {
+            let wait = match (patience, self.gate.waiting()) {
+                (Patience::Step, _) => Wait::Poll,
+                (Patience::Block, 0) => Wait::Landing,
+                (Patience::Block, _) => Wait::LandingOrWake,
+            };
+            self.take_landed(wait)?;
+            return Ok(Turn::Moved);
+        }
+        if self.gate.waiting() > 0 && patience == Patience::Block {
+            self.take_landed(Wait::LandingOrWake)?;
+            return Ok(Turn::Moved);
+        }
+        Ok(Turn::Waiting(idle.flatten()))
+    }
+
+    /// Adds up what the lane did.
+    fn finish(&mut self) -> Tally {
+        assert_eq!(self.pool.len(), self.pool_size, "a lane ended with requests missing");
+        let counts = self.parts.engine.counts;
+        let mut tally = self.tally;
+        for (sum, stage) in tally.stages.iter_mut().zip(self.parts.passage.spent) {
+            *sum += stage;
+        }
+        tally.calls = counts.calls;
+        tally.partial_returns = counts.partial_returns;
+        tally.partial_bytes = counts.partial_bytes;
+        tally.wire_bytes = self.parts.source.wire_bytes() + self.parts.sink.wire_bytes();
+        tally
+    }
+
+    /// For whoever steps lanes: the tally of one that is over.
+    pub fn into_tally(mut self) -> Tally {
+        self.finish()
+    }
+
+    /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until then.
+    pub fn abandon(&mut self) {
+        if let Some(socket) = &self.parts.socket {
+            tcp::cut(socket);
+        }
+        while self.parts.engine.in_air() > 0 {
+            if self.parts.engine.reap(Wait::Landing, &mut self.landed).is_err() {
+                break;
+            }
+            self.pool.append(&mut self.landed);
+        }
+        self.pool.extend(self.gate.drain());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pool.len() == self.pool_size
+    }
+
+    fn now(&self) -> Tick {
+        self.parts.engine.now()
+    }
+
+    /// Takes a request from the pool and gives it something to fetch.
+    fn depart(&mut self) -> Result<Departure, Fault> {
+        let limit = match self.parts.source.nature() {
+            Nature::Addressed { depth } => depth as usize,
+            Nature::Flowing => 1,
+        };
+        if self.state != State::Running || self.filling >= limit {
+            return Ok(Departure::Nothing);
+        }
+        let Some(mut request) = self.pool.pop() else { return Ok(Departure::Nothing) };
+        request.clear();
+        let now = self.now();
+        request.stamps.departed = now;
+        let claim = match &self.parts.plan {
+            Some(plan) => plan.claim(now, &mut request),
+            None => Claim::Taken, // the peer's ledger says what comes
+        };
+        if claim == Claim::Taken {
+            self.filling += 1;
+            return Ok(Departure::Went(request));
+        }
+        self.pool.push(request);
+        Ok(match claim {
+            Claim::Later(until) => Departure::Idle(Some(until)),
+            Claim::Idle => Departure::Idle(None),
+            Claim::Dry | Claim::Taken => {
+                self.state = State::Dry;
+                Departure::Nothing
+            }
+        })
+    }
+
+    /// Takes in what has ended, and carries each as far as it goes.
+    fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
+        let mut landed = std::mem::take(&mut self.landed);
+        let reaped = self.parts.engine.reap(wait, &mut landed);
+        let count = landed.len();
+        let mut fault = reaped.err().map(|error| Fault::system("wait for I/O", &error));
+        for request in landed.drain(..) {
+            match fault {
+                Some(_) => self.pool.push(request),
+                None => fault = self.advance(request).err(),
+            }
+        }
+        self.landed = landed;
+        fault.map_or(Ok(count), Err)
+    }
+
+    /// Lets those in that wait at the gate; each has one try, as the sink may send it back.
+    fn admit_waiting(&mut self) -> Result<(), Fault> {
+        for _ in 0..self.gate.waiting() {
+            let Some(request) = self.admit() else { return Ok(()) };
+            self.advance_one(request)?;
+        }
+        Ok(())
+    }
+
+    /// Carries a request as far as it will go without waiting, then whoever it made room for.
+    fn advance(&mut self, request: Request) -> Result<(), Fault> {
+        self.advance_one(request)?;
+        while self.gate.waiting() > 0 {
+            let before = self.gate.waiting();
+            let Some(next) = self.admit() else { return Ok(()) };
+            self.advance_one(next)?;
+            if self.gate.waiting() >= before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self) -> Option<Request> {
+        let now = self.now();
+        let mut request = self.gate.admit()?;
+        request.leg = Leg::Out;
+        request.hops = 0;
+        request.stamps.admitted = now;
+        Some(request)
+    }
+
+    fn advance_one(&mut self, mut request: Request) -> Result<(), Fault> {
+        let next = match request.leg {
+            Leg::In => ask(&mut *self.parts.source, &self.parts.engine, &mut self.tally, &mut request),
+            Leg::Out => self.ask_sink(&mut request),
+        };
+        match (next, request.leg) {
+            (Next::Do(verb), _) => self.parts.engine.submit(verb, request),
+            (Next::Done, Leg::In) => self.turn_around(request)?,
+            (Next::Done, Leg::Out) => self.retire(request),
+            (Next::Void(fault), leg) => self.void(leg, request, fault)?,
+            (Next::Idle, Leg::Out) => self.gate.send_back(request),
+            (Next::Idle, Leg::In) => panic!("a source that departs cannot be idle"),
+            (Next::Dry, _) => {
+                if let Some(plan) = &self.parts.plan {
+                    plan.filled(&request);
+                }
+                self.filling -= 1;
+                self.state = State::Dry;
+                self.pool.push(request);
+            }
+            (Next::Fail(fault), _) => {
+                self.pool.push(request);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// A void of this host's own ledger needs no sink; a stream carries it to the other host's.
+    fn ask_sink(&mut self, request: &mut Request) -> Next {
+        match request.label.kind {
+            Kind::Void if self.parts.objects.is_some() => Next::Done,
+            _ => ask(&mut *self.parts.sink, &self.parts.engine, &mut self.tally, request),
+        }
+    }
+
+    /// The source has filled it: through the passage, and to the gate.
+    fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
+        self.filling -= 1;
+        request.stamps.filled = self.now();
+        if let Some(plan) = &self.parts.plan {
+            plan.filled(&request);
+        }
+        if let Err(fault) = self.pass(&mut request) {
+            self.pool.push(request);
+            return Err(fault);
+        }
+        request.stamps.passed = self.now();
+        self.gate.arrive(request);
+        Ok(())
+    }
+
+    fn pass(&mut self, request: &mut Request) -> Result<(), Fault> {
+        if let Some(objects) = &self.parts.objects {
+            objects.admit(request)?;
+        }
+        let engine = &self.parts.engine;
+        self.parts.passage.pass(request, || engine.now())
+    }
+
+    /// The extent cannot be had, or kept: its object fails, the others go on.
+    fn void(&mut self, leg: Leg, mut request: Request, fault: Fault) -> Result<(), Fault> {
+        if leg == Leg::Out && fault.ends_transfer() {
+            self.pool.push(request);
+            return Err(fault);
+        }
+        request.voids.push((0, fault));
+        match leg {
+            Leg::In => {
+                request.label.kind = Kind::Void;
+                request.label.body_len = 0;
+                request.label.voids_len = 0;
+                request.write_voids();
+                self.turn_around(request)
+            }
+            Leg::Out => {
+                self.retire(request);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sink has taken it: into the books, back to the pool.
+    fn retire(&mut self, mut request: Request) {
+        self.gate.leave();
+        request.stamps.retired = self.now();
+        if let Some(objects) = &self.parts.objects {
+            objects.landed(&mut request);
+        }
+        let stamps = &request.stamps;
+        let tally = &mut self.tally;
+        if request.label.kind == Kind::Data {
+            tally.requests += 1;
+            tally.bytes += u64::from(request.payload_len());
+            tally.life.fill += stamps.filled.since(stamps.departed);
+            tally.life.pass += stamps.passed.since(stamps.filled);
+            tally.life.gate += stamps.admitted.since(stamps.passed);
+            tally.life.drain += stamps.retired.since(stamps.admitted);
+        }
+        self.pool.push(request);
+        assert!(self.pool.len() <= self.pool_size, "a request came back twice");
+    }
+
+    /// Everything is back: a stream is told so, anything else is over.
+    fn end(&mut self) -> Result<Turn, Fault> {
+        let tells = self.parts.plan.is_some() && self.parts.objects.is_none();
+        if self.state == State::Ending || !tells {
+            return Ok(Turn::Over);
+        }
+        self.state = State::Ending;
+        let mut request = self.pool.pop().expect("a lane has a request");
+        request.clear();
+        request.label = Label { kind: Kind::End, ..Label::default() };
+        self.gate.arrive(request);
+        self.admit_waiting()?;
+        Ok(Turn::Moved)
+    }
+}
+
+/// Asks an end, and clocks the answer where the end has a stage of its own.
+fn ask(
+    end: &mut dyn Endpoint,
+    engine: &Engine,
+    tally: &mut Tally,
+    request: &mut Request,
+) -> Next {
+    let Some(stage) = end.stage() else { return end.next(request) };
+    let before = engine.now();
+    let next = end.next(request);
+    tally.stages[stage as usize] += engine.now().since(before);
+    next
+}
+

@@ -1,0 +1,15 @@
+//! Putting it together: ledgers, lanes, and the two sides of a transfer.
+
+pub mod assembly;
+pub mod brake;
+pub mod finisher;
+pub mod gate;
+pub mod lane;
+pub mod objects;
+pub mod plan;
+pub mod receipt;
+pub mod sink;
+pub mod source;
+pub mod transfer;
+pub mod walk;
+pub mod watch;

@@ -1,0 +1,328 @@
+//! The sink's ledger: what each address belongs to, and which objects are complete.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::watch::Watch;
+use crate::base::extent::{Extent, ExtentSet};
+use crate::base::fault::{Class, Fault};
+use crate::base::label::{Kind, Sum};
+use crate::base::settings::DigestKind;
+use crate::ends::pipe::mark_whole;
+use crate::io::request::{Cargo, Coverage, Part, Request};
+use crate::io::volume::{Batch, LazyFile, Metadata, Replace};
+use crate::work::digest::FileSum;
+
+/// An object that is wanted here.
+#[derive(Debug)]
+pub struct Wanted {
+    pub number: u64,
+    /// Its name at the target, and the one it has until it is complete.
+    pub path: Vec<u8>,
+    pub temporary: Vec<u8>,
+    pub size: u64,
+    /// `None` for null and pipes, and for small files, which a batch writes.
+    pub file: Option<Arc<LazyFile>>,
+    pub meta: Metadata,
+    pub replace: Replace,
+}
+
+/// An object whose every byte is accounted for: it can be finished, or cleared away.
+#[derive(Debug)]
+pub struct Complete {
+    pub wanted: Wanted,
+    pub outcome: Result<Option<Sum>, Fault>,
+}
+
+/// What has landed since it was last asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Landed {
+    pub ranges: Vec<(u64, u64)>,
+    pub bytes: u64,
+}
+
+/// Shared by the lanes of a sink.
+#[derive(Debug)]
+pub struct Objects {
+    slot_bytes: u32,
+    digest: DigestKind,
+    watch: Arc<Watch>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    slots: BTreeMap<u64, Slot>,
+    objects: HashMap<u64, Object>,
+    landed: ExtentSet,
+    landed_bytes: u64,
+    complete: Sender<Complete>,
+}
+
+/// What lies at an address.
+#[derive(Debug)]
+enum Slot {
+    Batch { batch: Arc<Batch> },
+    Whole { object: u64, size: u64, received: ExtentSet },
+}
+
+#[derive(Debug)]
+struct Object {
+    wanted: Wanted,
+    slot: u64,
+    /// Bytes not accounted for yet; of a pipe, those beyond what has come so far.
+    missing: u64,
+    sum: FileSum,
+    fault: Option<Fault>,
+}
+
+impl Objects {
+    pub fn new(
+        slot_bytes: u32,
+        digest: DigestKind,
+        watch: Arc<Watch>,
+        complete: Sender<Complete>,
+    ) -> Objects {
+        let state = State {
+            slots: BTreeMap::new(),
+            objects: HashMap::new(),
+            landed: ExtentSet::default(),
+            landed_bytes: 0,
+            complete,
+        };
+        Objects { slot_bytes, digest, watch, state: Mutex::new(state) }
+    }
+
+    /// An object with a slot, or many, of its own.
+    pub fn expect_whole(&self, start: u64, wanted: Wanted) {
+        let mut state = self.lock();
+        let (object, size) = (wanted.number, wanted.size);
+        state.slots.insert(start, Slot::Whole { object, size, received: ExtentSet::default() });
+        self.insert(&mut state, start, wanted);
+    }
+
+    /// Small objects that share a slot, in the order of the batch's segments.
+    pub fn expect_batch(&self, start: u64, batch: Arc<Batch>, members: Vec<Wanted>) {
+        let mut state = self.lock();
+        state.slots.insert(start, Slot::Batch { batch });
+        for wanted in members {
+            self.insert(&mut state, start, wanted);
+        }
+    }
+
+    /// An object without bytes: complete as it is.
+    pub fn expect_empty(&self, wanted: Wanted) {
+        let sum = crate::work::digest::empty_sum(self.digest);
+        let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
+    }
+
+    fn insert(&self, state: &mut State, slot: u64, wanted: Wanted) {
+        let object = Object {
+            slot,
+            missing: wanted.size,
+            sum: FileSum::new(self.digest),
+            fault: None,
+            wanted,
+        };
+        state.objects.insert(object.wanted.number, object);
+    }
+
+    /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the peer's
+    /// fault.
+    pub fn admit(&self, request: &mut Request) -> Result<(), Fault> {
+        let extent = request.label.extent;
+        let mut state = self.lock();
+        let Some((start, slot)) = state.slots.range_mut(..=extent.start).next_back() else {
+            return Err(unexpected(extent));
+        };
+        match slot {
+            Slot::Batch { batch } => {
+                if *start != extent.start || extent.len != batch.bytes() {
+                    return Err(unexpected(extent));
+                }
+                request.cargo = Cargo::Batch(batch.clone());
+                let start = *start;
+                state.slots.remove(&start);
+            }
+            Slot::Whole { object, size, received } => {
+                let offset = extent.start - *start;
+                let len = (*size).saturating_sub(offset).min(u64::from(self.slot_bytes));
+                let endless = *size == crate::wire::manifest::ENDLESS_BYTES;
+                let fits = match endless {
+                    true => (1..=self.slot_bytes).contains(&extent.len),
+                    false => u64::from(extent.len) == len && len > 0,
+                };
+                let end = offset + u64::from(extent.len);
+                if !fits
+                    || !offset.is_multiple_of(u64::from(self.slot_bytes))
+                    || !received.insert_new(offset, end)
+                {
+                    return Err(unexpected(extent));
+                }
+                let whole = u64::from(extent.len) == *size;
+                let coverage = if whole { Coverage::Whole } else { Coverage::Some };
+                let object = *object;
+                let file = state.objects.get(&object).and_then(|object| object.wanted.file.clone());
+                request.cargo = Cargo::Part(Part { object, offset, coverage, file });
+                if endless {
+                    mark_whole(request, self.slot_bytes);
+                }
+            }
+        }
+        drop(state);
+        check_payload(request)
+    }
+
+    /// The sink has taken the request, or it is void: accounts for its bytes.
+    pub fn landed(&self, request: &mut Request) {
+        let extent = request.label.extent;
+        let mut state = self.lock();
+        if !state.landed.insert_new(extent.start, extent.end()) {
+            panic!("{extent:?} landed twice"); // admitted once, so it lands once
+        }
+        let payload = match request.label.kind {
+            Kind::Data => u64::from(request.payload_len()),
+            Kind::Void | Kind::End => 0,
+        };
+        state.landed_bytes += payload;
+        self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
+        match &request.cargo {
+            Cargo::Unknown => panic!("a request that was not admitted landed"),
+            Cargo::Part(part) => {
+                let object = state.objects.get_mut(&part.object).expect("an admitted object");
+                object.missing -= u64::from(extent.len);
+                object.note(0, request);
+                let number = part.object;
+                complete_if_all_came(&mut state, number);
+            }
+            Cargo::Batch(batch) => {
+                for (index, segment) in batch.segments.iter().enumerate() {
+                    let object = state.objects.get_mut(&segment.object).expect("a known object");
+                    object.missing -= u64::from(segment.len);
+                    object.note(index as u16, request);
+                    complete_if_all_came(&mut state, segment.object);
+                }
+            }
+        }
+    }
+
+    /// The pipe was this long: what has not come by now is still to come.
+    pub fn end_pipe(&self, bytes: u64) -> Result<(), Fault> {
+        let mut state = self.lock();
+        let endless = crate::wire::manifest::ENDLESS_BYTES;
+        let Some(object) = state.objects.values_mut().find(|object| object.wanted.size == endless)
+        else {
+            return Err(Fault::peer("the end of a pipe that was not offered"));
+        };
+        let came = endless - object.missing;
+        let Some(missing) = bytes.checked_sub(came) else {
+            return Err(Fault::peer("a pipe that ended before bytes that have come"));
+        };
+        object.wanted.size = bytes;
+        object.missing = missing;
+        let number = object.wanted.number;
+        complete_if_all_came(&mut state, number);
+        Ok(())
+    }
+
+    /// What has landed since this was asked last, at most `ranges_max` ranges of it.
+    pub fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
+        let mut state = self.lock();
+        if state.landed.is_empty() {
+            return None;
+        }
+        let ranges: Vec<(u64, u64)> = state.landed.ranges().take(ranges_max).collect();
+        if ranges.len() == state.landed.range_count() {
+            state.landed.clear();
+        } else {
+            state.landed = rest_of(&state.landed, ranges.len());
+        }
+        let bytes = std::mem::take(&mut state.landed_bytes);
+        Some(Landed { ranges, bytes })
+    }
+
+    /// The temporary names of what is not complete, to be cleared away.
+    pub fn unfinished(&self) -> Vec<Vec<u8>> {
+        let state = self.lock();
+        state.objects.values().map(|object| object.wanted.temporary.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Object {
+    /// Takes from a request what concerns this object: its fault, or its digests.
+    fn note(&mut self, segment: u16, request: &Request) {
+        let void = request.voids.iter().find(|(void, _)| *void == segment);
+        if let Some((_, fault)) = void {
+            self.fault.get_or_insert_with(|| fault.clone());
+            return;
+        }
+        if request.label.kind == Kind::Void {
+            let fault = || Fault::new(Class::Local, "the source could not give its bytes");
+            self.fault.get_or_insert_with(fault);
+            return;
+        }
+        let whole = match &request.cargo {
+            Cargo::Part(part) => part.coverage == Coverage::Whole,
+            Cargo::Batch(_) | Cargo::Unknown => true,
+        };
+        for piece in request.pieces.iter().filter(|piece| piece.segment == segment) {
+            match whole {
+                true => self.sum.set_whole(piece.sum),
+                false => self.sum.add(piece),
+            }
+        }
+    }
+}
+
+fn complete_if_all_came(state: &mut State, number: u64) {
+    if state.objects.get(&number).is_none_or(|object| object.missing > 0) {
+        return;
+    }
+    let Some(object) = state.objects.remove(&number) else { return };
+    if matches!(state.slots.get(&object.slot), Some(Slot::Whole { .. })) {
+        state.slots.remove(&object.slot);
+    }
+    let outcome = match object.fault {
+        Some(fault) => Err(fault),
+        None => Ok(object.sum.finish(object.wanted.size)),
+    };
+    // Nobody finishes when the side is coming down; then nothing needs to be.
+    let _ = state.complete.send(Complete { wanted: object.wanted, outcome });
+}
+
+/// The payload must be what the ledger says, before a byte of it is looked at.
+fn check_payload(request: &mut Request) -> Result<(), Fault> {
+    let extent = request.label.extent;
+    let payload = match request.label.kind {
+        Kind::Data => extent.len,
+        Kind::Void | Kind::End => 0,
+    };
+    if request.payload_len() != payload {
+        return Err(unexpected(extent));
+    }
+    if request.label.voids_len > 0 && request.voids.is_empty() {
+        request.read_voids()?;
+    }
+    Ok(())
+}
+
+fn rest_of(set: &ExtentSet, skip: usize) -> ExtentSet {
+    let mut rest = ExtentSet::default();
+    for (start, end) in set.ranges().skip(skip) {
+        assert!(rest.insert_new(start, end), "ranges of a set are apart");
+    }
+    rest
+}
+
+fn unexpected(extent: Extent) -> Fault {
+    Fault::peer(format!(
+        "the peer sent {} bytes for address {}, which was not asked for or came already",
+        extent.len, extent.start
+    ))
+}

@@ -1,0 +1,461 @@
+//! The sink's side of the conversation: validates what is offered, says what it wants, acknowledges.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::finisher::Finished;
+use super::objects::{Objects, Wanted};
+use super::source::is_file;
+use super::walk::mtime_of;
+use super::watch::Watch;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Place;
+use crate::base::settings::{Direct, Overwrite, Preallocate, Settings};
+use crate::base::units::Bytes;
+use crate::io::disk::{Disk, exists};
+use crate::io::volume::{
+    Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, StatusKind, Volume, show,
+};
+use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
+use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX};
+
+/// Files of this size and more go around the page cache where that is left to us: they would push
+/// everything else out of it, and must reach the disk anyway.
+const DIRECT_BYTES_MIN: u64 = 16 << 20;
+
+/// Where objects go.
+#[derive(Clone, Debug)]
+pub enum Target {
+    Null,
+    Pipe,
+    /// Below this root; a single object may be given another name.
+    Tree { volume: Arc<dyn Volume>, rename: Option<Vec<u8>> },
+}
+
+impl Target {
+    /// Finds out what the destination is, as `cp` would: a directory takes things by their names, anything
+    /// else is the new name of a single object.
+    pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
+        match place {
+            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } => Ok(Target::Null),
+            Place::Stdio if origin.single => Ok(Target::Pipe),
+            Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
+            Place::Path(path) => Target::open_path(path, origin),
+        }
+    }
+
+    fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
+        let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Target::directory(path),
+            Ok(_) if wants_directory || !origin.single => {
+                let text = "is no directory: several things need one to go into";
+                Err(Fault::usage(format!("'{}' {text}", path.display())))
+            }
+            Ok(_) => Target::file(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if origin.single && !wants_directory {
+                    return Target::file(path);
+                }
+                std::fs::create_dir(path)
+                    .map_err(|error| Fault::io("make the directory", path, &error))?;
+                Target::directory(path)
+            }
+            Err(error) => Err(Fault::io("look at", path, &error)),
+        }
+    }
+
+    fn directory(path: &Path) -> Result<Target, Fault> {
+        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None })
+    }
+
+    fn file(path: &Path) -> Result<Target, Fault> {
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
+        if name.is_empty() {
+            return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
+        }
+        Ok(Target::Tree { volume: Arc::new(Disk::open(parent)?), rename: Some(name) })
+    }
+
+    pub fn volume(&self) -> Option<&Arc<dyn Volume>> {
+        match self {
+            Target::Tree { volume, .. } => Some(volume),
+            Target::Null | Target::Pipe => None,
+        }
+    }
+}
+
+/// The conversation of a host that has the sink.
+#[derive(Debug)]
+pub struct SinkSide {
+    pub objects: Arc<Objects>,
+    settings: Settings,
+    target: Target,
+    watch: Arc<Watch>,
+    layout: Layout,
+    /// Part of every temporary name of this transfer.
+    tag: String,
+    /// Wanted, and not finished: what kind of object it is.
+    open: HashMap<u64, EntryKind>,
+    /// Directories whose mode and time are set when everything in them is done.
+    directories: Vec<(Vec<u8>, Metadata)>,
+    offered_objects: u64,
+    wanted_bytes: u64,
+    landed_bytes: u64,
+    offers: Offers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offers {
+    Going,
+    Over,
+}
+
+/// What happens to an offered object at once.
+enum Verdict {
+    Wanted,
+    /// It has no bytes, and is in place.
+    Done,
+    Refused(Fault),
+}
+
+impl SinkSide {
+    pub fn new(
+        objects: Arc<Objects>,
+        settings: Settings,
+        target: Target,
+        watch: Arc<Watch>,
+        tag: String,
+    ) -> SinkSide {
+        let layout = Layout::new(settings.request_bytes);
+        SinkSide {
+            objects,
+            settings,
+            target,
+            watch,
+            layout,
+            tag,
+            open: HashMap::new(),
+            directories: Vec::new(),
+            offered_objects: 0,
+            wanted_bytes: 0,
+            landed_bytes: 0,
+            offers: Offers::Going,
+        }
+    }
+
+    /// Looks at offered objects, makes room for those that are wanted, and answers.
+    pub fn offer(&mut self, first: u64, mut entries: Vec<Entry>) -> Result<Vec<Message>, Fault> {
+        if first != self.offered_objects {
+            return Err(Fault::peer("an offer out of order"));
+        }
+        self.rename_single(&mut entries)?;
+        self.offered_objects += entries.len() as u64;
+        let chunk = self.layout.place(entries)?;
+        let mut wanted = vec![false; chunk.entries.len()];
+        let mut done = Vec::new();
+        let mut refused = Vec::new();
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            let number = first + member as u64;
+            match self.judge(entry) {
+                Ok(Verdict::Wanted) => wanted[member] = true,
+                Ok(Verdict::Done) => done.push((number, None)),
+                Ok(Verdict::Refused(fault)) => refused.push(Message::Failed { object: number, fault }),
+                Err(fault) if fault.ends_transfer() => return Err(fault),
+                Err(fault) => refused.push(Message::Failed { object: number, fault }),
+            }
+        }
+        self.count(&chunk, &wanted);
+        self.check_room()?;
+        self.expect(&chunk, &wanted);
+        let mut answer = vec![Message::Want { first, wanted }];
+        if !done.is_empty() {
+            answer.push(Message::Finished { objects: done });
+        }
+        answer.extend(refused);
+        Ok(answer)
+    }
+
+    pub fn end_offers(&mut self, objects: u64) -> Result<(), Fault> {
+        if objects != self.offered_objects {
+            return Err(Fault::peer("an end of offers that does not fit them"));
+        }
+        self.offers = Offers::Over;
+        self.watch.gauge.walk_done.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// What has landed since the last acknowledgement.
+    pub fn acknowledge(&mut self) -> Option<Message> {
+        let landed = self.objects.take_landed(RANGES_MAX)?;
+        self.landed_bytes += landed.bytes;
+        Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
+    }
+
+    /// Objects that the finisher is done with, as messages.
+    pub fn finished(&mut self, finished: &[Finished]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut well = Vec::new();
+        for object in finished {
+            self.open.remove(&object.number);
+            match &object.outcome {
+                Ok(sum) => well.push((object.number, *sum)),
+                Err(fault) => {
+                    let fault = fault.clone();
+                    messages.push(Message::Failed { object: object.number, fault });
+                }
+            }
+        }
+        for objects in well.chunks(FINISHED_MAX) {
+            messages.push(Message::Finished { objects: objects.to_vec() });
+        }
+        messages
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.offers == Offers::Over && self.open.is_empty()
+    }
+
+    /// Directory metadata, once nothing more is made in any of them; the deepest first.
+    pub fn close(&mut self) -> Result<(), Fault> {
+        let Some(volume) = self.target.volume() else { return Ok(()) };
+        for (path, meta) in self.directories.drain(..).rev() {
+            volume.set_directory_metadata(&path, meta)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a transfer that ended early leaves under temporary names.
+    pub fn clear_away(&self) {
+        let Some(volume) = self.target.volume() else { return };
+        for temporary in self.objects.unfinished() {
+            let _ = volume.remove(&temporary);
+        }
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn rename_single(&self, entries: &mut [Entry]) -> Result<(), Fault> {
+        let Target::Tree { rename: Some(name), .. } = &self.target else { return Ok(()) };
+        let [entry] = entries else {
+            return Err(Fault::peer("several objects where one was announced"));
+        };
+        entry.path.clone_from(name);
+        Ok(())
+    }
+
+    fn judge(&mut self, entry: &Entry) -> Result<Verdict, Fault> {
+        let Target::Tree { volume, .. } = &self.target else {
+            return Ok(match entry.kind {
+                EntryKind::Directory | EntryKind::Link => Verdict::Done,
+                _ => Verdict::Wanted,
+            });
+        };
+        let volume = volume.clone();
+        let status = volume.status(&entry.path)?;
+        if entry.kind == EntryKind::Directory {
+            return self.judge_directory(&*volume, entry, status.map(|status| status.kind));
+        }
+        if let Some(status) = status {
+            if status.kind == StatusKind::Directory {
+                let text = format!("'{}' is a directory: remove it first", show(&*volume, &entry.path));
+                return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
+            }
+            let newer = mtime_of(entry) > status.mtime;
+            let may = match self.settings.overwrite {
+                Overwrite::Never => false,
+                Overwrite::Older => newer,
+                Overwrite::Always => true,
+            };
+            if !may {
+                return Ok(Verdict::Refused(self.refusal(&*volume, entry)));
+            }
+        }
+        if entry.kind == EntryKind::Link {
+            let temporary = self.temporary(&entry.path, "link");
+            volume.make_link(&temporary, &entry.link_target)?;
+            let made = volume.rename(&temporary, &entry.path, self.replace());
+            if let Err(fault) = made {
+                let _ = volume.remove(&temporary);
+                return Err(fault);
+            }
+            return Ok(Verdict::Done);
+        }
+        Ok(Verdict::Wanted)
+    }
+
+    fn judge_directory(
+        &mut self,
+        volume: &dyn Volume,
+        entry: &Entry,
+        there: Option<StatusKind>,
+    ) -> Result<Verdict, Fault> {
+        match there {
+            Some(StatusKind::Directory) => {}
+            Some(_) => {
+                let text = format!("'{}' is no directory: remove it first", show(volume, &entry.path));
+                return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
+            }
+            None => volume.make_directory(&entry.path)?,
+        }
+        if self.settings.preserve {
+            self.directories.push((entry.path.clone(), self.metadata(entry)));
+        }
+        Ok(Verdict::Done)
+    }
+
+    fn refusal(&self, volume: &dyn Volume, entry: &Entry) -> Fault {
+        match self.settings.overwrite {
+            Overwrite::Older => {
+                let name = show(volume, &entry.path);
+                let text = format!("'{name}' is as new as its source: --overwrite always replaces it");
+                Fault::new(Class::Local, text)
+            }
+            Overwrite::Never | Overwrite::Always => exists(volume, &entry.path),
+        }
+    }
+
+    fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        let gauge = &self.watch.gauge;
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if is_file(entry.kind) {
+                gauge.files_found.fetch_add(1, Relaxed);
+            }
+            if !wanted[member] {
+                continue;
+            }
+            self.open.insert(chunk.first + member as u64, entry.kind);
+            if entry.kind == EntryKind::Pipe {
+                gauge.endless.store(true, Relaxed);
+            } else {
+                self.wanted_bytes = self.wanted_bytes.saturating_add(entry.size);
+                gauge.bytes_found.fetch_add(entry.size, Relaxed);
+            }
+        }
+    }
+
+    /// Ends a transfer that cannot fit, before it is begun where the size is known.
+    fn check_room(&self) -> Result<(), Fault> {
+        let Some(volume) = self.target.volume() else { return Ok(()) };
+        let missing = self.wanted_bytes.saturating_sub(self.landed_bytes);
+        let free = volume.free_bytes()?;
+        if missing <= free {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' has no room: {} are still to come, {} are free, {} are missing",
+            volume.root().display(),
+            Bytes(missing),
+            Bytes(free),
+            Bytes(missing - free)
+        );
+        Err(Fault::new(Class::NoSpace, text))
+    }
+
+    fn expect(&self, chunk: &Chunk, wanted: &[bool]) {
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if wanted[member] && entry.size == 0 {
+                self.objects.expect_empty(self.wanted(chunk, member, Storage::OwnFile));
+            }
+        }
+        for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
+            match slot {
+                Slot::Whole { member } => {
+                    let start = chunk.starts[member];
+                    self.objects.expect_whole(start, self.wanted(chunk, member, Storage::OwnFile));
+                }
+                Slot::Batch { start, members } => {
+                    let mut all = Vec::with_capacity(members.len());
+                    let mut segments = Vec::with_capacity(members.len());
+                    let mut at = 0;
+                    for member in members {
+                        let wanted = self.wanted(chunk, member, Storage::Batch);
+                        segments.push(Segment {
+                            object: wanted.number,
+                            volume: self.target.volume().cloned(),
+                            path: wanted.temporary.clone(),
+                            len: wanted.size as u32,
+                            at,
+                            meta: wanted.meta,
+                        });
+                        at += wanted.size as u32;
+                        all.push(wanted);
+                    }
+                    self.objects.expect_batch(start, Arc::new(Batch { segments }), all);
+                }
+            }
+        }
+    }
+
+    fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage) -> Wanted {
+        let entry = &chunk.entries[member];
+        let number = chunk.first + member as u64;
+        let temporary = self.temporary(&entry.path, &number.to_string());
+        let file = match (&self.target, storage) {
+            (Target::Tree { volume, .. }, Storage::OwnFile) => {
+                let access = self.access(&**volume, entry);
+                let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
+                Some(Arc::new(file))
+            }
+            _ => None,
+        };
+        Wanted {
+            number,
+            path: entry.path.clone(),
+            temporary,
+            size: entry.size,
+            file,
+            meta: self.metadata(entry),
+            replace: self.replace(),
+        }
+    }
+
+    fn access(&self, volume: &dyn Volume, entry: &Entry) -> Access {
+        let around = match self.settings.direct {
+            Direct::On => true,
+            Direct::Off => false,
+            // A pipe's length is not known; its bytes go through the cache.
+            Direct::Auto => {
+                volume.waits() && entry.kind == EntryKind::File && entry.size >= DIRECT_BYTES_MIN
+            }
+        };
+        let cache = if around { Cache::Around } else { Cache::Through };
+        let known = entry.kind != EntryKind::Pipe && self.settings.preallocate == Preallocate::On;
+        Access::Create { cache, reserve: known.then_some(entry.size) }
+    }
+
+    fn metadata(&self, entry: &Entry) -> Metadata {
+        Metadata { mode: entry.mode, mtime: self.settings.preserve.then(|| mtime_of(entry)) }
+    }
+
+    fn replace(&self) -> Replace {
+        match self.settings.overwrite {
+            Overwrite::Never => Replace::Never,
+            Overwrite::Older | Overwrite::Always => Replace::Allowed,
+        }
+    }
+
+    /// A name in the same directory that nobody takes for a finished file.
+    fn temporary(&self, path: &[u8], number: &str) -> Vec<u8> {
+        let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let name = format!(".datapump-{}-{number}.part", self.tag);
+        [&path[..directory], name.as_bytes()].concat()
+    }
+}
+
+/// Whether an object's bytes come in requests of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    OwnFile,
+    Batch,
+}

@@ -1,0 +1,210 @@
+//! The source's side of the conversation: offers what the walk finds, plans what the sink wants.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::plan::{Plan, Run};
+use super::walk::{Found, From, mtime_of};
+use super::watch::Watch;
+use crate::base::fault::Fault;
+use crate::base::settings::{Direct, Settings};
+use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
+use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
+use crate::wire::message::Message;
+
+/// The conversation of a host that has the source.
+#[derive(Debug)]
+pub struct SourceSide {
+    pub plan: Arc<Plan>,
+    settings: Settings,
+    watch: Arc<Watch>,
+    layout: Layout,
+    /// Offered, and not answered yet.
+    offered: VecDeque<(Chunk, Vec<Option<From>>)>,
+    /// Offered, and not finished: what people know it by.
+    open: HashMap<u64, (Vec<u8>, u64, EntryKind)>,
+    offered_objects: u64,
+    offered_bytes: u64,
+    walk: Walk,
+}
+
+/// How far the list of objects has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Going,
+    Over,
+    /// And the pipe's length has been told, where there is one.
+    Told,
+}
+
+/// What became of an object, for whoever counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub path: Vec<u8>,
+    pub bytes: u64,
+    pub kind: EntryKind,
+}
+
+impl SourceSide {
+    pub fn new(plan: Arc<Plan>, settings: Settings, watch: Arc<Watch>) -> SourceSide {
+        let layout = Layout::new(settings.request_bytes);
+        SourceSide {
+            plan,
+            settings,
+            watch,
+            layout,
+            offered: VecDeque::new(),
+            open: HashMap::new(),
+            offered_objects: 0,
+            offered_bytes: 0,
+            walk: Walk::Going,
+        }
+    }
+
+    /// Objects from the walk, as an offer.
+    pub fn offer(&mut self, found: Vec<Found>) -> Result<Message, Fault> {
+        let (entries, from): (Vec<_>, Vec<_>) =
+            found.into_iter().map(|found| (found.entry, found.from)).unzip();
+        let first = self.offered_objects;
+        self.offered_objects += entries.len() as u64;
+        let chunk = self.layout.place(entries.clone())?;
+        for (number, entry) in (first..).zip(&entries) {
+            self.open.insert(number, (entry.path.clone(), entry.size, entry.kind));
+            if entry.kind != EntryKind::Pipe {
+                self.offered_bytes += entry.size;
+            }
+        }
+        self.offered.push_back((chunk, from));
+        Ok(Message::Offer { first, entries })
+    }
+
+    /// The walk has ended: so do the offers.
+    pub fn end_walk(&mut self) -> Message {
+        self.walk = Walk::Over;
+        self.watch.gauge.walk_done.store(true, Relaxed);
+        self.end_plan_if_answered();
+        Message::OfferEnd { objects: self.offered_objects, bytes: self.offered_bytes }
+    }
+
+    /// The sink's answer to the oldest offer.
+    pub fn want(&mut self, wanted: &[bool]) -> Result<(), Fault> {
+        let Some((chunk, mut from)) = self.offered.pop_front() else {
+            return Err(Fault::peer("an answer without an offer"));
+        };
+        if wanted.len() != chunk.entries.len() {
+            return Err(Fault::peer("an answer that does not fit its offer"));
+        }
+        let gauge = &self.watch.gauge;
+        let mut runs = Vec::new();
+        for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
+            match slot {
+                Slot::Whole { member } if chunk.entries[member].kind == EntryKind::Pipe => {
+                    gauge.endless.store(true, Relaxed);
+                    gauge.files_found.fetch_add(1, Relaxed);
+                    self.plan.want_pipe();
+                }
+                Slot::Whole { member } => {
+                    let entry = &chunk.entries[member];
+                    gauge.bytes_found.fetch_add(entry.size, Relaxed);
+                    let file = from[member].take().map(|from| self.file(from, &chunk, member));
+                    let object = chunk.first + member as u64;
+                    runs.push(Run::Whole {
+                        start: chunk.starts[member],
+                        size: entry.size,
+                        object,
+                        file,
+                    });
+                }
+                Slot::Batch { start, members } => {
+                    let batch = batch_of(&chunk, &mut from, &members);
+                    gauge.bytes_found.fetch_add(u64::from(batch.bytes()), Relaxed);
+                    runs.push(Run::Batch { start, batch: Arc::new(batch) });
+                }
+            }
+        }
+        let files = chunk.entries.iter().filter(|entry| is_file(entry.kind)).count() as u64;
+        if !self.watch.gauge.endless.load(Relaxed) {
+            gauge.files_found.fetch_add(files, Relaxed);
+        }
+        self.plan.want(runs);
+        self.end_plan_if_answered();
+        Ok(())
+    }
+
+    pub fn acknowledged(&mut self, ranges: &[(u64, u64)]) -> Result<(), Fault> {
+        match self.plan.settle(ranges) {
+            true => Ok(()),
+            false => Err(Fault::peer("the peer acknowledged the same bytes twice")),
+        }
+    }
+
+    /// An object that the sink is done with, well or not.
+    pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
+        match self.open.remove(&number) {
+            Some((path, bytes, kind)) => Ok(Settled { path, bytes, kind }),
+            None => Err(Fault::peer("the peer finished an object that is not open")),
+        }
+    }
+
+    /// How long the pipe was, once, when it has ended.
+    pub fn pipe_end(&mut self) -> Option<Message> {
+        let bytes = self.plan.pipe_bytes()?;
+        if self.walk == Walk::Told {
+            return None;
+        }
+        self.walk = Walk::Told;
+        for (_, size, kind) in self.open.values_mut() {
+            if *kind == EntryKind::Pipe {
+                *size = bytes;
+            }
+        }
+        Some(Message::PipeEnd { bytes })
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.walk != Walk::Going && self.open.is_empty()
+    }
+
+    fn end_plan_if_answered(&self) {
+        if self.walk != Walk::Going && self.offered.is_empty() {
+            self.plan.end();
+        }
+    }
+
+    fn file(&self, from: From, chunk: &Chunk, member: usize) -> Arc<LazyFile> {
+        let entry = &chunk.entries[member];
+        let cache = match self.settings.direct {
+            Direct::On => Cache::Around,
+            Direct::Auto | Direct::Off => Cache::Through,
+        };
+        let expect = Some((entry.size, mtime_of(entry)));
+        Arc::new(LazyFile::new(from.volume, from.path, Access::Read { cache }, expect))
+    }
+}
+
+/// True for what is counted as a file.
+pub fn is_file(kind: EntryKind) -> bool {
+    matches!(kind, EntryKind::File | EntryKind::Pipe | EntryKind::Stretch | EntryKind::Link)
+}
+
+/// The small files of one slot, one behind the other in the body.
+fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Batch {
+    let mut at = 0;
+    let mut segments = Vec::with_capacity(members.len());
+    for member in members {
+        let entry = &chunk.entries[*member];
+        let from = from[*member].take().expect("a small object is a file");
+        let len = entry.size as u32;
+        segments.push(Segment {
+            object: chunk.first + *member as u64,
+            volume: Some(from.volume),
+            path: from.path,
+            len,
+            at,
+            meta: Metadata { mode: entry.mode, mtime: Some(mtime_of(entry)) },
+        });
+        at += len;
+    }
+    Batch { segments }
+}

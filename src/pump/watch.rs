@@ -1,0 +1,54 @@
+//! What the outside sees of a running transfer, and how it asks it to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::job::Notice;
+
+/// Counters that lanes and sessions add to; whoever shows progress reads them at its own pace.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    /// Payload bytes that are where they belong: written, or taken by null.
+    pub bytes_done: AtomicU64,
+    /// Bytes found by the walk so far; final once `walk_done`.
+    pub bytes_found: AtomicU64,
+    pub files_done: AtomicU64,
+    pub files_found: AtomicU64,
+    pub walk_done: AtomicBool,
+    /// True once the size is not known beforehand (a pipe).
+    pub endless: AtomicBool,
+}
+
+/// Shared between a transfer and whoever watches it.
+#[derive(Debug)]
+pub struct Watch {
+    pub gauge: Gauge,
+    stop: AtomicBool,
+    notices: Mutex<Sender<Notice>>,
+}
+
+impl Watch {
+    pub fn new(notices: Sender<Notice>) -> Watch {
+        Watch { gauge: Gauge::default(), stop: AtomicBool::new(false), notices: Mutex::new(notices) }
+    }
+
+    /// Tells people something. Nobody listening is no error.
+    pub fn tell(&self, notice: Notice) {
+        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = notices.send(notice);
+    }
+
+    pub fn warn(&self, text: impl Into<String>) {
+        self.tell(Notice::Warning(text.into()));
+    }
+
+    /// Asks the transfer to stop; it ends with `Fault::interrupted` within a second.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}

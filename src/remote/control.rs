@@ -1,0 +1,176 @@
+//! The control connection: messages over two pipes, read on a thread of its own so that neither side can
+//! wait for the other to listen.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crate::base::fault::{Class, Fault};
+use crate::base::limits::NOISE_BYTES_MAX;
+use crate::io::volume::Handle;
+use crate::pump::transfer::{Event, Line};
+use crate::wire::message::{MARK, Message};
+
+/// The writing end, shared with the relay of a carried stream.
+#[derive(Clone)]
+pub struct ControlLine {
+    writer: Arc<Mutex<Box<dyn Write + Send>>>,
+}
+
+impl ControlLine {
+    pub fn new(writer: impl Write + Send + 'static) -> ControlLine {
+        ControlLine { writer: Arc::new(Mutex::new(Box::new(writer))) }
+    }
+
+    /// Says where the conversation begins, behind whatever a login shell has printed.
+    pub fn send_mark(&mut self) -> Result<(), Fault> {
+        self.write(MARK)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Fault> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(bytes).and_then(|()| writer.flush()).map_err(|error| broken(&error))
+    }
+
+    /// Closes our direction; the peer sees the end of its input.
+    pub fn close(&self) {
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(io::sink());
+    }
+}
+
+impl Line for ControlLine {
+    fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        self.write(&message.encode())
+    }
+}
+
+impl std::fmt::Debug for ControlLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlLine")
+    }
+}
+
+/// Where carried data goes, once the connection carries it.
+pub type Carrier = Arc<Mutex<Option<UnixStream>>>;
+
+/// Whether something may stand before the first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noise {
+    /// A login shell may have printed something: skip to the mark.
+    Skip,
+    None,
+}
+
+/// Reads messages until the connection ends, and reports each as an event.
+pub fn start_reader(
+    mut reader: impl Read + Send + 'static,
+    noise: Noise,
+    events: Sender<Event>,
+    carrier: Carrier,
+) {
+    let work = move || {
+        let ended = (|| {
+            if noise == Noise::Skip {
+                skip_noise(&mut reader)?;
+            }
+            while let Some(message) = read_message(&mut reader)? {
+                match message {
+                    Message::Carried(bytes) => deliver(&carrier, &bytes),
+                    message => {
+                        if events.send(Event::Heard(message)).is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })();
+        carrier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = events.send(Event::Closed(ended.err()));
+    };
+    thread::Builder::new()
+        .name("datapump-control".into())
+        .spawn(work)
+        .expect("the system gives a thread");
+}
+
+/// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would do.
+fn deliver(carrier: &Carrier, bytes: &[u8]) {
+    let stream = carrier.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(mut stream) = stream.as_ref() {
+        // A lane that has gone has said why itself.
+        let _ = stream.write_all(bytes);
+    }
+}
+
+/// Opens a data stream over the control connection itself; what the lane writes goes out as messages.
+pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
+    let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
+    let (mut ours, for_reader, lanes) =
+        pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
+    *carrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
+    let mut line = line.clone();
+    let relay = move || {
+        let mut buffer = vec![0; CARRIED_BYTES_MAX];
+        while let Ok(count @ 1..) = ours.read(&mut buffer) {
+            if line.send(&Message::Carried(buffer[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("datapump-carry".into())
+        .spawn(relay)
+        .map_err(|error| Fault::system("start a thread", &error))?;
+    Ok(Handle::new(OwnedFd::from(lanes)))
+}
+
+fn read_message(reader: &mut impl Read) -> Result<Option<Message>, Fault> {
+    let mut envelope = [0; 4];
+    match reader.read(&mut envelope[..1]) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(broken(&error)),
+    }
+    reader.read_exact(&mut envelope[1..]).map_err(|error| broken(&error))?;
+    let mut bytes = vec![0; Message::length(envelope)?];
+    reader.read_exact(&mut bytes).map_err(|error| broken(&error))?;
+    Message::decode(&bytes).map(Some)
+}
+
+/// Reads up to the mark. What came instead is shown when it never comes.
+fn skip_noise(reader: &mut impl Read) -> Result<(), Fault> {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(MARK) {
+        match reader.read(&mut byte) {
+            Ok(1..) => seen.push(byte[0]),
+            Ok(0) | Err(_) => return Err(no_peer(&seen)),
+        }
+        if seen.len() > NOISE_BYTES_MAX {
+            return Err(no_peer(&seen));
+        }
+    }
+    Ok(())
+}
+
+fn no_peer(seen: &[u8]) -> Fault {
+    let text = match seen {
+        b"" => "the far side said nothing: no datapump was started there".to_string(),
+        _ => {
+            let shown = String::from_utf8_lossy(&seen[..seen.len().min(200)]).trim().escape_debug().to_string();
+            format!("the far side is no datapump peer; it said: {shown}")
+        }
+    };
+    Fault::new(if seen.is_empty() { Class::Unreachable } else { Class::Peer }, text)
+}
+
+fn broken(error: &io::Error) -> Fault {
+    Fault { class: Class::Unreachable, ..Fault::system("use the control connection", error) }
+}
+
+const CARRIED_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(CARRIED_BYTES_MAX < crate::base::limits::MESSAGE_BYTES_MAX);

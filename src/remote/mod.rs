@@ -1,0 +1,8 @@
+//! Reaching the other host: one duplex byte stream comes out, and data streams beside it.
+
+pub mod control;
+pub mod copy;
+pub mod demo;
+pub mod launch;
+pub mod peer;
+pub mod streams;

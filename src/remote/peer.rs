@@ -1,0 +1,191 @@
+//! The far side: started over the control connection, and gone when that is.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use super::control::{Carrier, ControlLine, Noise, carry, start_reader};
+use super::streams::{self, Credentials, carried, random};
+use crate::base::fault::{Class, Fault};
+use crate::base::settings::Settings;
+use crate::io::{clock, tcp};
+use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::sink::Target;
+use crate::pump::transfer::{Event, Line, Part, Peer, run};
+use crate::pump::walk::Sources;
+use crate::pump::watch::Watch;
+use crate::wire::message::{Message, Open, Opened, Role};
+use crate::wire::session::Session;
+use crate::work::seal::{Identity, Secret};
+
+/// The name and version that either side greets with.
+pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
+
+/// `datapump peer`: the exit code.
+pub fn main() -> u8 {
+    let duplicated = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
+    let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
+    let line = ControlLine::new(std::fs::File::from(output));
+    match serve(std::fs::File::from(input), line.clone()) {
+        Ok(()) => 0,
+        Err(fault) => {
+            let _ = line.clone().send(&Message::Stop(fault.clone()));
+            fault.class.exit_code()
+        }
+    }
+}
+
+fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
+    let (events_in, events) = channel();
+    let carrier = Carrier::default();
+    line.send_mark()?;
+    let mut session = Session::follower(PROGRAM, clock::now());
+    line.send(&session.hello())?;
+    start_reader(input, Noise::None, events_in.clone(), carrier.clone());
+    let open = await_open(&mut session, &events)?;
+    let prepared = prepare(&open)?;
+    let settings = open.settings.clone();
+    let tuning = streams::tuning(&settings);
+    let listener = tcp::listen(open.ports, &tuning).map_err(|error| {
+        let range = open.ports.map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
+        Fault::system(&format!("listen on {range}"), &error)
+    })?;
+    let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
+    let identity = Identity::ephemeral()?;
+    let opened = Opened {
+        fingerprint: identity.fingerprint,
+        port,
+        addresses: own_addresses(),
+        origin: prepared.sources.as_ref().map(|sources| sources.origin),
+        window_bytes: prepared.window_bytes(&settings),
+    };
+    let credentials = Arc::new(Credentials {
+        role: open.role,
+        seal: settings.seal,
+        identity,
+        peer: open.fingerprint,
+        secret: Secret::new(open.secret),
+    });
+    streams::start_accepting(listener, tuning, credentials, settings.streams, events_in.clone())?;
+    let opened = Message::Opened(opened);
+    session.say(clock::now(), &opened);
+    line.send(&opened)?;
+    let streams = await_streams(&settings, &mut session, &events, &line, &carrier)?;
+    let (notices, _unheard) = channel();
+    let window_bytes = prepared.window_bytes(&settings);
+    let source = prepared.sources.map(|sources| (open.places[0].clone(), sources));
+    let part = Part {
+        window_bytes: source.as_ref().and(None).or((window_bytes > 0).then_some(window_bytes)),
+        settings,
+        source,
+        sink: prepared.target,
+        streams,
+        peer: Some(Peer { session, line: Box::new(line.clone()), drives: false }),
+        tag: tag()?,
+        watch: Arc::new(Watch::new(notices)),
+        events: (events_in, events),
+    };
+    run(part)?;
+    Ok(())
+}
+
+/// What the far side looked at before it answered.
+struct Prepared {
+    sources: Option<Sources>,
+    target: Option<Target>,
+}
+
+impl Prepared {
+    fn window_bytes(&self, settings: &Settings) -> u64 {
+        match self.target {
+            Some(Target::Pipe) => pipe_window_bytes(settings),
+            _ => 0,
+        }
+    }
+}
+
+fn prepare(open: &Open) -> Result<Prepared, Fault> {
+    match (open.role, open.origin) {
+        (Role::Source, _) => {
+            let sources = Sources::look(&open.places, open.settings.recursive)?;
+            Ok(Prepared { sources: Some(sources), target: None })
+        }
+        (Role::Sink, Some(origin)) => {
+            let target = Target::open(&open.places[0], origin)?;
+            Ok(Prepared { sources: None, target: Some(target) })
+        }
+        (Role::Sink, None) => Err(Fault::peer("a sink that is not told of its source")),
+    }
+}
+
+fn await_open(session: &mut Session, events: &Receiver<Event>) -> Result<Open, Fault> {
+    loop {
+        match events.recv() {
+            Ok(Event::Heard(message)) => {
+                session.hear(clock::now(), &message)?;
+                match message {
+                    Message::Open(open) => return Ok(*open),
+                    Message::Stop(fault) => return Err(fault),
+                    _ => {}
+                }
+            }
+            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+            Ok(_) => {}
+            Err(_) => return Err(gone()),
+        }
+    }
+}
+
+/// Waits until every stream has joined, or the driver cannot reach the port.
+fn await_streams(
+    settings: &Settings,
+    session: &mut Session,
+    events: &Receiver<Event>,
+    line: &ControlLine,
+    carrier: &Carrier,
+) -> Result<Vec<Stream>, Fault> {
+    let mut streams: Vec<Option<Stream>> = Vec::new();
+    streams.resize_with(usize::from(settings.streams), || None);
+    loop {
+        match events.recv() {
+            Ok(Event::Joined(index, stream)) => {
+                streams[usize::from(index)] = Some(stream);
+                if streams.iter().all(Option::is_some) {
+                    return Ok(streams.into_iter().flatten().collect());
+                }
+            }
+            Ok(Event::Heard(message)) => {
+                session.hear(clock::now(), &message)?;
+                match message {
+                    Message::Carry => return Ok(vec![carried(carry(line, carrier)?)]),
+                    Message::Stop(fault) => return Err(fault),
+                    Message::Ping => {}
+                    _ => return Err(Fault::peer("an offer before the data streams were open")),
+                }
+            }
+            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+            Ok(_) => {}
+            Err(_) => return Err(gone()),
+        }
+    }
+}
+
+/// Where the driver reached us: the address that sshd took the connection on.
+fn own_addresses() -> Vec<String> {
+    let from_ssh = std::env::var("SSH_CONNECTION").ok();
+    let server = from_ssh.as_deref().and_then(|text| text.split(' ').nth(2));
+    server.map(str::to_string).into_iter().collect()
+}
+
+/// Part of the temporary names of one transfer.
+pub fn tag() -> Result<String, Fault> {
+    Ok(format!("{:08x}", u32::from_le_bytes(random()?)))
+}
+
+fn gone() -> Fault {
+    Fault::new(Class::Unreachable, "the near side went away")
+}

@@ -1,0 +1,303 @@
+//! Data streams: connected, accepted, and proved to belong to the transfer before anything else happens.
+//!
+//! ```text
+//! connector  "DPS1" | stream u16 | zero u16 | nonce 32      (40 bytes)
+//! auth, off  listener: challenge 32; connector: proof 32; listener: proof 32
+//! tls        a TLS 1.3 handshake, the source as client; then the sink sends "ok"
+//! ```
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use crate::base::fault::{Class, Fault};
+use crate::base::limits::STRANGERS_MAX;
+use crate::base::settings::{Seal, Settings};
+use crate::ends::stream::Protection;
+use crate::io::tcp::{self, Tuning};
+use crate::pump::assembly::Stream;
+use crate::pump::transfer::Event;
+use crate::wire::message::Role;
+use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
+
+/// How long a connection may take to prove who it is, and how long connecting may take.
+const PROOF_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+const MAGIC: &[u8; 4] = b"DPS1";
+const PREAMBLE_BYTES: usize = 40;
+
+/// What a side must know to prove itself and to check the other.
+#[derive(Debug)]
+pub struct Credentials {
+    pub role: Role,
+    pub seal: Seal,
+    pub identity: Identity,
+    pub peer: Fingerprint,
+    pub secret: Secret,
+}
+
+pub fn tuning(settings: &Settings) -> Tuning {
+    Tuning { window_bytes: settings.window_bytes, congestion: settings.congestion.clone() }
+}
+
+/// Random bytes from the system, for keys and challenges.
+pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Fault::new(Class::Local, format!("the system gives no random bytes: {error}")))?;
+    Ok(bytes)
+}
+
+/// Connects all streams: the first finds the address that works, the others go there side by side.
+pub fn connect_all(
+    addresses: &[String],
+    port: u16,
+    count: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Vec<Stream>, Fault> {
+    let (first, address) = connect_first(addresses, port, tuning)?;
+    let mut streams = Vec::with_capacity(usize::from(count));
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..count)
+            .map(|index| {
+                scope.spawn(move || {
+                    let connection = tcp::connect(address, tuning, CONNECT_WITHIN);
+                    let connection = connection.map_err(|error| unreachable(&error))?;
+                    prove_connector(connection, index, tuning, credentials)
+                })
+            })
+            .collect();
+        streams.push(prove_connector(first, 0, tuning, credentials)?);
+        for other in others {
+            streams.push(other.join().expect("a handshake does not panic")?);
+        }
+        Ok(streams)
+    })
+}
+
+fn connect_first(
+    addresses: &[String],
+    port: u16,
+    tuning: &Tuning,
+) -> Result<(TcpStream, SocketAddr), Fault> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        let Ok(resolved) = (address.as_str(), port).to_socket_addrs() else { continue };
+        for address in resolved {
+            match tcp::connect(address, tuning, CONNECT_WITHIN) {
+                Ok(connection) => return Ok((connection, address)),
+                Err(error) => last = error,
+            }
+        }
+    }
+    Err(unreachable(&last))
+}
+
+/// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its own,
+/// so that a stranger holds nobody up.
+pub fn start_accepting(
+    listener: TcpListener,
+    tuning: Tuning,
+    credentials: Arc<Credentials>,
+    streams: u16,
+    events: Sender<Event>,
+) -> Result<(), Fault> {
+    let strangers = Arc::new(AtomicUsize::new(0));
+    let work = move || {
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else { return };
+            if strangers.fetch_add(1, SeqCst) >= STRANGERS_MAX {
+                strangers.fetch_sub(1, SeqCst);
+                continue; // dropped: so many at once are nobody's streams
+            }
+            let (tuning, credentials) = (tuning.clone(), credentials.clone());
+            let (strangers, events) = (strangers.clone(), events.clone());
+            let prove = move || {
+                let proved = prove_listener(connection, streams, &tuning, &credentials);
+                strangers.fetch_sub(1, SeqCst);
+                if let Ok((index, stream)) = proved {
+                    let _ = events.send(Event::Joined(index, stream));
+                }
+            };
+            if thread::Builder::new().name("datapump-join".into()).spawn(prove).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("datapump-accept".into())
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| Fault::system("start a thread", &error))
+}
+
+/// A stream over the control connection, which is private already.
+pub fn carried(socket: crate::io::volume::Handle) -> Stream {
+    Stream { socket, protection: Protection::Off, begun: Vec::new() }
+}
+
+fn prove_connector(
+    mut connection: TcpStream,
+    index: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    connection.set_read_timeout(Some(PROOF_WITHIN)).map_err(|error| unreachable(&error))?;
+    connection.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let nonce: [u8; 32] = random()?;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    preamble[..4].copy_from_slice(MAGIC);
+    preamble[4..6].copy_from_slice(&index.to_le_bytes());
+    preamble[8..].copy_from_slice(&nonce);
+    connection.write_all(&preamble).map_err(|error| unreachable(&error))?;
+    let (protection, begun) = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, credentials)?,
+        seal => {
+            let mut challenge = [0; 32];
+            connection.read_exact(&mut challenge).map_err(|error| unreachable(&error))?;
+            let proof = credentials.secret.proof("connector", &challenge, &nonce, index);
+            connection.write_all(&proof).map_err(|error| unreachable(&error))?;
+            let mut answer = [0; 32];
+            connection.read_exact(&mut answer).map_err(|error| unreachable(&error))?;
+            let expect = credentials.secret.proof("listener", &challenge, &nonce, index);
+            if !same(&answer, &expect) {
+                return Err(Fault::peer("whoever answers at the data port is not the far side"));
+            }
+            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+        }
+    };
+    settle(connection, protection, begun, tuning)
+}
+
+fn prove_listener(
+    mut connection: TcpStream,
+    streams: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<(u16, Stream), Fault> {
+    connection.set_read_timeout(Some(PROOF_WITHIN)).map_err(|error| unreachable(&error))?;
+    connection.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    connection.read_exact(&mut preamble).map_err(|error| unreachable(&error))?;
+    let index = u16::from_le_bytes([preamble[4], preamble[5]]);
+    if preamble[..4] != *MAGIC || index >= streams {
+        return Err(Fault::peer("a connection to the data port that is no stream"));
+    }
+    let mut nonce = [0; 32];
+    nonce.copy_from_slice(&preamble[8..]);
+    let (protection, begun) = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, credentials)?,
+        seal => {
+            let challenge: [u8; 32] = random()?;
+            connection.write_all(&challenge).map_err(|error| unreachable(&error))?;
+            let mut proof = [0; 32];
+            connection.read_exact(&mut proof).map_err(|error| unreachable(&error))?;
+            if !same(&proof, &credentials.secret.proof("connector", &challenge, &nonce, index)) {
+                return Err(Fault::peer("a connection that does not belong to the transfer"));
+            }
+            let answer = credentials.secret.proof("listener", &challenge, &nonce, index);
+            connection.write_all(&answer).map_err(|error| unreachable(&error))?;
+            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+        }
+    };
+    Ok((index, settle(connection, protection, begun, tuning)?))
+}
+
+fn clear(
+    seal: Seal,
+    credentials: &Credentials,
+    challenge: &[u8; 32],
+    nonce: &[u8; 32],
+    index: u16,
+) -> Protection {
+    match seal {
+        Seal::Auth => Protection::Auth(credentials.secret.stream_key(challenge, nonce, index)),
+        Seal::Off | Seal::Tls => Protection::Off,
+    }
+}
+
+/// Hands the connection over to a lane.
+fn settle(
+    connection: TcpStream,
+    protection: Protection,
+    begun: Vec<u8>,
+    tuning: &Tuning,
+) -> Result<Stream, Fault> {
+    connection
+        .set_read_timeout(None)
+        .and_then(|()| tcp::tune(&connection, tuning))
+        .map_err(|error| unreachable(&error))?;
+    Ok(Stream { socket: tcp::into_handle(connection), protection, begun })
+}
+
+/// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a client
+/// is done before the server has looked at it.
+fn shake_hands(
+    connection: &mut TcpStream,
+    credentials: &Credentials,
+) -> Result<(Protection, Vec<u8>), Fault> {
+    let (identity, peer) = (&credentials.identity, credentials.peer);
+    let mut tls = match credentials.role {
+        Role::Source => Tls::source(identity, peer)?,
+        Role::Sink => Tls::sink(identity, peer)?,
+    };
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    loop {
+        let (used, next) = tls.shake(&mut incoming, &mut outgoing)?;
+        incoming.drain(..used);
+        if !outgoing.is_empty() {
+            connection.write_all(&outgoing).map_err(|error| unreachable(&error))?;
+            outgoing.clear();
+        }
+        match next {
+            Shake::Send => {}
+            Shake::Receive => receive(connection, &mut incoming)?,
+            Shake::Done => break,
+        }
+    }
+    match credentials.role {
+        Role::Sink => {
+            let mut sealed = [0; 64];
+            let count = tls.seal(OK, &mut sealed)?;
+            connection.write_all(&sealed[..count]).map_err(|error| unreachable(&error))?;
+        }
+        Role::Source => {
+            let mut word = Vec::new();
+            while word.len() < OK.len() {
+                let used = tls.open(&mut incoming, |plain| word.extend_from_slice(plain))?;
+                incoming.drain(..used);
+                if word.len() < OK.len() {
+                    receive(connection, &mut incoming)?;
+                }
+            }
+            if word != OK {
+                return Err(Fault::peer("the far side does not accept a data stream"));
+            }
+        }
+    }
+    Ok((Protection::Tls(tls), incoming))
+}
+
+const OK: &[u8] = b"ok";
+
+fn receive(connection: &mut TcpStream, incoming: &mut Vec<u8>) -> Result<(), Fault> {
+    let mut bytes = [0; 4096];
+    match connection.read(&mut bytes) {
+        Ok(0) => Err(unreachable(&io::ErrorKind::UnexpectedEof.into())),
+        Ok(count) => {
+            incoming.extend_from_slice(&bytes[..count]);
+            Ok(())
+        }
+        Err(error) => Err(unreachable(&error)),
+    }
+}
+
+fn unreachable(error: &io::Error) -> Fault {
+    Fault { class: Class::Unreachable, ..Fault::system("open a data stream", error) }
+}

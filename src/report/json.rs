@@ -1,0 +1,501 @@
+//! A run as JSON, one object a line: `start`, `progress`, `file`, `warning`, `end`.
+//!
+//! Every line has `schema`, `event`, `time_utc` and `monotonic_seconds` (since the start of the
+//! program). Numbers are raw, and their names end in their unit. A field is only ever added within
+//! a schema; a removed or changed one makes a new schema. `end` is the last line of every run,
+//! whatever happened.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::live::{Meter, Seen, Walk};
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Carrier, Outcome, Verified};
+use crate::base::settings::Settings;
+use crate::base::tally::{SideReport, Stage};
+use crate::base::units::{Nanos, Rate};
+
+pub const SCHEMA: u32 = 1;
+
+/// When something happened, on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// Since 1970-01-01T00:00:00Z.
+    pub unix: Duration,
+    pub since_start: Nanos,
+}
+
+/// One line's content.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    Start(Start),
+    Progress(Progress),
+    File(File),
+    Warning { text: String },
+    End(Box<End>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Start {
+    pub version: &'static str,
+    pub command: &'static str,
+    /// As typed; bytes that are not UTF-8 are replaced.
+    pub sources: Vec<String>,
+    pub target: Option<String>,
+    pub settings: Option<Knobs>,
+}
+
+/// The settings of a transfer; null means that the choice was left to the program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Knobs {
+    streams: u16,
+    request_bytes: u32,
+    depth_source: Option<u16>,
+    depth_sink: Option<u16>,
+    window_bytes: Option<u32>,
+    congestion: Option<String>,
+    rate_limit_bytes_per_second: Option<f64>,
+    engine: &'static str,
+    direct: &'static str,
+    seal: &'static str,
+    digest: &'static str,
+    fsync: &'static str,
+    overwrite: &'static str,
+    memory_bytes: u64,
+    preallocate: &'static str,
+    preserve: bool,
+    recursive: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Progress {
+    phase: &'static str,
+    elapsed_seconds: f64,
+    bytes_done: u64,
+    /// Null when nobody can know, as with a pipe.
+    bytes_found: Option<u64>,
+    files_done: u64,
+    files_found: u64,
+    /// True when `bytes_found` and `files_found` are final.
+    all_found: bool,
+    rate_bytes_per_second: f64,
+    average_bytes_per_second: f64,
+    eta_seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct File {
+    path: String,
+    /// Only where the path is not UTF-8: its bytes in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    /// `done` or `failed`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct End {
+    pub exit_code: u8,
+    /// `ok`, or the class of the failure.
+    pub class: &'static str,
+    /// Null when all went well.
+    pub message: Option<String>,
+    /// What was moved; null when the transfer did not run to its end, and after `verify`.
+    pub transfer: Option<Transfer>,
+    /// What was found; null unless `verify` ran to its end.
+    pub verified: Option<Found>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transfer {
+    files: u64,
+    directories: u64,
+    failed: u64,
+    bytes: u64,
+    elapsed_seconds: f64,
+    rate_bytes_per_second: f64,
+    wire_bytes: u64,
+    streams: u16,
+    carrier: &'static str,
+    window_asked_bytes: Option<u32>,
+    /// The largest that the sink's TCP advertised; null when unknown.
+    window_seen_bytes: Option<u64>,
+    cpu_ns_per_byte: Option<f64>,
+    /// One for each host, the source first; one alone when both ends were in this process.
+    sides: Vec<Side>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// `source`, `sink` or `both`.
+    role: &'static str,
+    /// `here` or `there`.
+    host: &'static str,
+    engine: String,
+    depth: u16,
+    congestion: String,
+    cpu_user_seconds: f64,
+    cpu_system_seconds: f64,
+    cpu_ns_per_byte: Option<f64>,
+    peak_memory_bytes: u64,
+    planned_memory_bytes: u64,
+    requests: u64,
+    bytes: u64,
+    wire_bytes: u64,
+    calls: u64,
+    partial_returns: u64,
+    partial_bytes: u64,
+    /// Sums over all requests.
+    filling_seconds: f64,
+    passing_seconds: f64,
+    waiting_seconds: f64,
+    draining_seconds: f64,
+    digest_seconds: f64,
+    codec_seconds: f64,
+    seal_seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    files: u64,
+    bytes: u64,
+    differing: u64,
+    missing: u64,
+    unreadable: u64,
+    elapsed_seconds: f64,
+}
+
+/// The event as a line of text, without its newline.
+pub fn line(stamp: Stamp, event: &Event) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        schema: u32,
+        time_utc: String,
+        monotonic_seconds: f64,
+        #[serde(flatten)]
+        event: &'a Event,
+    }
+    let line = Line {
+        schema: SCHEMA,
+        time_utc: utc(stamp.unix),
+        monotonic_seconds: stamp.since_start.seconds(),
+        event,
+    };
+    // Strings and numbers always serialize; if they ever did not, the line would still be JSON.
+    serde_json::to_string(&line).unwrap_or_else(|why| {
+        format!("{{\"schema\":{SCHEMA},\"event\":\"error\",\"text\":\"{why:?}\"}}")
+    })
+}
+
+pub fn knobs(settings: &Settings) -> Knobs {
+    // Without `..`, so that a new setting cannot be forgotten here.
+    let Settings {
+        streams,
+        request_bytes,
+        depth_source,
+        depth_sink,
+        window_bytes,
+        congestion,
+        rate,
+        engine,
+        direct,
+        seal,
+        digest,
+        fsync,
+        overwrite,
+        memory_bytes,
+        preallocate,
+        preserve,
+        recursive,
+    } = settings.clone();
+    Knobs {
+        streams,
+        request_bytes,
+        depth_source,
+        depth_sink,
+        window_bytes,
+        congestion,
+        rate_limit_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
+        engine: engine.name(),
+        direct: direct.name(),
+        seal: seal.name(),
+        digest: digest.name(),
+        fsync: fsync.name(),
+        overwrite: overwrite.name(),
+        memory_bytes,
+        preallocate: preallocate.name(),
+        preserve,
+        recursive,
+    }
+}
+
+pub fn progress(seen: &Seen, meter: &Meter) -> Event {
+    Event::Progress(Progress {
+        phase: seen.phase().name(),
+        elapsed_seconds: seen.at.seconds(),
+        bytes_done: seen.bytes_done,
+        bytes_found: (seen.walk != Walk::Endless).then_some(seen.bytes_found),
+        files_done: seen.files_done,
+        files_found: seen.files_found,
+        all_found: seen.walk == Walk::Done,
+        rate_bytes_per_second: meter.now().bytes_per_second,
+        average_bytes_per_second: seen.average().bytes_per_second,
+        eta_seconds: meter.left(seen).map(Nanos::seconds),
+    })
+}
+
+pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
+    let digest = digest.map(String::from);
+    Event::File(File { bytes: Some(bytes), digest, ..file(path, "done") })
+}
+
+pub fn file_failed(path: &[u8], fault: &Fault) -> Event {
+    let class = Some(class_name(fault.class));
+    Event::File(File { class, message: Some(fault.text.clone()), ..file(path, "failed") })
+}
+
+fn file(path: &[u8], state: &'static str) -> File {
+    let hex = || path.iter().map(|byte| format!("{byte:02x}")).collect();
+    File {
+        path: String::from_utf8_lossy(path).into_owned(),
+        path_hex: std::str::from_utf8(path).is_err().then(hex),
+        state,
+        bytes: None,
+        digest: None,
+        class: None,
+        message: None,
+    }
+}
+
+/// The end of a run, before anything is known of what it did.
+pub fn end(class: Option<Class>, message: Option<String>) -> End {
+    End {
+        exit_code: class.map_or(0, Class::exit_code),
+        class: class.map_or("ok", class_name),
+        message,
+        transfer: None,
+        verified: None,
+    }
+}
+
+pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
+    let sides = sides(outcome);
+    let source = source(outcome);
+    let cpu = std::iter::once(&outcome.near)
+        .chain(&outcome.far)
+        .fold(Nanos(0), |cpu, side| cpu + side.cpu_user + side.cpu_system);
+    Transfer {
+        files: outcome.files,
+        directories: outcome.directories,
+        failed: outcome.failed,
+        bytes: outcome.bytes,
+        elapsed_seconds: outcome.elapsed.seconds(),
+        rate_bytes_per_second: Rate::of(outcome.bytes, outcome.elapsed).bytes_per_second,
+        wire_bytes: source.tally.wire_bytes,
+        streams: outcome.streams,
+        carrier: match outcome.carrier {
+            Carrier::Memory => "memory",
+            Carrier::Tcp => "tcp",
+            Carrier::Control => "control",
+        },
+        window_asked_bytes: settings.window_bytes,
+        window_seen_bytes: Some(source.window_seen_bytes).filter(|bytes| *bytes > 0),
+        cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
+        sides,
+    }
+}
+
+pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
+    Found {
+        files: verified.files,
+        bytes: verified.bytes,
+        differing: verified.differing,
+        missing: verified.missing,
+        unreadable: verified.unreadable,
+        elapsed_seconds: elapsed.seconds(),
+    }
+}
+
+fn sides(outcome: &Outcome) -> Vec<Side> {
+    match &outcome.far {
+        None => vec![side("both", "here", &outcome.near)],
+        Some(far) if outcome.near_is_source => {
+            vec![side("source", "here", &outcome.near), side("sink", "there", far)]
+        }
+        Some(far) => vec![side("source", "there", far), side("sink", "here", &outcome.near)],
+    }
+}
+
+fn source(outcome: &Outcome) -> &SideReport {
+    match &outcome.far {
+        Some(far) if !outcome.near_is_source => far,
+        _ => &outcome.near,
+    }
+}
+
+fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
+    let tally = &report.tally;
+    let stage = |stage: Stage| tally.stages[stage as usize].seconds();
+    Side {
+        role,
+        host,
+        engine: report.engine.clone(),
+        depth: report.depth,
+        congestion: report.congestion.clone(),
+        cpu_user_seconds: report.cpu_user.seconds(),
+        cpu_system_seconds: report.cpu_system.seconds(),
+        cpu_ns_per_byte: per_byte(report.cpu_user + report.cpu_system, tally.bytes),
+        peak_memory_bytes: report.peak_memory_bytes,
+        planned_memory_bytes: report.planned_memory_bytes,
+        requests: tally.requests,
+        bytes: tally.bytes,
+        wire_bytes: tally.wire_bytes,
+        calls: tally.calls,
+        partial_returns: tally.partial_returns,
+        partial_bytes: tally.partial_bytes,
+        filling_seconds: tally.life.fill.seconds(),
+        passing_seconds: tally.life.pass.seconds(),
+        waiting_seconds: tally.life.gate.seconds(),
+        draining_seconds: tally.life.drain.seconds(),
+        digest_seconds: stage(Stage::Digest),
+        codec_seconds: stage(Stage::Codec),
+        seal_seconds: stage(Stage::Seal),
+    }
+}
+
+fn per_byte(spent: Nanos, bytes: u64) -> Option<f64> {
+    (bytes > 0).then(|| spent.0 as f64 / bytes as f64)
+}
+
+/// A class as programs read it.
+pub fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Local => "local",
+        Class::Usage => "usage",
+        Class::SomeFailed => "some_failed",
+        Class::SourceChanged => "source_changed",
+        Class::NoSpace => "no_space",
+        Class::Corrupt => "corrupt",
+        Class::Unreachable => "unreachable",
+        Class::Version => "version",
+        Class::Peer => "peer",
+        Class::Interrupted => "interrupted",
+    }
+}
+
+/// `2026-11-20T12:15:03.123Z`. The days become a date as Howard Hinnant's `civil_from_days` does
+/// it: years begin in March, so that the leap day is the last of its year.
+pub fn utc(unix: Duration) -> String {
+    let seconds = unix.as_secs();
+    let days = seconds / 86_400 + 719_468; // since 0000-03-01
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let millis = unix.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(event: Event, expect: &str) {
+        let stamp =
+            Stamp { unix: Duration::from_millis(1500), since_start: Nanos::from_millis(250) };
+        let front =
+            "{\"schema\":1,\"time_utc\":\"1970-01-01T00:00:01.500Z\",\"monotonic_seconds\":0.25,";
+        let line = line(stamp, &event);
+        assert_eq!(line.strip_prefix(front), Some(expect), "{line}");
+        assert!(serde_json::from_str::<serde_json::Value>(&line).unwrap().is_object());
+    }
+
+    #[test]
+    fn lines() {
+        check(Event::Warning { text: "a\nb".into() }, r#""event":"warning","text":"a\nb"}"#);
+        check(
+            file_done(b"a/b", 3, Some("00ff")),
+            r#""event":"file","path":"a/b","state":"done","bytes":3,"digest":"00ff"}"#,
+        );
+        check(
+            file_failed(b"\xff", &Fault::new(Class::Local, "cannot open it")),
+            "\"event\":\"file\",\"path\":\"\u{fffd}\",\"path_hex\":\"ff\",\"state\":\"failed\",\
+             \"class\":\"local\",\"message\":\"cannot open it\"}",
+        );
+        check(
+            Event::End(Box::new(end(Some(Class::NoSpace), Some("no room".into())))),
+            "\"event\":\"end\",\"exit_code\":5,\"class\":\"no_space\",\"message\":\"no room\",\
+             \"transfer\":null,\"verified\":null}",
+        );
+        let seen = Seen { at: Nanos::from_millis(2000), bytes_done: 10, ..Seen::default() };
+        check(
+            progress(&seen, &Meter::default()),
+            "\"event\":\"progress\",\"phase\":\"moving\",\"elapsed_seconds\":2.0,\"bytes_done\":10,\
+             \"bytes_found\":0,\"files_done\":0,\"files_found\":0,\"all_found\":false,\
+             \"rate_bytes_per_second\":0.0,\"average_bytes_per_second\":5.0,\"eta_seconds\":null}",
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_transfer_has_its_numbers() {
+        let outcome = super::super::text::sample::push();
+        let end =
+            End { transfer: Some(transfer(&outcome, &Settings::default())), ..end(None, None) };
+        let stamp = Stamp { unix: Duration::ZERO, since_start: Nanos(0) };
+        let line = line(stamp, &Event::End(Box::new(end)));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((value["exit_code"].as_u64(), value["class"].as_str()), (Some(0), Some("ok")));
+        let transfer = &value["transfer"];
+        assert_eq!(transfer["bytes"].as_u64(), Some(outcome.bytes));
+        assert_eq!(transfer["window_seen_bytes"].as_u64(), Some(6 << 20));
+        assert_eq!(transfer["sides"][0]["role"].as_str(), Some("source"));
+        assert_eq!(transfer["sides"][1]["host"].as_str(), Some("there"));
+        assert_eq!(transfer["sides"][0]["digest_seconds"].as_f64(), Some(0.9));
+    }
+
+    #[test]
+    fn classes_are_named_as_in_the_code() {
+        for (class, _) in Class::ALL {
+            let mut snake = String::new();
+            for letter in format!("{class:?}").chars() {
+                if letter.is_uppercase() && !snake.is_empty() {
+                    snake.push('_');
+                }
+                snake.extend(letter.to_lowercase());
+            }
+            assert_eq!(class_name(*class), snake);
+        }
+    }
+
+    #[test]
+    fn dates() {
+        let cases = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000Z"),
+            (1_709_164_800, "2024-02-29T00:00:00.000Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ];
+        for (seconds, expect) in cases {
+            assert_eq!(utc(Duration::from_secs(seconds)), expect);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Numbers to people and programs: pure functions from values to text. Nothing here measures,
+//! prints or decides.
+
+pub mod json;
+pub mod live;
+pub mod text;
