@@ -218,7 +218,8 @@ impl Running {
     fn handle(&mut self, event: Event) -> Result<(), Fault> {
         match event {
             Event::Heard(message) => self.hear(message),
-            Event::Closed(_) if self.reported && !self.drives() => Ok(()),
+            // Who has said everything may go.
+            Event::Closed(_) if self.done.peer_report.is_some() => Ok(()),
             Event::Closed(fault) => Err(fault.unwrap_or_else(|| {
                 Fault::new(Class::Unreachable, "the far side went away: its connection was closed")
             })),
