@@ -1,1 +1,545 @@
-//! placeholder
+//! A world in memory, driven by a seed: files that forget what was not synced, connections that deliver
+//! when they like, transfers that come back short, interrupted, in another order, or not at all.
+//!
+//! Nothing here blocks: whoever steps the world decides when something can land.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::backend::{Backend, Landing, Verb, Wait, Wake};
+use super::blocking;
+use super::request::Request;
+use super::volume::{
+    Access, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
+};
+use crate::base::fault::{Class, Fault};
+use crate::base::units::Tick;
+
+/// Numbers from a seed: SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Dice {
+    state: u64,
+}
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice { state: seed }
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end.max(1)
+    }
+
+    /// True once in `odds` times; never for 0.
+    pub fn once_in(&mut self, odds: u64) -> bool {
+        odds > 0 && self.below(odds) == 0
+    }
+}
+
+/// How the world misbehaves: each is the odds, once in so many; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    /// Something in the air does not land at this look.
+    pub late: u64,
+    /// A transfer moves less than it was asked.
+    pub short: u64,
+    pub interrupted: u64,
+    pub read_fails: u64,
+    pub write_fails: u64,
+    pub disk_full: u64,
+    /// A connection breaks.
+    pub cut: u64,
+    /// A bit flips on a connection.
+    pub flip: u64,
+    /// A write says that it is done and drops a byte: no honest disk, but a test of the tests.
+    pub lying_disk: u64,
+}
+
+/// Everything there is: connections, files, dice.
+#[derive(Debug)]
+pub struct World {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dice: Dice,
+    weather: Weather,
+    now: Tick,
+    sockets: Vec<Socket>,
+    files: Vec<File>,
+    /// Landings so far: who steps the world sees by it whether anything moves.
+    landings: u64,
+}
+
+#[derive(Debug, Default)]
+struct Socket {
+    bytes: VecDeque<u8>,
+    cut: bool,
+}
+
+/// Bytes under way on one connection at most.
+const SOCKET_BYTES: usize = 20_000;
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    bytes: Vec<u8>,
+    durable: Option<Vec<u8>>,
+    mtime: Mtime,
+}
+
+impl World {
+    pub fn new(seed: u64, weather: Weather) -> Arc<World> {
+        let inner = Inner {
+            dice: Dice::new(seed),
+            weather,
+            now: Tick(0),
+            sockets: Vec::new(),
+            files: Vec::new(),
+            landings: 0,
+        };
+        Arc::new(World { inner: Mutex::new(inner) })
+    }
+
+    /// A connection: what is sent to it is received from it.
+    pub fn connect(&self) -> Handle {
+        let mut world = self.lock();
+        world.sockets.push(Socket::default());
+        Handle::Sim(world.sockets.len() as u64 - 1)
+    }
+
+    pub fn backend(self: &Arc<World>) -> SimBackend {
+        SimBackend { world: self.clone(), flying: Vec::new() }
+    }
+
+    pub fn landings(&self) -> u64 {
+        self.lock().landings
+    }
+
+    pub fn set_weather(&self, weather: Weather) {
+        self.lock().weather = weather;
+    }
+
+    /// Ends a connection, as a peer that goes away does.
+    pub fn cut(&self, socket: &Handle) {
+        if let Handle::Sim(id) = socket {
+            self.lock().sockets[*id as usize].cut = true;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Tries a verb now; `None` when it has to wait.
+    fn attempt(&mut self, verb: &Verb, request: &mut Request) -> Option<io::Result<u32>> {
+        let weather = self.weather;
+        if self.dice.once_in(weather.late) {
+            return None;
+        }
+        if self.dice.once_in(weather.interrupted) {
+            return Some(Err(io::ErrorKind::Interrupted.into()));
+        }
+        let asked = request.pending().len();
+        let count = match self.dice.once_in(weather.short) && asked > 1 {
+            true => 1 + self.dice.below(asked as u64 - 1) as usize,
+            false => asked,
+        };
+        match verb {
+            Verb::Receive { socket: Handle::Sim(id) } => self.receive(*id, count, request),
+            Verb::Send { socket: Handle::Sim(id) } => self.send(*id, count, request),
+            Verb::ReadAt { file: Handle::Sim(id), offset, .. } => {
+                Some(self.read_at(*id, offset + u64::from(request.moved), count, request))
+            }
+            Verb::WriteAt { file: Handle::Sim(id), offset, .. } => {
+                Some(self.write_at(*id, offset + u64::from(request.moved), count, request))
+            }
+            other => panic!("{other:?} in a simulated world"),
+        }
+    }
+
+    fn receive(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
+        let socket = &mut self.sockets[id as usize];
+        if socket.bytes.is_empty() {
+            return socket.cut.then_some(Ok(0));
+        }
+        let count = count.min(socket.bytes.len());
+        for byte in &mut request.pending_bytes_mut()[..count] {
+            *byte = socket.bytes.pop_front().expect("counted");
+        }
+        if self.dice.once_in(self.weather.flip) {
+            let at = self.dice.below(count as u64) as usize;
+            request.pending_bytes_mut()[at] ^= 1 << self.dice.below(8);
+        }
+        Some(Ok(count as u32))
+    }
+
+    fn send(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
+        if self.dice.once_in(self.weather.cut) {
+            self.sockets[id as usize].cut = true;
+        }
+        let socket = &mut self.sockets[id as usize];
+        if socket.cut {
+            return Some(Err(io::Error::from_raw_os_error(libc::EPIPE)));
+        }
+        let count = count.min(SOCKET_BYTES - socket.bytes.len());
+        if count == 0 {
+            return None;
+        }
+        socket.bytes.extend(&request.pending_bytes()[..count]);
+        Some(Ok(count as u32))
+    }
+
+    fn read_at(&mut self, id: u64, at: u64, count: usize, request: &mut Request) -> io::Result<u32> {
+        if self.dice.once_in(self.weather.read_fails) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let bytes = &self.files[id as usize].bytes;
+        let at = (at as usize).min(bytes.len());
+        let count = count.min(bytes.len() - at);
+        request.pending_bytes_mut()[..count].copy_from_slice(&bytes[at..at + count]);
+        Ok(count as u32)
+    }
+
+    fn write_at(&mut self, id: u64, at: u64, count: usize, request: &mut Request) -> io::Result<u32> {
+        self.storm()?;
+        let lies = self.dice.once_in(self.weather.lying_disk);
+        let file = &mut self.files[id as usize];
+        let end = at as usize + count;
+        if file.bytes.len() < end {
+            file.bytes.resize(end, 0);
+        }
+        file.bytes[at as usize..end].copy_from_slice(&request.pending_bytes()[..count]);
+        if lies {
+            file.bytes[at as usize] ^= 0xff;
+        }
+        Ok(count as u32)
+    }
+
+    /// What a disk may answer to any write.
+    fn storm(&mut self) -> io::Result<()> {
+        if self.dice.once_in(self.weather.disk_full) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        match self.dice.once_in(self.weather.write_fails) {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// One lane's way into the world.
+#[derive(Debug)]
+pub struct SimBackend {
+    world: Arc<World>,
+    flying: Vec<(Verb, Request)>,
+}
+
+impl Backend for SimBackend {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn now(&self) -> Tick {
+        let mut world = self.world.lock();
+        world.now.0 += 1000;
+        world.now
+    }
+
+    fn submit(&mut self, verb: Verb, request: Request) {
+        self.flying.push((verb, request));
+    }
+
+    /// Lets land what can, in an order of its own. Never waits, whatever it is asked.
+    fn reap(&mut self, _wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
+        let mut left = Vec::new();
+        while !self.flying.is_empty() {
+            let pick = self.world.lock().dice.below(self.flying.len() as u64) as usize;
+            let (verb, mut request) = self.flying.swap_remove(pick);
+            let result = match &verb {
+                // Small files go through their volume, which takes the lock itself.
+                Verb::Gather(batch) => Some(Ok(blocking::gather(batch, &mut request))),
+                Verb::Scatter(batch) => Some(Ok(blocking::scatter(batch, &mut request))),
+                verb => self.world.lock().attempt(verb, &mut request),
+            };
+            match result {
+                Some(result) => {
+                    self.world.lock().landings += 1;
+                    landings.push(Landing { verb, request, result });
+                }
+                None => left.push((verb, request)),
+            }
+        }
+        self.flying = left;
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::new(Silent)
+    }
+}
+
+/// Nobody sleeps here, so nobody has to be woken.
+#[derive(Debug)]
+struct Silent;
+
+impl Wake for Silent {
+    fn wake(&self) {}
+}
+
+/// A tree of simulated files.
+#[derive(Debug)]
+pub struct SimVolume {
+    world: Arc<World>,
+    root: PathBuf,
+    names: Mutex<Names>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    now: BTreeMap<Vec<u8>, Node>,
+    durable: BTreeMap<Vec<u8>, Node>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Node {
+    File(u64),
+    Directory,
+    Link(Vec<u8>),
+}
+
+impl SimVolume {
+    pub fn new(world: &Arc<World>, root: &str) -> SimVolume {
+        SimVolume { world: world.clone(), root: PathBuf::from(root), names: Mutex::default() }
+    }
+
+    /// Puts a file there, durable as if it had always been.
+    pub fn put(&self, path: &[u8], bytes: Vec<u8>, mtime: Mtime) {
+        let mut world = self.world.lock();
+        world.files.push(File { durable: Some(bytes.clone()), bytes, mtime });
+        let node = Node::File(world.files.len() as u64 - 1);
+        let mut names = self.lock();
+        names.now.insert(path.to_vec(), node.clone());
+        names.durable.insert(path.to_vec(), node);
+    }
+
+    /// The files by name, as a reader sees them now.
+    pub fn files(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let world = self.world.lock();
+        let file = |(path, node): (&Vec<u8>, &Node)| match node {
+            Node::File(id) => Some((path.clone(), world.files[*id as usize].bytes.clone())),
+            Node::Directory | Node::Link(_) => None,
+        };
+        self.lock().now.iter().filter_map(file).collect()
+    }
+
+    /// What is left after the power went: names of synced directories, bytes of synced files.
+    pub fn files_after_crash(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let world = self.world.lock();
+        let file = |(path, node): (&Vec<u8>, &Node)| match node {
+            Node::File(id) => {
+                let durable = world.files[*id as usize].durable.clone();
+                Some((path.clone(), durable.unwrap_or_default()))
+            }
+            Node::Directory | Node::Link(_) => None,
+        };
+        self.lock().durable.iter().filter_map(file).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, doing: &str, path: &[u8], errno: i32) -> Fault {
+        let name = self.root.join(String::from_utf8_lossy(path).as_ref());
+        Fault::io(doing, &name, &io::Error::from_raw_os_error(errno))
+    }
+
+    fn file(&self, path: &[u8]) -> Result<u64, Fault> {
+        match self.lock().now.get(path) {
+            Some(Node::File(id)) => Ok(*id),
+            _ => Err(self.fault("open", path, libc::ENOENT)),
+        }
+    }
+
+    fn create(&self, path: &[u8]) -> Result<u64, Fault> {
+        let mut world = self.world.lock();
+        let mut names = self.lock();
+        if names.now.contains_key(path) {
+            return Err(self.fault("create", path, libc::EEXIST));
+        }
+        world.files.push(File::default());
+        let id = world.files.len() as u64 - 1;
+        names.now.insert(path.to_vec(), Node::File(id));
+        Ok(id)
+    }
+}
+
+impl Volume for SimVolume {
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
+        let world = self.world.lock();
+        Ok(self.lock().now.get(path).map(|node| match node {
+            Node::File(id) => {
+                let file = &world.files[*id as usize];
+                let size = file.bytes.len() as u64;
+                Status { kind: StatusKind::File, size, mtime: file.mtime }
+            }
+            Node::Directory => {
+                Status { kind: StatusKind::Directory, size: 0, mtime: Mtime::default() }
+            }
+            Node::Link(_) => Status { kind: StatusKind::Other, size: 0, mtime: Mtime::default() },
+        }))
+    }
+
+    fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
+        match access {
+            Access::Read { .. } => self.file(path).map(Handle::Sim),
+            Access::Create { .. } => self.create(path).map(Handle::Sim),
+        }
+    }
+
+    fn status_of(&self, file: &Handle, _path: &[u8]) -> Result<Status, Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let world = self.world.lock();
+        let file = &world.files[*id as usize];
+        let size = file.bytes.len() as u64;
+        Ok(Status { kind: StatusKind::File, size, mtime: file.mtime })
+    }
+
+    fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        self.lock().now.insert(path.to_vec(), Node::Directory);
+        Ok(())
+    }
+
+    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault> {
+        self.lock().now.insert(path.to_vec(), Node::Link(target.to_vec()));
+        Ok(())
+    }
+
+    fn set_length(&self, file: &Handle, _path: &[u8], len: u64) -> Result<(), Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        self.world.lock().files[*id as usize].bytes.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn set_metadata(&self, file: &Handle, _path: &[u8], meta: Metadata) -> Result<(), Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        self.world.lock().files[*id as usize].mtime = meta.mtime.unwrap_or_default();
+        Ok(())
+    }
+
+    fn set_directory_metadata(&self, _path: &[u8], _meta: Metadata) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let mut world = self.world.lock();
+        world.storm().map_err(|error| Fault::io("sync", &self.root.join("?"), &error))?;
+        let _ = path;
+        let file = &mut world.files[*id as usize];
+        file.durable = Some(file.bytes.clone());
+        Ok(())
+    }
+
+    fn sync_all(&self) -> Result<(), Fault> {
+        let mut world = self.world.lock();
+        world.storm().map_err(|error| Fault::io("sync", &self.root, &error))?;
+        for file in &mut world.files {
+            file.durable = Some(file.bytes.clone());
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        let directory = &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
+        let inside = |name: &[u8]| {
+            name.strip_prefix(directory).is_some_and(|rest| !rest.contains(&b'/'))
+        };
+        let mut names = self.lock();
+        let Names { now, durable } = &mut *names;
+        durable.retain(|name, _| !inside(name));
+        durable.extend(now.iter().filter(|(name, _)| inside(name)).map(|(n, v)| (n.clone(), v.clone())));
+        Ok(())
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault> {
+        let mut names = self.lock();
+        if replace == Replace::Never && names.now.contains_key(to) {
+            return Err(self.fault("give its name to", to, libc::EEXIST));
+        }
+        match names.now.remove(from) {
+            Some(node) => {
+                names.now.insert(to.to_vec(), node);
+                Ok(())
+            }
+            None => Err(self.fault("give its name to", to, libc::ENOENT)),
+        }
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        self.lock().now.remove(path);
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64, Fault> {
+        Ok(1 << 40)
+    }
+
+    fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
+        let id = self.file(&segment.path)?;
+        let mut world = self.world.lock();
+        let read_fails = world.weather.read_fails;
+        if world.dice.once_in(read_fails) {
+            return Err(self.fault("read", &segment.path, libc::EIO));
+        }
+        let file = &world.files[id as usize];
+        if file.bytes.len() != into.len() || Some(file.mtime) != segment.meta.mtime {
+            return Err(changed(self, &segment.path));
+        }
+        into.copy_from_slice(&file.bytes);
+        Ok(())
+    }
+
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+        let id = self.create(&segment.path)?;
+        let mut world = self.world.lock();
+        world.storm().map_err(|error| {
+            let class = match error.raw_os_error() {
+                Some(libc::ENOSPC) => Class::NoSpace,
+                _ => Class::Local,
+            };
+            Fault { class, ..Fault::io("write", &self.root, &error) }
+        })?;
+        let lying_disk = world.weather.lying_disk;
+        let lies = world.dice.once_in(lying_disk);
+        let file = &mut world.files[id as usize];
+        file.bytes = from.to_vec();
+        file.mtime = segment.meta.mtime.unwrap_or_default();
+        if lies && !from.is_empty() {
+            file.bytes[0] ^= 0xff;
+        }
+        Ok(())
+    }
+}

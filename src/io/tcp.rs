@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -108,5 +108,7 @@ pub fn peer_window_bytes(handle: &Handle) -> u64 {
 
 /// Ends a connection in both directions; a thread that waits on it comes back.
 pub fn cut(handle: &Handle) {
-    let _ = rustix::net::shutdown(handle.fd().as_fd(), rustix::net::Shutdown::Both);
+    if let Handle::Fd(fd) = handle {
+        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
+    }
 }

@@ -1,0 +1,245 @@
+//! Every backend sits the same exam: it gives back every request it takes, once, with its bytes, however
+//! the transfer goes.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use datapump::base::limits::HEADROOM_BYTES;
+use datapump::io::backend::{Backend, Speed, Verb, Wait};
+use datapump::io::disk::Disk;
+use datapump::io::engine::Engine;
+use datapump::io::request::Request;
+use datapump::io::sim::{SimVolume, Weather, World};
+use datapump::io::threads::Threads;
+use datapump::io::uring::Uring;
+use datapump::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, Volume};
+
+const BODY: u32 = 64 << 10;
+
+/// Where a backend is examined: files, and a connection with both its ends.
+struct Ground {
+    volume: Arc<dyn Volume>,
+    connect: Box<dyn Fn() -> (Handle, Handle)>,
+    /// Kept while the exam lasts.
+    _folder: Option<tempfile::TempDir>,
+}
+
+fn real_ground() -> Ground {
+    let folder = tempfile::tempdir().unwrap();
+    let volume = Arc::new(Disk::open(folder.path()).unwrap());
+    let connect = || {
+        let (left, right) = UnixStream::pair().unwrap();
+        (Handle::new(OwnedFd::from(left)), Handle::new(OwnedFd::from(right)))
+    };
+    Ground { volume, connect: Box::new(connect), _folder: Some(folder) }
+}
+
+fn sim_ground(world: &Arc<World>) -> Ground {
+    let volume = Arc::new(SimVolume::new(world, "/exam"));
+    let world = world.clone();
+    let connect = move || {
+        let socket = world.connect();
+        (socket.clone(), socket)
+    };
+    Ground { volume, connect: Box::new(connect), _folder: None }
+}
+
+fn sit(name: &str, make: impl Fn() -> Box<dyn Backend>, ground: &Ground) {
+    for (subject, exam) in EXAMS {
+        let mut engine = Engine::new(make());
+        exam(&mut engine, ground);
+        assert_eq!(engine.in_air(), 0, "{name}: {subject} left something in the air");
+    }
+}
+
+type Exam = fn(&mut Engine, &Ground);
+
+const EXAMS: &[(&str, Exam)] = &[
+    ("written bytes are read back", writes_and_reads),
+    ("many in the air come back, each once", many_in_the_air),
+    ("the end of a file cuts a read short", end_of_file),
+    ("a write to what is open to read fails and gives the request back", bad_write),
+    ("sent bytes are received", sends_and_receives),
+    ("a peer that is gone ends a receive", gone_peer),
+    ("small files are gathered and scattered", batches),
+];
+
+#[test]
+fn threads() {
+    sit("threads", || Box::new(Threads::new().unwrap()), &real_ground());
+}
+
+#[test]
+fn uring() {
+    sit("uring", || Box::new(Uring::new().expect("this host has io_uring")), &real_ground());
+}
+
+#[test]
+fn sim_in_fair_weather() {
+    let world = World::new(1, Weather::default());
+    sit("sim", || Box::new(world.backend()), &sim_ground(&world));
+}
+
+#[test]
+fn sim_in_rough_weather() {
+    for seed in 0..20 {
+        let weather = Weather { late: 2, short: 2, interrupted: 4, ..Weather::default() };
+        let world = World::new(seed, weather);
+        sit("sim", || Box::new(world.backend()), &sim_ground(&world));
+    }
+}
+
+fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+/// A request that carries these bytes, or room for as many.
+fn request(bytes: &[u8]) -> Request {
+    let mut request = Request::new(BODY);
+    request.label.body_len = bytes.len() as u32;
+    request.body_mut().copy_from_slice(bytes);
+    request.ask(HEADROOM_BYTES..HEADROOM_BYTES + bytes.len() as u32);
+    request
+}
+
+fn land(engine: &mut Engine, count: usize) -> Vec<Request> {
+    let mut done = Vec::new();
+    while done.len() < count {
+        engine.reap(Wait::Landing, &mut done).unwrap();
+    }
+    assert_eq!(done.len(), count);
+    done
+}
+
+fn file(ground: &Ground, name: &str) -> Handle {
+    let access = Access::Create { cache: Cache::Through, reserve: None };
+    ground.volume.remove(name.as_bytes()).unwrap();
+    ground.volume.open(name.as_bytes(), access).unwrap()
+}
+
+fn reopen(ground: &Ground, name: &str) -> Handle {
+    ground.volume.open(name.as_bytes(), Access::Read { cache: Cache::Through }).unwrap()
+}
+
+const SPEEDS: [Speed; 3] = [Speed::Copy, Speed::Cached, Speed::Device];
+
+fn writes_and_reads(engine: &mut Engine, ground: &Ground) {
+    for (seed, speed) in SPEEDS.into_iter().enumerate() {
+        let bytes = pattern(seed as u8, 50_000);
+        let written = file(ground, "w");
+        engine.submit(Verb::WriteAt { file: written, offset: 10, speed }, request(&bytes));
+        assert_eq!(land(engine, 1)[0].outcome, Ok(50_000));
+        let verb = Verb::ReadAt { file: reopen(ground, "w"), offset: 10, speed };
+        engine.submit(verb, request(&vec![0; 50_000]));
+        let done = land(engine, 1);
+        assert_eq!((done[0].outcome, done[0].body()), (Ok(50_000), &bytes[..]), "{speed:?}");
+        assert_eq!(done[0].hops, 1);
+    }
+}
+
+fn many_in_the_air(engine: &mut Engine, ground: &Ground) {
+    let bytes = pattern(3, 16 * 4096);
+    let written = file(ground, "m");
+    engine.submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Device }, request(&bytes));
+    land(engine, 1);
+    let read = reopen(ground, "m");
+    for i in 0..16u64 {
+        let mut one = request(&[0; 4096]);
+        one.label.extent.start = i;
+        let verb = Verb::ReadAt { file: read.clone(), offset: i * 4096, speed: Speed::Device };
+        engine.submit(verb, one);
+    }
+    let mut done = land(engine, 16);
+    done.sort_by_key(|request| request.label.extent.start);
+    for (i, request) in done.iter().enumerate() {
+        assert_eq!(request.label.extent.start, i as u64, "each comes back once");
+        assert_eq!(request.body(), &bytes[i * 4096..(i + 1) * 4096]);
+    }
+}
+
+fn end_of_file(engine: &mut Engine, ground: &Ground) {
+    let bytes = pattern(4, 1000);
+    let written = file(ground, "e");
+    engine.submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Copy }, request(&bytes));
+    land(engine, 1);
+    for (offset, expect) in [(0, 1000), (900, 100), (1000, 0), (5000, 0)] {
+        for speed in SPEEDS {
+            let verb = Verb::ReadAt { file: reopen(ground, "e"), offset, speed };
+            engine.submit(verb, request(&[0; 4000]));
+            assert_eq!(land(engine, 1)[0].outcome, Ok(expect), "at {offset}, {speed:?}");
+        }
+    }
+}
+
+fn bad_write(engine: &mut Engine, ground: &Ground) {
+    if ground._folder.is_none() {
+        return; // a simulated handle has no mode; its errors are the two-host simulation's subject
+    }
+    file(ground, "b");
+    for speed in SPEEDS {
+        let verb = Verb::WriteAt { file: reopen(ground, "b"), offset: 0, speed };
+        engine.submit(verb, request(&[1; 100]));
+        assert_eq!(land(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
+    }
+}
+
+fn sends_and_receives(engine: &mut Engine, ground: &Ground) {
+    let (near, far) = (ground.connect)();
+    let bytes = pattern(5, 10_000);
+    engine.submit(Verb::Receive { socket: far.clone() }, request(&[0; 6000]));
+    engine.submit(Verb::Send { socket: near }, request(&bytes));
+    let mut done = land(engine, 2);
+    done.sort_by_key(|request| request.label.body_len);
+    assert_eq!((done[0].outcome, done[0].body()), (Ok(6000), &bytes[..6000]));
+    // What needs only a byte takes what is there.
+    let mut any = request(&[0; 50_000]);
+    any.need = 1;
+    engine.submit(Verb::Receive { socket: far }, any);
+    let done = land(engine, 1);
+    let got = done[0].outcome.unwrap() as usize;
+    assert!((1..=4000).contains(&got));
+    assert_eq!(done[0].body()[..got], bytes[6000..6000 + got]);
+}
+
+fn gone_peer(engine: &mut Engine, ground: &Ground) {
+    if ground._folder.is_none() {
+        return; // cutting a simulated connection is the world's business
+    }
+    let (near, far) = UnixStream::pair().unwrap();
+    (&near).write_all(b"abc").unwrap();
+    drop(near);
+    let verb = Verb::Receive { socket: Handle::new(OwnedFd::from(far)) };
+    engine.submit(verb, request(&[0; 10]));
+    let done = land(engine, 1);
+    assert_eq!((done[0].outcome, &done[0].body()[..3]), (Ok(3), &b"abc"[..]));
+    drop(ground.volume.free_bytes());
+}
+
+fn batches(engine: &mut Engine, ground: &Ground) {
+    let segment = |number: u64, len: u32, at: u32| Segment {
+        object: number,
+        volume: Some(ground.volume.clone()),
+        path: format!("s{number}").into_bytes(),
+        len,
+        at,
+        meta: Metadata { mode: 0o600, mtime: Some(Mtime { seconds: 5, nanos: 6 }) },
+    };
+    let batch = Arc::new(Batch { segments: vec![segment(0, 10, 0), segment(1, 4000, 10)] });
+    for path in [b"s0", b"s1"] {
+        ground.volume.remove(path).unwrap();
+    }
+    let bytes = pattern(6, 4010);
+    engine.submit(Verb::Scatter(batch.clone()), request(&bytes));
+    let done = land(engine, 1);
+    assert!(done[0].outcome == Ok(4010) && done[0].voids.is_empty(), "{:?}", done[0].voids);
+    engine.submit(Verb::Gather(batch.clone()), request(&[0; 4010]));
+    assert_eq!(land(engine, 1)[0].body(), bytes);
+    // One that is gone is void, the other is there.
+    ground.volume.remove(b"s0").unwrap();
+    engine.submit(Verb::Gather(batch), request(&[1; 4010]));
+    let done = land(engine, 1);
+    assert_eq!(done[0].voids.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [0]);
+    assert_eq!(done[0].body()[10..], bytes[10..]);
+}

@@ -1,0 +1,538 @@
+//! Two hosts in one thread, from a seed: lanes, finisher and conversation of both are stepped by turns in
+//! a world that reorders, shortens, interrupts, fails, cuts, flips and crashes.
+//!
+//! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use datapump::base::fault::{Class, Fault};
+use datapump::base::job::Notice;
+use datapump::base::settings::{DigestKind, Fsync, Settings};
+use datapump::ends::stream::{Protection, StreamSink, StreamSource};
+use datapump::ends::tree::Tree;
+use datapump::io::engine::Engine;
+use datapump::io::request::Request;
+use datapump::io::sim::{Dice, SimVolume, Weather, World};
+use datapump::io::volume::{Mtime, Volume};
+use datapump::pump::brake::Brake;
+use datapump::pump::finisher::Finisher;
+use datapump::pump::lane::{Lane, Parts, Patience, Turn};
+use datapump::pump::objects::{Complete, Objects};
+use datapump::pump::plan::Plan;
+use datapump::pump::sink::{SinkSide, Target};
+use datapump::pump::source::SourceSide;
+use datapump::pump::walk::{Found, From};
+use datapump::pump::watch::Watch;
+use datapump::wire::manifest::{Entry, EntryKind};
+use datapump::wire::message::Message;
+use datapump::work::digest::{Check, Sign, to_hex};
+use datapump::work::passage::Passage;
+use datapump::work::seal::{Identity, Secret, Shake, Tls};
+
+const SEEDS: u64 = 300;
+const SLOT: u32 = 4096;
+
+type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a seed is expected to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scenario {
+    /// Late, short, interrupted, out of order: everything arrives.
+    Rough,
+    /// Reads or writes of some files fail: those are named, the others arrive.
+    Failing,
+    /// The disk fills, a connection breaks, a bit flips: the transfer may end, nothing wrong has a name.
+    Ending,
+    /// The power goes in the middle: every durable name has its bytes.
+    Crash,
+}
+
+impl Scenario {
+    fn of(seed: u64) -> Scenario {
+        match seed % 4 {
+            0 | 1 => [Scenario::Rough, Scenario::Failing][(seed / 4 % 2) as usize],
+            2 => Scenario::Ending,
+            _ => Scenario::Crash,
+        }
+    }
+
+    fn weather(self, dice: &mut Dice) -> Weather {
+        let rough = Weather {
+            late: 2 + dice.below(4),
+            short: 1 + dice.below(4),
+            interrupted: 3 + dice.below(10),
+            ..Weather::default()
+        };
+        match self {
+            Scenario::Rough | Scenario::Crash => rough,
+            Scenario::Failing => Weather { read_fails: 25, write_fails: 40, ..rough },
+            Scenario::Ending => match dice.below(3) {
+                0 => Weather { disk_full: 30, ..rough },
+                1 => Weather { cut: 60, ..rough },
+                _ => Weather { flip: 40, ..rough },
+            },
+        }
+    }
+}
+
+#[test]
+fn every_seed() {
+    let from = env_number("DATAPUMP_SIM_SEED");
+    let count = env_number("DATAPUMP_SIM_COUNT").unwrap_or(if from.is_some() { 1 } else { SEEDS });
+    let first = from.unwrap_or(0);
+    for seed in first..first + count {
+        if let Err(text) = run(seed, Scenario::of(seed), 0) {
+            panic!("seed {seed}: {text}\nrepeat it with: cargo xtask sim --seed {seed}");
+        }
+    }
+}
+
+/// The alarm works: a disk that drops a byte must be noticed.
+#[test]
+fn the_canary_fails() {
+    let noticed = (0..8).filter(|seed| run(*seed, Scenario::Rough, 2).is_err()).count();
+    assert!(noticed >= 7, "a lying disk was noticed in only {noticed} of 8 worlds");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let steps = |seed| Hosts::new(seed, Scenario::Rough, 0).drive().expect("a rough world arrives");
+    assert_eq!(steps(8), steps(8));
+    assert_ne!(steps(8), steps(16), "seeds that make no difference test nothing");
+}
+
+fn env_number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+/// Runs a seed and checks what it left.
+fn run(seed: u64, scenario: Scenario, lying_disk: u64) -> Result<(), String> {
+    let mut hosts = Hosts::new(seed, scenario, lying_disk);
+    let crash_at = (scenario == Scenario::Crash).then(|| Dice::new(!seed).below(600));
+    let ended = match crash_at {
+        Some(steps) => {
+            hosts.drive_for(steps);
+            return hosts.check_after_crash();
+        }
+        None => hosts.drive(),
+    };
+    match (scenario, ended) {
+        (Scenario::Rough | Scenario::Failing, Err(Stuck::Fault(fault))) => {
+            return Err(format!("ended with '{fault}' in weather that ends nothing"));
+        }
+        (_, Err(Stuck::Still)) => return Err("nobody can move and it is not over".into()),
+        _ => {}
+    }
+    hosts.check()
+}
+
+/// Why a drive ended early.
+#[derive(Debug)]
+enum Stuck {
+    Fault(Fault),
+    Still,
+}
+
+struct Hosts {
+    dice: Dice,
+    world: Arc<World>,
+    weather: Weather,
+    sent: Tree3,
+    target: Arc<SimVolume>,
+    source: SourceSide,
+    sink: SinkSide,
+    digest: DigestKind,
+    to_offer: VecDeque<Vec<Found>>,
+    to_sink: VecDeque<Message>,
+    to_source: VecDeque<Message>,
+    lanes: Vec<Option<Lane>>,
+    finisher: Finisher,
+    complete: Receiver<Complete>,
+    failed: Vec<(u64, Fault)>,
+    finished: u64,
+    notices: Receiver<Notice>,
+    digests: BTreeMap<u64, String>,
+    steps: u64,
+}
+
+impl Hosts {
+    fn new(seed: u64, scenario: Scenario, lying_disk: u64) -> Hosts {
+        let mut dice = Dice::new(seed);
+        let weather = Weather { lying_disk, ..scenario.weather(&mut dice) };
+        let world = World::new(seed ^ 0x5eed, weather);
+        let digest = match weather.flip {
+            0 => [DigestKind::Blake3, DigestKind::Crc64, DigestKind::None][dice.below(3) as usize],
+            _ => [DigestKind::Blake3, DigestKind::Crc64][dice.below(2) as usize],
+        };
+        let settings = Settings {
+            request_bytes: SLOT * (1 + dice.below(3) as u32),
+            digest,
+            fsync: Fsync::File,
+            ..Settings::default()
+        };
+        let origin = Arc::new(SimVolume::new(&world, "/origin"));
+        let target = Arc::new(SimVolume::new(&world, "/target"));
+        let (sent, to_offer) = make_tree(&mut dice, &origin);
+        let (notices_in, notices) = channel();
+        let watch = Arc::new(Watch::new(notices_in));
+        let brake = Arc::new(Brake::default());
+        let plan = Arc::new(Plan::new(settings.request_bytes, None, None, brake.clone()));
+        let (complete_in, complete) = channel();
+        let objects =
+            Arc::new(Objects::new(settings.request_bytes, digest, watch.clone(), complete_in));
+        let lanes = lanes(&mut dice, &world, &settings, &brake, &plan, &objects);
+        let volume: Arc<dyn Volume> = target.clone();
+        let tree = Target::Tree { volume: volume.clone(), rename: None };
+        Hosts {
+            dice,
+            weather,
+            sent,
+            source: SourceSide::new(plan, settings.clone(), watch.clone()),
+            sink: SinkSide::new(objects, settings.clone(), tree, watch, "sim".into()),
+            digest,
+            to_offer,
+            to_sink: VecDeque::new(),
+            to_source: VecDeque::new(),
+            lanes,
+            finisher: Finisher::new(Some(volume), Fsync::File),
+            complete,
+            failed: Vec::new(),
+            finished: 0,
+            notices,
+            digests: BTreeMap::new(),
+            steps: 0,
+            target,
+            world,
+        }
+    }
+
+    /// Steps everybody until it is over; the number of steps.
+    fn drive(&mut self) -> Result<u64, Stuck> {
+        let mut still = 0;
+        loop {
+            if self.is_over() {
+                return Ok(self.steps);
+            }
+            let before = self.progress();
+            self.step().map_err(Stuck::Fault)?;
+            still = if self.progress() == before { still + 1 } else { 0 };
+            // In calm weather a few rounds show whether anybody can move.
+            if still == 400 {
+                let calm = Weather { late: 0, interrupted: 0, ..self.weather };
+                self.world.set_weather(calm);
+            }
+            if still > 1200 {
+                return Err(Stuck::Still);
+            }
+        }
+    }
+
+    fn drive_for(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.is_over() || self.step().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn progress(&self) -> (u64, usize, u64, usize) {
+        (self.world.landings(), self.to_offer.len(), self.finished, self.to_sink.len() + self.to_source.len())
+    }
+
+    fn is_over(&self) -> bool {
+        self.source.is_over() && self.sink.is_over() && self.lanes.iter().all(Option::is_none)
+    }
+
+    /// Somebody, chosen by the dice, does one thing.
+    fn step(&mut self) -> Result<(), Fault> {
+        self.steps += 1;
+        let pick = self.dice.below(self.lanes.len() as u64 + 5) as usize;
+        if let Some(lane) = self.lanes.get_mut(pick) {
+            return step_lane(lane);
+        }
+        match pick - self.lanes.len() {
+            0 => self.offer(),
+            1 => self.deliver_to_sink(),
+            2 => self.deliver_to_source(),
+            3 => {
+                self.to_source.extend(self.sink.acknowledge());
+                Ok(())
+            }
+            _ => self.finish(),
+        }
+    }
+
+    fn offer(&mut self) -> Result<(), Fault> {
+        if let Some(found) = self.to_offer.pop_front() {
+            let offer = self.source.offer(found)?;
+            self.to_sink.push_back(offer);
+            if self.to_offer.is_empty() {
+                let end = self.source.end_walk();
+                self.to_sink.push_back(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_to_sink(&mut self) -> Result<(), Fault> {
+        match self.to_sink.pop_front().map(|message| over_the_wire(&message)) {
+            Some(Message::Offer { first, entries }) => {
+                let answers = self.sink.offer(first, entries)?;
+                self.to_source.extend(answers);
+                Ok(())
+            }
+            Some(Message::OfferEnd { objects, .. }) => self.sink.end_offers(objects),
+            Some(other) => panic!("{other:?} to a sink"),
+            None => Ok(()),
+        }
+    }
+
+    fn deliver_to_source(&mut self) -> Result<(), Fault> {
+        match self.to_source.pop_front().map(|message| over_the_wire(&message)) {
+            Some(Message::Want { wanted, .. }) => self.source.want(&wanted),
+            Some(Message::Ack { ranges, .. }) => self.source.acknowledged(&ranges),
+            Some(Message::Finished { objects }) => {
+                for (object, sum) in objects {
+                    self.source.settle(object)?;
+                    self.finished += 1;
+                    if let Some(sum) = sum {
+                        self.digests.insert(object, to_hex(self.digest, &sum));
+                    }
+                }
+                Ok(())
+            }
+            Some(Message::Failed { object, fault }) => {
+                self.source.settle(object)?;
+                self.finished += 1;
+                self.failed.push((object, fault));
+                Ok(())
+            }
+            Some(other) => panic!("{other:?} to a source"),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        let epoch: Vec<Complete> = self.complete.try_iter().take(5).collect();
+        if epoch.is_empty() {
+            return Ok(());
+        }
+        let finished = self.finisher.epoch(epoch);
+        self.to_source.extend(self.sink.finished(&finished));
+        Ok(())
+    }
+
+    /// Every name that is no temporary one has exactly its source's bytes; in weather that loses nothing
+    /// all are there, and what is missing was named.
+    fn check(&mut self) -> Result<(), String> {
+        let arrived = finals(self.target.files());
+        compare(&self.sent, &arrived)?;
+        if self.is_over() {
+            let all = arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
+            if all != self.sent.len() {
+                return Err(format!("{} sent, {} arrived, {} named as failed", self.sent.len(), arrived.len(), self.failed.len()));
+            }
+            if let Some(left) = self.target.files().keys().find(|path| is_temporary(path)) {
+                return Err(format!("the temporary file {} was left", left.escape_ascii()));
+            }
+            self.check_digests()?;
+        }
+        let _ = self.notices.try_iter().count();
+        Ok(())
+    }
+
+    /// The digests that were reported are those of the bytes.
+    fn check_digests(&self) -> Result<(), String> {
+        if self.digest != DigestKind::Blake3 {
+            return Ok(());
+        }
+        let mut expected: Vec<String> =
+            self.sent.values().map(|bytes| blake3::hash(bytes).to_hex().to_string()).collect();
+        for digest in self.digests.values() {
+            let Some(at) = expected.iter().position(|expect| expect == digest) else {
+                return Err(format!("a digest of nothing that was sent: {digest}"));
+            };
+            expected.swap_remove(at);
+        }
+        Ok(())
+    }
+
+    fn check_after_crash(&mut self) -> Result<(), String> {
+        compare(&self.sent, &finals(self.target.files_after_crash()))
+            .map_err(|text| format!("after a crash at step {}: {text}", self.steps))
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        // A lane that is dropped must have nothing in the air, whatever the weather.
+        for lane in &mut self.lanes {
+            std::mem::forget(lane.take());
+        }
+    }
+}
+
+fn step_lane(slot: &mut Option<Lane>) -> Result<(), Fault> {
+    let Some(lane) = slot else { return Ok(()) };
+    match lane.turn(Patience::Step) {
+        Ok(Turn::Over) => {
+            let _tally = slot.take().map(Lane::into_tally);
+            Ok(())
+        }
+        Ok(Turn::Moved | Turn::Waiting(_)) => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// As it would be read at the other end.
+fn over_the_wire(message: &Message) -> Message {
+    let bytes = message.encode();
+    let heard = Message::decode(&bytes[4..]).expect("what we write we can read");
+    assert_eq!(heard, *message);
+    heard
+}
+
+fn finals(files: Tree3) -> Tree3 {
+    files.into_iter().filter(|(path, _)| !is_temporary(path)).collect()
+}
+
+fn is_temporary(path: &[u8]) -> bool {
+    path.ends_with(b".part")
+}
+
+fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
+    for (path, bytes) in arrived {
+        let name = path.escape_ascii();
+        match sent.get(path) {
+            None => return Err(format!("{name} arrived and was not sent")),
+            Some(expect) if expect != bytes => {
+                return Err(format!("{name} has {} bytes that are not its own", bytes.len()));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Files of sizes around the edges, in a few directories, offered in a few chunks.
+fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
+    let mut sent = Tree3::new();
+    let mut chunks = VecDeque::new();
+    let mut number = 0;
+    for _ in 0..1 + dice.below(3) {
+        let mut chunk = Vec::new();
+        for directory in [&b"a"[..], b"b"] {
+            chunk.push(Found { entry: entry(EntryKind::Directory, directory.to_vec(), 0), from: None });
+        }
+        for _ in 0..1 + dice.below(12) {
+            let size = match dice.below(6) {
+                0 => 0,
+                1 => 1,
+                2 => u64::from(SLOT) + dice.below(3) - 1,
+                3 => dice.below(300),
+                4 => dice.below(5000),
+                _ => dice.below(60_000),
+            };
+            let bytes: Vec<u8> = (0..size).map(|_| dice.roll() as u8).collect();
+            number += 1;
+            let folder = ["", "a/", "b/"][dice.below(3) as usize];
+            let path = format!("{folder}f{number}").into_bytes();
+            origin.put(&path, bytes.clone(), Mtime { seconds: 7, nanos: number });
+            let mut entry = entry(EntryKind::File, path.clone(), size);
+            entry.mtime_nanos = number;
+            let from = From { volume: origin.clone(), path: path.clone() };
+            chunk.push(Found { entry, from: Some(from) });
+            sent.insert(path, bytes);
+        }
+        chunks.push_back(chunk);
+    }
+    (sent, chunks)
+}
+
+fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {
+    Entry { kind, size, mtime_seconds: 7, mtime_nanos: 0, mode: 0o644, path, link_target: Vec::new() }
+}
+
+/// One to three streams, each with a lane on either host; pools of few buffers.
+fn lanes(
+    dice: &mut Dice,
+    world: &Arc<World>,
+    settings: &Settings,
+    brake: &Arc<Brake>,
+    plan: &Arc<Plan>,
+    objects: &Arc<Objects>,
+) -> Vec<Option<Lane>> {
+    let mut lanes = Vec::new();
+    let (slot, digest) = (settings.request_bytes, settings.digest);
+    let seal = dice.below(4);
+    for index in 0..1 + dice.below(3) {
+        let socket = world.connect();
+        let (sealing, opening) = protections(seal, index as u16);
+        let depth = 1 + dice.below(3) as u32;
+        let requests = |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
+        lanes.push(Some(Lane::new(Parts {
+            engine: Engine::new(Box::new(world.backend())),
+            source: Box::new(Tree::new(depth)),
+            passage: Passage::new(vec![Box::new(Sign::new(digest, slot))]),
+            sink: Box::new(StreamSink::new(socket.clone(), sealing, digest, slot)),
+            plan: Some(plan.clone()),
+            objects: None,
+            brake: brake.clone(),
+            socket: None,
+            requests: requests(dice),
+        })));
+        lanes.push(Some(Lane::new(Parts {
+            engine: Engine::new(Box::new(world.backend())),
+            source: Box::new(StreamSource::new(socket, opening, digest, slot, b"")),
+            passage: Passage::new(vec![Box::new(Check::new(digest, slot))]),
+            sink: Box::new(Tree::new(depth)),
+            plan: None,
+            objects: Some(objects.clone()),
+            brake: brake.clone(),
+            socket: None,
+            requests: requests(dice),
+        })));
+    }
+    lanes
+}
+
+fn protections(seal: u64, index: u16) -> (Protection, Protection) {
+    match seal {
+        0 => shaken(),
+        1 => {
+            let tags = || Secret::new([9; 32]).stream_key(&[1; 32], &[2; 32], index);
+            (Protection::Auth(tags()), Protection::Auth(tags()))
+        }
+        _ => (Protection::Off, Protection::Off),
+    }
+}
+
+/// A TLS handshake in memory.
+fn shaken() -> (Protection, Protection) {
+    let (near, far) = (Identity::ephemeral().unwrap(), Identity::ephemeral().unwrap());
+    let mut source = Tls::source(&near, far.fingerprint).unwrap();
+    let mut sink = Tls::sink(&far, near.fingerprint).unwrap();
+    let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
+    loop {
+        let source_done = shake(&mut source, &mut to_source, &mut to_sink);
+        let sink_done = shake(&mut sink, &mut to_sink, &mut to_source);
+        if source_done && sink_done {
+            return (Protection::Tls(source), Protection::Tls(sink));
+        }
+    }
+}
+
+fn shake(tls: &mut Tls, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> bool {
+    loop {
+        let (used, next) = tls.shake(incoming, outgoing).expect("a handshake in memory");
+        incoming.drain(..used);
+        match next {
+            Shake::Send => {}
+            Shake::Receive => return false,
+            Shake::Done => return true,
+        }
+    }
+}
