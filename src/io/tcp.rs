@@ -20,8 +20,8 @@ pub struct Tuning {
 }
 
 /// What both socket buffers are held to when the peer is this very host: what is in flight then fits the
-/// caches, which made one stream 2.5 times faster than autotuning (runs/2026-11-20-engines.md).
-pub const SAME_HOST_BUFFER_BYTES: usize = 64 << 10;
+/// caches. Where that is best differs by processor (runs/2026-11-20-engines.md).
+pub const SAME_HOST_BUFFER_BYTES: usize = 512 << 10;
 
 /// Listens on all addresses, at the first free port of the range.
 pub fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> io::Result<TcpListener> {
