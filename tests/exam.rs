@@ -1,5 +1,5 @@
-//! Every backend sits the same exam: it gives back every request it takes, once, with its bytes, however
-//! the transfer goes.
+//! Every backend sits the same exam: it gives back every request it takes, once, with its bytes,
+//! however the transfer goes.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -142,7 +142,8 @@ fn writes_and_reads(engine: &mut Engine, ground: &Ground) {
 fn many_in_the_air(engine: &mut Engine, ground: &Ground) {
     let bytes = pattern(3, 16 * 4096);
     let written = file(ground, "m");
-    engine.submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Device }, request(&bytes));
+    engine
+        .submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Device }, request(&bytes));
     land(engine, 1);
     let read = reopen(ground, "m");
     for i in 0..16u64 {

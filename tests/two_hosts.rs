@@ -1,5 +1,5 @@
-//! Two hosts in one thread, from a seed: lanes, finisher and conversation of both are stepped by turns in
-//! a world that reorders, shortens, interrupts, fails, cuts, flips and crashes.
+//! Two hosts in one thread, from a seed: lanes, finisher and conversation of both are stepped by
+//! turns in a world that reorders, shortens, interrupts, fails, cuts, flips and crashes.
 //!
 //! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many.
 
@@ -43,7 +43,8 @@ enum Scenario {
     Rough,
     /// Reads or writes of some files fail: those are named, the others arrive.
     Failing,
-    /// The disk fills, a connection breaks, a bit flips: the transfer may end, nothing wrong has a name.
+    /// The disk fills, a connection breaks, a bit flips: the transfer may end, nothing wrong has a
+    /// name.
     Ending,
     /// The power goes in the middle: every durable name has its bytes.
     Crash,
@@ -239,7 +240,12 @@ impl Hosts {
     }
 
     fn progress(&self) -> (u64, usize, u64, usize) {
-        (self.world.landings(), self.to_offer.len(), self.finished, self.to_sink.len() + self.to_source.len())
+        (
+            self.world.landings(),
+            self.to_offer.len(),
+            self.finished,
+            self.to_sink.len() + self.to_source.len(),
+        )
     }
 
     fn is_over(&self) -> bool {
@@ -325,15 +331,21 @@ impl Hosts {
         Ok(())
     }
 
-    /// Every name that is no temporary one has exactly its source's bytes; in weather that loses nothing
-    /// all are there, and what is missing was named.
+    /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
+    /// nothing all are there, and what is missing was named.
     fn check(&mut self) -> Result<(), String> {
         let arrived = finals(self.target.files());
         compare(&self.sent, &arrived)?;
         if self.is_over() {
-            let all = arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
+            let all =
+                arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
             if all != self.sent.len() {
-                return Err(format!("{} sent, {} arrived, {} named as failed", self.sent.len(), arrived.len(), self.failed.len()));
+                return Err(format!(
+                    "{} sent, {} arrived, {} named as failed",
+                    self.sent.len(),
+                    arrived.len(),
+                    self.failed.len()
+                ));
             }
             if let Some(left) = self.target.files().keys().find(|path| is_temporary(path)) {
                 return Err(format!("the temporary file {} was left", left.escape_ascii()));
@@ -425,7 +437,10 @@ fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<F
     for _ in 0..1 + dice.below(3) {
         let mut chunk = Vec::new();
         for directory in [&b"a"[..], b"b"] {
-            chunk.push(Found { entry: entry(EntryKind::Directory, directory.to_vec(), 0), from: None });
+            chunk.push(Found {
+                entry: entry(EntryKind::Directory, directory.to_vec(), 0),
+                from: None,
+            });
         }
         for _ in 0..1 + dice.below(12) {
             let size = match dice.below(6) {
@@ -453,7 +468,15 @@ fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<F
 }
 
 fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {
-    Entry { kind, size, mtime_seconds: 7, mtime_nanos: 0, mode: 0o644, path, link_target: Vec::new() }
+    Entry {
+        kind,
+        size,
+        mtime_seconds: 7,
+        mtime_nanos: 0,
+        mode: 0o644,
+        path,
+        link_target: Vec::new(),
+    }
 }
 
 /// One to three streams, each with a lane on either host; pools of few buffers.
@@ -472,7 +495,8 @@ fn lanes(
         let socket = world.connect();
         let (sealing, opening) = protections(seal, index as u16);
         let depth = 1 + dice.below(3) as u32;
-        let requests = |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
+        let requests =
+            |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
         lanes.push(Some(Lane::new(Parts {
             engine: Engine::new(Box::new(world.backend())),
             source: Box::new(Tree::new(depth)),

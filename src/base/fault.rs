@@ -39,8 +39,14 @@ impl Class {
         (Class::SourceChanged, "a source file changed while it was read"),
         (Class::NoSpace, "the destination has no room"),
         (Class::Corrupt, "verification failed: bytes are not what their digest says"),
-        (Class::Unreachable, "the far host, its ssh or its ports cannot be reached, or the connection broke"),
-        (Class::Version, "the far side has no datapump, or a version that shares no protocol with this one"),
+        (
+            Class::Unreachable,
+            "the far host, its ssh or its ports cannot be reached, or the connection broke",
+        ),
+        (
+            Class::Version,
+            "the far side has no datapump, or a version that shares no protocol with this one",
+        ),
         (Class::Peer, "the peer sent something that the protocol forbids"),
         (Class::Interrupted, "stopped by Ctrl-C or a signal"),
     ];
@@ -107,9 +113,9 @@ impl std::error::Error for Fault {}
 
 fn class_of(why: &io::Error) -> Class {
     match why.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem => {
-            Class::NoSpace
-        }
+        io::ErrorKind::StorageFull
+        | io::ErrorKind::QuotaExceeded
+        | io::ErrorKind::ReadOnlyFilesystem => Class::NoSpace,
         io::ErrorKind::Interrupted => Class::Interrupted,
         _ => Class::Local,
     }

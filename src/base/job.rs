@@ -32,7 +32,8 @@ pub struct Remote {
     pub ports: Option<(u16, u16)>,
 }
 
-/// A whole transfer. At most one of the two hosts is set: host to host is refused when it is parsed.
+/// A whole transfer. At most one of the two hosts is set: host to host is refused when it is
+/// parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub sources: Vec<Place>,
@@ -62,6 +63,8 @@ pub struct Outcome {
     pub directories: u64,
     /// Objects that were not copied; each was named in a notice.
     pub failed: u64,
+    /// Destination files that `--overwrite older` left as they were.
+    pub kept: u64,
     /// The exit code's class when something failed: the most serious of the objects' faults.
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
@@ -103,6 +106,13 @@ impl Verified {
 pub enum Notice {
     Warning(String),
     /// An object has its final name (or, for null and pipes, all its bytes have arrived).
-    FileDone { path: Vec<u8>, bytes: u64, digest: Option<String> },
-    FileFailed { path: Vec<u8>, fault: super::fault::Fault },
+    FileDone {
+        path: Vec<u8>,
+        bytes: u64,
+        digest: Option<String>,
+    },
+    FileFailed {
+        path: Vec<u8>,
+        fault: super::fault::Fault,
+    },
 }

@@ -12,7 +12,7 @@ pub const DEPTH_MAX: u16 = 256;
 pub const WINDOW_BYTES_MIN: u32 = 4 << 10;
 pub const WINDOW_BYTES_MAX: u32 = 1 << 30;
 /// Least memory a transfer can be given.
-pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
 /// Direct I/O moves whole blocks of this size from addresses of this alignment.
 pub const BLOCK_BYTES: u32 = 4096;

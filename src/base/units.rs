@@ -147,17 +147,18 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a size: `4096`, `64K`, `1M`, `4G`, `1.5T` are binary, as are `64KiB` and the like; `64kB`, `1MB`
-/// are decimal.
+/// Reads a size: `4096`, `64K`, `1M`, `4G`, `1.5T` are binary, as are `64KiB` and the like; `64kB`,
+/// `1MB` are decimal.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
-    let factor = byte_factor(unit)
-        .ok_or_else(|| format!("'{text}' is no size: write 4096, 64K, 1M, 4G (binary) or 10MB (decimal)"))?;
+    let factor = byte_factor(unit).ok_or_else(|| {
+        format!("'{text}' is no size: write 4096, 64K, 1M, 4G (binary) or 10MB (decimal)")
+    })?;
     scale(text, number, factor)
 }
 
-/// Reads a rate: `100Mbit` and `1.5Gbit` are decimal bits a second, `100M` and `12MiB` binary bytes and
-/// `80MB` decimal bytes a second; a trailing `/s` is allowed.
+/// Reads a rate: `100Mbit` and `1.5Gbit` are decimal bits a second, `100M` and `12MiB` binary bytes
+/// and `80MB` decimal bytes a second; a trailing `/s` is allowed.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let plain = text.strip_suffix("/s").unwrap_or(text);
     let (number, unit) = split_number(plain)?;
@@ -172,7 +173,9 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let factor = match bits {
         Some(bits) => bits / 8.0,
         None => byte_factor(unit).ok_or_else(|| {
-            format!("'{text}' is no rate: write 100Mbit, 1.5Gbit (bits) or 100M, 80MB (bytes a second)")
+            format!(
+                "'{text}' is no rate: write 100Mbit, 1.5Gbit (bits) or 100M, 80MB (bytes a second)"
+            )
         })?,
     };
     let bytes_per_second = number * factor;
@@ -184,7 +187,8 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 
 fn split_number(text: &str) -> Result<(f64, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
+    let number: f64 =
+        text[..end].parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
     Ok((number, &text[end..]))
 }
 

@@ -382,7 +382,7 @@ pub const KNOBS: &[Knob] = &[
             },
             |o, n| o.settings.request_bytes = n as u32,
         ),
-        default: "256K",
+        default: "512K",
         help: "Bytes that one request moves",
         more: "",
         group: Group::Moving,
@@ -626,7 +626,7 @@ mod tests {
             ("request-size", "32M", "--request-size '32M': write a multiple of 4K from 4K to 16M"),
             ("depth-sink", "257", "--depth-sink '257': write a number from 1 to 256, or auto"),
             ("window", "2G", "--window '2G': write a size from 4K to 1G, or auto"),
-            ("memory", "1M", "--memory '1M': write a size from 16M up"),
+            ("memory", "1M", "--memory '1M': write a size from 32M up"),
             (
                 "rate",
                 "100mbit",

@@ -1,5 +1,5 @@
-//! Bytes that cost nothing: a source that makes them up, a sink that throws them away. Also the template
-//! for a new endpoint.
+//! Bytes that cost nothing: a source that makes them up, a sink that throws them away. Also the
+//! template for a new endpoint.
 
 use super::endpoint::{Endpoint, Nature, Next};
 use crate::io::request::{Leg, Request};
@@ -47,14 +47,12 @@ impl Endpoint for Null {
     }
 }
 
-/// Fills a body with the bytes that belong at `start`, a multiple of eight: word `n` of the stream is
-/// SplitMix64 of `seed` and `n`, so any extent can be made and checked without its neighbours.
+/// Fills a body with the bytes that belong at `start`, a multiple of eight: word `n` of the stream
+/// is SplitMix64 of `seed` and `n`, so any extent can be made and checked without its neighbours.
 pub fn fill_seeded(seed: u64, start: u64, body: &mut [u8]) {
-    let mut word = start / 8;
-    for chunk in body.chunks_mut(8) {
+    for (word, chunk) in (start / 8..).zip(body.chunks_mut(8)) {
         let bytes = mix(seed, word).to_le_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
-        word += 1;
     }
 }
 

@@ -23,8 +23,8 @@ pub enum Protection {
     Tls(Tls),
 }
 
-/// What a tag must cover besides the header: the body, but for data whose header holds a digest of it
-/// that nobody can forge.
+/// What a tag must cover besides the header: the body, but for data whose header holds a digest of
+/// it that nobody can forge.
 fn tagged_body(request: &Request, digest: DigestKind) -> &[u8] {
     match (digest, request.label.kind) {
         (DigestKind::Blake3, Kind::Data) => &[],
@@ -44,7 +44,12 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    pub fn new(socket: Handle, protection: Protection, digest: DigestKind, body_bytes: u32) -> StreamSink {
+    pub fn new(
+        socket: Handle,
+        protection: Protection,
+        digest: DigestKind,
+        body_bytes: u32,
+    ) -> StreamSink {
         let spare = matches!(protection, Protection::Tls(_)).then(|| Buffer::new(body_bytes));
         StreamSink { socket, protection, digest, spare, wire_bytes: 0 }
     }
@@ -53,7 +58,8 @@ impl StreamSink {
     fn frame(&mut self, request: &mut Request) -> Result<(), Fault> {
         let header = frame::encode(&request.label);
         let body = request.body_span();
-        let prefix = HEADER_BYTES + if matches!(self.protection, Protection::Auth(_)) { TAG_BYTES } else { 0 };
+        let prefix = HEADER_BYTES
+            + if matches!(self.protection, Protection::Auth(_)) { TAG_BYTES } else { 0 };
         let start = HEADROOM_BYTES as usize - prefix;
         request.buffer.bytes_mut()[start..start + HEADER_BYTES].copy_from_slice(&header);
         match &mut self.protection {
@@ -234,7 +240,8 @@ impl Endpoint for StreamSource {
     }
 }
 
-/// Reads the label out of the headroom; a body longer than a buffer is refused before it is received.
+/// Reads the label out of the headroom; a body longer than a buffer is refused before it is
+/// received.
 fn read_label(
     request: &Request,
     at: usize,
@@ -251,7 +258,12 @@ fn read_label(
     }
 }
 
-fn check_tag(tags: &mut Tags, request: &Request, at: usize, digest: DigestKind) -> Result<(), Fault> {
+fn check_tag(
+    tags: &mut Tags,
+    request: &Request,
+    at: usize,
+    digest: DigestKind,
+) -> Result<(), Fault> {
     let bytes = request.buffer.bytes();
     let (header, tag) = bytes[at..at + HEADER_BYTES + TAG_BYTES].split_at(HEADER_BYTES);
     let expect = tags.next(header, tagged_body(request, digest));
@@ -264,7 +276,8 @@ fn check_tag(tags: &mut Tags, request: &Request, at: usize, digest: DigestKind) 
     }
 }
 
-/// Opens a sealed stream: ciphertext comes into a buffer of its own, plain bytes go where they belong.
+/// Opens a sealed stream: ciphertext comes into a buffer of its own, plain bytes go where they
+/// belong.
 #[derive(Debug)]
 struct Opener {
     tls: Tls,

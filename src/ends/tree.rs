@@ -82,7 +82,9 @@ fn check_read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     match request.outcome {
         Err(errno) => return Err(io_fault("read", file, errno)),
-        Ok(count) if count < request.label.body_len => return Err(changed(&*file.volume, &file.path)),
+        Ok(count) if count < request.label.body_len => {
+            return Err(changed(&*file.volume, &file.path));
+        }
         Ok(_) => {}
     }
     file.check_unchanged()?;

@@ -11,16 +11,32 @@ use crate::base::units::Tick;
 /// Everything an engine can be asked to do. Closed: a new verb is a decision record.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    ReadAt { file: Handle, offset: u64, speed: Speed },
-    WriteAt { file: Handle, offset: u64, speed: Speed },
+    ReadAt {
+        file: Handle,
+        offset: u64,
+        speed: Speed,
+    },
+    WriteAt {
+        file: Handle,
+        offset: u64,
+        speed: Speed,
+    },
     /// The small files of one extent, read into one body or written out of it.
     Gather(Arc<Batch>),
     Scatter(Arc<Batch>),
     /// Bytes of a stream or a pipe, in their order.
-    Receive { socket: Handle },
-    Send { socket: Handle },
-    ReadNext { pipe: Handle },
-    WriteNext { pipe: Handle },
+    Receive {
+        socket: Handle,
+    },
+    Send {
+        socket: Handle,
+    },
+    ReadNext {
+        pipe: Handle,
+    },
+    WriteNext {
+        pipe: Handle,
+    },
 }
 
 /// Whether a file's I/O can wait for a device, so that it is worth doing beside the lane.

@@ -38,8 +38,8 @@ pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     }
 }
 
-/// Takes bytes off a socket: all that are needed, or those that are there. A request that needs less
-/// than its span takes what the socket has.
+/// Takes bytes off a socket: all that are needed, or those that are there. A request that needs
+/// less than its span takes what the socket has.
 pub fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
     let Verb::Receive { socket } = verb else { panic!("{verb:?} is no receive") };
     let all = request.need == request.span.end - request.span.start;

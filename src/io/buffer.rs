@@ -10,7 +10,8 @@ use std::ptr::NonNull;
 
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 
-/// An owned stretch of aligned memory. It stays where it is for its whole life, so the kernel may know it.
+/// An owned stretch of aligned memory. It stays where it is for its whole life, so the kernel may
+/// know it.
 pub struct Buffer {
     memory: NonNull<u8>,
     layout: Layout,
@@ -29,8 +30,9 @@ impl Buffer {
         Buffer { memory, layout, fixed: None }
     }
 
-    /// What one buffer takes. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that, and a
-    /// block more covers the header's record, two bytes a voided segment, and the padding of direct I/O.
+    /// What one buffer takes. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that,
+    /// and a block more covers the header's record, two bytes a voided segment, and the padding of
+    /// direct I/O.
     pub fn total_bytes(body_bytes: u32) -> usize {
         let block = BLOCK_BYTES as usize;
         let body = (body_bytes as usize).next_multiple_of(block);
@@ -46,7 +48,8 @@ impl Buffer {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `memory` is a live allocation of `layout.size()` initialised bytes that only we own.
+        // SAFETY: `memory` is a live allocation of `layout.size()` initialised bytes that only we
+        // own.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.layout.size()) }
     }
 

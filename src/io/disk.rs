@@ -94,8 +94,8 @@ impl Disk {
     }
 
     fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
-        let now = rustix::fs::fstat(fd)
-            .map_err(|errno| self.fault("look at", &segment.path, errno))?;
+        let now =
+            rustix::fs::fstat(fd).map_err(|errno| self.fault("look at", &segment.path, errno))?;
         let status = status_from(&now);
         let expect = segment.meta.mtime.unwrap_or(status.mtime);
         match status.size == u64::from(segment.len) && status.mtime == expect {
@@ -115,9 +115,9 @@ impl Volume for Disk {
     }
 
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
-        let found = self
-            .parent(path)
-            .and_then(|(parent, name)| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW));
+        let found = self.parent(path).and_then(|(parent, name)| {
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
         match found {
             Ok(stat) => Ok(Some(status_from(&stat))),
             Err(Errno::NOENT) => Ok(None),
@@ -154,7 +154,9 @@ impl Volume for Disk {
 
     fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
         self.parent(path)
-            .and_then(|(parent, name)| rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)))
+            .and_then(|(parent, name)| {
+                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))
+            })
             .map_err(|errno| self.fault("make the directory", path, errno))
     }
 
@@ -203,9 +205,7 @@ impl Volume for Disk {
                 Replace::Allowed => {
                     rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name)
                 }
-                Replace::Never => {
-                    rename_new(&from_parent, from_name, &to_parent, to_name)
-                }
+                Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
             }
         });
         renamed.map_err(|errno| match errno {
@@ -293,7 +293,8 @@ fn rename_new(
     }
 }
 
-/// Gives a mode, less what the umask withholds where nothing is preserved, and the time where it is.
+/// Gives a mode, less what the umask withholds where nothing is preserved, and the time where it
+/// is.
 fn give_metadata(fd: BorrowedFd<'_>, meta: Metadata) -> Result<(), Errno> {
     let Some(mtime) = meta.mtime else {
         return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));

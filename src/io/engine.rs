@@ -1,4 +1,5 @@
-//! What every backend would repeat: the rest of a short transfer, retries, and the count in the air.
+//! What every backend would repeat: the rest of a short transfer, retries, and the count in the
+//! air.
 
 use std::io;
 use std::sync::Arc;

@@ -1,14 +1,13 @@
 //! The engine room: the only unsafe code, and the only system calls on data.
 
+pub mod backend;
+mod blocking;
 #[expect(unsafe_code, reason = "aligned memory that the kernel writes into")]
 pub mod buffer;
-pub mod request;
-pub mod volume;
-pub mod backend;
-pub mod engine;
-mod blocking;
 pub mod clock;
 pub mod disk;
+pub mod engine;
+pub mod request;
 pub mod sim;
 #[expect(unsafe_code, reason = "TCP_INFO and getrusage have no safe binding")]
 pub mod system;
@@ -17,3 +16,4 @@ pub mod threads;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "io_uring rings and fixed buffers")]
 pub mod uring;
+pub mod volume;

@@ -162,8 +162,8 @@ impl Request {
         self.label.body_len - u32::from(self.label.voids_len)
     }
 
-    /// Writes the list of voids behind the payload: `segment u16 | class u8 | length u8 | reason`. The
-    /// reasons are cut so that the list fits a block, whatever their number.
+    /// Writes the list of voids behind the payload: `segment u16 | class u8 | length u8 | reason`.
+    /// The reasons are cut so that the list fits a block, whatever their number.
     pub fn write_voids(&mut self) {
         self.voids.sort_by_key(|(segment, _)| *segment);
         let start = (HEADROOM_BYTES + self.payload_len()) as usize;

@@ -1,5 +1,6 @@
-//! A world in memory, driven by a seed: files that forget what was not synced, connections that deliver
-//! when they like, transfers that come back short, interrupted, in another order, or not at all.
+//! A world in memory, driven by a seed: files that forget what was not synced, connections that
+//! deliver when they like, transfers that come back short, interrupted, in another order, or not at
+//! all.
 //!
 //! Nothing here blocks: whoever steps the world decides when something can land.
 
@@ -203,7 +204,13 @@ impl Inner {
         Some(Ok(count as u32))
     }
 
-    fn read_at(&mut self, id: u64, at: u64, count: usize, request: &mut Request) -> io::Result<u32> {
+    fn read_at(
+        &mut self,
+        id: u64,
+        at: u64,
+        count: usize,
+        request: &mut Request,
+    ) -> io::Result<u32> {
         if self.dice.once_in(self.weather.read_fails) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -214,7 +221,13 @@ impl Inner {
         Ok(count as u32)
     }
 
-    fn write_at(&mut self, id: u64, at: u64, count: usize, request: &mut Request) -> io::Result<u32> {
+    fn write_at(
+        &mut self,
+        id: u64,
+        at: u64,
+        count: usize,
+        request: &mut Request,
+    ) -> io::Result<u32> {
         self.storm()?;
         let lies = self.dice.once_in(self.weather.lying_disk);
         let file = &mut self.files[id as usize];
@@ -474,13 +487,14 @@ impl Volume for SimVolume {
 
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
         let directory = &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
-        let inside = |name: &[u8]| {
-            name.strip_prefix(directory).is_some_and(|rest| !rest.contains(&b'/'))
-        };
+        let inside =
+            |name: &[u8]| name.strip_prefix(directory).is_some_and(|rest| !rest.contains(&b'/'));
         let mut names = self.lock();
         let Names { now, durable } = &mut *names;
         durable.retain(|name, _| !inside(name));
-        durable.extend(now.iter().filter(|(name, _)| inside(name)).map(|(n, v)| (n.clone(), v.clone())));
+        durable.extend(
+            now.iter().filter(|(name, _)| inside(name)).map(|(n, v)| (n.clone(), v.clone())),
+        );
         Ok(())
     }
 

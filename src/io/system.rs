@@ -20,8 +20,8 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     // SAFETY: `tcp_info` is plain integers, for which all bits zero are a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that long; a shorter answer
-    // of an older kernel leaves zeros behind it.
+    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that long; a shorter
+    // answer of an older kernel leaves zeros behind it.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -53,7 +53,9 @@ pub fn usage() -> Usage {
     // SAFETY: the pointer is to a live `rusage`, which the call fills.
     let status = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     assert_eq!(status, 0, "getrusage of ourselves cannot fail");
-    let nanos = |time: libc::timeval| Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000);
+    let nanos = |time: libc::timeval| {
+        Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000)
+    };
     Usage {
         user: nanos(usage.ru_utime),
         system: nanos(usage.ru_stime),

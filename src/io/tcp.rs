@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::system;
 use super::volume::Handle;
+use crate::base::fault::Fault;
 
 /// How a connection is to be set up.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +20,8 @@ pub struct Tuning {
     pub congestion: Option<String>,
 }
 
-/// What both socket buffers are held to when the peer is this very host: what is in flight then fits the
-/// caches. Where that is best differs by processor (runs/2026-11-20-engines.md).
+/// What both socket buffers are held to when the peer is this very host: what is in flight then
+/// fits the caches. Where that is best differs by processor (runs/2026-11-20-engines.md).
 pub const SAME_HOST_BUFFER_BYTES: usize = 512 << 10;
 
 /// Listens on all addresses, at the first free port of the range.
@@ -47,6 +48,21 @@ fn listen_at(address: SocketAddr, tuning: &Tuning) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(128)?;
     Ok(socket.into())
+}
+
+/// Fails when this host has no congestion control of that name.
+pub fn check_congestion(name: Option<&str>) -> Result<(), Fault> {
+    let Some(name) = name else { return Ok(()) };
+    let tried = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .and_then(|socket| socket.set_tcp_congestion(name.as_bytes()));
+    tried.map_err(|error| {
+        let list = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let there = std::fs::read_to_string(list).unwrap_or_default();
+        Fault::usage(format!(
+            "no congestion control '{name}' on this host ({error}); it has: {}",
+            there.trim()
+        ))
+    })
 }
 
 /// Connects within `timeout`.
@@ -83,7 +99,9 @@ pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
 /// True when both ends of a connection are on this host.
 pub fn is_same_host(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
-        (Ok(local), Ok(peer)) => plain(local.ip()) == plain(peer.ip()) || plain(peer.ip()).is_loopback(),
+        (Ok(local), Ok(peer)) => {
+            plain(local.ip()) == plain(peer.ip()) || plain(peer.ip()).is_loopback()
+        }
         _ => false,
     }
 }

@@ -1,4 +1,5 @@
-//! Blocking calls: where they are asked for when they only copy, on a shared pool when they may wait.
+//! Blocking calls: where they are asked for when they only copy, on a shared pool when they may
+//! wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -132,7 +133,9 @@ impl Backend for Threads {
                 }
             }
             Verb::ReadAt { speed: Speed::Device, .. } => self.offload(verb, request),
-            Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => self.offload(verb, request),
+            Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
+                self.offload(verb, request)
+            }
             Verb::Gather(batch) | Verb::Scatter(batch) if batch.waits() => {
                 self.offload(verb, request);
             }
@@ -267,8 +270,5 @@ impl Pool {
 }
 
 fn timespec(nanos: Nanos) -> Timespec {
-    Timespec {
-        tv_sec: (nanos.0 / 1_000_000_000) as i64,
-        tv_nsec: (nanos.0 % 1_000_000_000) as _,
-    }
+    Timespec { tv_sec: (nanos.0 / 1_000_000_000) as i64, tv_nsec: (nanos.0 % 1_000_000_000) as _ }
 }

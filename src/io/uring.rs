@@ -1,7 +1,7 @@
 //! Files on an io_uring; sockets and everything that only copies as blocking calls beside it.
 //!
-//! Measured (`runs/`): one TCP stream gains nothing from a ring, direct I/O at a depth of four and more
-//! costs half of what threads cost.
+//! Measured (`runs/`): one TCP stream gains nothing from a ring, direct I/O at a depth of four and
+//! more costs half of what threads cost.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -64,7 +64,9 @@ impl Uring {
         ];
         match needed.iter().all(|code| probe.is_supported(*code)) {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel's ring is too old")),
+            false => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel's ring is too old"))
+            }
         }
     }
 
@@ -76,8 +78,9 @@ impl Uring {
         let entry = self.entry(&verb, &request).user_data(u64::from(id));
         self.flying[id as usize] = Some((verb, request));
         self.in_ring += 1;
-        // SAFETY: the entry points into the request's buffer and names a file that its verb owns; both
-        // stay in `flying`, unmoved and untouched, until the completion with this id has been reaped.
+        // SAFETY: the entry points into the request's buffer and names a file that its verb owns;
+        // both stay in `flying`, unmoved and untouched, until the completion with this id has been
+        // reaped.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit().expect("a ring that takes what it is given");
         }
@@ -89,7 +92,8 @@ impl Uring {
 
     fn entry(&self, verb: &Verb, request: &Request) -> squeue::Entry {
         let pending = request.pending();
-        let (at, len) = (request.buffer.address().wrapping_add(pending.start), pending.len() as u32);
+        let (at, len) =
+            (request.buffer.address().wrapping_add(pending.start), pending.len() as u32);
         let fixed = match self.registered {
             Registered::Yes => request.buffer.fixed,
             Registered::No => None,
@@ -157,7 +161,9 @@ impl Backend for Uring {
     fn submit(&mut self, verb: Verb, request: Request) {
         match verb {
             Verb::ReadAt { speed: Speed::Cached | Speed::Device, .. }
-            | Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => self.launch(verb, request),
+            | Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
+                self.launch(verb, request)
+            }
             _ => self.threads.submit(verb, request),
         }
     }

@@ -1,7 +1,8 @@
 //! What a file system is to the house: names, handles, and changes that can be lost.
 //!
-//! Data goes through a `Backend`, many transfers at once. What a volume does is small, synchronous and
-//! about names; the simulator has one of its own, so that it can lose every change that was not synced.
+//! Data goes through a `Backend`, many transfers at once. What a volume does is small, synchronous
+//! and about names; the simulator has one of its own, so that it can lose every change that was not
+//! synced.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -185,7 +186,9 @@ impl LazyFile {
 
     /// Fails when the file is no longer what was offered.
     pub fn check_unchanged(&self) -> Result<(), Fault> {
-        let (Some((size, mtime)), Some(handle)) = (self.expect, self.opened()) else { return Ok(()) };
+        let (Some((size, mtime)), Some(handle)) = (self.expect, self.opened()) else {
+            return Ok(());
+        };
         let status = self.volume.status_of(handle, &self.path)?;
         match status.size == size && status.mtime == mtime {
             true => Ok(()),

@@ -61,10 +61,11 @@ struct Depths {
     sink: u32,
 }
 
-/// Memory that a lane takes besides its requests: seal and open buffers, sockets as they are capped.
+/// Memory that a lane takes besides its requests: seal and open buffers, sockets as they are
+/// capped.
 const LANE_EXTRA_BUFFERS: u64 = 2;
 /// What the ledgers take at most: every object in flight with its names.
-pub const LEDGER_BYTES: u64 = 24 << 20;
+pub const LEDGER_BYTES: u64 = 12 << 20;
 
 /// Bytes beyond the lowest unsettled one that a pipe sink can hold.
 pub fn pipe_window_bytes(settings: &Settings) -> u64 {
@@ -72,8 +73,8 @@ pub fn pipe_window_bytes(settings: &Settings) -> u64 {
     u64::from(depth - 1) * u64::from(settings.request_bytes)
 }
 
-/// A lane of a pipe sink can hold a whole window: else all lanes could hold what comes late, and wait for
-/// ever for what comes first.
+/// A lane of a pipe sink can hold a whole window: else all lanes could hold what comes late, and
+/// wait for ever for what comes first.
 fn pipe_depth(settings: &Settings) -> u32 {
     let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
     (settings.memory_bytes / 2 / each).clamp(4, 256) as u32
@@ -88,7 +89,7 @@ pub fn assemble(ends: &Ends<'_>, streams: Vec<Stream>) -> Result<Assembly, Fault
     };
     let depths = depths(ends, count as u64)?;
     let turn = Arc::new(Turn::default());
-    let pipe = standard_pipe(ends)?;
+    let pipes = Pipes::open(ends)?;
     let mut streams = streams.into_iter();
     let mut lanes = Vec::with_capacity(count);
     let mut name = String::new();
@@ -101,7 +102,7 @@ pub fn assemble(ends: &Ends<'_>, streams: Vec<Stream>) -> Result<Assembly, Fault
         }
         let stream = streams.next();
         let socket = stream.as_ref().map(|stream| stream.socket.clone());
-        let (source, sink) = endpoints(ends, stream, depths, pipe.as_ref(), &turn);
+        let (source, sink) = endpoints(ends, stream, depths, &pipes, &turn);
         let requests = (depths.source + depths.sink).max(2);
         lanes.push(Lane::new(Parts {
             engine,
@@ -152,8 +153,8 @@ fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
         if source == 1 && sink == 1 {
             let least = planned(settings, Depths { source, sink }, lanes);
             return Err(Fault::usage(format!(
-                "{} of memory are too little for {lanes} streams of {} requests: give {} or more with \
-                 --memory, or fewer streams",
+                "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
+                 with --memory, or fewer streams",
                 Bytes(settings.memory_bytes),
                 Bytes(u64::from(settings.request_bytes)),
                 Bytes(least)
@@ -177,14 +178,17 @@ fn backend(ends: &Ends<'_>) -> Result<(Box<dyn Backend>, String), Fault> {
         .is_some_and(|(target, _)| target.volume().is_some_and(|volume| volume.waits()));
     match ends.settings.engine {
         EngineChoice::Threads => Ok((threads()?, "threads".into())),
-        EngineChoice::Auto if !ends.source_waits && !sink_waits => Ok((threads()?, "threads".into())),
+        EngineChoice::Auto if !ends.source_waits && !sink_waits => {
+            Ok((threads()?, "threads".into()))
+        }
         choice => match ring() {
             Ok(ring) => Ok((ring, "uring".into())),
             Err(error) if choice == EngineChoice::Auto => {
                 Ok((threads()?, format!("threads (no io_uring here: {error})")))
             }
             Err(error) => {
-                let text = format!("this host gives no io_uring ({error}): --engine auto takes threads");
+                let text =
+                    format!("this host gives no io_uring ({error}): --engine auto takes threads");
                 Err(Fault::new(Class::Local, text))
             }
         },
@@ -201,17 +205,28 @@ fn ring() -> std::io::Result<Box<dyn Backend>> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Standard input or output, if an end is a pipe: one descriptor for all lanes.
-fn standard_pipe(ends: &Ends<'_>) -> Result<Option<Handle>, Fault> {
-    use std::os::fd::AsFd;
-    let cloned = match (&ends.source, &ends.sink) {
-        (Some((Place::Stdio, _)), _) => std::io::stdin().as_fd().try_clone_to_owned(),
-        (_, Some((Target::Pipe, _))) => std::io::stdout().as_fd().try_clone_to_owned(),
-        _ => return Ok(None),
-    };
-    match cloned {
-        Ok(fd) => Ok(Some(Handle::new(fd))),
-        Err(error) => Err(Fault::system("use standard input or output", &error)),
+/// Standard input and output, where an end is a pipe: one descriptor each for all lanes.
+#[derive(Debug, Default)]
+struct Pipes {
+    input: Option<Handle>,
+    output: Option<Handle>,
+}
+
+impl Pipes {
+    fn open(ends: &Ends<'_>) -> Result<Pipes, Fault> {
+        use std::os::fd::AsFd;
+        let own = |fd: std::io::Result<std::os::fd::OwnedFd>| {
+            let fd = fd.map_err(|error| Fault::system("use standard input or output", &error))?;
+            Ok(Handle::new(fd))
+        };
+        let mut pipes = Pipes::default();
+        if let Some((Place::Stdio, _)) = &ends.source {
+            pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
+        }
+        if let Some((Target::Pipe, _)) = &ends.sink {
+            pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);
+        }
+        Ok(pipes)
     }
 }
 
@@ -219,14 +234,17 @@ fn endpoints(
     ends: &Ends<'_>,
     stream: Option<Stream>,
     depths: Depths,
-    pipe: Option<&Handle>,
+    pipes: &Pipes,
     turn: &Arc<Turn>,
 ) -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     let settings = ends.settings;
     let body = settings.request_bytes;
     let local_source = ends.source.as_ref().map(|(place, _)| match place {
         Place::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
-        Place::Stdio => Box::new(PipeSource::new(pipe.expect("a pipe is open").clone())),
+        Place::Stdio => {
+            let input = pipes.input.clone().expect("standard input is open");
+            Box::new(PipeSource::new(input))
+        }
         Place::Null { .. } => Box::new(Null::new(Fill::Nothing, depths.source)),
         Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
@@ -234,8 +252,8 @@ fn endpoints(
     let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
         Target::Null => Box::new(Null::new(Fill::Nothing, depths.sink)) as Box<dyn Endpoint>,
         Target::Pipe => {
-            let pipe = pipe.expect("a pipe is open").clone();
-            Box::new(PipeSink::new(pipe, turn.clone(), depths.sink))
+            let output = pipes.output.clone().expect("standard output is open");
+            Box::new(PipeSink::new(output, turn.clone(), depths.sink))
         }
         Target::Tree { .. } => Box::new(Tree::new(depths.sink)),
     });

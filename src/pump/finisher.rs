@@ -1,4 +1,5 @@
-//! Gives complete objects their names: synced, renamed, directories synced, in that order, in epochs.
+//! Gives complete objects their names: synced, renamed, directories synced, in that order, in
+//! epochs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +48,9 @@ impl Finisher {
                 sync(&**volume, &mut objects);
             }
             for object in &mut objects {
-                apply(object, |wanted| volume.rename(&wanted.temporary, &wanted.path, wanted.replace));
+                apply(object, |wanted| {
+                    volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
+                });
             }
             if self.fsync == Fsync::File {
                 sync_directories(&**volume, &mut objects);
@@ -91,7 +94,8 @@ fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
     volume.set_metadata(handle, &wanted.temporary, wanted.meta)
 }
 
-/// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the pages.
+/// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the
+/// pages.
 fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
     let small = objects.iter().filter(|object| object.wanted.file.is_none()).count();
     if objects.len() > SINGLE_SYNCS_MAX && small > SINGLE_SYNCS_MAX {
@@ -113,7 +117,8 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
 
 /// A name is durable when its directory is; one call for each directory.
 fn sync_directories(volume: &dyn Volume, objects: &mut [Complete]) {
-    let directory = |path: &[u8]| path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)].to_vec();
+    let directory =
+        |path: &[u8]| path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)].to_vec();
     let mut synced = BTreeSet::new();
     for object in objects.iter_mut() {
         if object.outcome.is_ok() && synced.insert(directory(&object.wanted.path)) {

@@ -78,6 +78,7 @@ pub enum Patience {
 }
 
 /// What depart found.
+#[expect(clippy::large_enum_variant, reason = "a request is moved once here, not stored")]
 enum Departure {
     Went(Request),
     Nothing,
@@ -185,7 +186,8 @@ impl Lane {
         self.finish()
     }
 
-    /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until then.
+    /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until
+    /// then.
     pub fn abandon(&mut self) {
         if let Some(socket) = &self.parts.socket {
             tcp::cut(socket);
@@ -289,7 +291,9 @@ impl Lane {
 
     fn advance_one(&mut self, mut request: Request) -> Result<(), Fault> {
         let next = match request.leg {
-            Leg::In => ask(&mut *self.parts.source, &self.parts.engine, &mut self.tally, &mut request),
+            Leg::In => {
+                ask(&mut *self.parts.source, &self.parts.engine, &mut self.tally, &mut request)
+            }
             Leg::Out => self.ask_sink(&mut request),
         };
         match (next, request.leg) {
@@ -407,16 +411,10 @@ impl Lane {
 }
 
 /// Asks an end, and clocks the answer where the end has a stage of its own.
-fn ask(
-    end: &mut dyn Endpoint,
-    engine: &Engine,
-    tally: &mut Tally,
-    request: &mut Request,
-) -> Next {
+fn ask(end: &mut dyn Endpoint, engine: &Engine, tally: &mut Tally, request: &mut Request) -> Next {
     let Some(stage) = end.stage() else { return end.next(request) };
     let before = engine.now();
     let next = end.next(request);
     tally.stages[stage as usize] += engine.now().since(before);
     next
 }
-

@@ -129,8 +129,8 @@ impl Objects {
         state.objects.insert(object.wanted.number, object);
     }
 
-    /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the peer's
-    /// fault.
+    /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the
+    /// peer's fault.
     pub fn admit(&self, request: &mut Request) -> Result<(), Fault> {
         let extent = request.label.extent;
         let mut state = self.lock();

@@ -62,7 +62,12 @@ enum PipeState {
 }
 
 impl Plan {
-    pub fn new(slot_bytes: u32, rate: Option<Rate>, window: Option<u64>, brake: Arc<Brake>) -> Plan {
+    pub fn new(
+        slot_bytes: u32,
+        rate: Option<Rate>,
+        window: Option<u64>,
+        brake: Arc<Brake>,
+    ) -> Plan {
         let state = State {
             runs: VecDeque::new(),
             claimed: 0,

@@ -1,4 +1,5 @@
-//! The sink's side of the conversation: validates what is offered, says what it wants, acknowledges.
+//! The sink's side of the conversation: validates what is offered, says what it wants,
+//! acknowledges.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -33,12 +34,15 @@ pub enum Target {
     Null,
     Pipe,
     /// Below this root; a single object may be given another name.
-    Tree { volume: Arc<dyn Volume>, rename: Option<Vec<u8>> },
+    Tree {
+        volume: Arc<dyn Volume>,
+        rename: Option<Vec<u8>>,
+    },
 }
 
 impl Target {
-    /// Finds out what the destination is, as `cp` would: a directory takes things by their names, anything
-    /// else is the new name of a single object.
+    /// Finds out what the destination is, as `cp` would: a directory takes things by their names,
+    /// anything else is the new name of a single object.
     pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
         match place {
             Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } => Ok(Target::Null),
@@ -124,6 +128,8 @@ enum Verdict {
     Wanted,
     /// It has no bytes, and is in place.
     Done,
+    /// What is there stays.
+    Kept,
     Refused(Fault),
 }
 
@@ -168,7 +174,10 @@ impl SinkSide {
             match self.judge(entry) {
                 Ok(Verdict::Wanted) => wanted[member] = true,
                 Ok(Verdict::Done) => done.push((number, None)),
-                Ok(Verdict::Refused(fault)) => refused.push(Message::Failed { object: number, fault }),
+                Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
+                Ok(Verdict::Refused(fault)) => {
+                    refused.push(Message::Failed { object: number, fault })
+                }
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => refused.push(Message::Failed { object: number, fault }),
             }
@@ -268,17 +277,14 @@ impl SinkSide {
         }
         if let Some(status) = status {
             if status.kind == StatusKind::Directory {
-                let text = format!("'{}' is a directory: remove it first", show(&*volume, &entry.path));
+                let text =
+                    format!("'{}' is a directory: remove it first", show(&*volume, &entry.path));
                 return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
             }
-            let newer = mtime_of(entry) > status.mtime;
-            let may = match self.settings.overwrite {
-                Overwrite::Never => false,
-                Overwrite::Older => newer,
-                Overwrite::Always => true,
-            };
-            if !may {
-                return Ok(Verdict::Refused(self.refusal(&*volume, entry)));
+            match self.settings.overwrite {
+                Overwrite::Never => return Ok(Verdict::Refused(exists(&*volume, &entry.path))),
+                Overwrite::Older if mtime_of(entry) <= status.mtime => return Ok(Verdict::Kept),
+                Overwrite::Older | Overwrite::Always => {}
             }
         }
         if entry.kind == EntryKind::Link {
@@ -303,7 +309,8 @@ impl SinkSide {
         match there {
             Some(StatusKind::Directory) => {}
             Some(_) => {
-                let text = format!("'{}' is no directory: remove it first", show(volume, &entry.path));
+                let text =
+                    format!("'{}' is no directory: remove it first", show(volume, &entry.path));
                 return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
             }
             None => volume.make_directory(&entry.path)?,
@@ -312,17 +319,6 @@ impl SinkSide {
             self.directories.push((entry.path.clone(), self.metadata(entry)));
         }
         Ok(Verdict::Done)
-    }
-
-    fn refusal(&self, volume: &dyn Volume, entry: &Entry) -> Fault {
-        match self.settings.overwrite {
-            Overwrite::Older => {
-                let name = show(volume, &entry.path);
-                let text = format!("'{name}' is as new as its source: --overwrite always replaces it");
-                Fault::new(Class::Local, text)
-            }
-            Overwrite::Never | Overwrite::Always => exists(volume, &entry.path),
-        }
     }
 
     fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {

@@ -76,6 +76,8 @@ pub struct Part {
     pub tag: String,
     pub watch: Arc<Watch>,
     pub events: (Sender<Event>, Receiver<Event>),
+    /// What the peer said while the streams were being opened.
+    pub early: Vec<Message>,
 }
 
 /// What a part did.
@@ -84,6 +86,8 @@ pub struct Done {
     pub files: u64,
     pub directories: u64,
     pub failed: u64,
+    /// Destination files that were as new as their source, and stay.
+    pub kept: u64,
     pub worst: Option<Class>,
     pub bytes: u64,
     pub report: SideReport,
@@ -91,9 +95,11 @@ pub struct Done {
 }
 
 /// Runs a part to its end. On a fault everything is stopped, told to the peer, and cleared away.
-pub fn run(part: Part) -> Result<Done, Fault> {
+pub fn run(mut part: Part) -> Result<Done, Fault> {
+    let early = std::mem::take(&mut part.early);
     let mut running = Running::start(part)?;
-    let ended = running.run_loop();
+    let heard = early.into_iter().try_for_each(|message| running.hear_checked(message));
+    let ended = heard.and_then(|()| running.run_loop());
     match ended {
         Ok(()) => running.done(),
         Err(fault) => Err(running.stop(fault)),
@@ -126,17 +132,19 @@ type SyncSenderThread = (SyncSender<Vec<Complete>>, JoinHandle<()>);
 
 impl Running {
     fn start(part: Part) -> Result<Running, Fault> {
-        let Part { settings, source, sink, streams, peer, window_bytes, tag, watch, events } = part;
+        let Part {
+            settings, source, sink, streams, peer, window_bytes, tag, watch, events, ..
+        } = part;
         let usage = system::usage();
         let brake = Arc::new(Brake::default());
         let (complete_in, complete) = channel();
         let slot = settings.request_bytes;
-        let plan = source.as_ref().map(|_| {
-            Arc::new(Plan::new(slot, settings.rate, window_bytes, brake.clone()))
-        });
-        let objects = sink.as_ref().map(|_| {
-            Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in))
-        });
+        let plan = source
+            .as_ref()
+            .map(|_| Arc::new(Plan::new(slot, settings.rate, window_bytes, brake.clone())));
+        let objects = sink
+            .as_ref()
+            .map(|_| Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in)));
         let sockets: Vec<Handle> = streams.iter().map(|stream| stream.socket.clone()).collect();
         sockets.iter().for_each(|socket| brake.hold_socket(socket.clone()));
         let assembly = assemble(
@@ -150,13 +158,15 @@ impl Running {
             streams,
         )?;
         let (events_in, events) = events;
-        let walked = source.map(|(_, sources)| start_walk(sources, events_in.clone(), brake.clone()));
+        let walked =
+            source.map(|(_, sources)| start_walk(sources, events_in.clone(), brake.clone()));
         let finisher = sink.as_ref().map(|target| {
             let finisher = Finisher::new(target.volume().cloned(), settings.fsync);
             start_finisher(finisher, events_in.clone())
         });
         let Assembly { lanes, engine, depth, planned_memory_bytes } = assembly;
-        let lanes: Vec<_> = lanes.into_iter().map(|lane| start_lane(lane, events_in.clone())).collect();
+        let lanes: Vec<_> =
+            lanes.into_iter().map(|lane| start_lane(lane, events_in.clone())).collect();
         let report = SideReport {
             engine,
             depth,
@@ -165,11 +175,9 @@ impl Running {
             ..SideReport::default()
         };
         let source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
-        let sink = sink
-            .zip(objects)
-            .map(|(target, objects)| {
-                SinkSide::new(objects, settings.clone(), target, watch.clone(), tag)
-            });
+        let sink = sink.zip(objects).map(|(target, objects)| {
+            SinkSide::new(objects, settings.clone(), target, watch.clone(), tag)
+        });
         Ok(Running {
             settings,
             complete: sink.as_ref().map(|_| complete),
@@ -286,7 +294,8 @@ impl Running {
                 }
                 Sighting::Unoffered { path, fault } => {
                     if let Some(peer) = &mut self.peer {
-                        let message = Message::Unoffered { path: path.clone(), fault: fault.clone() };
+                        let message =
+                            Message::Unoffered { path: path.clone(), fault: fault.clone() };
                         say(peer, &message)?;
                     }
                     self.failed(path, fault);
@@ -309,6 +318,11 @@ impl Running {
     fn hear(&mut self, message: Message) -> Result<(), Fault> {
         let peer = self.peer.as_mut().expect("only a peer is heard");
         peer.session.hear(clock::now(), &message)?;
+        self.hear_checked(message)
+    }
+
+    /// A message that the session has seen.
+    fn hear_checked(&mut self, message: Message) -> Result<(), Fault> {
         match message {
             Message::Stop(fault) => Err(fault),
             Message::Ping => Ok(()),
@@ -345,7 +359,8 @@ impl Running {
         match message {
             Message::Offer { first, entries } => {
                 self.done.directories +=
-                    entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count() as u64;
+                    entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count()
+                        as u64;
                 let paths: Vec<_> =
                     entries.iter().map(|entry| (entry.path.clone(), entry.kind)).collect();
                 let answers = sink.offer(first, entries)?;
@@ -375,6 +390,7 @@ impl Running {
                 let (path, _) = &paths[(object - first) as usize];
                 self.failed(path.clone(), fault.clone());
             }
+            Message::Kept { .. } => self.done.kept += 1,
             Message::Finished { objects } => {
                 for (object, sum) in objects {
                     let (path, kind) = &paths[(object - first) as usize];
@@ -408,6 +424,11 @@ impl Running {
                 self.failed(settled.path, fault);
                 Ok(())
             }
+            Message::Kept { object } => {
+                source.settle(object)?;
+                self.done.kept += 1;
+                Ok(())
+            }
             other => Err(Fault::peer(format!("{other:?} is no message for a source"))),
         }
     }
@@ -420,7 +441,12 @@ impl Running {
             for object in finished {
                 match &object.outcome {
                     Ok(sum) => {
-                        self.finished_well(object.path.clone(), EntryKind::File, object.bytes, *sum);
+                        self.finished_well(
+                            object.path.clone(),
+                            EntryKind::File,
+                            object.bytes,
+                            *sum,
+                        );
                     }
                     Err(fault) => self.failed(object.path.clone(), fault.clone()),
                 }
@@ -463,7 +489,9 @@ impl Running {
     }
 
     fn feed_finisher(&mut self) {
-        let (Some(complete), Some((finisher, _))) = (&self.complete, &self.finisher) else { return };
+        let (Some(complete), Some((finisher, _))) = (&self.complete, &self.finisher) else {
+            return;
+        };
         loop {
             let epoch: Vec<Complete> = complete.try_iter().take(EPOCH_OBJECTS_MAX).collect();
             if epoch.is_empty() || finisher.send(epoch).is_err() {
@@ -542,7 +570,11 @@ impl Running {
     /// Ends everything because of a fault, and gives back the one that people should hear of.
     fn stop(mut self, fault: Fault) -> Fault {
         // A cut stream is often only the echo of what the peer is about to say.
-        let fault = if fault.class == Class::Unreachable { self.listen_for_cause(fault) } else { fault };
+        let echo = fault.class == Class::Unreachable;
+        let fault = if echo { self.listen_for_cause(fault) } else { fault };
+        // Ctrl-C reaches every process of a terminal: ours may hear of the far side's end first.
+        let stopped = echo && self.watch.stopping();
+        let fault = if stopped { Fault::interrupted() } else { fault };
         self.brake.pull(fault.clone());
         if let Some(peer) = &mut self.peer {
             let _ = peer.line.send(&Message::Stop(fault.clone()));
@@ -572,7 +604,9 @@ impl Running {
         for _ in 0..30 {
             match self.events.recv_timeout(BEAT) {
                 Ok(Event::Heard(Message::Stop(fault))) => return fault,
-                Ok(Event::LaneOver(Err(fault))) if fault.class != Class::Unreachable => return fault,
+                Ok(Event::LaneOver(Err(fault))) if fault.class != Class::Unreachable => {
+                    return fault;
+                }
                 Ok(Event::Closed(_)) => break,
                 Ok(_) | Err(_) => {}
             }
@@ -621,7 +655,10 @@ fn start_lane(lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
     spawn("datapump-lane", move || {
         let run = std::panic::AssertUnwindSafe(|| lane.run());
         let over = std::panic::catch_unwind(run).unwrap_or_else(|_| {
-            Err(Fault::new(Class::Local, "a lane panicked (its message is above): please report this"))
+            Err(Fault::new(
+                Class::Local,
+                "a lane panicked (its message is above): please report this",
+            ))
         });
         let _ = events.send(Event::LaneOver(over));
     })

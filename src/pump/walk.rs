@@ -1,4 +1,5 @@
-//! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its depth.
+//! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its
+//! depth.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata as FsMetadata, ReadDir};
@@ -34,7 +35,10 @@ pub struct Found {
 pub enum Sighting {
     Chunk(Vec<Found>),
     /// A path that cannot be offered; the walk goes on.
-    Unoffered { path: Vec<u8>, fault: Fault },
+    Unoffered {
+        path: Vec<u8>,
+        fault: Fault,
+    },
     /// A thing that is not copied, by its nature.
     Skipped(String),
 }
@@ -49,17 +53,41 @@ pub struct Sources {
 #[derive(Debug)]
 enum Root {
     Made(Entry),
-    File { real: PathBuf, name: Vec<u8>, meta: Box<FsMetadata> },
+    /// One of several that cannot be copied: it is named, the others are copied.
+    Bad {
+        path: PathBuf,
+        fault: Fault,
+    },
+    File {
+        real: PathBuf,
+        name: Vec<u8>,
+        meta: Box<FsMetadata>,
+    },
     /// `prefix` is what stands before the names below it: empty for `SRC/`.
-    Directory { real: PathBuf, prefix: Vec<u8>, meta: Box<FsMetadata> },
+    Directory {
+        real: PathBuf,
+        prefix: Vec<u8>,
+        meta: Box<FsMetadata>,
+    },
 }
 
 impl Sources {
-    /// Looks at each source. A source that is missing ends a transfer before it begins.
+    /// Looks at each source. When none can be copied the transfer ends before it begins.
     pub fn look(places: &[Place], recursive: bool) -> Result<Sources, Fault> {
         let mut roots = Vec::with_capacity(places.len());
         for place in places {
-            roots.push(look_at(place, recursive)?);
+            roots.push(match (look_at(place, recursive), place) {
+                (Ok(root), _) => root,
+                (Err(fault), Place::Path(path)) if places.len() > 1 => {
+                    Root::Bad { path: path.clone(), fault }
+                }
+                (Err(fault), _) => return Err(fault),
+            });
+        }
+        if roots.iter().all(|root| matches!(root, Root::Bad { .. }))
+            && let Some(Root::Bad { fault, .. }) = roots.first()
+        {
+            return Err(fault.clone());
         }
         let single = roots.len() == 1 && !matches!(roots[0], Root::Directory { .. });
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
@@ -69,7 +97,7 @@ impl Sources {
     /// True when reading them can wait for a device.
     pub fn wait(&self) -> bool {
         self.roots.iter().any(|root| match root {
-            Root::Made(_) => false,
+            Root::Made(_) | Root::Bad { .. } => false,
             Root::File { real, .. } => waits(real.parent().unwrap_or(Path::new("/"))),
             Root::Directory { real, .. } => waits(real),
         })
@@ -81,6 +109,7 @@ impl Sources {
         for root in self.roots {
             match root {
                 Root::Made(entry) => batch.add(Found { entry, from: None }),
+                Root::Bad { path, fault } => batch.unoffered(&path, fault),
                 Root::File { real, name, meta } => batch.add_file(&real, name, &meta),
                 Root::Directory { real, prefix, meta } => batch.add_tree(&real, prefix, &meta),
             }
@@ -114,7 +143,8 @@ fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
     let name = typed.as_bytes().to_vec();
     if meta.is_dir() {
         if !recursive {
-            let text = format!("'{}' is a directory: -r copies it with all that is in it", path.display());
+            let text =
+                format!("'{}' is a directory: -r copies it with all that is in it", path.display());
             return Err(Fault::usage(text));
         }
         let bytes = path.as_os_str().as_bytes();

@@ -30,7 +30,11 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(notices: Sender<Notice>) -> Watch {
-        Watch { gauge: Gauge::default(), stop: AtomicBool::new(false), notices: Mutex::new(notices) }
+        Watch {
+            gauge: Gauge::default(),
+            stop: AtomicBool::new(false),
+            notices: Mutex::new(notices),
+        }
     }
 
     /// Tells people something. Nobody listening is no error.

@@ -1,5 +1,5 @@
-//! The control connection: messages over two pipes, read on a thread of its own so that neither side can
-//! wait for the other to listen.
+//! The control connection: messages over two pipes, read on a thread of its own so that neither
+//! side can wait for the other to listen.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -97,7 +97,8 @@ pub fn start_reader(
         .expect("the system gives a thread");
 }
 
-/// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would do.
+/// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would
+/// do.
 fn deliver(carrier: &Carrier, bytes: &[u8]) {
     let stream = carrier.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut stream) = stream.as_ref() {
@@ -106,7 +107,8 @@ fn deliver(carrier: &Carrier, bytes: &[u8]) {
     }
 }
 
-/// Opens a data stream over the control connection itself; what the lane writes goes out as messages.
+/// Opens a data stream over the control connection itself; what the lane writes goes out as
+/// messages.
 pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
     let (mut ours, for_reader, lanes) =
@@ -161,7 +163,10 @@ fn no_peer(seen: &[u8]) -> Fault {
     let text = match seen {
         b"" => "the far side said nothing: no datapump was started there".to_string(),
         _ => {
-            let shown = String::from_utf8_lossy(&seen[..seen.len().min(200)]).trim().escape_debug().to_string();
+            let shown = String::from_utf8_lossy(&seen[..seen.len().min(200)])
+                .trim()
+                .escape_debug()
+                .to_string();
             format!("the far side is no datapump peer; it said: {shown}")
         }
     };
@@ -169,7 +174,13 @@ fn no_peer(seen: &[u8]) -> Fault {
 }
 
 fn broken(error: &io::Error) -> Fault {
-    Fault { class: Class::Unreachable, ..Fault::system("use the control connection", error) }
+    let why = match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "its connection ended in the middle of a message".to_string()
+        }
+        _ => error.to_string(),
+    };
+    Fault::new(Class::Unreachable, format!("the far side went away: {why}"))
 }
 
 const CARRIED_BYTES_MAX: usize = 64 << 10;

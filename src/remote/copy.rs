@@ -12,7 +12,7 @@ use super::streams::{self, Credentials, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place};
 use crate::base::units::Tick;
-use crate::io::clock;
+use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::sink::Target;
 use crate::pump::transfer::{self, Event, Line, Part, Peer};
@@ -44,6 +44,7 @@ pub fn run_with(
     started: Tick,
 ) -> Result<Outcome, Fault> {
     // What can be wrong on this host is found before anybody has to log in.
+    tcp::check_congestion(job.settings.congestion.as_deref())?;
     let role = if job.source_host.is_some() { Role::Sink } else { Role::Source };
     let sources = match role {
         Role::Source => Some(Sources::look(&job.sources, job.settings.recursive)?),
@@ -77,6 +78,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         tag: tag()?,
         watch: watch.clone(),
         events: channel(),
+        early: Vec::new(),
     };
     let done = transfer::run(part)?;
     Ok(outcome(done, Carrier::Memory, job.settings.streams, Role::Source, started))
@@ -133,9 +135,9 @@ impl Near<'_> {
         let origin = sources.as_ref().map(|sources| sources.origin);
         let open = Message::Open(Box::new(self.open(&identity, secret, origin)));
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
-        let opened = self
-            .converse(&mut session, &open, &events)
-            .map_err(|fault| match fault.class {
+        let opened =
+            self.converse(&mut session, &open, &events).map_err(|fault| match fault.class {
+                _ if self.watch.stopping() => Fault::interrupted(),
                 Class::Unreachable | Class::Peer => launched.explain(fault),
                 _ => fault,
             })?;
@@ -168,6 +170,7 @@ impl Near<'_> {
             tag: tag()?,
             watch: self.watch.clone(),
             events: (self.events_in.clone(), events),
+            early: Vec::new(),
         };
         let done = transfer::run(part)?;
         Ok(outcome(done, carrier, count, self.role, started))
@@ -208,7 +211,7 @@ impl Near<'_> {
                             line.send(open)?;
                         }
                         Message::Opened(opened) => return Ok(opened),
-                        Message::Stop(fault) => return Err(self.from_far(fault)),
+                        Message::Stop(fault) => return Err(self.in_far_words(fault)),
                         Message::Warning { text } => self.watch.warn(text),
                         _ => {}
                     }
@@ -227,11 +230,9 @@ impl Near<'_> {
     }
 
     /// Says whose words they are.
-    fn from_far(&self, fault: Fault) -> Fault {
+    fn in_far_words(&self, fault: Fault) -> Fault {
         match self.launch {
-            Launch::Ssh { host, .. } => {
-                Fault { text: format!("{host}: {}", fault.text), ..fault }
-            }
+            Launch::Ssh { host, .. } => Fault { text: format!("{host}: {}", fault.text), ..fault },
             Launch::Process { .. } => fault,
         }
     }
@@ -258,8 +259,9 @@ impl Near<'_> {
             Err(fault) => fault,
         };
         self.watch.warn(format!(
-            "no data port of the far side can be reached ({fault}; tried {} port {}): the data goes over \
-             the control connection, in one stream; open a port range with --ports LO-HI for more",
+            "no data port of the far side can be reached ({fault}; tried {} port {}): the data goes \
+             over the control connection, in one stream; open a port range with \
+             --ports LO-HI for more",
             addresses.join(", "),
             opened.port
         ));
@@ -295,6 +297,7 @@ fn outcome(
         files: done.files,
         directories: done.directories,
         failed: done.failed,
+        kept: done.kept,
         worst: done.worst,
         bytes: done.bytes,
         elapsed: clock::now().since(started),

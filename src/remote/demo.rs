@@ -43,7 +43,10 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let files = compare(&source, &folder.path.join("copy"))?;
     match files == order.files + 1 {
         true => Ok(outcome),
-        false => Err(Fault::new(Class::Corrupt, format!("{files} files arrived, {} were sent", order.files + 1))),
+        false => Err(Fault::new(
+            Class::Corrupt,
+            format!("{files} files arrived, {} were sent", order.files + 1),
+        )),
     }
 }
 
@@ -76,7 +79,11 @@ fn make_data(source: &Path, order: &DemoOrder, watch: &Watch) -> Result<(), Faul
         }
         let folder = source.join(format!("folder{:03}", number % 50));
         fs::create_dir_all(&folder).map_err(|error| fault(&folder, error))?;
-        make_file(&folder.join(format!("small{number:06}")), number, 1024 + number * 7919 % 64_512)?;
+        make_file(
+            &folder.join(format!("small{number:06}")),
+            number,
+            1024 + number * 7919 % 64_512,
+        )?;
     }
     Ok(())
 }

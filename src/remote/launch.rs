@@ -12,9 +12,14 @@ use crate::base::job::Remote;
 /// How the far side is started.
 #[derive(Clone, Debug)]
 pub enum Launch {
-    Ssh { host: String, remote: Remote },
+    Ssh {
+        host: String,
+        remote: Remote,
+    },
     /// This very program, as another process on this host.
-    Process { program: PathBuf },
+    Process {
+        program: PathBuf,
+    },
 }
 
 /// A far side that has been started.
@@ -79,6 +84,7 @@ impl Launched {
     pub fn explain(&mut self, fault: Fault) -> Fault {
         let Some(status) = self.wait(Duration::from_millis(500)) else { return fault };
         let host = self.host.as_deref().unwrap_or("this host");
+        let unreachable = fault.class == Class::Unreachable;
         match status.code() {
             Some(126 | 127) => Fault::new(
                 Class::Version,
@@ -88,11 +94,19 @@ impl Launched {
                     self.program
                 ),
             ),
-            Some(255) if self.host.is_some() => Fault::new(
+            Some(255) if unreachable && self.host.is_some() => Fault::new(
                 Class::Unreachable,
                 format!(
                     "cannot reach {host}: '{}' failed (its message is above); try '{} {host} true'",
                     self.what, self.what
+                ),
+            ),
+            Some(code) if unreachable => Fault::new(
+                Class::Unreachable,
+                format!(
+                    "the far side at {host} ended before it answered ('{}' with exit code \
+                     {code}): {fault}",
+                    self.what
                 ),
             ),
             _ => fault,
@@ -133,5 +147,6 @@ fn quoted(word: &str) -> String {
 
 /// This program's own file.
 pub fn own_program() -> Result<PathBuf, Fault> {
-    std::env::current_exe().map_err(|error: io::Error| Fault::system("find this program's file", &error))
+    std::env::current_exe()
+        .map_err(|error: io::Error| Fault::system("find this program's file", &error))
 }

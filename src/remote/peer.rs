@@ -47,11 +47,14 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     line.send(&session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carrier.clone());
     let open = await_open(&mut session, &events)?;
+    tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open)?;
     let settings = open.settings.clone();
     let tuning = streams::tuning(&settings);
     let listener = tcp::listen(open.ports, &tuning).map_err(|error| {
-        let range = open.ports.map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
+        let range = open
+            .ports
+            .map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
         Fault::system(&format!("listen on {range}"), &error)
     })?;
     let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
@@ -74,7 +77,7 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
     line.send(&opened)?;
-    let streams = await_streams(&settings, &mut session, &events, &line, &carrier)?;
+    let (streams, early) = await_streams(&settings, &mut session, &events, &line, &carrier)?;
     let (notices, _unheard) = channel();
     let window_bytes = prepared.window_bytes(&settings);
     let source = prepared.sources.map(|sources| (open.places[0].clone(), sources));
@@ -88,6 +91,7 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
         tag: tag()?,
         watch: Arc::new(Watch::new(notices)),
         events: (events_in, events),
+        early,
     };
     run(part)?;
     Ok(())
@@ -147,7 +151,8 @@ fn await_streams(
     events: &Receiver<Event>,
     line: &ControlLine,
     carrier: &Carrier,
-) -> Result<Vec<Stream>, Fault> {
+) -> Result<(Vec<Stream>, Vec<Message>), Fault> {
+    let mut early = Vec::new();
     let mut streams: Vec<Option<Stream>> = Vec::new();
     streams.resize_with(usize::from(settings.streams), || None);
     loop {
@@ -155,16 +160,16 @@ fn await_streams(
             Ok(Event::Joined(index, stream)) => {
                 streams[usize::from(index)] = Some(stream);
                 if streams.iter().all(Option::is_some) {
-                    return Ok(streams.into_iter().flatten().collect());
+                    return Ok((streams.into_iter().flatten().collect(), early));
                 }
             }
             Ok(Event::Heard(message)) => {
                 session.hear(clock::now(), &message)?;
                 match message {
-                    Message::Carry => return Ok(vec![carried(carry(line, carrier)?)]),
+                    Message::Carry => return Ok((vec![carried(carry(line, carrier)?)], early)),
                     Message::Stop(fault) => return Err(fault),
-                    Message::Ping => {}
-                    _ => return Err(Fault::peer("an offer before the data streams were open")),
+                    // Its last stream may still be proving itself here while it goes on there.
+                    message => early.push(message),
                 }
             }
             Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),

@@ -1,4 +1,5 @@
-//! Data streams: connected, accepted, and proved to belong to the transfer before anything else happens.
+//! Data streams: connected, accepted, and proved to belong to the transfer before anything else
+//! happens.
 //!
 //! ```text
 //! connector  "DPS1" | stream u16 | zero u16 | nonce 32      (40 bytes)
@@ -48,8 +49,9 @@ pub fn tuning(settings: &Settings) -> Tuning {
 /// Random bytes from the system, for keys and challenges.
 pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Fault::new(Class::Local, format!("the system gives no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Fault::new(Class::Local, format!("the system gives no random bytes: {error}"))
+    })?;
     Ok(bytes)
 }
 
@@ -99,8 +101,8 @@ fn connect_first(
     Err(unreachable(&last))
 }
 
-/// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its own,
-/// so that a stranger holds nobody up.
+/// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its
+/// own, so that a stranger holds nobody up.
 pub fn start_accepting(
     listener: TcpListener,
     tuning: Tuning,
@@ -236,8 +238,8 @@ fn settle(
     Ok(Stream { socket: tcp::into_handle(connection), protection, begun })
 }
 
-/// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a client
-/// is done before the server has looked at it.
+/// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a
+/// client is done before the server has looked at it.
 fn shake_hands(
     connection: &mut TcpStream,
     credentials: &Credentials,

@@ -35,13 +35,17 @@ fn headline(outcome: &Outcome) -> String {
         0 => String::new(),
         failed => format!("; {failed} NOT copied"),
     };
+    let kept = match outcome.kept {
+        0 => String::new(),
+        kept => format!("; {kept} left as they were"),
+    };
     let folders = match outcome.directories {
         0 => String::new(),
         1 => ", 1 folder".to_string(),
         folders => format!(", {folders} folders"),
     };
     format!(
-        "{} in {}, {}{folders}: {}{failed}\n",
+        "{} in {}, {}{folders}: {}{kept}{failed}\n",
         Bytes(outcome.bytes),
         outcome.elapsed,
         count(outcome.files, "file"),
@@ -334,6 +338,7 @@ pub(super) mod sample {
             files: 1,
             directories: 0,
             failed: 0,
+            kept: 0,
             worst: None,
             bytes: 4 << 30,
             elapsed: seconds(3.62),
@@ -368,7 +373,7 @@ mod tests {
   wire              4.02 GiB, 0.54 % more than the bytes themselves
   checks            seal tls, digest blake3, fsync file
   window            left to TCP, advertised 6 MiB
-  requests          16384 of 256 KiB each
+  requests          16384 of 512 KiB each
   cpu               4.30 s on both sides, 1.00 ns a byte
 
                     source (here)           sink (there)
@@ -409,7 +414,7 @@ mod tests {
   path              the ssh connection: no data port could be reached
   wire              4.02 GiB, 0.54 % more than the bytes themselves
   checks            digest blake3, fsync file
-  requests          16384 of 256 KiB each
+  requests          16384 of 512 KiB each
   cpu               4.30 s on both sides, 1.00 ns a byte
 
                     source (there)          sink (here)
@@ -447,7 +452,7 @@ mod tests {
   bytes             0
   path              inside this process, no network
   checks            digest blake3, fsync file
-  requests          0 of 256 KiB each
+  requests          0 of 512 KiB each
   cpu               0 ns
 
                     this host

@@ -94,14 +94,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn label() -> impl Strategy<Value = Label> {
-        let data = (0..u64::MAX / 2, any::<u32>(), 65535..u32::MAX, any::<u16>(), any::<[u8; 32]>())
-            .prop_map(|(start, len, body_len, voids_len, digest)| Label {
-                kind: Kind::Data,
-                extent: Extent { start, len },
-                body_len,
-                voids_len,
-                digest,
-            });
+        let data =
+            (0..u64::MAX / 2, any::<u32>(), 65535..u32::MAX, any::<u16>(), any::<[u8; 32]>())
+                .prop_map(|(start, len, body_len, voids_len, digest)| Label {
+                    kind: Kind::Data,
+                    extent: Extent { start, len },
+                    body_len,
+                    voids_len,
+                    digest,
+                });
         let void = (0..u64::MAX / 2, any::<u32>()).prop_map(|(start, len)| Label {
             kind: Kind::Void,
             extent: Extent { start, len },

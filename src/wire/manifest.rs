@@ -113,8 +113,8 @@ pub fn path_is_safe(path: &[u8]) -> bool {
         })
 }
 
-/// Entries offered together, and their addresses. A chunk begins a new slot of the address space, so it
-/// can be planned without its neighbours.
+/// Entries offered together, and their addresses. A chunk begins a new slot of the address space,
+/// so it can be planned without its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The number of its first object.
@@ -124,7 +124,8 @@ pub struct Chunk {
     pub starts: Vec<u64>,
 }
 
-/// Lays objects end to end. Both sides run it over every offered entry and so agree on all addresses.
+/// Lays objects end to end. Both sides run it over every offered entry and so agree on all
+/// addresses.
 #[derive(Clone, Debug)]
 pub struct Layout {
     slot_bytes: u64,
@@ -151,8 +152,8 @@ impl Layout {
         Ok(Chunk { first, entries, starts })
     }
 
-    /// An object that fits what is left of the slot shares it; a larger one begins a slot, and one that
-    /// is longer than a slot also ends with one, so that its extents stay aligned.
+    /// An object that fits what is left of the slot shares it; a larger one begins a slot, and one
+    /// that is longer than a slot also ends with one, so that its extents stay aligned.
     fn place_one(&mut self, size: u64) -> Result<u64, Fault> {
         let used = self.next % self.slot_bytes;
         if size > self.slot_bytes - used {
@@ -193,10 +194,8 @@ impl Chunk {
         let mut close = |batch: &mut Vec<usize>| match batch.len() {
             0 => {}
             1 => slots.push(Slot::Whole { member: batch.remove(0) }),
-            _ => slots.push(Slot::Batch {
-                start: self.starts[batch[0]],
-                members: std::mem::take(batch),
-            }),
+            _ => slots
+                .push(Slot::Batch { start: self.starts[batch[0]], members: std::mem::take(batch) }),
         };
         for member in 0..self.entries.len() {
             if self.entries[member].size == 0 || !wanted(member) {

@@ -78,14 +78,19 @@ pub struct Opened {
     pub addresses: Vec<String>,
     /// Set when the far side is the source.
     pub origin: Option<Origin>,
-    /// Bytes past the lowest unsettled address that the far sink takes; 0 when the far side is the source.
+    /// Bytes past the lowest unsettled address that the far sink takes; 0 when the far side is the
+    /// source.
     pub window_bytes: u64,
 }
 
 /// One message of the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    Hello { min: u16, max: u16, program: String },
+    Hello {
+        min: u16,
+        max: u16,
+        program: String,
+    },
     Open(Box<Open>),
     Opened(Opened),
     /// Carry the data on this connection: no data port could be reached.
@@ -93,23 +98,51 @@ pub enum Message {
     /// Bytes of the data stream, where this connection carries it.
     Carried(Vec<u8>),
     /// Source: objects, the first of which has this number.
-    Offer { first: u64, entries: Vec<Entry> },
+    Offer {
+        first: u64,
+        entries: Vec<Entry>,
+    },
     /// Sink: which of the objects from `first` on it wants bytes of.
-    Want { first: u64, wanted: Vec<bool> },
+    Want {
+        first: u64,
+        wanted: Vec<bool>,
+    },
     /// Source: every object has been offered.
-    OfferEnd { objects: u64, bytes: u64 },
+    OfferEnd {
+        objects: u64,
+        bytes: u64,
+    },
     /// Sink: these addresses are matched and landed, as (start, end);
     /// `bytes` of payload lie in them.
-    Ack { ranges: Vec<(u64, u64)>, bytes: u64 },
+    Ack {
+        ranges: Vec<(u64, u64)>,
+        bytes: u64,
+    },
     /// Sink: these objects have their final name; with digests where there are any.
-    Finished { objects: Vec<(u64, Option<Sum>)> },
+    Finished {
+        objects: Vec<(u64, Option<Sum>)>,
+    },
     /// Sink: this object will not be finished.
-    Failed { object: u64, fault: Fault },
+    Failed {
+        object: u64,
+        fault: Fault,
+    },
+    /// Sink: what is there is as new as this object, and stays.
+    Kept {
+        object: u64,
+    },
     /// Source: this path could not be offered.
-    Unoffered { path: Vec<u8>, fault: Fault },
+    Unoffered {
+        path: Vec<u8>,
+        fault: Fault,
+    },
     /// Source: the pipe has ended after this many bytes.
-    PipeEnd { bytes: u64 },
-    Warning { text: String },
+    PipeEnd {
+        bytes: u64,
+    },
+    Warning {
+        text: String,
+    },
     /// Nothing more comes from this side but the end of the conversation.
     Report(Box<SideReport>),
     /// This side ends the transfer, and why.
@@ -136,7 +169,7 @@ impl Message {
         match length {
             1..=MESSAGE_BYTES_MAX => Ok(length),
             _ => Err(Fault::peer(format!(
-                "the peer announced a message of {length} bytes (at most {MESSAGE_BYTES_MAX} are allowed)"
+                "the peer announced a message of {length} bytes; {MESSAGE_BYTES_MAX} are allowed"
             ))),
         }
     }
@@ -169,6 +202,7 @@ impl Message {
             Message::Report(_) => 15,
             Message::Stop(_) => 16,
             Message::Ping => 17,
+            Message::Kept { .. } => 18,
         }
     }
 
@@ -210,6 +244,7 @@ impl Message {
                 out.bytes(&path[..path.len().min(PATH_BYTES_MAX)]);
                 fields::put_fault(out, fault);
             }
+            Message::Kept { object } => out.u64(*object),
             Message::PipeEnd { bytes } => out.u64(*bytes),
             Message::Warning { text } => out.text(text, TEXT_BYTES_MAX),
             Message::Report(report) => fields::put_report(out, report),
@@ -251,14 +286,20 @@ impl Message {
             15 => Message::Report(Box::new(fields::get_report(from)?)),
             16 => Message::Stop(fields::get_fault(from)?),
             17 => Message::Ping,
-            other => return Err(Fault::peer(format!("the peer sent a message of unknown type {other}"))),
+            18 => Message::Kept { object: from.u64()? },
+            other => {
+                return Err(Fault::peer(format!(
+                    "the peer sent a message of unknown type {other}"
+                )));
+            }
         })
     }
 }
 
 /// A fault that came from the peer keeps its class, so that it ends with the same exit code.
 pub fn fault_class(code: u8) -> Result<Class, Fault> {
-    Class::from_code(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown fault class {code}")))
+    Class::from_code(code)
+        .ok_or_else(|| Fault::peer(format!("the peer sent an unknown fault class {code}")))
 }
 
 #[cfg(test)]

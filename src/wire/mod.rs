@@ -1,4 +1,5 @@
-//! Bytes and conversation as pure values: nothing here can block. `docs/WIRE.md` is this room in prose.
+//! Bytes and conversation as pure values: nothing here can block. `docs/WIRE.md` is this room in
+//! prose.
 
 pub mod frame;
 pub mod manifest;

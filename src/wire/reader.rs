@@ -1,4 +1,5 @@
-//! A cursor over received bytes that cannot overrun, and its counterpart. All integers are little-endian.
+//! A cursor over received bytes that cannot overrun, and its counterpart. All integers are
+//! little-endian.
 
 use crate::base::fault::Fault;
 
@@ -52,14 +53,17 @@ impl<'a> Reader<'a> {
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8], Fault> {
         let count = usize::from(self.u16()?);
         if count > max {
-            return Err(Fault::peer(format!("the peer sent {count} bytes where {max} are allowed")));
+            return Err(Fault::peer(format!(
+                "the peer sent {count} bytes where {max} are allowed"
+            )));
         }
         self.take(count)
     }
 
     pub fn text(&mut self, max: usize) -> Result<String, Fault> {
         let bytes = self.bytes(max)?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| Fault::peer("the peer sent text that is not UTF-8"))
+        String::from_utf8(bytes.to_vec())
+            .map_err(|_| Fault::peer("the peer sent text that is not UTF-8"))
     }
 
     pub fn option<T>(

@@ -143,8 +143,9 @@ impl Session {
         Err(Fault::new(
             Class::Version,
             format!(
-                "the two sides share no protocol version: here {} speaks {VERSION_MIN} to {VERSION_MAX}, \
-                 there {program} speaks {min} to {max}; install the same datapump on both hosts",
+                "the two sides share no protocol version: here {} speaks {VERSION_MIN} to \
+                 {VERSION_MAX}, there {program} speaks {min} to {max}; install the same datapump on both \
+                 hosts",
                 self.program
             ),
         ))
@@ -155,7 +156,8 @@ impl Session {
         match (speaker, message) {
             (Some(Role::Source), Message::Offer { first, entries }) => {
                 let count = entries.len() as u64;
-                if self.offer_ended || *first != self.offered || count == 0 || count > self.credit() {
+                if self.offer_ended || *first != self.offered || count == 0 || count > self.credit()
+                {
                     return Err(Fault::peer("an offer out of order or beyond its credit"));
                 }
                 self.offered += count;
@@ -173,18 +175,23 @@ impl Session {
                 }
                 self.answered += count;
             }
-            (Some(Role::Sink), Message::Finished { objects }) => self.settle(objects.len() as u64)?,
-            (Some(Role::Sink), Message::Failed { .. }) => self.settle(1)?,
+            (Some(Role::Sink), Message::Finished { objects }) => {
+                self.settle(objects.len() as u64)?
+            }
+            (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (_, Message::Carried(_)) => {}
             (_, Message::Offer { .. } | Message::OfferEnd { .. } | Message::Want { .. })
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
-            | (_, Message::Unoffered { .. } | Message::PipeEnd { .. }) => {
+            | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. }) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
-            | (_, Message::Warning { .. } | Message::Report(_) | Message::Stop(_) | Message::Ping) => {}
+            | (
+                _,
+                Message::Warning { .. } | Message::Report(_) | Message::Stop(_) | Message::Ping,
+            ) => {}
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! Digests as a step, and the digest of a file out of those of its parts, in whatever order they come.
+//! Digests as a step, and the digest of a file out of those of its parts, in whatever order they
+//! come.
 //!
 //! BLAKE3 is a tree of 1 KiB chunks (specification, section 2.1): the nodes that a part's aligned
-//! power-of-two blocks make can be merged with their siblings later, so bytes are hashed once a side.
-//! CRC-64/NVME values of neighbours combine likewise.
+//! power-of-two blocks make can be merged with their siblings later, so bytes are hashed once a
+//! side. CRC-64/NVME values of neighbours combine likewise.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,8 @@ impl Step for Check {
         Err(Fault::new(
             Class::Corrupt,
             format!(
-                "the {} bytes at address {} arrived other than they were sent: suspect memory or wire",
+                "the {} bytes at address {} arrived other than they were sent: suspect \
+                 memory or wire",
                 extent.len, extent.start
             ),
         ))
@@ -84,8 +86,8 @@ struct Method {
 }
 
 impl Method {
-    /// Blocks are at most half a slot, so that an object of one whole slot whose length is not known
-    /// beforehand (a pipe) still has two nodes, from which a root can be made.
+    /// Blocks are at most half a slot, so that an object of one whole slot whose length is not
+    /// known beforehand (a pipe) still has two nodes, from which a root can be made.
     fn new(kind: DigestKind, slot_bytes: u32) -> Method {
         let half = u64::from(slot_bytes) / 2;
         Method { kind, block_bytes: 1 << half.max(CHUNK_BYTES).ilog2() }
@@ -137,7 +139,9 @@ impl Method {
         let mut offset = start;
         while !rest.is_empty() {
             let take = match self.kind {
-                DigestKind::Blake3 => block_len(offset, rest.len() as u64, self.block_bytes) as usize,
+                DigestKind::Blake3 => {
+                    block_len(offset, rest.len() as u64, self.block_bytes) as usize
+                }
                 DigestKind::Crc64 | DigestKind::None => rest.len(),
             };
             let (block, after) = rest.split_at(take);
@@ -192,7 +196,9 @@ pub fn empty_sum(kind: DigestKind) -> Option<Sum> {
 /// A digest as people write it: 64 hex digits of BLAKE3, 16 of CRC-64, most significant first.
 pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
     match kind {
-        DigestKind::Blake3 | DigestKind::None => blake3::Hash::from_bytes(*sum).to_hex().to_string(),
+        DigestKind::Blake3 | DigestKind::None => {
+            blake3::Hash::from_bytes(*sum).to_hex().to_string()
+        }
         DigestKind::Crc64 => {
             let mut value = [0; 8];
             value.copy_from_slice(&sum[..8]);
@@ -201,8 +207,8 @@ pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
     }
 }
 
-/// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly in
-/// order leave only a handful of nodes.
+/// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly
+/// in order leave only a handful of nodes.
 #[derive(Debug)]
 pub struct FileSum {
     kind: DigestKind,
@@ -246,8 +252,9 @@ impl FileSum {
         self.nodes.insert(offset, (len, sum));
     }
 
-    /// Two neighbours as one, where that is a node of every file they can be in. The node at offset 0
-    /// stays alone until the end: merged with its sibling it might be the root, which is made otherwise.
+    /// Two neighbours as one, where that is a node of every file they can be in. The node at offset
+    /// 0 stays alone until the end: merged with its sibling it might be the root, which is made
+    /// otherwise.
     fn merge(&self, left: (u64, u64, Sum), right: (u64, Sum)) -> Option<Sum> {
         let (offset, left_len, left_sum) = left;
         let (right_len, right_sum) = right;
@@ -330,7 +337,8 @@ mod tests {
         (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
     }
 
-    /// Cuts a file into parts as a transfer would, in any order, and expects the digest of the whole.
+    /// Cuts a file into parts as a transfer would, in any order, and expects the digest of the
+    /// whole.
     fn check(kind: DigestKind, len: usize, slot: u32, order: &[usize]) {
         let data = bytes(len);
         let method = Method::new(kind, slot);
@@ -354,14 +362,20 @@ mod tests {
         if kind == DigestKind::Blake3 && len <= slot as usize && len < slot as usize {
             return; // such a file is digested whole
         }
-        assert_eq!(file.finish(len as u64), Some(expect), "{kind:?} {len} bytes in slots of {slot}");
+        assert_eq!(
+            file.finish(len as u64),
+            Some(expect),
+            "{kind:?} {len} bytes in slots of {slot}"
+        );
     }
 
     #[test]
     fn sizes_around_the_edges() {
         for kind in [DigestKind::Blake3, DigestKind::Crc64] {
             for slot in [4096, 12288, 65536] {
-                for len in [slot, slot + 1, 2 * slot - 1, 2 * slot, 3 * slot + 1025, 8 * slot, 9 * slot] {
+                for len in
+                    [slot, slot + 1, 2 * slot - 1, 2 * slot, 3 * slot + 1025, 8 * slot, 9 * slot]
+                {
                     check(kind, len as usize, slot, &[0, 3, 1]);
                 }
             }
@@ -415,12 +429,8 @@ mod tests {
             let mut request = Request::new(8192);
             request.label.kind = Kind::Data;
             request.label.body_len = 5000;
-            request.cargo = Cargo::Part(Part {
-                object: 0,
-                offset: 8192,
-                coverage: Coverage::Some,
-                file: None,
-            });
+            request.cargo =
+                Cargo::Part(Part { object: 0, offset: 8192, coverage: Coverage::Some, file: None });
             Sign::new(kind, 8192).apply(&mut request).unwrap();
             Check::new(kind, 8192).apply(&mut request).unwrap();
             request.body_mut()[4999] ^= 1;

@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::{
-    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, fault_class,
-};
+use super::{FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, fault_class};
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
@@ -15,7 +13,7 @@ use crate::base::limits::{
     REQUEST_BYTES_STEP, STREAMS_MAX,
 };
 use crate::base::settings::{
-    Direct, DigestKind, EngineChoice, Fsync, Overwrite, Preallocate, Seal, Settings,
+    DigestKind, Direct, EngineChoice, Fsync, Overwrite, Preallocate, Seal, Settings,
 };
 use crate::base::tally::{SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -31,7 +29,9 @@ pub fn get_list<T>(
 ) -> Result<Vec<T>, Fault> {
     let count = usize::from(from.u16()?);
     if count > max {
-        return Err(Fault::peer(format!("the peer sent a list of {count} where {max} are allowed")));
+        return Err(Fault::peer(format!(
+            "the peer sent a list of {count} where {max} are allowed"
+        )));
     }
     let mut list = Vec::with_capacity(count);
     for _ in 0..count {
@@ -181,7 +181,9 @@ fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
         3 => Place::Null { len: from.u64()? },
         4 => Place::Zero { len: from.u64()? },
         5 => Place::Random { len: from.u64()?, seed: from.u64()? },
-        other => return Err(Fault::peer(format!("the peer named a place of unknown kind {other}"))),
+        other => {
+            return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
+        }
     })
 }
 
@@ -225,7 +227,8 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         preserve: from.flag()?,
         recursive: from.flag()?,
     };
-    let depth_fits = |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
+    let depth_fits =
+        |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
     let fits = (1..=STREAMS_MAX).contains(&settings.streams)
         && (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&settings.request_bytes)
         && settings.request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
