@@ -37,7 +37,7 @@ impl Class {
         (Class::Usage, "the command line is wrong, or what it asks for is refused"),
         (Class::SomeFailed, "some files were not copied (each is named); all others are complete"),
         (Class::SourceChanged, "a source file changed while it was read"),
-        (Class::NoSpace, "the destination has no room"),
+        (Class::NoSpace, "the destination has no room, or takes no writes at all"),
         (Class::Corrupt, "verification failed: bytes are not what their digest says"),
         (
             Class::Unreachable,

@@ -127,7 +127,9 @@ impl Volume for Disk {
 
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
         let opened = match access {
-            Access::Read { cache } => self.open_cached(path, OFlags::RDONLY, cache),
+            Access::Read { cache } => {
+                self.open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK, cache)
+            }
             Access::Create { cache, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
                 self.open_cached(path, flags, cache)
@@ -233,7 +235,7 @@ impl Volume for Disk {
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let fd = self
-            .open_in_parent(path, OFlags::RDONLY, 0)
+            .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
             .map_err(|errno| self.fault("open", path, errno))?;
         let mut filled = 0;
         while filled < into.len() {

@@ -80,7 +80,7 @@ impl Engine {
                 let asked = request.span.end - request.span.start - request.moved;
                 assert!(count <= asked, "{verb:?} moved {count} of {asked} bytes");
                 request.moved += count;
-                if count < asked {
+                if request.moved < request.need {
                     self.counts.partial_returns += 1;
                     self.counts.partial_bytes += u64::from(count);
                 }

@@ -50,6 +50,11 @@ fn listen_at(address: SocketAddr, tuning: &Tuning) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// Refuses new connections from now on; a thread that waits for one comes back.
+pub fn stop_listening(listener: &TcpListener) {
+    let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+}
+
 /// Fails when this host has no congestion control of that name.
 pub fn check_congestion(name: Option<&str>) -> Result<(), Fault> {
     let Some(name) = name else { return Ok(()) };

@@ -61,8 +61,7 @@ struct Depths {
     sink: u32,
 }
 
-/// Memory that a lane takes besides its requests: seal and open buffers, sockets as they are
-/// capped.
+/// Buffers that a lane has besides its requests: to seal into, or to open from.
 const LANE_EXTRA_BUFFERS: u64 = 2;
 /// What the ledgers take at most: every object in flight with its names.
 pub const LEDGER_BYTES: u64 = 12 << 20;
@@ -77,7 +76,7 @@ pub fn pipe_window_bytes(settings: &Settings) -> u64 {
 /// wait for ever for what comes first.
 fn pipe_depth(settings: &Settings) -> u32 {
     let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
-    (settings.memory_bytes / 2 / each).clamp(4, 256) as u32
+    (settings.memory_bytes / 4 / each).clamp(4, 256) as u32
 }
 
 /// One lane for each stream; where there are no streams, as many as the settings say.
@@ -149,8 +148,10 @@ fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
         Some((Target::Pipe, _)) => sink = pipe_depth(settings),
         Some(_) => {}
     }
+    let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
     while planned(settings, Depths { source, sink }, lanes) > settings.memory_bytes {
-        if source == 1 && sink == 1 {
+        // A pipe's depth is its window, which the other side has been told.
+        if source == 1 && (sink == 1 || is_pipe) {
             let least = planned(settings, Depths { source, sink }, lanes);
             return Err(Fault::usage(format!(
                 "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
@@ -161,7 +162,7 @@ fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
             )));
         }
         source = (source - 1).max(1);
-        sink = (sink - 1).max(1);
+        sink = if is_pipe { sink } else { (sink - 1).max(1) };
     }
     Ok(Depths { source, sink })
 }

@@ -8,7 +8,7 @@ use super::objects::{Complete, Wanted};
 use crate::base::fault::Fault;
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
-use crate::io::volume::{Access, Cache, Volume};
+use crate::io::volume::{Access, Cache, Segment, Volume};
 
 /// Small files that are synced one by one; more are synced by one call for the whole file system.
 const SINGLE_SYNCS_MAX: usize = 8;
@@ -86,12 +86,27 @@ fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fault>)
 
 /// Length, mode and time of a file with a handle; a batch has seen to that for its small ones.
 fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
-    let Some(file) = &wanted.file else { return Ok(()) };
-    let handle = file.handle()?; // an empty file is made here
+    let Some(file) = &wanted.file else {
+        return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
+    };
+    let handle = file.handle()?;
     if file.cache() == Cache::Around {
         volume.set_length(handle, &wanted.temporary, wanted.size)?;
     }
     volume.set_metadata(handle, &wanted.temporary, wanted.meta)
+}
+
+/// A file without bytes comes in no request: it is made here.
+fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
+    let segment = Segment {
+        object: wanted.number,
+        volume: None,
+        path: wanted.temporary.clone(),
+        len: 0,
+        at: 0,
+        meta: wanted.meta,
+    };
+    volume.write_small(&segment, b"")
 }
 
 /// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the

@@ -222,7 +222,10 @@ impl Objects {
         };
         object.wanted.size = bytes;
         object.missing = missing;
-        let number = object.wanted.number;
+        let (number, slot) = (object.wanted.number, object.slot);
+        if let Some(Slot::Whole { size, .. }) = state.slots.get_mut(&slot) {
+            *size = bytes; // nothing beyond is expected any more
+        }
         complete_if_all_came(&mut state, number);
         Ok(())
     }
@@ -241,6 +244,12 @@ impl Objects {
         }
         let bytes = std::mem::take(&mut state.landed_bytes);
         Some(Landed { ranges, bytes })
+    }
+
+    /// True while bytes are expected, those of a pipe of unknown length aside.
+    pub fn is_waiting(&self) -> bool {
+        let endless = crate::wire::manifest::ENDLESS_BYTES;
+        self.lock().objects.values().any(|object| object.wanted.size != endless)
     }
 
     /// The temporary names of what is not complete, to be cleared away.

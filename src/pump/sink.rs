@@ -1,7 +1,7 @@
 //! The sink's side of the conversation: validates what is offered, says what it wants,
 //! acknowledges.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::walk::mtime_of;
 use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
-use crate::base::settings::{Direct, Overwrite, Preallocate, Settings};
+use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings};
 use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists};
 use crate::io::volume::{
@@ -89,6 +89,14 @@ impl Target {
         Ok(Target::Tree { volume: Arc::new(Disk::open(parent)?), rename: Some(name) })
     }
 
+    /// The name that a single object gets, where that is not its own.
+    pub fn rename(&self) -> Option<Vec<u8>> {
+        match self {
+            Target::Tree { rename, .. } => rename.clone(),
+            Target::Null | Target::Pipe => None,
+        }
+    }
+
     pub fn volume(&self) -> Option<&Arc<dyn Volume>> {
         match self {
             Target::Tree { volume, .. } => Some(volume),
@@ -111,6 +119,8 @@ pub struct SinkSide {
     open: HashMap<u64, EntryKind>,
     /// Directories whose mode and time are set when everything in them is done.
     directories: Vec<(Vec<u8>, Metadata)>,
+    /// Folders with new folders or links in them: their names are synced at the end.
+    renewed: BTreeSet<Vec<u8>>,
     offered_objects: u64,
     wanted_bytes: u64,
     landed_bytes: u64,
@@ -151,6 +161,7 @@ impl SinkSide {
             tag,
             open: HashMap::new(),
             directories: Vec::new(),
+            renewed: BTreeSet::new(),
             offered_objects: 0,
             wanted_bytes: 0,
             landed_bytes: 0,
@@ -233,13 +244,27 @@ impl SinkSide {
         self.offers == Offers::Over && self.open.is_empty()
     }
 
-    /// Directory metadata, once nothing more is made in any of them; the deepest first.
-    pub fn close(&mut self) -> Result<(), Fault> {
-        let Some(volume) = self.target.volume() else { return Ok(()) };
-        for (path, meta) in self.directories.drain(..).rev() {
-            volume.set_directory_metadata(&path, meta)?;
+    /// Directory metadata, once nothing more is made in any of them, the deepest first; and the
+    /// names of new folders and links on stable storage. What fails is no reason to doubt a file.
+    pub fn close(&mut self) -> Vec<Fault> {
+        let Some(volume) = self.target.volume() else { return Vec::new() };
+        let metadata = self.directories.drain(..).rev();
+        let set = metadata.map(|(path, meta)| volume.set_directory_metadata(&path, meta));
+        let mut faults: Vec<Fault> = set.filter_map(Result::err).collect();
+        let renewed = std::mem::take(&mut self.renewed);
+        if self.settings.fsync == Fsync::File {
+            let sync = |folder: &Vec<u8>| {
+                let inside = [&folder[..], b"/."].concat();
+                volume.sync_directory(if folder.is_empty() { b"." } else { &inside })
+            };
+            faults.extend(renewed.iter().map(sync).filter_map(Result::err));
         }
-        Ok(())
+        faults
+    }
+
+    fn renew(&mut self, path: &[u8]) {
+        let folder = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
+        self.renewed.insert(folder.to_vec());
     }
 
     /// Removes what a transfer that ended early leaves under temporary names.
@@ -295,6 +320,7 @@ impl SinkSide {
                 let _ = volume.remove(&temporary);
                 return Err(fault);
             }
+            self.renew(&entry.path);
             return Ok(Verdict::Done);
         }
         Ok(Verdict::Wanted)
@@ -313,7 +339,10 @@ impl SinkSide {
                     format!("'{}' is no directory: remove it first", show(volume, &entry.path));
                 return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
             }
-            None => volume.make_directory(&entry.path)?,
+            None => {
+                volume.make_directory(&entry.path)?;
+                self.renew(&entry.path);
+            }
         }
         if self.settings.preserve {
             self.directories.push((entry.path.clone(), self.metadata(entry)));
@@ -343,6 +372,9 @@ impl SinkSide {
     /// Ends a transfer that cannot fit, before it is begun where the size is known.
     fn check_room(&self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume() else { return Ok(()) };
+        if self.settings.preallocate == Preallocate::On {
+            return Ok(()); // each file's reservation fails by itself, and free space excludes them
+        }
         let missing = self.wanted_bytes.saturating_sub(self.landed_bytes);
         let free = volume.free_bytes()?;
         if missing <= free {
@@ -361,7 +393,7 @@ impl SinkSide {
     fn expect(&self, chunk: &Chunk, wanted: &[bool]) {
         for (member, entry) in chunk.entries.iter().enumerate() {
             if wanted[member] && entry.size == 0 {
-                self.objects.expect_empty(self.wanted(chunk, member, Storage::OwnFile));
+                self.objects.expect_empty(self.wanted(chunk, member, Storage::Batch));
             }
         }
         for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
@@ -431,7 +463,11 @@ impl SinkSide {
     }
 
     fn metadata(&self, entry: &Entry) -> Metadata {
-        Metadata { mode: entry.mode, mtime: self.settings.preserve.then(|| mtime_of(entry)) }
+        // Never more than permissions: a source does not make programs here run as somebody else.
+        Metadata {
+            mode: entry.mode & 0o777,
+            mtime: self.settings.preserve.then(|| mtime_of(entry)),
+        }
     }
 
     fn replace(&self) -> Replace {

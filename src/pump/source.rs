@@ -8,6 +8,7 @@ use super::plan::{Plan, Run};
 use super::walk::{Found, From, mtime_of};
 use super::watch::Watch;
 use crate::base::fault::Fault;
+use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::settings::{Direct, Settings};
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
 use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
@@ -26,8 +27,15 @@ pub struct SourceSide {
     open: HashMap<u64, (Vec<u8>, u64, EntryKind)>,
     offered_objects: u64,
     offered_bytes: u64,
+    /// What the open objects cost of the credit.
+    cost: u64,
     walk: Walk,
+    /// The single object's name at the target, where that is another.
+    rename: Option<Vec<u8>>,
 }
+
+/// What an object of a slot or more costs of the credit.
+const LONG_OBJECT_COST: u64 = 32;
 
 /// How far the list of objects has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +66,27 @@ impl SourceSide {
             open: HashMap::new(),
             offered_objects: 0,
             offered_bytes: 0,
+            cost: 0,
             walk: Walk::Going,
+            rename: None,
         }
+    }
+
+    /// A single object will have this name.
+    pub fn rename(&mut self, name: Option<Vec<u8>>) {
+        self.rename = name;
+    }
+
+    /// True when so much more may be offered before something is finished.
+    pub fn has_credit(&self, found: &[Found]) -> bool {
+        let more: u64 = found.iter().map(|found| self.cost_of(found.entry.size)).sum();
+        self.open.is_empty() || self.cost + more <= OBJECTS_IN_FLIGHT_MAX
+    }
+
+    /// A long object costs as much as many short ones: the sink may hold a file open for it.
+    fn cost_of(&self, size: u64) -> u64 {
+        let slot = u64::from(self.settings.request_bytes);
+        1 + (LONG_OBJECT_COST - 1) * size.min(slot) / slot
     }
 
     /// Objects from the walk, as an offer.
@@ -70,7 +97,9 @@ impl SourceSide {
         self.offered_objects += entries.len() as u64;
         let chunk = self.layout.place(entries.clone())?;
         for (number, entry) in (first..).zip(&entries) {
-            self.open.insert(number, (entry.path.clone(), entry.size, entry.kind));
+            let name = self.rename.as_ref().unwrap_or(&entry.path);
+            self.open.insert(number, (name.clone(), entry.size, entry.kind));
+            self.cost += self.cost_of(entry.size);
             if entry.kind != EntryKind::Pipe {
                 self.offered_bytes += entry.size;
             }
@@ -142,7 +171,10 @@ impl SourceSide {
     /// An object that the sink is done with, well or not.
     pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
         match self.open.remove(&number) {
-            Some((path, bytes, kind)) => Ok(Settled { path, bytes, kind }),
+            Some((path, bytes, kind)) => {
+                self.cost = self.cost.saturating_sub(self.cost_of(bytes));
+                Ok(Settled { path, bytes, kind })
+            }
             None => Err(Fault::peer("the peer finished an object that is not open")),
         }
     }

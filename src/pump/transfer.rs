@@ -18,7 +18,7 @@ use super::source::SourceSide;
 use super::walk::{Sighting, Sources};
 use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Notice, Place};
+use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Tally};
@@ -76,6 +76,9 @@ pub struct Part {
     pub tag: String,
     pub watch: Arc<Watch>,
     pub events: (Sender<Event>, Receiver<Event>),
+    /// The name that a single object gets at a far sink.
+    pub rename: Option<Vec<u8>>,
+    pub carrier: Carrier,
     /// What the peer said while the streams were being opened.
     pub early: Vec<Message>,
 }
@@ -125,6 +128,7 @@ struct Running {
     window_seen_bytes: u64,
     done: Done,
     reported: bool,
+    carrier: Carrier,
     usage: system::Usage,
 }
 
@@ -135,6 +139,7 @@ impl Running {
         let Part {
             settings, source, sink, streams, peer, window_bytes, tag, watch, events, ..
         } = part;
+        let rename = part.rename.or_else(|| sink.as_ref().and_then(Target::rename));
         let usage = system::usage();
         let brake = Arc::new(Brake::default());
         let (complete_in, complete) = channel();
@@ -164,17 +169,13 @@ impl Running {
             let finisher = Finisher::new(target.volume().cloned(), settings.fsync);
             start_finisher(finisher, events_in.clone())
         });
-        let Assembly { lanes, engine, depth, planned_memory_bytes } = assembly;
-        let lanes: Vec<_> =
-            lanes.into_iter().map(|lane| start_lane(lane, events_in.clone())).collect();
-        let report = SideReport {
-            engine,
-            depth,
-            planned_memory_bytes,
-            congestion: sockets.first().map(tcp::congestion).unwrap_or_default(),
-            ..SideReport::default()
-        };
-        let source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
+        let report = first_report(&assembly, &sockets);
+        let start = |lane| start_lane(lane, events_in.clone());
+        let lanes: Vec<_> = assembly.lanes.into_iter().map(start).collect();
+        let mut source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
+        if let Some(source) = &mut source {
+            source.rename(rename);
+        }
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), tag)
         });
@@ -197,6 +198,7 @@ impl Running {
             window_seen_bytes: 0,
             done: Done { report, ..Done::default() },
             reported: false,
+            carrier: part.carrier,
             usage,
         })
     }
@@ -255,19 +257,27 @@ impl Running {
             self.say_to_source(ack)?;
         }
         self.feed_finisher();
-        let now = clock::now();
+        self.check_all_came()?;
         if let Some(peer) = &mut self.peer
-            && let Some(ping) = peer.session.poll(now)?
+            && let Some(ping) = peer.session.poll(clock::now(), self.carrier)?
         {
             peer.line.send(&ping)?;
         }
         self.report()
     }
 
+    /// Streams that have ended bring nothing more.
+    fn check_all_came(&self) -> Result<(), Fault> {
+        let waits = self.sink.as_ref().is_some_and(|sink| sink.objects.is_waiting());
+        match waits && self.lanes_running == 0 {
+            true => Err(Fault::peer("the source ended its streams before all bytes had come")),
+            false => Ok(()),
+        }
+    }
+
     /// Offers what the walk has found, as far as there is credit.
     fn offer(&mut self) -> Result<(), Fault> {
         loop {
-            let credit = self.peer.as_ref().map_or(u64::MAX, |peer| peer.session.credit());
             let Some(walked) = &self.walked else { return Ok(()) };
             let sighting = match self.held.take() {
                 Some(held) => held,
@@ -283,7 +293,9 @@ impl Running {
                 },
             };
             match sighting {
-                Sighting::Chunk(found) if found.len() as u64 > credit => {
+                Sighting::Chunk(found)
+                    if self.source.as_ref().is_some_and(|source| !source.has_credit(&found)) =>
+                {
                     self.held = Some(Sighting::Chunk(found));
                     return Ok(());
                 }
@@ -534,8 +546,9 @@ impl Running {
             return Ok(());
         }
         self.reported = true;
-        if let Some(sink) = &mut self.sink {
-            sink.close()?;
+        let faults = self.sink.as_mut().map(SinkSide::close).unwrap_or_default();
+        for fault in faults {
+            self.warn(fault.text)?;
         }
         self.fill_report();
         let report = Box::new(self.done.report.clone());
@@ -579,15 +592,10 @@ impl Running {
         if let Some(peer) = &mut self.peer {
             let _ = peer.line.send(&Message::Stop(fault.clone()));
         }
-        for _ in 0..50 {
-            if self.lanes.iter().all(JoinHandle::is_finished) {
-                break;
-            }
-            std::thread::sleep(BEAT);
-        }
+        wait_for(|| self.lanes.iter().all(JoinHandle::is_finished));
         if let Some((finisher, thread)) = self.finisher.take() {
             drop(finisher);
-            let _ = thread.join();
+            wait_for(|| thread.is_finished());
         }
         if let Some(sink) = &self.sink {
             sink.clear_away();
@@ -615,6 +623,27 @@ impl Running {
             }
         }
         echo
+    }
+}
+
+/// What is known of a side before it has moved anything.
+fn first_report(assembly: &Assembly, sockets: &[Handle]) -> SideReport {
+    SideReport {
+        engine: assembly.engine.clone(),
+        depth: assembly.depth,
+        planned_memory_bytes: assembly.planned_memory_bytes,
+        congestion: sockets.first().map(tcp::congestion).unwrap_or_default(),
+        ..SideReport::default()
+    }
+}
+
+/// Waits for an end that is near, but not for ever: a sync can take minutes.
+fn wait_for(ended: impl Fn() -> bool) {
+    for _ in 0..40 {
+        if ended() {
+            return;
+        }
+        std::thread::sleep(BEAT);
     }
 }
 

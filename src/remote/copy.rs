@@ -44,6 +44,7 @@ pub fn run_with(
     started: Tick,
 ) -> Result<Outcome, Fault> {
     // What can be wrong on this host is found before anybody has to log in.
+    check_sources(job)?;
     tcp::check_congestion(job.settings.congestion.as_deref())?;
     let role = if job.source_host.is_some() { Role::Sink } else { Role::Source };
     let sources = match role {
@@ -62,6 +63,27 @@ pub fn run_with(
     outcome
 }
 
+/// A far source is told all its paths in one message.
+fn check_sources(job: &Job) -> Result<(), Fault> {
+    let path_bytes = |place: &Place| match place {
+        Place::Path(path) => path.as_os_str().len(),
+        _ => 0,
+    };
+    let bytes: usize = job.sources.iter().map(path_bytes).sum();
+    match job.sources.len() <= SOURCES_MAX && bytes <= SOURCES_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Fault::usage(format!(
+            "{} sources are too many for one command (at most {SOURCES_MAX}, with \
+             {SOURCES_BYTES_MAX} bytes of names): copy the folder they are in, or use several \
+             commands",
+            job.sources.len()
+        ))),
+    }
+}
+
+const SOURCES_MAX: usize = 1000;
+const SOURCES_BYTES_MAX: usize = 100_000;
+
 /// Both ends in this process.
 fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault> {
     let sources = Sources::look(&job.sources, job.settings.recursive)?;
@@ -75,6 +97,8 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         streams: Vec::new(),
         peer: None,
         window_bytes,
+        rename: None,
+        carrier: Carrier::Memory,
         tag: tag()?,
         watch: watch.clone(),
         events: channel(),
@@ -167,6 +191,8 @@ impl Near<'_> {
             sink: target,
             streams,
             peer: Some(Peer { session, line: Box::new(self.line.clone()), drives: true }),
+            rename: opened.rename,
+            carrier,
             tag: tag()?,
             watch: self.watch.clone(),
             events: (self.events_in.clone(), events),
@@ -189,6 +215,10 @@ impl Near<'_> {
             secret,
             fingerprint: identity.fingerprint,
             origin,
+            window_bytes: match (self.role, &self.job.target) {
+                (Role::Sink, Place::Stdio) => pipe_window_bytes(&self.job.settings),
+                _ => 0,
+            },
         }
     }
 
@@ -259,9 +289,9 @@ impl Near<'_> {
             Err(fault) => fault,
         };
         self.watch.warn(format!(
-            "no data port of the far side can be reached ({fault}; tried {} port {}): the data goes \
-             over the control connection, in one stream; open a port range with \
-             --ports LO-HI for more",
+            "no data port of the far side can be reached ({fault}; tried {} port {}): the data \
+             goes over the control connection, in one stream; open a port range with --ports \
+             LO-HI for more",
             addresses.join(", "),
             opened.port
         ));

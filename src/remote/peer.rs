@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::control::{Carrier, ControlLine, Noise, carry, start_reader};
+use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
 use super::streams::{self, Credentials, carried, random};
 use crate::base::fault::{Class, Fault};
+use crate::base::job::Carrier;
 use crate::base::settings::Settings;
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
@@ -41,11 +42,11 @@ pub fn main() -> u8 {
 
 fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     let (events_in, events) = channel();
-    let carrier = Carrier::default();
+    let carried_data = CarrierSlot::default();
     line.send_mark()?;
     let mut session = Session::follower(PROGRAM, clock::now());
     line.send(&session.hello())?;
-    start_reader(input, Noise::None, events_in.clone(), carrier.clone());
+    start_reader(input, Noise::None, events_in.clone(), carried_data.clone());
     let open = await_open(&mut session, &events)?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open)?;
@@ -65,6 +66,7 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
         addresses: own_addresses(),
         origin: prepared.sources.as_ref().map(|sources| sources.origin),
         window_bytes: prepared.window_bytes(&settings),
+        rename: prepared.target.as_ref().and_then(Target::rename),
     };
     let credentials = Arc::new(Credentials {
         role: open.role,
@@ -73,16 +75,22 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
         peer: open.fingerprint,
         secret: Secret::new(open.secret),
     });
+    let closing = listener.try_clone().map_err(|error| Fault::system("listen", &error))?;
     streams::start_accepting(listener, tuning, credentials, settings.streams, events_in.clone())?;
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
     line.send(&opened)?;
-    let (streams, early) = await_streams(&settings, &mut session, &events, &line, &carrier)?;
-    let (notices, _unheard) = channel();
-    let window_bytes = prepared.window_bytes(&settings);
+    let Joined { streams, early, carrier } =
+        await_streams(&settings, &mut session, &events, &line, &carried_data)?;
+    tcp::stop_listening(&closing);
+    let (notices, _) = channel(); // the driver tells people
+    // A far source is told the window of the near sink; a far sink knows its own.
+    let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let source = prepared.sources.map(|sources| (open.places[0].clone(), sources));
     let part = Part {
-        window_bytes: source.as_ref().and(None).or((window_bytes > 0).then_some(window_bytes)),
+        window_bytes: (window_bytes > 0).then_some(window_bytes),
+        rename: None,
+        carrier,
         settings,
         source,
         sink: prepared.target,
@@ -144,14 +152,21 @@ fn await_open(session: &mut Session, events: &Receiver<Event>) -> Result<Open, F
     }
 }
 
+/// Data streams, and what was said before the last of them was there.
+struct Joined {
+    streams: Vec<Stream>,
+    early: Vec<Message>,
+    carrier: Carrier,
+}
+
 /// Waits until every stream has joined, or the driver cannot reach the port.
 fn await_streams(
     settings: &Settings,
     session: &mut Session,
     events: &Receiver<Event>,
     line: &ControlLine,
-    carrier: &Carrier,
-) -> Result<(Vec<Stream>, Vec<Message>), Fault> {
+    carried_data: &CarrierSlot,
+) -> Result<Joined, Fault> {
     let mut early = Vec::new();
     let mut streams: Vec<Option<Stream>> = Vec::new();
     streams.resize_with(usize::from(settings.streams), || None);
@@ -160,13 +175,17 @@ fn await_streams(
             Ok(Event::Joined(index, stream)) => {
                 streams[usize::from(index)] = Some(stream);
                 if streams.iter().all(Option::is_some) {
-                    return Ok((streams.into_iter().flatten().collect(), early));
+                    let streams = streams.into_iter().flatten().collect();
+                    return Ok(Joined { streams, early, carrier: Carrier::Tcp });
                 }
             }
             Ok(Event::Heard(message)) => {
                 session.hear(clock::now(), &message)?;
                 match message {
-                    Message::Carry => return Ok((vec![carried(carry(line, carrier)?)], early)),
+                    Message::Carry => {
+                        let streams = vec![carried(carry(line, carried_data)?)];
+                        return Ok(Joined { streams, early, carrier: Carrier::Control });
+                    }
                     Message::Stop(fault) => return Err(fault),
                     // Its last stream may still be proving itself here while it goes on there.
                     message => early.push(message),

@@ -63,10 +63,12 @@ pub struct Open {
     pub ports: Option<(u16, u16)>,
     /// Known to the two sides of this transfer only.
     pub secret: [u8; 32],
-    /// SHA-256 of the driver's certificate.
+    /// BLAKE3 of the driver's certificate in DER form.
     pub fingerprint: [u8; 32],
     /// Set when the driver is the source.
     pub origin: Option<Origin>,
+    /// Bytes past the lowest unsettled address that the driver's sink takes; 0 for any.
+    pub window_bytes: u64,
 }
 
 /// The far side's answer.
@@ -81,6 +83,8 @@ pub struct Opened {
     /// Bytes past the lowest unsettled address that the far sink takes; 0 when the far side is the
     /// source.
     pub window_bytes: u64,
+    /// The name that a single object gets, where the target is no folder.
+    pub rename: Option<Vec<u8>>,
 }
 
 /// One message of the conversation.

@@ -2,6 +2,7 @@
 
 use super::message::{Message, Role, VERSION_MAX, VERSION_MIN};
 use crate::base::fault::{Class, Fault};
+use crate::base::job::Carrier;
 use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::units::{Nanos, Tick};
 
@@ -72,7 +73,7 @@ impl Session {
     }
 
     /// Objects that may still be offered before some are settled.
-    pub fn credit(&self) -> u64 {
+    fn credit(&self) -> u64 {
         OBJECTS_IN_FLIGHT_MAX - (self.offered - self.settled)
     }
 
@@ -122,8 +123,11 @@ impl Session {
     }
 
     /// What to say to keep the connection known to be alive, if it is time.
-    pub fn poll(&mut self, now: Tick) -> Result<Option<Message>, Fault> {
-        if now.since(self.heard) > SILENCE_MAX {
+    ///
+    /// Where the connection carries the data too, a sink that takes none keeps it silent: then only
+    /// its end is an end.
+    pub fn poll(&mut self, now: Tick, carrier: Carrier) -> Result<Option<Message>, Fault> {
+        if carrier != Carrier::Control && now.since(self.heard) > SILENCE_MAX {
             return Err(Fault::new(
                 Class::Unreachable,
                 format!("nothing heard from the far side for {}", now.since(self.heard)),
@@ -144,8 +148,8 @@ impl Session {
             Class::Version,
             format!(
                 "the two sides share no protocol version: here {} speaks {VERSION_MIN} to \
-                 {VERSION_MAX}, there {program} speaks {min} to {max}; install the same datapump on both \
-                 hosts",
+                 {VERSION_MAX}, there {program} speaks {min} to {max}; install the same \
+                 datapump on both hosts",
                 self.program
             ),
         ))
@@ -228,6 +232,7 @@ mod tests {
             secret: [0; 32],
             fingerprint: [0; 32],
             origin: Some(Origin { single: true, endless: false }),
+            window_bytes: 0,
         }))
     }
 
@@ -238,6 +243,7 @@ mod tests {
             addresses: Vec::new(),
             origin,
             window_bytes: 0,
+            rename: None,
         })
     }
 
@@ -325,9 +331,11 @@ mod tests {
     #[test]
     fn silence_is_asked_about_and_ends() {
         let mut near = Session::driver(Role::Source, "near", Tick(0));
-        assert_eq!(near.poll(Tick(1)).unwrap(), None);
-        assert_eq!(near.poll(Tick(PING_AFTER.0)).unwrap(), Some(Message::Ping));
-        assert_eq!(near.poll(Tick(PING_AFTER.0 + 1)).unwrap(), None);
-        assert!(near.poll(Tick(SILENCE_MAX.0 + 1)).is_err());
+        assert_eq!(near.poll(Tick(1), Carrier::Tcp).unwrap(), None);
+        assert_eq!(near.poll(Tick(PING_AFTER.0), Carrier::Tcp).unwrap(), Some(Message::Ping));
+        assert_eq!(near.poll(Tick(PING_AFTER.0 + 1), Carrier::Tcp).unwrap(), None);
+        let late = Tick(SILENCE_MAX.0 + 1);
+        assert!(near.poll(late, Carrier::Tcp).is_err());
+        assert!(near.poll(late, Carrier::Control).is_ok());
     }
 }

@@ -9,8 +9,8 @@ use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{
-    DEPTH_MAX, MEMORY_BYTES_MIN, PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN,
-    REQUEST_BYTES_STEP, STREAMS_MAX,
+    DEPTH_MAX, MEMORY_BYTES_MIN, NAME_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
+    REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::base::settings::{
     DigestKind, Direct, EngineChoice, Fsync, Overwrite, Preallocate, Seal, Settings,
@@ -91,6 +91,7 @@ pub fn put_open(out: &mut Writer, open: &Open) {
     out.raw(&open.secret);
     out.raw(&open.fingerprint);
     put_origin(out, open.origin);
+    out.u64(open.window_bytes);
 }
 
 pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
@@ -107,6 +108,7 @@ pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
         secret: from.array()?,
         fingerprint: from.array()?,
         origin: get_origin(from)?,
+        window_bytes: from.u64()?,
     };
     let places_fit = match role {
         Role::Source => !open.places.is_empty() && open.origin.is_none(),
@@ -125,6 +127,7 @@ pub fn put_opened(out: &mut Writer, opened: &Opened) {
     opened.addresses.iter().for_each(|address| out.text(address, TEXT_BYTES_MAX));
     put_origin(out, opened.origin);
     out.u64(opened.window_bytes);
+    out.option(opened.rename.as_deref(), |out, name| out.bytes(name));
 }
 
 pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
@@ -134,6 +137,7 @@ pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
         addresses: get_list(from, ADDRESSES_MAX, |from| from.text(TEXT_BYTES_MAX))?,
         origin: get_origin(from)?,
         window_bytes: from.u64()?,
+        rename: from.option(|from| Ok(from.bytes(NAME_BYTES_MAX)?.to_vec()))?,
     })
 }
 
@@ -227,12 +231,15 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         preserve: from.flag()?,
         recursive: from.flag()?,
     };
+    let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =
         |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
     let fits = (1..=STREAMS_MAX).contains(&settings.streams)
         && (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&settings.request_bytes)
         && settings.request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
         && settings.memory_bytes >= MEMORY_BYTES_MIN
+        && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
+        && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
         && depth_fits(settings.depth_source)
         && depth_fits(settings.depth_sink);
     match fits {

@@ -19,7 +19,8 @@ fn entry(kind: EntryKind, size: u64, path: &[u8], link_target: &[u8]) -> Entry {
     }
 }
 
-fn samples() -> Vec<Message> {
+/// What a driver may ask of a source with these places, or of a sink with this one.
+fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
     let settings = Settings {
         rate: Some(Rate { bytes_per_second: 1e6 }),
         congestion: Some("cubic".into()),
@@ -27,6 +28,19 @@ fn samples() -> Vec<Message> {
         window_bytes: Some(65536),
         ..Settings::default()
     };
+    Message::Open(Box::new(Open {
+        role,
+        places,
+        settings,
+        ports: Some((5000, 5100)),
+        secret: [1; 32],
+        fingerprint: [2; 32],
+        origin,
+        window_bytes: 5,
+    }))
+}
+
+fn samples() -> Vec<Message> {
     let origin = Origin { single: true, endless: false };
     let report = SideReport {
         tally: Tally { requests: 1, bytes: 2, partial_returns: 3, ..Tally::default() },
@@ -42,17 +56,6 @@ fn samples() -> Vec<Message> {
         Place::Zero { len: 2 },
         Place::Random { len: 3, seed: 4 },
     ];
-    let open = |role, places, origin| {
-        Message::Open(Box::new(Open {
-            role,
-            places,
-            settings: settings.clone(),
-            ports: Some((5000, 5100)),
-            secret: [1; 32],
-            fingerprint: [2; 32],
-            origin,
-        }))
-    };
     vec![
         Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
         open(Role::Source, places, None),
@@ -63,6 +66,7 @@ fn samples() -> Vec<Message> {
             addresses: vec!["127.0.0.1".into(), "::1".into()],
             origin: Some(Origin { single: false, endless: true }),
             window_bytes: 9,
+            rename: Some(b"name".to_vec()),
         }),
         Message::Carry,
         Message::Carried(vec![1, 2, 3]),

@@ -1,0 +1,21 @@
+# The menu; the work is in xtask, so nothing here needs just.
+
+# format, clippy, unit and tidy tests
+check:
+    cargo xtask check
+
+# everything that CI runs
+test:
+    cargo xtask test
+
+# exactly what CI runs
+ci:
+    .ci/run
+
+# datapump beside the peers that are installed
+bench *OPTIONS:
+    cargo xtask bench peers {{OPTIONS}}
+
+# the two-host simulation: just sim --seed 7
+sim *OPTIONS:
+    cargo xtask sim {{OPTIONS}}

@@ -1,0 +1,552 @@
+//! `datapump copy` from every kind of source to every kind of sink, on one host and through a real
+//! sshd, compared byte by byte.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use support::data::{self, LENGTHS, assert_same, write_file, write_tree};
+use support::{Scene, each, far, need, need_root, run};
+
+/// Where the two ends are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Local,
+    Push,
+    Pull,
+}
+
+const WAYS: &[Way] = &[Way::Local, Way::Push, Way::Pull];
+
+impl Way {
+    /// What stands in front of the source and of the destination.
+    fn hosts(self) -> (&'static str, &'static str) {
+        match self {
+            Way::Local => ("", ""),
+            Way::Push => ("", "far:"),
+            Way::Pull => ("far:", ""),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Source {
+    File,
+    Tree,
+    Pipe,
+    Null,
+    Zero,
+    Random,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sink {
+    /// A name that does not exist yet.
+    Name,
+    /// A folder that exists.
+    Folder,
+    Pipe,
+    Null,
+}
+
+/// What comes of a pairing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Expect {
+    Same,
+    Length,
+    /// The command line is refused with these words.
+    Refused(&'static str),
+}
+
+const SOURCES: &[Source] =
+    &[Source::File, Source::Tree, Source::Pipe, Source::Null, Source::Zero, Source::Random];
+const SINKS: &[Sink] = &[Sink::Name, Sink::Folder, Sink::Pipe, Sink::Null];
+
+fn expected(way: Way, source: Source, sink: Sink) -> Expect {
+    match (way, source, sink) {
+        // The far side's standard input and output carry the conversation.
+        (Way::Pull, Source::Pipe, _) | (Way::Push, _, Sink::Pipe) => {
+            Expect::Refused("conversation")
+        }
+        (_, Source::Tree, Sink::Pipe) => Expect::Refused("folder"),
+        (_, Source::Null, _) | (_, _, Sink::Null) => Expect::Length,
+        _ => Expect::Same,
+    }
+}
+
+#[test]
+fn every_pairing_on_one_host() {
+    every_pairing(Way::Local);
+}
+
+#[test]
+fn every_pairing_pushed() {
+    every_pairing(Way::Push);
+}
+
+#[test]
+fn every_pairing_pulled() {
+    every_pairing(Way::Pull);
+}
+
+fn every_pairing(way: Way) {
+    let pairings = SOURCES.iter().flat_map(|source| SINKS.iter().map(move |sink| (*source, *sink)));
+    each(pairings, |(source, sink)| check_pairing(way, *source, *sink));
+}
+
+fn check_pairing(way: Way, source: Source, sink: Sink) {
+    let scene = Scene::new();
+    write_file(&scene.path("file"), 1, PAIRING_BYTES);
+    write_tree(&scene.path("tree"));
+    fs::create_dir(scene.path("folder")).unwrap();
+    fs::write(scene.path("zeros"), vec![0; PAIRING_BYTES]).unwrap();
+    let (from, to) = way.hosts();
+    let knobs = if source == Source::Tree { "-r" } else { "" };
+    let line = format!("copy {knobs} {from}{} {to}{}", source_words(source), sink_words(sink));
+
+    let input = data::bytes(1, PAIRING_BYTES);
+    let ran = run::to_end(scene.command(&scene.words(&line)), &input);
+
+    if let Expect::Refused(words) = expected(way, source, sink) {
+        assert_eq!(ran.code, 2, "{line}\n{ran}");
+        assert!(ran.stderr.contains(words), "{line}\n{ran}");
+        scene.assert_holds("folder", &[]);
+        return;
+    }
+    assert_eq!(ran.code, 0, "{line}\n{ran}");
+    let arrived = match sink {
+        Sink::Null => return,
+        // As with rsync, the folder itself goes below the name.
+        Sink::Name if source == Source::Tree => scene.path("new/tree"),
+        Sink::Name => scene.path("new"),
+        Sink::Folder => scene.path("folder").join(name_in_folder(source)),
+        Sink::Pipe => {
+            fs::write(scene.path("piped"), &ran.stdout).unwrap();
+            scene.path("piped")
+        }
+    };
+    if expected(way, source, sink) == Expect::Length {
+        assert_eq!(fs::metadata(&arrived).unwrap().len(), PAIRING_BYTES as u64, "{line}");
+        return;
+    }
+    match source {
+        Source::Tree => assert_same(&scene.path("tree"), &arrived),
+        Source::Zero => assert_same(&scene.path("zeros"), &arrived),
+        Source::Random => {
+            scene.succeed(&format!("copy random:{PAIRING_BYTES} @/again"));
+            assert_same(&scene.path("again"), &arrived);
+        }
+        Source::File | Source::Pipe | Source::Null => assert_same(&scene.path("file"), &arrived),
+    }
+}
+
+/// What has no name of its own gets one after its kind.
+fn name_in_folder(source: Source) -> &'static str {
+    match source {
+        Source::File => "file",
+        Source::Tree => "tree",
+        Source::Pipe => "stdin",
+        Source::Null => "null",
+        Source::Zero => "zero",
+        Source::Random => "random",
+    }
+}
+
+fn source_words(source: Source) -> String {
+    match source {
+        Source::File => "@/file".into(),
+        Source::Tree => "@/tree".into(),
+        Source::Pipe => "-".into(),
+        Source::Null => format!("null:{PAIRING_BYTES}"),
+        Source::Zero => format!("zero:{PAIRING_BYTES}"),
+        Source::Random => format!("random:{PAIRING_BYTES}"),
+    }
+}
+
+fn sink_words(sink: Sink) -> &'static str {
+    match sink {
+        Sink::Name => "@/new",
+        Sink::Folder => "@/folder",
+        Sink::Pipe => "-",
+        Sink::Null => "null:",
+    }
+}
+
+#[test]
+fn lengths_around_a_request() {
+    each(WAYS.iter().flat_map(|way| LENGTHS.iter().map(move |len| (*way, *len))), |(way, len)| {
+        let scene = Scene::new();
+        let (from, to) = way.hosts();
+        write_file(&scene.path("in"), *len as u64, *len);
+        scene.succeed(&format!("copy --request-size 64K {from}@/in {to}@/out"));
+        assert_same(&scene.path("in"), &scene.path("out"));
+    });
+}
+
+#[test]
+fn pipes_of_every_length() {
+    let ways = [Way::Local, Way::Push];
+    each(ways.iter().flat_map(|way| LENGTHS.iter().map(move |len| (*way, *len))), |(way, len)| {
+        let scene = Scene::new();
+        let (_, to) = way.hosts();
+        write_file(&scene.path("in"), 5, *len);
+        let line = format!("copy --request-size 64K - {to}@/out");
+        let ran = run::to_end(scene.command(&scene.words(&line)), &data::bytes(5, *len));
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+        assert_same(&scene.path("in"), &scene.path("out"));
+    });
+}
+
+#[test]
+fn seals_and_digests() {
+    let mut cases = Vec::new();
+    for seal in ["tls", "auth", "off"] {
+        for digest in ["blake3", "crc64", "none"] {
+            cases.push((Way::Push, format!("--seal {seal} --digest {digest}")));
+        }
+    }
+    cases.push((Way::Pull, "--seal auth --digest crc64".into()));
+    cases.push((Way::Pull, "--seal off --digest none".into()));
+    each(cases, |(way, knobs)| check_tree(*way, knobs));
+}
+
+#[test]
+fn engines_sizes_and_direct() {
+    let mut cases = Vec::new();
+    for engine in ["uring", "threads"] {
+        for size in ["4K", "12K", "64K", "1M"] {
+            for direct in ["on", "off"] {
+                let knobs = format!("--engine {engine} --request-size {size} --direct {direct}");
+                cases.extend([(Way::Local, knobs.clone()), (Way::Push, knobs)]);
+            }
+        }
+        cases.push((Way::Pull, format!("--engine {engine} --request-size 12K --direct on")));
+    }
+    each(cases, |(way, knobs)| check_tree(*way, knobs));
+}
+
+#[test]
+fn the_other_knobs() {
+    let knobs = [
+        "--streams 1",
+        "--streams 2 --request-size 16M",
+        "--streams 64 --request-size 4K",
+        "--depth-source 1 --depth-sink 1",
+        "--depth-source 32 --depth-sink 1 --streams 1",
+        "--depth-source 1 --depth-sink 32 --streams 1",
+        "--window 64K",
+        "--congestion cubic",
+        "--rate 400Mbit",
+        "--memory 32M --streams 1",
+        "--preallocate on",
+        "--fsync off",
+        "--interval 0.1",
+        "-q",
+    ];
+    let cases = knobs.iter().flat_map(|knob| [(Way::Push, *knob), (Way::Pull, *knob)]);
+    each(cases, |(way, knob)| check_tree(*way, knob));
+}
+
+/// Copies a tree with these knobs and compares it.
+fn check_tree(way: Way, knobs: &str) {
+    let scene = Scene::new();
+    write_tree(&scene.path("src"));
+    let (from, to) = way.hosts();
+    scene.succeed(&format!("copy -r {knobs} {from}@/src/ {to}@/dst"));
+    assert_same(&scene.path("src"), &scene.path("dst"));
+}
+
+#[test]
+fn odd_names() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        data::write_odd_names(&scene.path("src"));
+        let (from, to) = way.hosts();
+        scene.succeed(&format!("copy -r {from}@/src/ {to}@/dst"));
+        assert_same(&scene.path("src"), &scene.path("dst"));
+    });
+}
+
+/// A file that is named on the command line, and not only found in a tree.
+#[test]
+fn odd_names_typed() {
+    use std::ffi::{OsStr, OsString};
+    use std::os::unix::ffi::OsStrExt;
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        data::write_odd_names(&scene.path("src"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let (from, to) = way.hosts();
+        let at = |host: &str, path: &Path| -> OsString {
+            let mut word = OsString::from(host);
+            word.push(path);
+            word
+        };
+        let mut args: Vec<OsString> = vec!["copy".into()];
+        for name in data::odd_names() {
+            args.push(at(from, &scene.path("src").join(OsStr::from_bytes(&name))));
+        }
+        args.push(at(to, &scene.path("dst")));
+        let ran = run::to_end(scene.command(&args), b"");
+        assert_eq!(ran.code, 0, "{way:?}\n{ran}");
+        assert_same(&scene.path("src"), &scene.path("dst"));
+    });
+}
+
+/// What a command line makes of `src` (with a file in it) and a lone `file`.
+#[derive(Debug)]
+struct Rule {
+    args: &'static str,
+    code: i32,
+    arrives: &'static [&'static str],
+}
+
+#[test]
+fn where_things_arrive() {
+    let rules = [
+        Rule { args: "-r H@/src T@/dst", code: 0, arrives: &["src/inner"] },
+        Rule { args: "-r H@/src/ T@/dst", code: 0, arrives: &["inner"] },
+        Rule { args: "-r H@/src/ T@/dst/", code: 0, arrives: &["inner"] },
+        Rule { args: "-r H@/src T@/dst/new", code: 0, arrives: &["new/src/inner"] },
+        Rule { args: "-r H@/src/ T@/dst/new", code: 0, arrives: &["new/inner"] },
+        Rule { args: "H@/file T@/dst", code: 0, arrives: &["file"] },
+        Rule { args: "H@/file T@/dst/", code: 0, arrives: &["file"] },
+        Rule { args: "H@/file T@/dst/name", code: 0, arrives: &["name"] },
+        Rule { args: "-r H@/src H@/file T@/dst", code: 0, arrives: &["file", "src/inner"] },
+        Rule { args: "H@/file H@/other T@/dst", code: 0, arrives: &["file", "other"] },
+        Rule { args: "H@/src H@/file T@/dst", code: 3, arrives: &["file"] },
+    ];
+    let cases = WAYS.iter().flat_map(|way| rules.iter().map(move |rule| (*way, rule)));
+    each(cases, |(way, rule)| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        fs::create_dir(scene.path("dst")).unwrap();
+        for (seed, name) in ["src/inner", "file", "other"].iter().enumerate() {
+            write_file(&scene.path(name), seed as u64, 3000);
+        }
+        let (from, to) = way.hosts();
+        let args = rule.args.replace("H@", &format!("{from}@")).replace("T@", &format!("{to}@"));
+        let ran = scene.run(&format!("copy {args}"));
+        assert_eq!(ran.code, rule.code, "{args}\n{ran}");
+        scene.assert_holds("dst", rule.arrives);
+    });
+}
+
+#[test]
+fn overwrite_rules() {
+    // Knob, whether the destination is older than the source, exit code, whether it is replaced.
+    let rules = [
+        ("", true, 3, false),
+        ("--overwrite never", true, 3, false),
+        ("--overwrite older", true, 0, true),
+        ("--overwrite older", false, 0, false),
+        ("--overwrite always", false, 0, true),
+    ];
+    let cases = WAYS.iter().flat_map(|way| rules.iter().map(move |rule| (*way, *rule)));
+    each(cases, |(way, (knob, destination_is_older, code, replaced))| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        fs::create_dir(scene.path("dst")).unwrap();
+        write_file(&scene.path("src/both"), 1, 5000);
+        write_file(&scene.path("src/new"), 2, 5000);
+        write_file(&scene.path("dst/both"), 3, 4000);
+        let hour = Duration::from_secs(3600);
+        let age = if *destination_is_older { hour * 2 } else { Duration::ZERO };
+        set_age(&scene.path("src/both"), hour);
+        set_age(&scene.path("dst/both"), age);
+        let (from, to) = way.hosts();
+        let line = format!("copy -r {knob} {from}@/src/ {to}@/dst");
+        let ran = scene.run(&line);
+        assert_eq!(ran.code, *code, "{line}\n{ran}");
+        if *code == 3 {
+            assert!(ran.stderr.contains("both") && ran.stderr.contains("exist"), "{line}\n{ran}");
+        }
+        let seed = if *replaced { 1 } else { 3 };
+        let len = if *replaced { 5000 } else { 4000 };
+        assert!(
+            fs::read(scene.path("dst/both")).unwrap() == data::bytes(seed, len),
+            "{line}\n{ran}"
+        );
+        assert_same(&scene.path("src/new"), &scene.path("dst/new"));
+        scene.assert_holds("dst", &["both", "new"]);
+    });
+}
+
+fn set_age(path: &Path, age: Duration) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+#[test]
+fn mode_and_time_are_kept_when_asked_for() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        write_tree(&scene.path("src"));
+        let when = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
+        for (name, mode) in
+            [("src/file-0", 0o640), ("src/one/two/small-1", 0o755), ("src/one", 0o750)]
+        {
+            fs::set_permissions(scene.path(name), fs::Permissions::from_mode(mode)).unwrap();
+            fs::File::open(scene.path(name)).unwrap().set_modified(when).unwrap();
+        }
+        let (from, to) = way.hosts();
+        scene.succeed(&format!("copy -r -p {from}@/src/ {to}@/kept"));
+        scene.succeed(&format!("copy -r {from}@/src/ {to}@/new"));
+        let stated = |name: &str| {
+            let meta = fs::symlink_metadata(scene.path(name)).unwrap();
+            (meta.mode(), meta.mtime(), meta.mtime_nsec())
+        };
+        for path in data::files_below(&scene.path("src")) {
+            let inner = path.strip_prefix(scene.path("src")).unwrap().display().to_string();
+            if !path.is_symlink() {
+                assert_eq!(
+                    stated(&format!("src/{inner}")),
+                    stated(&format!("kept/{inner}")),
+                    "{inner}"
+                );
+            }
+        }
+        assert_eq!(stated("src/one"), stated("kept/one"), "a folder, {way:?}");
+        assert_ne!(
+            stated("src/file-0").1,
+            stated("new/file-0").1,
+            "kept without being asked, {way:?}"
+        );
+    });
+}
+
+#[test]
+fn several_streams_carry_the_bytes_and_one_login_is_made() {
+    let scene = Scene::new();
+    let log = scene.path("logins");
+    let ssh = scene.script(
+        "ssh",
+        &format!("echo login >> {}\nexec {} \"$@\"", log.display(), far::ssh_command()),
+    );
+    write_file(&scene.path("in"), 1, 20 << 20);
+    scene.succeed(&format!("copy --streams 8 --ssh {} @/in far:@/out", ssh.display()));
+    assert_same(&scene.path("in"), &scene.path("out"));
+    assert_eq!(fs::read_to_string(log).unwrap(), "login\n");
+}
+
+/// A folder with more files than the far side may open at once.
+#[test]
+fn few_open_files() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("src")).unwrap();
+    for i in 0..600 {
+        write_file(&scene.path(format!("src/{i}")), i, 100);
+    }
+    scene.far_script("ulimit -n 256; exec $PROGRAM \"$@\"");
+    scene.succeed("copy -r @/src/ far:@/pushed");
+    assert_same(&scene.path("src"), &scene.path("pushed"));
+    scene.succeed("copy -r far:@/src/ @/pulled");
+    assert_same(&scene.path("src"), &scene.path("pulled"));
+}
+
+#[test]
+fn manifest_is_verified_and_a_flipped_byte_is_found() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        write_tree(&scene.path("src"));
+        data::write_odd_names(&scene.path("src/odd"));
+        let (from, to) = way.hosts();
+        scene.succeed(&format!("copy -r --manifest @/manifest {from}@/src/ {to}@/dst"));
+        scene.succeed("verify @/manifest @/dst");
+
+        let victim = scene.path("dst/one/two/small-7");
+        let good = fs::read(&victim).unwrap();
+        let mut spoilt = good.clone();
+        spoilt[100] ^= 1;
+        fs::write(&victim, &spoilt).unwrap();
+        let ran = scene.run("verify @/manifest @/dst");
+        assert_eq!(ran.code, 6, "{ran}");
+        assert!(ran.stderr.contains("small-7"), "{ran}");
+
+        fs::remove_file(&victim).unwrap();
+        let ran = scene.run("verify @/manifest @/dst");
+        assert_ne!(ran.code, 0, "{ran}");
+        assert!(ran.stderr.contains("small-7"), "{ran}");
+    });
+}
+
+#[test]
+fn events_parse_and_end_is_always_there() {
+    // What is copied, the exit code, and the events that must be there.
+    let cases: [(&str, i32, &[&str]); 5] = [
+        ("@/in @/out1", 0, &["start", "file", "end"]),
+        ("@/in far:@/out2", 0, &["start", "file", "end"]),
+        ("far:@/in @/out3", 0, &["start", "file", "end"]),
+        ("@/absent far:@/out4", 1, &["start", "end"]),
+        ("@/in nobody@127.0.0.1:@/out5 --ssh false", 7, &["end"]),
+    ];
+    let scene = Scene::new();
+    write_file(&scene.path("in"), 1, 1 << 20);
+    each(cases, |(args, code, expect)| {
+        let ran = scene.run(&format!("copy --json {args}"));
+        assert_eq!(ran.code, *code, "{args}\n{ran}");
+        let events = ran.events();
+        let kinds: Vec<&str> = events.iter().map(|e| e["event"].as_str().unwrap_or("?")).collect();
+        for kind in *expect {
+            assert!(kinds.contains(kind), "{args}: no {kind} event\n{ran}");
+        }
+        assert_eq!(kinds.last(), Some(&"end"), "{args}\n{ran}");
+        assert_eq!(kinds.iter().filter(|kind| **kind == "end").count(), 1, "{args}\n{ran}");
+    });
+}
+
+/// A sniffer on loopback sees the payload where nothing seals it, and does not where TLS does.
+#[test]
+fn sealed_means_that_the_wire_shows_nothing() {
+    need_root("tcpdump listens on loopback");
+    let seen = |seal: &str| {
+        let scene = Scene::new();
+        let secret = data::bytes(77, 64);
+        fs::write(scene.path("in"), secret.repeat(2000)).unwrap();
+        let port = far::closed_port();
+        let capture = scene.path("capture");
+        let mut tcpdump = Command::new(need("tcpdump", "tcpdump"));
+        tcpdump.args(["-i", "lo", "-U", "--immediate-mode", "-B", "32768", "-w"]).arg(&capture);
+        tcpdump.args(["tcp", "port", &port.to_string()]);
+        let sniffer = Sniffer::start(tcpdump);
+        scene.succeed(&format!("copy --seal {seal} --ports {port}-{port} @/in far:@/out"));
+        assert_same(&scene.path("in"), &scene.path("out"));
+        drop(sniffer);
+        let wire = fs::read(capture).unwrap();
+        assert!(wire.len() > 100_000, "the sniffer has seen only {} bytes", wire.len());
+        wire.windows(secret.len()).any(|part| part == secret)
+    };
+    assert!(!seen("tls"), "TLS lets the payload through");
+    assert!(seen("auth") && seen("off"), "the sniffer does not see clear text: this test is blind");
+}
+
+struct Sniffer {
+    child: std::process::Child,
+}
+
+impl Sniffer {
+    /// Returns when tcpdump says that it listens.
+    fn start(mut command: Command) -> Sniffer {
+        use std::io::{BufRead, BufReader};
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("listening on")), "tcpdump does not listen");
+        std::thread::spawn(move || lines.count());
+        Sniffer { child }
+    }
+}
+
+impl Drop for Sniffer {
+    /// Lets tcpdump write what it has, and waits for that.
+    fn drop(&mut self) {
+        support::processes::send(self.child.id().cast_signed(), rustix::process::Signal::INT);
+        self.child.wait().unwrap();
+    }
+}
+
+/// More than one request, and no whole number of them.
+const PAIRING_BYTES: usize = (1 << 20) + 4096 + 1;

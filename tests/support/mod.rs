@@ -1,0 +1,147 @@
+//! What the end-to-end tests share: folders, data, runs of the real program, and a real sshd.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+pub mod data;
+pub mod far;
+pub mod processes;
+pub mod run;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use run::Ran;
+
+/// One test's own folder, and its own name for the far side's program, by which its processes are
+/// known.
+pub struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        let folder = tempfile::Builder::new().prefix("datapump-test-").tempdir().unwrap();
+        // Other users take part in some tests.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let scene = Scene { folder };
+        std::os::unix::fs::symlink(PROGRAM, scene.far_program()).unwrap();
+        scene
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The far side's program under a name that no other test has.
+    pub fn far_program(&self) -> PathBuf {
+        self.path("far-datapump")
+    }
+
+    /// Replaces the far side's program by a shell script; `$PROGRAM` in it is the real one.
+    pub fn far_script(&self, lines: &str) {
+        fs::remove_file(self.far_program()).unwrap();
+        self.script("far-datapump", lines);
+    }
+
+    /// A shell script in this folder.
+    pub fn script(&self, name: &str, lines: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, format!("#!/bin/sh\nPROGRAM={PROGRAM}\n{lines}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// The program as another user can run it.
+    pub fn program_for_all(&self) -> PathBuf {
+        let copy = self.path("datapump");
+        if !copy.exists() {
+            fs::copy(PROGRAM, &copy).unwrap();
+        }
+        copy
+    }
+
+    /// A command line split at blanks: `@/` in front of a path is this folder.
+    pub fn words(&self, line: &str) -> Vec<OsString> {
+        let folder = self.folder.path().to_str().expect("the temporary folder has a plain name");
+        let spelled = |word: &str| match word.strip_prefix("@/") {
+            Some(name) => format!("{folder}/{name}"),
+            None => word.replace(":@/", &format!(":{folder}/")),
+        };
+        line.split_whitespace().map(|word| spelled(word).into()).collect()
+    }
+
+    /// The real program with these arguments; anything that is far goes through the real sshd.
+    pub fn command(&self, args: &[OsString]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(args);
+        if args.iter().any(|arg| arg.to_string_lossy().starts_with("far:")) {
+            if !args.contains(&"--ssh".into()) {
+                command.arg("--ssh").arg(far::ssh_command());
+            }
+            if !args.contains(&"--remote-datapump".into()) {
+                command.arg("--remote-datapump").arg(self.far_program());
+            }
+        }
+        command
+    }
+
+    /// Runs a command line as `words` reads it.
+    pub fn run(&self, line: &str) -> Ran {
+        run::to_end(self.command(&self.words(line)), b"")
+    }
+
+    /// The same where it must succeed.
+    pub fn succeed(&self, line: &str) -> Ran {
+        let ran = self.run(line);
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+        ran
+    }
+
+    /// Processes of this scene's far side, and the ssh that leads to it.
+    pub fn far_processes(&self) -> Vec<i32> {
+        processes::that_name(&self.far_program())
+    }
+
+    /// Fails where a folder holds anything else than these: a temporary file for instance.
+    pub fn assert_holds(&self, folder: &str, names: &[&str]) {
+        let folder = self.path(folder);
+        let inner = |path: &PathBuf| path.strip_prefix(&folder).unwrap().display().to_string();
+        let files: Vec<String> = data::files_below(&folder).iter().map(inner).collect();
+        assert_eq!(files, names, "in {}", folder.display());
+    }
+}
+
+/// Runs every case of a table, also behind one that fails, and names all that fail.
+pub fn each<C: fmt::Debug>(cases: impl IntoIterator<Item = C>, check: impl Fn(&C)) {
+    let failed: Vec<String> = cases
+        .into_iter()
+        .filter(|case| panic::catch_unwind(AssertUnwindSafe(|| check(case))).is_err())
+        .map(|case| format!("{case:?}"))
+        .collect();
+    assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Panics with the name of a real part that is not installed: a test that skips proves nothing.
+pub fn need(program: &str, package: &str) -> PathBuf {
+    let found = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(program))
+        .find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{program} is missing: install the Debian package {package}"))
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Panics where the machine does not let the test do what it must.
+pub fn need_root(why: &str) {
+    assert!(is_root(), "this test needs root: {why}");
+}
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_datapump");

@@ -1,0 +1,552 @@
+//! The rules of the page, as tests: each rule looks at the project's text, and is shown to bite.
+
+#[path = "tidy/code.rs"]
+mod code;
+#[path = "support/wire_hash.rs"]
+mod wire_hash;
+
+use std::fs;
+use std::path::Path;
+
+use code::{code_only, functions, has_word};
+
+/// A file of the project: its path from the root, with slashes, and its text.
+struct Page {
+    path: String,
+    text: String,
+}
+
+/// Where and what: `src/io/tcp.rs:17: unsafe without a SAFETY comment`.
+type Finding = String;
+
+struct Rule {
+    name: &'static str,
+    look: fn(&[Page]) -> Vec<Finding>,
+    /// Files that the rule must object to, and files that it must let pass.
+    bad: &'static [(&'static str, &'static str)],
+    good: &'static [(&'static str, &'static str)],
+}
+
+#[test]
+fn the_house_is_tidy() {
+    let pages = project();
+    let findings: Vec<String> = RULES
+        .iter()
+        .flat_map(|rule| (rule.look)(&pages).into_iter().map(|f| format!("[{}] {f}", rule.name)))
+        .collect();
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+/// A rule that cannot fail is a defect of the rule.
+#[test]
+fn every_rule_bites() {
+    for rule in RULES {
+        let look = |sample: &[(&str, &str)]| (rule.look)(&pages_of(sample));
+        for bad in rule.bad {
+            assert!(!look(&[*bad]).is_empty(), "{} lets pass: {bad:?}", rule.name);
+        }
+        assert!(!rule.bad.is_empty(), "{} has no bad sample", rule.name);
+        assert_eq!(look(rule.good), Vec::<String>::new(), "{} objects to a good sample", rule.name);
+    }
+}
+
+#[test]
+fn wire_document_states_the_hash() {
+    let stated = |page: &str| {
+        let pages = pages_of(&[("src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", page)]);
+        wire_document(&pages)
+    };
+    let files = vec![("src/wire/frame.rs".to_string(), "struct Frame;".to_string())];
+    assert_eq!(stated(&format!("hash: {}", wire_hash::wire_hash(files))), Vec::<String>::new());
+    assert_eq!(stated("hash: none").len(), 1);
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "walls between rooms",
+        look: walls,
+        bad: &[
+            ("src/wire/frame.rs", "use crate::io::Engine;"),
+            ("src/base/units.rs", "fn f() -> crate::wire::Frame { todo() }"),
+            ("src/ends/tree.rs", "use crate::{base::Extent, pump::Plan};"),
+            ("src/io/tcp.rs", "use super::super::wire::Frame;"),
+            ("src/attic/mod.rs", "use crate::base::Extent;"),
+        ],
+        good: &[
+            ("src/wire/frame.rs", "use crate::base::Extent; // not crate::io\nuse crate::wire::x;"),
+            ("src/cli/mod.rs", "use crate::{remote::Far, report};"),
+            ("src/ends/tree.rs", "use crate::{base::{Extent, label::Label}, io::Verb};"),
+        ],
+    },
+    Rule {
+        name: "what a room must never contain",
+        look: banned_in_room,
+        bad: &[
+            ("src/wire/frame.rs", "use std::io::Read;"),
+            ("src/wire/session.rs", "use std::{fmt, io};"),
+            ("src/ends/tree.rs", "std::thread::spawn(|| ());"),
+            ("src/report/text.rs", "fn f() { std::fs::read(x); }"),
+        ],
+        good: &[
+            ("src/wire/frame.rs", "use std::fmt; use std::{fmt, mem}; // std::io"),
+            ("src/io/tcp.rs", "use std::io;"),
+        ],
+    },
+    Rule {
+        name: "unsafe has an address and a reason",
+        look: unsafe_has_address,
+        bad: &[
+            ("src/pump/lane.rs", "// SAFETY: it is not.\nunsafe { f() }"),
+            ("src/io/uring.rs", "fn f() {\n    unsafe { g() }\n}"),
+            ("src/io/tcp.rs", "// SAFETY: of something else.\n\nunsafe { g() }"),
+        ],
+        good: &[
+            ("src/io/uring.rs", "// SAFETY: the ring is ours.\nlet x =\n    unsafe { g() };"),
+            ("src/lib.rs", "#![deny(unsafe_code)] // unsafe"),
+        ],
+    },
+    Rule {
+        name: "a function fits a screen",
+        look: function_length,
+        bad: &[("src/io/tcp.rs", LONG_FUNCTION)],
+        good: &[(
+            "src/io/tcp.rs",
+            "trait T { fn f(a: [u8; 2]); }\nfn g<F: Fn(u8)>(f: fn(u8)) {\n}",
+        )],
+    },
+    Rule {
+        name: "a line has at most 100 columns",
+        look: line_length,
+        bad: &[("tests/copy.rs", LONG_LINE)],
+        good: &[("tests/copy.rs", "// ten columns\n")],
+    },
+    Rule {
+        name: "a file has at most 900 lines",
+        look: file_length,
+        bad: &[("src/io/tcp.rs", LONG_FILE)],
+        good: &[("src/io/tcp.rs", "fn f() {}\n")],
+    },
+    Rule {
+        name: "printing is the business of cli",
+        look: printing,
+        bad: &[
+            ("src/pump/lane.rs", "fn f() { eprintln!(\"x\") }"),
+            ("src/io/tcp.rs", "print!(\"x\")"),
+        ],
+        good: &[
+            ("src/cli/progress.rs", "println!(\"x\")"),
+            ("src/io/tcp.rs", "// println!(\"x\")"),
+        ],
+    },
+    Rule {
+        name: "nothing is left for later",
+        look: leftovers,
+        bad: &[
+            ("src/io/tcp.rs", concat!("to", "do!()")),
+            ("src/io/tcp.rs", concat!("// FIX", "ME: later")),
+            ("tests/copy.rs", concat!("db", "g!(x)")),
+            ("xtask/src/main.rs", concat!("unimple", "mented!()")),
+        ],
+        good: &[("src/io/tcp.rs", "// todo is a word of the language of people\n")],
+    },
+    Rule {
+        name: "clocks stand in io and cli/progress",
+        look: clocks,
+        bad: &[
+            ("src/pump/lane.rs", "let now = Instant::now();"),
+            ("src/cli/order.rs", "std::time::SystemTime::now()"),
+            ("src/report/json.rs", "Instant::now()"),
+        ],
+        good: &[("src/io/tcp.rs", "Instant::now()"), ("src/cli/progress.rs", "Instant::now()")],
+    },
+    Rule {
+        name: "decision records are linked",
+        look: decisions,
+        bad: &[("docs/decisions/0001-lanes.md", "# Lanes")],
+        good: &[
+            ("docs/decisions/0001-lanes.md", "# Lanes"),
+            ("ARCHITECTURE.md", "see [lanes](docs/decisions/0001-lanes.md)"),
+        ],
+    },
+    Rule {
+        name: "docs/WIRE.md states the hash of src/wire",
+        look: wire_document,
+        bad: &[("src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", "hash: 00")],
+        good: &[],
+    },
+    Rule {
+        name: "every file is reachable",
+        look: reachable,
+        bad: &[("src/io/tcp.rs", "fn f() {}"), ("src/io/mod.rs", "mod tcp;")],
+        good: &[
+            ("src/lib.rs", "pub mod io;"),
+            ("src/io/mod.rs", "mod tcp;"),
+            ("src/io/tcp.rs", ""),
+        ],
+    },
+    Rule {
+        name: "no path of somebody's machine",
+        look: machine_paths,
+        bad: &[
+            ("README.md", concat!("run /wo", "rk/main/x")),
+            ("runs/2026-11-20-peers.md", concat!("`/ro", "ot/.ssh`")),
+            ("src/io/tcp.rs", concat!("// /ho", "me/ada/data")),
+        ],
+        good: &[("README.md", "src/work/seal.rs and ../work/seal.rs and /home/user/data")],
+    },
+    Rule {
+        name: "no drawer for everything",
+        look: drawers,
+        bad: &[("src/io/utils.rs", ""), ("src/pump/manager.rs", ""), ("src/common/mod.rs", "")],
+        good: &[("src/io/tcp.rs", "")],
+    },
+];
+
+/// Which rooms a room may know besides itself.
+const WALLS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("wire", &["base"]),
+    ("io", &["base"]),
+    ("work", &["base", "wire", "io"]),
+    // A stream's frames are sealed by the seal room's record layer.
+    ("ends", &["base", "wire", "io", "work"]),
+    ("pump", &["base", "wire", "io", "work", "ends"]),
+    ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
+    ("report", &["base"]),
+    ("cli", &["base", "wire", "io", "work", "ends", "pump", "remote", "report"]),
+];
+
+/// Words that a room must not contain, besides what the walls forbid.
+const BANNED: &[(&str, &[&str])] = &[
+    ("base", &["std::fs", "std::net", "std::thread"]),
+    ("wire", &["std::io", "std::net", "std::fs", "std::thread", "std::time"]),
+    ("ends", &["std::thread", "std::sync::Condvar"]),
+    ("report", &["std::fs", "std::net", "std::thread", "std::time::Instant", "std::process"]),
+];
+
+const UNSAFE_FILES: &[&str] = &["src/io/buffer.rs", "src/io/uring.rs", "src/io/system.rs"];
+/// Files outside `src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
+const CLOCK_FILES: &[(&str, &str)] = &[
+    ("src/cli/mod.rs", "the start of the program, from which its events count"),
+    ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),
+];
+const FUNCTION_LINES_MAX: usize = 70;
+const LINE_COLUMNS_MAX: usize = 100;
+const FILE_LINES_MAX: usize = 900;
+/// A comment that gives the reason stands right above, at most this many lines up.
+const SAFETY_LINES_MAX: usize = 8;
+
+fn walls(pages: &[Page]) -> Vec<Finding> {
+    each_code_line(pages, |page, line| {
+        let room = room_of(&page.path)?;
+        let Some((_, allowed)) = WALLS.iter().find(|(name, _)| *name == room) else {
+            return Some(format!("the room '{room}' is not in the table of rooms"));
+        };
+        let strange = rooms_named(line).into_iter().find(|named| {
+            *named != room
+                && WALLS.iter().any(|(r, _)| r == named)
+                && !allowed.contains(&named.as_str())
+        })?;
+        Some(format!("{room} must not know {strange}"))
+    })
+}
+
+fn banned_in_room(pages: &[Page]) -> Vec<Finding> {
+    each_code_line(pages, |page, line| {
+        let room = room_of(&page.path)?;
+        let (_, banned) = BANNED.iter().find(|(name, _)| *name == room)?;
+        let paths = paths_named(line);
+        let word = banned.iter().find(|ban| {
+            paths.iter().any(|path| path == **ban || path.starts_with(&format!("{ban}::")))
+        })?;
+        Some(format!("{room} must not contain {word}"))
+    })
+}
+
+fn unsafe_has_address(pages: &[Page]) -> Vec<Finding> {
+    each_code_line_numbered(pages, |page, number, line| {
+        if !page.path.starts_with("src/") || !has_word(line, "unsafe") {
+            return None;
+        }
+        if !UNSAFE_FILES.contains(&page.path.as_str()) {
+            return Some("unsafe outside its addresses".to_string());
+        }
+        let lines: Vec<&str> = page.text.lines().collect();
+        let above = lines[..number].iter().rev().take(SAFETY_LINES_MAX);
+        let reasoned = above.take_while(|l| !l.trim().is_empty()).any(|l| l.contains("SAFETY:"));
+        (!reasoned).then(|| "unsafe without a SAFETY comment".to_string())
+    })
+}
+
+fn function_length(pages: &[Page]) -> Vec<Finding> {
+    let long = |page: &Page| -> Vec<Finding> {
+        let all = functions(&code_only(&page.text)).into_iter();
+        let lines = all.map(|(name, first, last)| (name, first, last + 1 - first));
+        lines
+            .filter(|(_, _, count)| *count > FUNCTION_LINES_MAX)
+            .map(|(name, first, count)| format!("{}:{first}: {name} has {count} lines", page.path))
+            .collect()
+    };
+    rust(pages).flat_map(long).collect()
+}
+
+fn line_length(pages: &[Page]) -> Vec<Finding> {
+    let long = |page: &Page| -> Vec<Finding> {
+        let lines = page.text.lines().enumerate();
+        lines
+            .map(|(i, line)| (i + 1, line.chars().count()))
+            .filter(|(_, columns)| *columns > LINE_COLUMNS_MAX)
+            .map(|(number, columns)| format!("{}:{number}: {columns} columns", page.path))
+            .collect()
+    };
+    rust(pages).flat_map(long).collect()
+}
+
+fn file_length(pages: &[Page]) -> Vec<Finding> {
+    let long = rust(pages).filter(|page| page.text.lines().count() > FILE_LINES_MAX);
+    long.map(|page| format!("{}: {} lines", page.path, page.text.lines().count())).collect()
+}
+
+fn printing(pages: &[Page]) -> Vec<Finding> {
+    each_code_line(pages, |page, line| {
+        let allowed = !page.path.starts_with("src/") || page.path.starts_with("src/cli/");
+        let word = ["println", "eprintln", "print", "eprint"];
+        let printed = word.iter().find(|word| has_macro(line, word))?;
+        (!allowed).then(|| format!("{printed}! outside cli"))
+    })
+}
+
+fn leftovers(pages: &[Page]) -> Vec<Finding> {
+    let macros = each_code_line(pages, |_, line| {
+        let word =
+            ["todo", "dbg", "unimplemented"].into_iter().find(|word| has_macro(line, word))?;
+        Some(format!("{word}! is left over"))
+    });
+    let mark = concat!("FIX", "ME");
+    let marked = rust(pages).filter(|page| page.text.contains(mark));
+    macros.into_iter().chain(marked.map(|page| format!("{}: {mark}", page.path))).collect()
+}
+
+fn clocks(pages: &[Page]) -> Vec<Finding> {
+    each_code_line(pages, |page, line| {
+        let allowed = !page.path.starts_with("src/")
+            || page.path.starts_with("src/io/")
+            || page.path == "src/cli/progress.rs"
+            || CLOCK_FILES.iter().any(|(path, _)| *path == page.path);
+        let clock = ["Instant::now", "SystemTime::now"].into_iter().find(|c| line.contains(c))?;
+        (!allowed).then(|| format!("{clock}: time is an argument"))
+    })
+}
+
+fn decisions(pages: &[Page]) -> Vec<Finding> {
+    let map = text_of(pages, "ARCHITECTURE.md");
+    let records = pages.iter().filter(|page| page.path.starts_with("docs/decisions/"));
+    records
+        .filter(|page| !map.contains(page.path.as_str()))
+        .map(|page| format!("{} is not linked from ARCHITECTURE.md", page.path))
+        .collect()
+}
+
+fn wire_document(pages: &[Page]) -> Vec<Finding> {
+    let wire = pages.iter().filter(|page| page.path.starts_with("src/wire/"));
+    let files: Vec<_> = wire.map(|page| (page.path.clone(), page.text.clone())).collect();
+    let stated = pages.iter().any(|page| page.path == "docs/WIRE.md");
+    if files.is_empty() && !stated {
+        return Vec::new();
+    }
+    let hash = wire_hash::wire_hash(files);
+    match text_of(pages, "docs/WIRE.md").contains(&hash) {
+        true => Vec::new(),
+        false => vec![format!(
+            "src/wire has changed: read docs/WIRE.md against it, then state the hash {hash} there"
+        )],
+    }
+}
+
+fn reachable(pages: &[Page]) -> Vec<Finding> {
+    let lost = pages.iter().filter(|page| {
+        let Some(inner) = page.path.strip_prefix("src/").and_then(|p| p.strip_suffix(".rs")) else {
+            return false;
+        };
+        if matches!(inner, "lib" | "main") {
+            return false;
+        }
+        let inner = inner.strip_suffix("/mod").unwrap_or(inner);
+        let (parent, name) = inner.rsplit_once('/').unwrap_or(("", inner));
+        let homes = match parent {
+            "" => vec!["src/lib.rs".to_string(), "src/main.rs".to_string()],
+            parent => vec![format!("src/{parent}/mod.rs"), format!("src/{parent}.rs")],
+        };
+        let declares = |home: &String| text_of(pages, home).contains(&format!("mod {name};"));
+        !homes.iter().any(declares)
+    });
+    lost.map(|page| format!("{}: no `mod` line leads here", page.path)).collect()
+}
+
+fn machine_paths(pages: &[Page]) -> Vec<Finding> {
+    let roots = [
+        concat!("/wo", "rk/"),
+        concat!("/ro", "ot/"),
+        concat!("/ho", "me/"),
+        concat!("/Us", "ers/"),
+    ];
+    let mut findings = Vec::new();
+    for page in pages {
+        for (number, line) in page.text.lines().enumerate() {
+            for root in roots {
+                let found = line.match_indices(root).any(|(at, _)| {
+                    let inside = |c: char| c.is_alphanumeric() || "._-*}$)".contains(c);
+                    let path_goes_on = line[..at].chars().next_back().is_some_and(inside);
+                    !path_goes_on && !line[at..].starts_with(concat!("/ho", "me/user"))
+                });
+                if found {
+                    findings.push(format!("{}:{}: {root}", page.path, number + 1));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn drawers(pages: &[Page]) -> Vec<Finding> {
+    let names = ["util", "utils", "common", "manager", "helper", "helpers", "misc"];
+    let named = rust(pages).filter(|page| {
+        let mut parts = page.path.trim_end_matches(".rs").split('/');
+        parts.any(|part| names.contains(&part))
+    });
+    named.map(|page| format!("{}: say what it is for", page.path)).collect()
+}
+
+/// The room of a file in `src`, or `None` for `lib.rs`, `main.rs` and everything outside.
+fn room_of(path: &str) -> Option<&str> {
+    path.strip_prefix("src/")?.split_once('/').map(|(room, _)| room)
+}
+
+/// The rooms that a line of code names through `crate::` or `super::super::`.
+fn rooms_named(line: &str) -> Vec<String> {
+    let paths = paths_named(line);
+    let room = |path: &String| -> Option<String> {
+        let inner = path.strip_prefix("crate::").or_else(|| path.strip_prefix("super::super::"))?;
+        inner.split("::").next().map(String::from)
+    };
+    paths.iter().filter_map(room).collect()
+}
+
+/// Every path of a line, with groups written out: `a::{b::c, d}` names `a::b::c` and `a::d`.
+fn paths_named(line: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    let mut groups: Vec<String> = Vec::new();
+    let mut path = String::new();
+    for c in line.chars().chain([' ']) {
+        match c {
+            c if c.is_alphanumeric() || c == '_' || c == ':' => path.push(c),
+            '{' if path.ends_with("::") => {
+                groups.push(format!("{}{path}", groups.last().cloned().unwrap_or_default()));
+                path.clear();
+            }
+            c => {
+                if !path.is_empty() {
+                    paths.push(format!("{}{path}", groups.last().cloned().unwrap_or_default()));
+                    path.clear();
+                }
+                if c == '}' {
+                    groups.pop();
+                }
+            }
+        }
+    }
+    paths
+}
+
+fn has_macro(line: &str, name: &str) -> bool {
+    has_word(line, name) && line.contains(&format!("{name}!"))
+}
+
+fn each_code_line(pages: &[Page], look: impl Fn(&Page, &str) -> Option<Finding>) -> Vec<Finding> {
+    each_code_line_numbered(pages, |page, _, line| look(page, line))
+}
+
+/// Lines of code as statements see them: a group in braces that follows `::` counts as one line.
+fn each_code_line_numbered(
+    pages: &[Page],
+    look: impl Fn(&Page, usize, &str) -> Option<Finding>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for page in rust(pages) {
+        let code = code_only(&page.text);
+        let lines: Vec<&str> = code.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let rest = &lines[i..];
+            let last = match line.trim_end().ends_with("::{") {
+                true => rest.iter().position(|l| l.contains(';')).unwrap_or(0),
+                false => 0,
+            };
+            let found = look(page, i + 1, &rest[..=last].join(" "));
+            findings.extend(found.map(|what| format!("{}:{}: {what}", page.path, i + 1)));
+        }
+    }
+    findings
+}
+
+fn rust(pages: &[Page]) -> impl Iterator<Item = &Page> {
+    pages.iter().filter(|page| page.path.ends_with(".rs"))
+}
+
+fn text_of<'a>(pages: &'a [Page], path: &str) -> &'a str {
+    pages.iter().find(|page| page.path == path).map_or("", |page| &page.text)
+}
+
+fn pages_of(sample: &[(&str, &str)]) -> Vec<Page> {
+    let page =
+        |(path, text): &(&str, &str)| Page { path: path.to_string(), text: text.to_string() };
+    sample.iter().map(page).collect()
+}
+
+/// Every text file of the project that a person wrote.
+fn project() -> Vec<Page> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && !["target", ".git", "corpus", "shared"].contains(&name.as_str()) {
+                open.push(path);
+            } else if kind.is_file() && TEXT_ENDINGS.iter().any(|end| name.ends_with(end)) {
+                let inner = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+                pages.push(Page { path: inner, text: fs::read_to_string(&path).unwrap() });
+            }
+        }
+    }
+    assert!(pages.iter().any(|page| page.path == "src/lib.rs"), "the project was not found");
+    pages.sort_by(|a, b| a.path.cmp(&b.path));
+    pages
+}
+
+/// What counts as text that a person wrote.
+const TEXT_ENDINGS: &[&str] = &[".rs", ".md", ".toml", ".sh", "justfile", "run", ".yml"];
+
+macro_rules! ten {
+    ($text:literal) => {
+        concat!($text, $text, $text, $text, $text, $text, $text, $text, $text, $text)
+    };
+}
+const LONG_FUNCTION: &str = concat!(
+    "fn f() {",
+    ten!("\n"),
+    ten!("\n"),
+    ten!("\n"),
+    ten!("\n"),
+    ten!("\n"),
+    ten!("\n"),
+    ten!("\n"),
+    "}"
+);
+const LONG_LINE: &str = concat!("//", ten!("ten colum"), ten!("-"), "x");
+const LONG_FILE: &str = concat!(
+    ten!("\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"),
+    ten!("\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"),
+    ten!("\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n")
+);

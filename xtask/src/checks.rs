@@ -1,0 +1,115 @@
+//! What is run before a commit, and what CI runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::packages;
+use crate::step::{cargo, output, root, run, run_tests, target_folder};
+use crate::wire_hash::wire_hash;
+
+/// Format, clippy, unit and tidy tests.
+pub fn check() -> Result<(), String> {
+    let tests = "test --workspace --lib --bins --test tidy";
+    verdict([format(), clippy(), run_tests("unit and tidy tests", &mut cargo(tests))])
+}
+
+/// Everything that CI runs. One profile only (dev, optimised a little), so that it builds once.
+pub fn test() -> Result<(), String> {
+    packages::ensure(packages::FOR_TESTS)?;
+    let mut doc = cargo("doc --workspace --no-deps --quiet");
+    doc.env("RUSTDOCFLAGS", "-Dwarnings");
+    let tests = "test --workspace --no-fail-fast";
+    verdict([
+        format(),
+        clippy(),
+        run("documentation", &mut doc),
+        run_tests("all tests", &mut cargo(tests)),
+    ])
+}
+
+/// The two-host simulation alone.
+pub fn sim(options: &[&str]) -> Result<(), String> {
+    let mut command = cargo("test --test two_hosts -- --nocapture");
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        let name = match *option {
+            "--seed" => "DATAPUMP_SIM_SEED",
+            "--count" => "DATAPUMP_SIM_COUNT",
+            other => {
+                return Err(format!("sim: unknown option {other}: write --seed N or --count N"));
+            }
+        };
+        let value = options.next().ok_or_else(|| format!("sim: {option} needs a number"))?;
+        value.parse::<u64>().map_err(|_| format!("sim: {option} {value}: write a number"))?;
+        command.env(name, value);
+    }
+    run("two-host simulation", &mut command)
+}
+
+/// The man page and the completions, as the built program writes them.
+pub fn man(folder: &str) -> Result<(), String> {
+    run("build", &mut cargo("build --release --bin datapump"))?;
+    let folder = Path::new(folder);
+    fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let pages = [
+        ("datapump.1", "man"),
+        ("datapump.bash", "completions bash"),
+        ("_datapump", "completions zsh"),
+        ("datapump.fish", "completions fish"),
+    ];
+    for (name, words) in pages {
+        let mut program = Command::new(target_folder().join("release/datapump"));
+        let text = output(program.args(words.split(' ')))?;
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+pub fn print_wire_hash() -> Result<(), String> {
+    let mut files = Vec::new();
+    let mut open = vec![root().join("src/wire")];
+    while let Some(folder) = open.pop() {
+        let entries =
+            fs::read_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let text =
+                fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+            let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+            files.push((name, text));
+        }
+    }
+    println!("{}", wire_hash(files));
+    Ok(())
+}
+
+fn format() -> Result<(), String> {
+    component("fmt", "rustfmt")?;
+    run("format", &mut cargo("fmt --all --check"))
+}
+
+fn clippy() -> Result<(), String> {
+    component("clippy", "clippy")?;
+    run("clippy", &mut cargo("clippy --workspace --all-targets --quiet -- -Dwarnings"))
+}
+
+/// One failure does not hide another: every step has run, and all that failed are named.
+fn verdict<const STEPS: usize>(steps: [Result<(), String>; STEPS]) -> Result<(), String> {
+    let failed: Vec<String> = steps.into_iter().filter_map(Result::err).collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("; ")),
+    }
+}
+
+fn component(command: &str, name: &str) -> Result<(), String> {
+    output(&mut cargo(&format!("{command} --version")))
+        .map(|_| ())
+        .map_err(|_| format!("the component {name} is missing: rustup component add {name}"))
+}

@@ -1,0 +1,44 @@
+//! Developer commands: `cargo xtask COMMAND`. Never shipped.
+
+mod bench;
+mod checks;
+mod packages;
+mod step;
+#[path = "../../tests/support/wire_hash.rs"]
+mod wire_hash;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["check"] => checks::check(),
+        ["test"] => checks::test(),
+        ["sim", options @ ..] => checks::sim(options),
+        ["bench", "peers", options @ ..] => bench::peers(options),
+        ["bench", "overlap", options @ ..] => bench::overlap(options),
+        ["man", folder] => checks::man(folder),
+        ["wire-hash"] => checks::print_wire_hash(),
+        _ => Err(USAGE.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+  check                  format, clippy, unit and tidy tests: seconds
+  test                   what CI runs: check, simulation, end-to-end tests through a real sshd
+  sim [--seed N] [--count N]
+                         the two-host simulation, on fresh seeds unless one is named
+  bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
+                         datapump beside the peers that are installed; writes runs/DATE-peers.md
+  bench overlap          source and sink held to 200 MB/s each: do they overlap?
+  man DIR                man page and completions, written by the built program
+  wire-hash              the hash of src/wire that docs/WIRE.md states";

@@ -1,0 +1,88 @@
+//! The real third-party parts that tests and benches use, as Debian packages.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step;
+
+/// A package and a program that it brings.
+type Part = (&'static str, &'static str);
+
+/// What `cargo xtask test` needs.
+pub const FOR_TESTS: &[Part] = &[
+    ("openssh-server", "sshd"),
+    ("openssh-client", "ssh"),
+    ("rsync", "rsync"),
+    ("iperf3", "iperf3"),
+    ("socat", "socat"),
+    ("tcpdump", "tcpdump"),
+    ("valgrind", "valgrind"),
+    ("iproute2", "ip"),
+    ("procps", "ps"),
+    ("diffutils", "cmp"),
+    ("util-linux", "setpriv"),
+];
+
+/// What `cargo xtask bench` needs beside the peers, which are used where they are installed.
+pub const FOR_BENCHES: &[Part] = &[
+    ("openssh-server", "sshd"),
+    ("openssh-client", "scp"),
+    ("rsync", "rsync"),
+    ("iperf3", "iperf3"),
+    ("socat", "socat"),
+    ("iproute2", "ip"),
+    ("fio", "fio"),
+];
+
+/// Makes sure that these are installed: installs what is missing where that is allowed, and names
+/// it where it is not.
+pub fn ensure(parts: &[Part]) -> Result<(), String> {
+    println!("\n== packages");
+    let missing = missing(parts);
+    if missing.is_empty() {
+        println!("all are installed");
+        return Ok(());
+    }
+    let names = missing.join(" ");
+    if !may_install() {
+        return Err(format!(
+            "missing parts; as root: apt-get install --no-install-recommends {names}"
+        ));
+    }
+    println!("installing {names}");
+    // A failed update is told only where the installation then fails too: old lists may do.
+    let updated = step::output(&mut apt("update --quiet=2"));
+    let installed =
+        step::output(&mut apt(&format!("install --yes --no-install-recommends {names}")));
+    match (updated, installed) {
+        (_, Ok(_)) => {}
+        (Ok(_), Err(log)) => return Err(log),
+        (Err(update), Err(log)) => return Err(format!("{update}\n{log}")),
+    }
+    match self::missing(parts).as_slice() {
+        [] => Ok(()),
+        still => Err(format!("installed, and yet without their programs: {}", still.join(" "))),
+    }
+}
+
+/// True when a program is in one of the folders that commands come from.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folders = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"]);
+    folders.into_iter().any(|folder| Path::new(folder).join(program).exists())
+}
+
+fn missing(parts: &[Part]) -> Vec<&'static str> {
+    let absent = parts.iter().filter(|(_, program)| !is_installed(program));
+    absent.map(|(package, _)| *package).collect()
+}
+
+fn may_install() -> bool {
+    rustix::process::geteuid().is_root() && is_installed("apt-get")
+}
+
+fn apt(words: &str) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(words.split_whitespace()).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
