@@ -94,6 +94,15 @@ impl Sources {
         Ok(Sources { roots, origin: Origin { single, endless } })
     }
 
+    /// The size of a single object that has one.
+    pub fn single_bytes(&self) -> Option<u64> {
+        match &self.roots[..] {
+            [Root::File { meta, .. }] => Some(meta.size()),
+            [Root::Made(entry)] if entry.kind != EntryKind::Pipe => Some(entry.size),
+            _ => None,
+        }
+    }
+
     /// True when reading them can wait for a device.
     pub fn wait(&self) -> bool {
         self.roots.iter().any(|root| match root {

@@ -51,6 +51,7 @@ pub fn run_with(
         Role::Source => Some(Sources::look(&job.sources, job.settings.recursive)?),
         Role::Sink => None,
     };
+    let job = &with_streams_for(job, sources.as_ref());
     let (mut launched, stdin, stdout) = launch.start()?;
     let (events_in, events) = channel();
     let carrier = CarrierSlot::default();
@@ -61,6 +62,17 @@ pub fn run_with(
     line.close();
     launched.end();
     outcome
+}
+
+/// No more streams than there are requests: each costs a handshake.
+fn with_streams_for(job: &Job, sources: Option<&Sources>) -> Job {
+    let mut job = job.clone();
+    if let Some(bytes) = sources.and_then(Sources::single_bytes) {
+        let requests = bytes.div_ceil(u64::from(job.settings.request_bytes)).max(1);
+        let streams = u16::try_from(requests).unwrap_or(u16::MAX);
+        job.settings.streams = job.settings.streams.min(streams);
+    }
+    job
 }
 
 /// A far source is told all its paths in one message.
