@@ -13,6 +13,7 @@ use crate::base::settings::DigestKind;
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile, Metadata, Replace};
+use crate::wire::manifest::ENDLESS_BYTES;
 use crate::work::digest::FileSum;
 
 /// An object that is wanted here.
@@ -65,7 +66,15 @@ struct State {
 #[derive(Debug)]
 enum Slot {
     Batch { batch: Arc<Batch> },
-    Whole { object: u64, size: u64, received: ExtentSet },
+    Whole { object: u64, size: u64, length: Length, received: ExtentSet },
+}
+
+/// How an object's length is known: by its entry, or by its end when it is a pipe. A pipe's parts
+/// are digested as both sides can tell from the part alone, whatever has been heard of the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Offered,
+    Counted,
 }
 
 #[derive(Debug)]
@@ -99,7 +108,12 @@ impl Objects {
     pub fn expect_whole(&self, start: u64, wanted: Wanted) {
         let mut state = self.lock();
         let (object, size) = (wanted.number, wanted.size);
-        state.slots.insert(start, Slot::Whole { object, size, received: ExtentSet::default() });
+        let length = match size == ENDLESS_BYTES {
+            true => Length::Counted,
+            false => Length::Offered,
+        };
+        let received = ExtentSet::default();
+        state.slots.insert(start, Slot::Whole { object, size, length, received });
         self.insert(&mut state, start, wanted);
     }
 
@@ -146,11 +160,11 @@ impl Objects {
                 let start = *start;
                 state.slots.remove(&start);
             }
-            Slot::Whole { object, size, received } => {
+            Slot::Whole { object, size, length, received } => {
                 let offset = extent.start - *start;
                 let len = (*size).saturating_sub(offset).min(u64::from(self.slot_bytes));
-                let endless = *size == crate::wire::manifest::ENDLESS_BYTES;
-                let fits = match endless {
+                let length = *length;
+                let fits = match *size == ENDLESS_BYTES {
                     true => (1..=self.slot_bytes).contains(&extent.len),
                     false => u64::from(extent.len) == len && len > 0,
                 };
@@ -161,12 +175,12 @@ impl Objects {
                 {
                     return Err(unexpected(extent));
                 }
-                let whole = u64::from(extent.len) == *size;
+                let whole = length == Length::Offered && u64::from(extent.len) == *size;
                 let coverage = if whole { Coverage::Whole } else { Coverage::Some };
                 let object = *object;
                 let file = state.objects.get(&object).and_then(|object| object.wanted.file.clone());
                 request.cargo = Cargo::Part(Part { object, offset, coverage, file });
-                if endless {
+                if length == Length::Counted {
                     mark_whole(request, self.slot_bytes);
                 }
             }
@@ -211,12 +225,12 @@ impl Objects {
     /// The pipe was this long: what has not come by now is still to come.
     pub fn end_pipe(&self, bytes: u64) -> Result<(), Fault> {
         let mut state = self.lock();
-        let endless = crate::wire::manifest::ENDLESS_BYTES;
-        let Some(object) = state.objects.values_mut().find(|object| object.wanted.size == endless)
+        let Some(object) =
+            state.objects.values_mut().find(|object| object.wanted.size == ENDLESS_BYTES)
         else {
             return Err(Fault::peer("the end of a pipe that was not offered"));
         };
-        let came = endless - object.missing;
+        let came = ENDLESS_BYTES - object.missing;
         let Some(missing) = bytes.checked_sub(came) else {
             return Err(Fault::peer("a pipe that ended before bytes that have come"));
         };
@@ -248,8 +262,7 @@ impl Objects {
 
     /// True while bytes are expected, those of a pipe of unknown length aside.
     pub fn is_waiting(&self) -> bool {
-        let endless = crate::wire::manifest::ENDLESS_BYTES;
-        self.lock().objects.values().any(|object| object.wanted.size != endless)
+        self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)
     }
 
     /// The temporary names of what is not complete, to be cleared away.

@@ -182,8 +182,8 @@ impl SourceSide {
     /// How long the pipe was, once, when it has ended.
     pub fn pipe_end(&mut self) -> Option<Message> {
         let bytes = self.plan.pipe_bytes()?;
-        if self.walk == Walk::Told {
-            return None;
+        if self.walk != Walk::Over {
+            return None; // the end of the offers comes first, and this comes once
         }
         self.walk = Walk::Told;
         for (_, size, kind) in self.open.values_mut() {

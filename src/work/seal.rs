@@ -117,14 +117,19 @@ impl Tls {
         }
     }
 
-    /// Seals `plain` into `sealed`; returns the bytes written there.
+    /// Seals `plain` into `sealed`; returns the bytes written there. New keys are due after 2^24
+    /// records of AES-GCM: then a key update stands in front.
     pub fn seal(&mut self, plain: &[u8], sealed: &mut [u8]) -> Result<usize, Fault> {
-        match self {
-            Tls::Source(connection) => {
-                seal_step(connection.process_tls_records(&mut []), plain, sealed)
-            }
-            Tls::Sink(connection) => {
-                seal_step(connection.process_tls_records(&mut []), plain, sealed)
+        let mut end = 0;
+        loop {
+            let room = &mut sealed[end..];
+            let (count, more) = match self {
+                Tls::Source(tls) => seal_step(tls.process_tls_records(&mut []), plain, room)?,
+                Tls::Sink(tls) => seal_step(tls.process_tls_records(&mut []), plain, room)?,
+            };
+            end += count;
+            if more == More::No {
+                return Ok(end);
             }
         }
     }
@@ -201,11 +206,23 @@ fn seal_step<D>(
     status: UnbufferedStatus<'_, '_, D>,
     plain: &[u8],
     sealed: &mut [u8],
-) -> Result<usize, Fault> {
+) -> Result<(usize, More), Fault> {
+    let failed = |error: &dyn fmt::Display| {
+        Fault::new(Class::Local, format!("cannot seal a block: {error}"))
+    };
     match status.state.map_err(|error| tls_fault(&error))? {
-        ConnectionState::WriteTraffic(mut traffic) => traffic
-            .encrypt(plain, sealed)
-            .map_err(|error| Fault::new(Class::Local, format!("cannot seal a block: {error}"))),
+        ConnectionState::EncodeTlsData(mut data) => {
+            let count = data.encode(sealed).map_err(|error| failed(&error))?;
+            Ok((count, More::Yes))
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok((0, More::Yes))
+        }
+        ConnectionState::WriteTraffic(mut traffic) => {
+            let count = traffic.encrypt(plain, sealed).map_err(|error| failed(&error))?;
+            Ok((count, More::No))
+        }
         _ => Err(closed()),
     }
 }

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         ["sim", options @ ..] => checks::sim(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
+        ["bench", "instructions"] => bench::instructions(),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
         _ => Err(USAGE.to_string()),
@@ -40,5 +41,6 @@ cargo xtask COMMAND
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
                          datapump beside the peers that are installed; writes runs/DATE-peers.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
+  bench instructions     instructions a request by callgrind, against benches/instructions.txt
   man DIR                man page and completions, written by the built program
   wire-hash              the hash of src/wire that docs/WIRE.md states";

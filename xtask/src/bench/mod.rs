@@ -5,6 +5,7 @@ mod cpu;
 #[allow(dead_code, reason = "the tests use more of it")]
 mod far;
 mod ground;
+mod instructions;
 mod machine;
 mod overlap;
 mod page;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::packages;
 use crate::step::{cargo, root, run, target_folder};
 
+pub use instructions::instructions;
 pub use overlap::overlap;
 
 /// What a bench was asked to do.
