@@ -10,7 +10,7 @@ use datapump::base::units::{Nanos, Rate};
 use datapump::io::{clock, system, tcp};
 use io_uring::{IoUring, opcode, types};
 
-const BYTES: u64 = 4 << 30;
+const BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ enum Direction {
 
 /// One request in the air, all of it asked for at once.
 fn on_ring(socket: &TcpStream, size: usize, direction: Direction) {
-    let mut ring = IoUring::builder().setup_coop_taskrun().build(8).expect("a ring");
+    let mut ring: IoUring = IoUring::builder().setup_coop_taskrun().build(8).expect("a ring");
     let mut buffer = vec![1u8; size];
     let fd = types::Fd(socket.as_raw_fd());
     for _ in 0..BYTES / size as u64 {

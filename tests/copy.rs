@@ -449,6 +449,17 @@ fn few_open_files() {
 }
 
 #[test]
+fn a_receipt_has_the_name_at_the_target() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        write_file(&scene.path("src"), 1, 3000);
+        let (from, to) = way.hosts();
+        scene.succeed(&format!("copy {from}@/src {to}@/new --manifest @/sums"));
+        scene.succeed("verify @/sums @/.");
+    });
+}
+
+#[test]
 fn manifest_is_verified_and_a_flipped_byte_is_found() {
     each(WAYS, |way| {
         let scene = Scene::new();

@@ -95,7 +95,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             streams: 4,
-            request_bytes: 512 << 10,
+            request_bytes: 1 << 20,
             depth_source: None,
             depth_sink: None,
             window_bytes: None,

@@ -382,7 +382,7 @@ pub const KNOBS: &[Knob] = &[
             },
             |o, n| o.settings.request_bytes = n as u32,
         ),
-        default: "512K",
+        default: "1M",
         help: "Bytes that one request moves",
         more: "",
         group: Group::Moving,

@@ -14,7 +14,7 @@ use crate::ends::pipe::mark_whole;
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile, Metadata, Replace};
 use crate::wire::manifest::ENDLESS_BYTES;
-use crate::work::digest::FileSum;
+use crate::work::digest::{FileSum, Shift};
 
 /// An object that is wanted here.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ pub struct Landed {
 pub struct Objects {
     slot_bytes: u32,
     digest: DigestKind,
+    shift: Option<Arc<Shift>>,
     watch: Arc<Watch>,
     state: Mutex<State>,
 }
@@ -101,7 +102,8 @@ impl Objects {
             landed_bytes: 0,
             complete,
         };
-        Objects { slot_bytes, digest, watch, state: Mutex::new(state) }
+        let shift = (digest == DigestKind::Crc64).then(|| Arc::new(Shift::new(slot_bytes)));
+        Objects { slot_bytes, digest, shift, watch, state: Mutex::new(state) }
     }
 
     /// An object with a slot, or many, of its own.
@@ -136,7 +138,7 @@ impl Objects {
         let object = Object {
             slot,
             missing: wanted.size,
-            sum: FileSum::new(self.digest),
+            sum: FileSum::with_shift(self.digest, self.shift.clone()),
             fault: None,
             wanted,
         };

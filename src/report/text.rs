@@ -373,7 +373,7 @@ mod tests {
   wire              4.02 GiB, 0.54 % more than the bytes themselves
   checks            seal tls, digest blake3, fsync file
   window            left to TCP, advertised 6 MiB
-  requests          16384 of 512 KiB each
+  requests          16384 of 1 MiB each
   cpu               4.30 s on both sides, 1.00 ns a byte
 
                     source (here)           sink (there)
@@ -414,7 +414,7 @@ mod tests {
   path              the ssh connection: no data port could be reached
   wire              4.02 GiB, 0.54 % more than the bytes themselves
   checks            digest blake3, fsync file
-  requests          16384 of 512 KiB each
+  requests          16384 of 1 MiB each
   cpu               4.30 s on both sides, 1.00 ns a byte
 
                     source (there)          sink (here)
@@ -452,7 +452,7 @@ mod tests {
   bytes             0
   path              inside this process, no network
   checks            digest blake3, fsync file
-  requests          0 of 512 KiB each
+  requests          0 of 1 MiB each
   cpu               0 ns
 
                     this host

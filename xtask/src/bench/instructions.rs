@@ -22,7 +22,7 @@ const SUBJECTS: &[(&str, &str)] = &[
 
 /// `cargo xtask bench instructions`.
 pub fn instructions() -> Result<(), String> {
-    packages::ensure(&["valgrind"])?;
+    packages::ensure(&[("valgrind", "valgrind")])?;
     build()?;
     let budgets = fs::read_to_string(root().join("benches/instructions.txt"))
         .map_err(|why| format!("benches/instructions.txt: {why}"))?;
@@ -31,7 +31,10 @@ pub fn instructions() -> Result<(), String> {
         let each = count(knobs, 2 * REQUESTS)?.saturating_sub(count(knobs, REQUESTS)?) / REQUESTS;
         let budget = budget_of(&budgets, subject)?;
         let share = each as f64 / budget as f64 - 1.0;
-        println!("{subject:<40} {each:>8} instructions a request, budget {budget} ({share:+.1})");
+        let percent = share * 100.0;
+        println!(
+            "{subject:<40} {each:>8} instructions a request, budget {budget} ({percent:+.1} %)"
+        );
         if share.abs() > SHARE_MAX {
             wrong.push(format!("{subject}: {each} instructions, {budget} are budgeted"));
         }

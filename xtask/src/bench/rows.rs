@@ -176,17 +176,23 @@ fn clear(sizes: Sizes) -> Vec<Row> {
             .terms(("none", "none", "none"))
             .needs("wdt"),
         file(row("bbcp -s 4", BBCP)).terms(none).needs("bbcp"),
-        same(row("datapump crc64", "dp --seal off --digest crc64 --fsync off $SRC/big far:$DST/"))
-            .datapump(("off", "crc64", "off")),
+        same(row(
+            "datapump crc64",
+            "dp --streams 1 --seal off --digest crc64 --fsync off $SRC/big far:$DST/",
+        ))
+        .datapump(("off", "crc64", "off")),
         same(row(
             "datapump no digest",
-            "dp --seal off --digest none --fsync off $SRC/big far:$DST/",
+            "dp --streams 1 --seal off --digest none --fsync off $SRC/big far:$DST/",
         ))
         .datapump(("off", "none", "off")),
-        same(row("datapump blake3", "dp --seal off --fsync off $SRC/big far:$DST/"))
+        same(row("datapump blake3", "dp --streams 1 --seal off --fsync off $SRC/big far:$DST/"))
             .datapump(("off", "blake3", "off")),
-        same(row("datapump auth blake3", "dp --seal auth --fsync off $SRC/big far:$DST/"))
-            .datapump(("auth", "blake3", "off")),
+        same(row(
+            "datapump auth blake3",
+            "dp --streams 1 --seal auth --fsync off $SRC/big far:$DST/",
+        ))
+        .datapump(("auth", "blake3", "off")),
     ]
 }
 
@@ -213,9 +219,9 @@ fn sealed(sizes: Sizes) -> Vec<Row> {
         .served_with_url(WDT_SEALED)
         .terms(("aes128-gcm", "none", "none"))
         .needs("wdt"),
-        row("datapump tls blake3", "dp --fsync off $SRC/big far:$DST/")
+        row("datapump tls blake3", "dp --streams 1 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "off")),
-        row("datapump tls crc64", "dp --digest crc64 --fsync off $SRC/big far:$DST/")
+        row("datapump tls crc64", "dp --streams 1 --digest crc64 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "crc64", "off")),
         row("datapump, no knob set", "dp $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "file")),
