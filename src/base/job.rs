@@ -70,6 +70,8 @@ pub struct Outcome {
     pub bytes: u64,
     pub elapsed: Nanos,
     pub streams: u16,
+    /// The size of requests as it was: a limited rate has smaller ones.
+    pub request_bytes: u32,
     pub carrier: Carrier,
     /// True when this process was the source (a push or a local copy).
     pub near_is_source: bool,

@@ -11,6 +11,7 @@ use super::peer::{PROGRAM, tag};
 use super::streams::{self, Credentials, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place};
+use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 use crate::base::units::Tick;
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
@@ -25,6 +26,7 @@ use crate::work::seal::{Identity, Secret};
 /// Runs a transfer to its end.
 pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
+    let job = &with_requests_for_rate(job);
     let host = match (&job.source_host, &job.target_host) {
         (None, None) => return local(job, watch, started),
         (Some(host), None) | (None, Some(host)) => host.clone(),
@@ -62,6 +64,17 @@ pub fn run_with(
     line.close();
     launched.end();
     outcome
+}
+
+/// A limited rate in requests of a second each would come in bursts: one takes an eighth at most.
+fn with_requests_for_rate(job: &Job) -> Job {
+    let mut job = job.clone();
+    if let Some(rate) = job.settings.rate {
+        let eighth = (rate.bytes_per_second / 8.0) as u32 / REQUEST_BYTES_STEP * REQUEST_BYTES_STEP;
+        let most = eighth.max(REQUEST_BYTES_MIN);
+        job.settings.request_bytes = job.settings.request_bytes.min(most);
+    }
+    job
 }
 
 /// No more streams than there are requests: each costs a handshake.
@@ -117,7 +130,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         early: Vec::new(),
     };
     let done = transfer::run(part)?;
-    Ok(outcome(done, Carrier::Memory, job.settings.streams, Role::Source, started))
+    Ok(outcome(done, job, Carrier::Memory, (job.settings.streams, Role::Source, started)))
 }
 
 fn window_of(target: &Target, job: &Job) -> Option<u64> {
@@ -211,7 +224,7 @@ impl Near<'_> {
             early: Vec::new(),
         };
         let done = transfer::run(part)?;
-        Ok(outcome(done, carrier, count, self.role, started))
+        Ok(outcome(done, self.job, carrier, (count, self.role, started)))
     }
 
     fn open(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {
@@ -330,10 +343,9 @@ impl Near<'_> {
 
 fn outcome(
     done: transfer::Done,
+    job: &Job,
     carrier: Carrier,
-    streams: u16,
-    role: Role,
-    started: Tick,
+    (streams, role, started): (u16, Role, Tick),
 ) -> Outcome {
     Outcome {
         files: done.files,
@@ -344,6 +356,7 @@ fn outcome(
         bytes: done.bytes,
         elapsed: clock::now().since(started),
         streams,
+        request_bytes: job.settings.request_bytes,
         carrier,
         near_is_source: role == Role::Source,
         near: done.report,

@@ -80,7 +80,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
     let requests = format!(
         "{} of {} each",
         source(outcome).tally.requests,
-        Bytes(settings.request_bytes.into())
+        Bytes(outcome.request_bytes.into())
     );
     facts.push(("requests", requests));
     if let Some(rate) = settings.rate {
@@ -339,6 +339,7 @@ pub(super) mod sample {
             directories: 0,
             failed: 0,
             kept: 0,
+            request_bytes: 1 << 20,
             worst: None,
             bytes: 4 << 30,
             elapsed: seconds(3.62),
