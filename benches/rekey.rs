@@ -1,5 +1,6 @@
-//! A stream that outlives its keys: AES-GCM's are good for 2^24 records (256 GiB of full ones), then
-//! TLS changes them. Proves in memory that sealing and opening go on. `cargo bench --bench rekey`.
+//! A stream that outlives its keys: AES-GCM's are good for 2^24 records (256 GiB of full ones),
+//! then TLS changes them. Proves in memory that sealing and opening go on.
+//! `cargo bench --bench rekey`.
 
 use datapump::work::seal::{Identity, Shake, Tls};
 
