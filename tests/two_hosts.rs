@@ -476,6 +476,7 @@ fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {
         mode: 0o644,
         path,
         link_target: Vec::new(),
+        ..Entry::default()
     }
 }
 

@@ -27,6 +27,8 @@ pub const OFFER_BYTES_MAX: usize = 64 << 10;
 /// A path as it travels, and one name in it.
 pub const PATH_BYTES_MAX: usize = 4095;
 pub const NAME_BYTES_MAX: usize = 255;
+/// Bytes that an object's owner and extended attributes may take encoded.
+pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
 /// Bytes of shell noise skipped before the far side's first message.

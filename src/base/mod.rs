@@ -1,5 +1,6 @@
 //! Words everybody uses. No I/O, no clock, no policy about allocation.
 
+pub mod attributes;
 pub mod extent;
 pub mod fault;
 pub mod job;

@@ -1,6 +1,6 @@
 //! What the knobs mean once they are parsed. The same value travels to the far side.
 
-use super::units::Rate;
+use super::units::{Nanos, Rate};
 
 /// Everything that both sides of a transfer must know about how to move bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,21 @@ pub struct Settings {
     pub preallocate: Preallocate,
     /// Keep mode and mtime.
     pub preserve: bool,
+    /// Keep owner, extended attributes and access control lists too.
+    pub archive: bool,
     pub recursive: bool,
+    pub links: Links,
+    /// Lines of gitignore rules: what matches is left out; behind a `!` it is kept.
+    pub filters: Vec<String>,
+    pub skip_unchanged: SkipUnchanged,
+    /// Only say what would be copied.
+    pub dry_run: bool,
+    /// Objects that may fail before the transfer ends; `None` for any number.
+    pub errors_max: Option<u32>,
+    /// Do not look at what an earlier transfer has left.
+    pub fresh: bool,
+    /// How long a connection may move nothing before it is given up.
+    pub stall: Nanos,
 }
 
 /// A knob with a few named values: the table of names makes parser, help and wire at once.
@@ -91,6 +105,21 @@ choice!(
     Preallocate { Off = "off", On = "on", }
 );
 
+choice!(
+    /// What becomes of symbolic links below a source.
+    Links { Copy = "copy", Follow = "follow", Skip = "skip", }
+);
+choice!(
+    /// Which destination files are taken for what they should be.
+    SkipUnchanged {
+        No = "no",
+        /// Of the same size and modification time.
+        Times = "times",
+        /// Of the same size and bytes.
+        Checksum = "checksum",
+    }
+);
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -110,7 +139,15 @@ impl Default for Settings {
             memory_bytes: 256 << 20,
             preallocate: Preallocate::Off,
             preserve: false,
+            archive: false,
             recursive: false,
+            links: Links::Copy,
+            filters: Vec::new(),
+            skip_unchanged: SkipUnchanged::No,
+            dry_run: false,
+            errors_max: None,
+            fresh: false,
+            stall: Nanos::from_millis(10_000),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, StatusKind, Volume, show,
 };
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
-use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX};
+use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX, Wish};
 
 /// Files of this size and more go around the page cache where that is left to us: they would push
 /// everything else out of it, and must reach the disk anyway.
@@ -196,7 +196,9 @@ impl SinkSide {
         self.count(&chunk, &wanted);
         self.check_room()?;
         self.expect(&chunk, &wanted);
-        let mut answer = vec![Message::Want { first, wanted }];
+        let wish = |wanted| if wanted { Wish::All } else { Wish::Nothing };
+        let wishes = wanted.into_iter().map(wish).collect();
+        let mut answer = vec![Message::Want { first, wanted: wishes }];
         if !done.is_empty() {
             answer.push(Message::Finished { objects: done });
         }

@@ -12,7 +12,7 @@ use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::settings::{Direct, Settings};
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
 use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
-use crate::wire::message::Message;
+use crate::wire::message::{Message, Wish};
 
 /// The conversation of a host that has the source.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl SourceSide {
     }
 
     /// The sink's answer to the oldest offer.
-    pub fn want(&mut self, wanted: &[bool]) -> Result<(), Fault> {
+    pub fn want(&mut self, wanted: &[Wish]) -> Result<(), Fault> {
         let Some((chunk, mut from)) = self.offered.pop_front() else {
             return Err(Fault::peer("an answer without an offer"));
         };
@@ -126,7 +126,9 @@ impl SourceSide {
         }
         let gauge = &self.watch.gauge;
         let mut runs = Vec::new();
-        for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
+        for slot in
+            chunk.slots(|member| wanted[member] != Wish::Nothing, self.settings.request_bytes)
+        {
             match slot {
                 Slot::Whole { member } if chunk.entries[member].kind == EntryKind::Pipe => {
                     gauge.endless.store(true, Relaxed);

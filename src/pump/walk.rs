@@ -327,6 +327,7 @@ fn entry_from(kind: EntryKind, path: Vec<u8>, link_target: Vec<u8>, meta: &FsMet
         mode: meta.mode() & 0o777,
         path,
         link_target,
+        ..Entry::default()
     }
 }
 
@@ -339,6 +340,7 @@ fn made_entry(kind: EntryKind, size: u64, name: &[u8]) -> Entry {
         mode: 0o666,
         path: name.to_vec(),
         link_target: Vec::new(),
+        ..Entry::default()
     }
 }
 

@@ -244,6 +244,8 @@ impl Near<'_> {
                 (Role::Sink, Place::Stdio) => pipe_window_bytes(&self.job.settings),
                 _ => 0,
             },
+            transfer: [0; 16],
+            listed: false,
         }
     }
 

@@ -66,7 +66,15 @@ pub struct Knobs {
     memory_bytes: u64,
     preallocate: &'static str,
     preserve: bool,
+    archive: bool,
     recursive: bool,
+    links: &'static str,
+    filters: Vec<String>,
+    skip_unchanged: &'static str,
+    dry_run: bool,
+    errors_max: Option<u32>,
+    fresh: bool,
+    stall_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -218,7 +226,15 @@ pub fn knobs(settings: &Settings) -> Knobs {
         memory_bytes,
         preallocate,
         preserve,
+        archive,
         recursive,
+        links,
+        filters,
+        skip_unchanged,
+        dry_run,
+        errors_max,
+        fresh,
+        stall,
     } = settings.clone();
     Knobs {
         streams,
@@ -237,7 +253,15 @@ pub fn knobs(settings: &Settings) -> Knobs {
         memory_bytes,
         preallocate: preallocate.name(),
         preserve,
+        archive,
         recursive,
+        links: links.name(),
+        filters,
+        skip_unchanged: skip_unchanged.name(),
+        dry_run,
+        errors_max,
+        fresh,
+        stall_seconds: stall.seconds(),
     }
 }
 

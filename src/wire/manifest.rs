@@ -1,13 +1,20 @@
 //! The list of objects: entries, and where in the address space each one lies.
 
+use std::sync::Arc;
+
 use super::reader::{Reader, Writer};
+use crate::base::attributes::Attributes;
 use crate::base::fault::Fault;
-use crate::base::limits::{NAME_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
+use crate::base::label::Sum;
+use crate::base::limits::{
+    ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX,
+};
 
 /// What an object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryKind {
+    #[default]
     File = 1,
     Directory = 2,
     /// A symbolic link; its target travels in the entry.
@@ -16,10 +23,14 @@ pub enum EntryKind {
     Stretch = 4,
     /// A pipe: its length is known when it has ended.
     Pipe = 5,
+    /// Another name of a file that was offered before.
+    HardLink = 6,
+    /// Everything in this directory has been offered: what it must be like in the end.
+    Leave = 7,
 }
 
 /// One object as the source offers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub kind: EntryKind,
     /// Bytes; `ENDLESS_BYTES` for a pipe, 0 for what has no bytes of its own.
@@ -30,29 +41,56 @@ pub struct Entry {
     pub mode: u32,
     /// Relative to the target; names as bytes, joined by `/`.
     pub path: Vec<u8>,
-    /// Where a link points; empty for anything else.
+    /// Where a link points; the path of a hard link's first name; empty for anything else.
     pub link_target: Vec<u8>,
+    /// The number of the object that a hard link is another name of.
+    pub twin: u64,
+    /// The file has holes: what has no data on the source's disk needs none here.
+    pub sparse: bool,
+    /// Owner and extended attributes, where they are kept.
+    pub attributes: Option<Arc<Attributes>>,
+    /// BLAKE3 of the file, where unchanged ones are found by it.
+    pub sum: Option<Sum>,
 }
+
+/// What an encoded entry has besides the usual.
+const SPARSE: u8 = 1;
+const ATTRIBUTES: u8 = 2;
+const SUM: u8 = 4;
 
 /// The room that a pipe takes in the address space, as nobody knows its length yet.
 pub const ENDLESS_BYTES: u64 = 1 << 62;
 
 /// Bytes of an encoded entry besides its path and link target.
-const ENTRY_FIXED_BYTES: usize = 1 + 8 + 8 + 4 + 4 + 2 + 2;
+const ENTRY_FIXED_BYTES: usize = 1 + 1 + 8 + 8 + 4 + 4 + 2 + 2 + 8 + 32;
 
 impl Entry {
     pub fn encoded_bytes(&self) -> usize {
-        ENTRY_FIXED_BYTES + self.path.len() + self.link_target.len()
+        let attributes = self.attributes.as_ref().map_or(0, |attributes| attributes.bytes());
+        ENTRY_FIXED_BYTES + self.path.len() + self.link_target.len() + attributes
     }
 
     pub fn encode(&self, out: &mut Writer) {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.u8(self.kind as u8);
+        out.u8(flag(self.sparse, SPARSE)
+            | flag(self.attributes.is_some(), ATTRIBUTES)
+            | flag(self.sum.is_some(), SUM));
         out.u64(self.size);
         out.i64(self.mtime_seconds);
         out.u32(self.mtime_nanos);
         out.u32(self.mode);
         out.bytes(&self.path);
         out.bytes(&self.link_target);
+        if self.kind == EntryKind::HardLink {
+            out.u64(self.twin);
+        }
+        if let Some(attributes) = &self.attributes {
+            put_attributes(out, attributes);
+        }
+        if let Some(sum) = &self.sum {
+            out.raw(sum);
+        }
     }
 
     pub fn decode(from: &mut Reader<'_>) -> Result<Entry, Fault> {
@@ -62,17 +100,34 @@ impl Entry {
             3 => EntryKind::Link,
             4 => EntryKind::Stretch,
             5 => EntryKind::Pipe,
+            6 => EntryKind::HardLink,
+            7 => EntryKind::Leave,
             other => return Err(Fault::peer(format!("an object of unknown kind {other}"))),
         };
-        let entry = Entry {
+        let flags = from.u8()?;
+        if flags & !(SPARSE | ATTRIBUTES | SUM) != 0 {
+            return Err(Fault::peer("an object with flags that nobody knows"));
+        }
+        let mut entry = Entry {
             kind,
+            sparse: flags & SPARSE != 0,
             size: from.u64()?,
             mtime_seconds: from.i64()?,
             mtime_nanos: from.u32()?,
             mode: from.u32()?,
             path: from.bytes(PATH_BYTES_MAX)?.to_vec(),
             link_target: from.bytes(PATH_BYTES_MAX)?.to_vec(),
+            ..Entry::default()
         };
+        if kind == EntryKind::HardLink {
+            entry.twin = from.u64()?;
+        }
+        if flags & ATTRIBUTES != 0 {
+            entry.attributes = Some(Arc::new(get_attributes(from)?));
+        }
+        if flags & SUM != 0 {
+            entry.sum = Some(from.array()?);
+        }
         entry.check()?;
         Ok(entry)
     }
@@ -82,22 +137,49 @@ impl Entry {
         let sized = match self.kind {
             EntryKind::File | EntryKind::Stretch => self.size < ENDLESS_BYTES,
             EntryKind::Pipe => self.size == ENDLESS_BYTES,
-            EntryKind::Directory | EntryKind::Link => self.size == 0,
+            EntryKind::Directory | EntryKind::Leave => self.size == 0,
+            EntryKind::Link | EntryKind::HardLink => self.size == 0,
         };
+        let linked = matches!(self.kind, EntryKind::Link | EntryKind::HardLink);
         if !sized || self.mtime_nanos >= 1_000_000_000 || self.mode > 0o7777 {
             return Err(Fault::peer("the peer offered an object whose numbers cannot be"));
         }
-        if self.link_target.is_empty() == (self.kind == EntryKind::Link) {
+        if self.link_target.is_empty() == linked {
             return Err(Fault::peer("the peer offered a link without a target, or the reverse"));
         }
-        match path_is_safe(&self.path) {
-            true => Ok(()),
-            false => Err(Fault::peer(format!(
+        let twin = (self.kind == EntryKind::HardLink).then_some(&self.link_target);
+        match std::iter::once(&self.path).chain(twin).find(|path| !path_is_safe(path)) {
+            None => Ok(()),
+            Some(path) => Err(Fault::peer(format!(
                 "the peer offered the path '{}', which could leave the destination",
-                self.path.escape_ascii()
+                path.escape_ascii()
             ))),
         }
     }
+}
+
+fn put_attributes(out: &mut Writer, attributes: &Attributes) {
+    out.u32(attributes.uid);
+    out.u32(attributes.gid);
+    out.u16(attributes.xattrs.len() as u16);
+    for (name, value) in &attributes.xattrs {
+        out.bytes(name);
+        out.bytes(value);
+    }
+}
+
+fn get_attributes(from: &mut Reader<'_>) -> Result<Attributes, Fault> {
+    let (uid, gid, count) = (from.u32()?, from.u32()?, from.u16()?);
+    let mut attributes = Attributes { uid, gid, xattrs: Vec::new() };
+    for _ in 0..count {
+        let name = from.bytes(NAME_BYTES_MAX)?.to_vec();
+        let value = from.bytes(ATTRIBUTES_BYTES_MAX)?.to_vec();
+        attributes.xattrs.push((name, value));
+        if attributes.bytes() > ATTRIBUTES_BYTES_MAX {
+            return Err(Fault::peer("an object with more attributes than are allowed"));
+        }
+    }
+    Ok(attributes)
 }
 
 /// True for a relative path of real names: nothing empty, no `.`, no `..`, no NUL.
@@ -229,7 +311,7 @@ mod tests {
             mtime_nanos: 0,
             mode: 0o644,
             path: b"a".to_vec(),
-            link_target: Vec::new(),
+            ..Entry::default()
         }
     }
 

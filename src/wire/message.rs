@@ -18,13 +18,17 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 
 /// Protocol versions. One sentence each:
 /// 1: offers, wants, acks; frames of 64 bytes; BLAKE3 or CRC-64 digests; no codec.
-pub const VERSION_MIN: u16 = 1;
-pub const VERSION_MAX: u16 = 1;
+/// 2: what an earlier run left is not sent again; streams are replaced; hard links, holes,
+/// attributes.
+pub const VERSION_MIN: u16 = 2;
+pub const VERSION_MAX: u16 = 2;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
 pub const RANGES_MAX: usize = 2048;
 pub const FINISHED_MAX: usize = 1024;
+/// Stretches that a sink says it has already, in all the wishes of one message.
+pub const HELD_RANGES_MAX: usize = 4096;
 
 /// Which end of the pump a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,10 @@ pub struct Open {
     pub origin: Option<Origin>,
     /// Bytes past the lowest unsettled address that the driver's sink takes; 0 for any.
     pub window_bytes: u64,
+    /// The same for every run of the same command: what an earlier run left is found by it.
+    pub transfer: [u8; 16],
+    /// The source copies only what it is told by `Names`.
+    pub listed: bool,
 }
 
 /// The far side's answer.
@@ -85,6 +93,15 @@ pub struct Opened {
     pub window_bytes: u64,
     /// The name that a single object gets, where the target is no folder.
     pub rename: Option<Vec<u8>>,
+}
+
+/// What a sink wants of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Nothing,
+    All,
+    /// All but these stretches, which it has from an earlier run: (start, end) in the object.
+    Rest(Vec<(u64, u64)>),
 }
 
 /// One message of the conversation.
@@ -106,10 +123,10 @@ pub enum Message {
         first: u64,
         entries: Vec<Entry>,
     },
-    /// Sink: which of the objects from `first` on it wants bytes of.
+    /// Sink: what it wants of the objects from `first` on.
     Want {
         first: u64,
-        wanted: Vec<bool>,
+        wanted: Vec<Wish>,
     },
     /// Source: every object has been offered.
     OfferEnd {
@@ -134,6 +151,23 @@ pub enum Message {
     /// Sink: what is there is as new as this object, and stays.
     Kept {
         object: u64,
+    },
+    /// Sink: these objects have had their final name since an earlier run.
+    Held {
+        objects: Vec<(u64, Option<Sum>)>,
+    },
+    /// Source: this data stream is gone. Sink: what came on it is acknowledged, nothing more comes.
+    Lost {
+        stream: u32,
+    },
+    /// Source: nothing that was sent on this stream has been acknowledged for long.
+    Doubt {
+        stream: u32,
+    },
+    /// Sink that drives: paths to copy, below the one source.
+    Names {
+        paths: Vec<Vec<u8>>,
+        last: bool,
     },
     /// Source: this path could not be offered.
     Unoffered {
@@ -207,6 +241,10 @@ impl Message {
             Message::Stop(_) => 16,
             Message::Ping => 17,
             Message::Kept { .. } => 18,
+            Message::Held { .. } => 19,
+            Message::Lost { .. } => 20,
+            Message::Doubt { .. } => 21,
+            Message::Names { .. } => 22,
         }
     }
 
@@ -229,7 +267,7 @@ impl Message {
             Message::Want { first, wanted } => {
                 out.u64(*first);
                 out.u16(wanted.len() as u16);
-                wanted.iter().for_each(|want| out.flag(*want));
+                wanted.iter().for_each(|wish| fields::put_wish(out, wish));
             }
             Message::OfferEnd { objects, bytes } => {
                 out.u64(*objects);
@@ -239,7 +277,15 @@ impl Message {
                 fields::put_ranges(out, ranges);
                 out.u64(*bytes);
             }
-            Message::Finished { objects } => fields::put_finished(out, objects),
+            Message::Finished { objects } | Message::Held { objects } => {
+                fields::put_finished(out, objects);
+            }
+            Message::Lost { stream } | Message::Doubt { stream } => out.u32(*stream),
+            Message::Names { paths, last } => {
+                out.u16(paths.len() as u16);
+                paths.iter().for_each(|path| out.bytes(path));
+                out.flag(*last);
+            }
             Message::Failed { object, fault } => {
                 out.u64(*object);
                 fields::put_fault(out, fault);
@@ -274,7 +320,7 @@ impl Message {
             }
             7 => {
                 let first = from.u64()?;
-                let wanted = fields::get_list(from, OFFER_ENTRIES_MAX, |from| from.flag())?;
+                let wanted = fields::get_list(from, OFFER_ENTRIES_MAX, fields::get_wish)?;
                 Message::Want { first, wanted }
             }
             8 => Message::OfferEnd { objects: from.u64()?, bytes: from.u64()? },
@@ -291,6 +337,14 @@ impl Message {
             16 => Message::Stop(fields::get_fault(from)?),
             17 => Message::Ping,
             18 => Message::Kept { object: from.u64()? },
+            19 => Message::Held { objects: fields::get_finished(from)? },
+            20 => Message::Lost { stream: from.u32()? },
+            21 => Message::Doubt { stream: from.u32()? },
+            22 => {
+                let name = |from: &mut Reader<'_>| Ok(from.bytes(PATH_BYTES_MAX)?.to_vec());
+                let paths = fields::get_list(from, OFFER_ENTRIES_MAX, name)?;
+                Message::Names { paths, last: from.flag()? }
+            }
             other => {
                 return Err(Fault::peer(format!(
                     "the peer sent a message of unknown type {other}"

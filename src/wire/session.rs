@@ -182,13 +182,16 @@ impl Session {
             (Some(Role::Sink), Message::Finished { objects }) => {
                 self.settle(objects.len() as u64)?
             }
+            (Some(Role::Sink), Message::Held { objects }) => self.settle(objects.len() as u64)?,
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
-            (Some(Role::Sink), Message::Ack { .. }) => {}
+            (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
-            (_, Message::Carried(_)) => {}
+            (Some(Role::Source), Message::Doubt { .. }) => {}
+            (_, Message::Carried(_) | Message::Lost { .. }) => {}
             (_, Message::Offer { .. } | Message::OfferEnd { .. } | Message::Want { .. })
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
-            | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. }) => {
+            | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
+            | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. }) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
@@ -221,7 +224,7 @@ mod tests {
     use crate::base::job::Place;
     use crate::base::settings::Settings;
     use crate::wire::manifest::{Entry, EntryKind};
-    use crate::wire::message::{Open, Opened, Origin};
+    use crate::wire::message::{Open, Opened, Origin, Wish};
 
     fn open(role: Role) -> Message {
         Message::Open(Box::new(Open {
@@ -233,6 +236,8 @@ mod tests {
             fingerprint: [0; 32],
             origin: Some(Origin { single: true, endless: false }),
             window_bytes: 0,
+            transfer: [0; 16],
+            listed: false,
         }))
     }
 
@@ -256,6 +261,7 @@ mod tests {
             mode: 0,
             path: b"a".to_vec(),
             link_target: Vec::new(),
+            ..Entry::default()
         };
         Message::Offer { first, entries: vec![entry; count] }
     }
@@ -289,7 +295,7 @@ mod tests {
             (true, open(Role::Sink)),
             (false, opened(None)),
             (true, offer(0, 2)),
-            (false, Message::Want { first: 0, wanted: vec![true, true] }),
+            (false, Message::Want { first: 0, wanted: vec![Wish::All, Wish::All] }),
             (true, Message::OfferEnd { objects: 2, bytes: 2 }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (false, Message::Failed { object: 1, fault: Fault::usage("x") }),
@@ -305,8 +311,8 @@ mod tests {
             (true, offer(1, 1)),
             (true, offer(0, OBJECTS_IN_FLIGHT_MAX as usize + 1)),
             (false, offer(0, 1)),
-            (true, Message::Want { first: 0, wanted: vec![true] }),
-            (false, Message::Want { first: 0, wanted: vec![true] }),
+            (true, Message::Want { first: 0, wanted: vec![Wish::All] }),
+            (false, Message::Want { first: 0, wanted: vec![Wish::All] }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (true, Message::OfferEnd { objects: 1, bytes: 0 }),
             (true, Message::Hello { min: 1, max: 1, program: String::new() }),

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::{FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, fault_class};
+use super::{
+    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
+};
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
@@ -13,7 +15,8 @@ use crate::base::limits::{
     REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Overwrite, Preallocate, Seal, Settings,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal, Settings,
+    SkipUnchanged,
 };
 use crate::base::tally::{SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -21,6 +24,7 @@ use crate::wire::reader::{Reader, Writer};
 
 const PLACES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 32;
+const FILTERS_MAX: usize = 256;
 
 pub fn get_list<T>(
     from: &mut Reader<'_>,
@@ -62,9 +66,29 @@ pub fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
         let (start, end) = (from.u64()?, from.u64()?);
         match start < end {
             true => Ok((start, end)),
-            false => Err(Fault::peer("the peer acknowledged an empty range")),
+            false => Err(Fault::peer("the peer sent an empty range")),
         }
     })
+}
+
+pub fn put_wish(out: &mut Writer, wish: &Wish) {
+    match wish {
+        Wish::Nothing => out.u8(0),
+        Wish::All => out.u8(1),
+        Wish::Rest(held) => {
+            out.u8(2);
+            put_ranges(out, held);
+        }
+    }
+}
+
+pub fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
+    match from.u8()? {
+        0 => Ok(Wish::Nothing),
+        1 => Ok(Wish::All),
+        2 => Ok(Wish::Rest(get_ranges(from)?)),
+        other => Err(Fault::peer(format!("the peer sent an unknown wish {other}"))),
+    }
 }
 
 pub fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
@@ -92,6 +116,8 @@ pub fn put_open(out: &mut Writer, open: &Open) {
     out.raw(&open.fingerprint);
     put_origin(out, open.origin);
     out.u64(open.window_bytes);
+    out.raw(&open.transfer);
+    out.flag(open.listed);
 }
 
 pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
@@ -109,6 +135,8 @@ pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
         fingerprint: from.array()?,
         origin: get_origin(from)?,
         window_bytes: from.u64()?,
+        transfer: from.array()?,
+        listed: from.flag()?,
     };
     let places_fit = match role {
         Role::Source => !open.places.is_empty() && open.origin.is_none(),
@@ -208,7 +236,16 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u64(settings.memory_bytes);
     out.u8(settings.preallocate as u8);
     out.flag(settings.preserve);
+    out.flag(settings.archive);
     out.flag(settings.recursive);
+    out.u8(settings.links as u8);
+    out.u16(settings.filters.len() as u16);
+    settings.filters.iter().for_each(|line| out.text(line, TEXT_BYTES_MAX));
+    out.u8(settings.skip_unchanged as u8);
+    out.flag(settings.dry_run);
+    out.option(settings.errors_max, Writer::u32);
+    out.flag(settings.fresh);
+    out.u64(settings.stall.0);
 }
 
 fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
@@ -229,7 +266,15 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         memory_bytes: from.u64()?,
         preallocate: get_choice(from, Preallocate::from_code)?,
         preserve: from.flag()?,
+        archive: from.flag()?,
         recursive: from.flag()?,
+        links: get_choice(from, Links::from_code)?,
+        filters: get_list(from, FILTERS_MAX, |from| from.text(TEXT_BYTES_MAX))?,
+        skip_unchanged: get_choice(from, SkipUnchanged::from_code)?,
+        dry_run: from.flag()?,
+        errors_max: from.option(Reader::u32)?,
+        fresh: from.flag()?,
+        stall: Nanos(from.u64()?),
     };
     let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::base::attributes::Attributes;
 use crate::base::tally::Tally;
 use crate::base::units::{Nanos, Rate};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
@@ -16,6 +17,19 @@ fn entry(kind: EntryKind, size: u64, path: &[u8], link_target: &[u8]) -> Entry {
         mode: 0o4755,
         path: path.to_vec(),
         link_target: link_target.to_vec(),
+        ..Entry::default()
+    }
+}
+
+/// An entry with everything that one can have.
+fn archived() -> Entry {
+    let xattrs = vec![(b"user.a".to_vec(), b"\0\xff".to_vec()), (b"user.b".to_vec(), vec![])];
+    Entry {
+        twin: 8,
+        sparse: true,
+        attributes: Some(Attributes { uid: 1, gid: u32::MAX, xattrs }.into()),
+        sum: Some([9; 32]),
+        ..entry(EntryKind::HardLink, 0, b"b", b"a")
     }
 }
 
@@ -26,6 +40,8 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         congestion: Some("cubic".into()),
         depth_source: Some(3),
         window_bytes: Some(65536),
+        filters: vec!["*.o".into(), "!keep.o".into()],
+        errors_max: Some(3),
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
@@ -37,6 +53,8 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         fingerprint: [2; 32],
         origin,
         window_bytes: 5,
+        transfer: [3; 16],
+        listed: true,
     }))
 }
 
@@ -79,7 +97,15 @@ fn samples() -> Vec<Message> {
                 entry(EntryKind::Pipe, ENDLESS_BYTES, b"p", b""),
             ],
         },
-        Message::Want { first: 7, wanted: vec![true, false] },
+        Message::Want {
+            first: 7,
+            wanted: vec![Wish::All, Wish::Nothing, Wish::Rest(vec![(0, 5), (9, 10)])],
+        },
+        Message::Held { objects: vec![(3, Some([1; 32])), (4, None)] },
+        Message::Lost { stream: 70_000 },
+        Message::Doubt { stream: 2 },
+        Message::Names { paths: vec![b"a/\xff".to_vec(), b"b".to_vec()], last: true },
+        Message::Offer { first: 9, entries: vec![archived()] },
         Message::OfferEnd { objects: 9, bytes: 10 },
         Message::Ack { ranges: vec![(0, 5), (7, 9)], bytes: 6 },
         Message::Finished { objects: vec![(1, Some([9; 32])), (2, None)] },
@@ -104,7 +130,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=18).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=22).collect::<Vec<_>>());
 }
 
 #[test]
