@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use datapump::base::fault::{Class, Fault};
 use datapump::base::job::Notice;
 use datapump::base::settings::{DigestKind, Fsync, Settings};
+use datapump::base::units::Tick;
 use datapump::ends::stream::{Protection, StreamSink, StreamSource};
 use datapump::ends::tree::Tree;
 use datapump::io::engine::Engine;
@@ -21,7 +22,7 @@ use datapump::pump::finisher::Finisher;
 use datapump::pump::lane::{Lane, Parts, Patience, Turn};
 use datapump::pump::objects::{Complete, Objects};
 use datapump::pump::plan::Plan;
-use datapump::pump::sink::{SinkSide, Target};
+use datapump::pump::sink::{Begin, SinkSide, Target};
 use datapump::pump::source::SourceSide;
 use datapump::pump::walk::{Found, From};
 use datapump::pump::watch::Watch;
@@ -180,25 +181,26 @@ impl Hosts {
         let (notices_in, notices) = channel();
         let watch = Arc::new(Watch::new(notices_in));
         let brake = Arc::new(Brake::default());
-        let plan = Arc::new(Plan::new(settings.request_bytes, None, None, brake.clone()));
+        let plan = Arc::new(Plan::new(settings.request_bytes, None, None, true, brake.clone()));
         let (complete_in, complete) = channel();
         let objects =
             Arc::new(Objects::new(settings.request_bytes, digest, watch.clone(), complete_in));
         let lanes = lanes(&mut dice, &world, &settings, &brake, &plan, &objects);
         let volume: Arc<dyn Volume> = target.clone();
+        let begin = Begin { tag: "sim".into(), past: None, alone: true };
         let tree = Target::Tree { volume: volume.clone(), rename: None };
         Hosts {
             dice,
             weather,
             sent,
             source: SourceSide::new(plan, settings.clone(), watch.clone()),
-            sink: SinkSide::new(objects, settings.clone(), tree, watch, "sim".into()),
+            sink: SinkSide::new(objects, settings.clone(), tree, watch, begin),
             digest,
             to_offer,
             to_sink: VecDeque::new(),
             to_source: VecDeque::new(),
             lanes,
-            finisher: Finisher::new(Some(volume), Fsync::File),
+            finisher: Finisher::new(Some(volume), Fsync::File, None),
             complete,
             failed: Vec::new(),
             finished: 0,
@@ -299,7 +301,7 @@ impl Hosts {
     fn deliver_to_source(&mut self) -> Result<(), Fault> {
         match self.to_source.pop_front().map(|message| over_the_wire(&message)) {
             Some(Message::Want { wanted, .. }) => self.source.want(&wanted),
-            Some(Message::Ack { ranges, .. }) => self.source.acknowledged(&ranges),
+            Some(Message::Ack { ranges, .. }) => self.source.acknowledged(Tick(0), &ranges),
             Some(Message::Finished { objects }) => {
                 for (object, sum) in objects {
                     self.source.settle(object)?;
@@ -391,7 +393,7 @@ fn step_lane(slot: &mut Option<Lane>) -> Result<(), Fault> {
     let Some(lane) = slot else { return Ok(()) };
     match lane.turn(Patience::Step) {
         Ok(Turn::Over) => {
-            let _tally = slot.take().map(Lane::into_tally);
+            let _over = slot.take().map(Lane::into_over);
             Ok(())
         }
         Ok(Turn::Moved | Turn::Waiting(_)) => Ok(()),
@@ -506,7 +508,7 @@ fn lanes(
             plan: Some(plan.clone()),
             objects: None,
             brake: brake.clone(),
-            socket: None,
+            stream: None,
             requests: requests(dice),
         })));
         lanes.push(Some(Lane::new(Parts {
@@ -517,7 +519,7 @@ fn lanes(
             plan: None,
             objects: Some(objects.clone()),
             brake: brake.clone(),
-            socket: None,
+            stream: None,
             requests: requests(dice),
         })));
     }

@@ -70,6 +70,37 @@ impl ExtentSet {
         true
     }
 
+    /// Takes `start..end` out, all of which is here.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        let (from, to) = self
+            .ranges
+            .range(..=start)
+            .next_back()
+            .map(|(from, to)| (*from, *to))
+            .filter(|(_, to)| end <= *to)
+            .expect("only what is here can be taken out");
+        self.ranges.remove(&from);
+        if from < start {
+            self.ranges.insert(from, start);
+        }
+        if end < to {
+            self.ranges.insert(end, to);
+        }
+    }
+
+    /// The stretches of `0..size` that are not in the set.
+    pub fn gaps(&self, size: u64) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut at = 0;
+        for (start, end) in self.ranges().chain([(size, size)]) {
+            if at < start {
+                gaps.push((at, start));
+            }
+            at = end;
+        }
+        gaps
+    }
+
     /// The first address not in the set, counting from zero.
     pub fn first_gap(&self) -> u64 {
         match self.ranges.first_key_value() {
@@ -106,6 +137,13 @@ mod tests {
                 prop_assert_eq!(set.first_gap(), gap);
                 let ranges: Vec<_> = set.ranges().collect();
                 prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+                let gaps: u64 = set.gaps(256).iter().map(|(start, end)| end - start).sum();
+                prop_assert_eq!(gaps + count, 256);
+                // Every other range loses its middle again.
+                if let Some((from, to)) = ranges.first().filter(|(from, to)| to - from > 8) {
+                    set.remove(from + 3, to - 2);
+                    bits[*from as usize + 3..*to as usize - 2].fill(false);
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ pub enum Place {
 }
 
 /// How the far side is reached and started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The command and its arguments that stand for `ssh`; the host and the command follow them.
     pub ssh: Option<Vec<String>>,
@@ -30,6 +30,15 @@ pub struct Remote {
     pub datapump: Option<String>,
     /// Ports that the far side may listen on, both ends included.
     pub ports: Option<(u16, u16)>,
+    /// How long a connection that was lost is tried again.
+    pub retry_for: Nanos,
+}
+
+impl Default for Remote {
+    fn default() -> Remote {
+        let retry_for = Nanos::from_millis(600_000);
+        Remote { ssh: None, datapump: None, ports: None, retry_for }
+    }
 }
 
 /// A whole transfer. At most one of the two hosts is set: host to host is refused when it is
@@ -68,6 +77,11 @@ pub struct Outcome {
     /// The exit code's class when something failed: the most serious of the objects' faults.
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
+    /// Of these files and bytes, those that were there before this run.
+    pub held_files: u64,
+    pub resumed_bytes: u64,
+    /// Connections that were lost and made again, data streams aside.
+    pub retries: u32,
     pub elapsed: Nanos,
     pub streams: u16,
     /// The size of requests as it was: a limited rate has smaller ones.
@@ -107,6 +121,8 @@ impl Verified {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     Warning(String),
+    /// The connection was lost and a new attempt begins: what was told of files is told again.
+    Again(String),
     /// An object has its final name (or, for null and pipes, all its bytes have arrived).
     FileDone {
         path: Vec<u8>,

@@ -120,7 +120,7 @@ impl Follower {
 
     fn hear(&mut self, notice: Notice) {
         match notice {
-            Notice::Warning(text) => self.voice.warning(&text),
+            Notice::Warning(text) | Notice::Again(text) => self.voice.warning(&text),
             Notice::FileDone { path, bytes, digest } => {
                 if self.voice.show().amount == Amount::All {
                     self.voice.event(&json::file_done(&path, bytes, digest.as_deref()));

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
-    Timestamps,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags,
+    Stat, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 
@@ -132,11 +132,19 @@ impl Volume for Disk {
             }
             Access::Create { cache, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-                self.open_cached(path, flags, cache)
+                match self.open_cached(path, flags, cache) {
+                    // Left by an earlier run, under a name that is ours alone.
+                    Err(Errno::EXIST) => {
+                        let _ = self.remove(path);
+                        self.open_cached(path, flags, cache)
+                    }
+                    opened => opened,
+                }
             }
+            Access::Resume { cache } => self.open_cached(path, OFlags::WRONLY, cache),
         };
         let fd = opened.map_err(|errno| match access {
-            Access::Read { .. } => self.fault("open", path, errno),
+            Access::Read { .. } | Access::Resume { .. } => self.fault("open", path, errno),
             Access::Create { .. } => self.fault("create", path, errno),
         })?;
         if let Access::Create { reserve: Some(size @ 1..), .. } = access {
@@ -226,6 +234,71 @@ impl Volume for Disk {
         }
     }
 
+    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault> {
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE;
+            let fd = self
+                .open_in_parent(path, flags, 0o600)
+                .map_err(|errno| self.fault("create", path, errno))?;
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(errno) => return Err(self.fault("lock", path, errno)),
+            }
+            // What somebody else has put here is not believed.
+            let stat =
+                rustix::fs::fstat(&fd).map_err(|errno| self.fault("look at", path, errno))?;
+            if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+                let text = format!("'{}' belongs to somebody else: remove it", show(self, path));
+                return Err(Fault::new(Class::Local, text));
+            }
+            // Whoever had it may have removed it while we opened it.
+            let handle = Handle::new(fd);
+            let ours = self.status_of(&handle, path)?;
+            if self.status(path)?.is_some_and(|there| there.inode == ours.inode) {
+                return Ok(Some(handle));
+            }
+        }
+    }
+
+    fn read_at(
+        &self,
+        file: &Handle,
+        path: &[u8],
+        at: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Fault> {
+        loop {
+            match rustix::io::pread(file.fd(), &mut *into, at) {
+                Err(Errno::INTR) => {}
+                read => return read.map_err(|errno| self.fault("read", path, errno)),
+            }
+        }
+    }
+
+    fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(file.fd(), &bytes[done..], at + done as u64) {
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault("write", path, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let read = self
+            .parent(path)
+            .and_then(|(parent, name)| rustix::fs::readlinkat(&parent, name, Vec::new()));
+        match read {
+            Ok(target) => Ok(Some(target.into_bytes())),
+            Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fault("read the link", path, errno)),
+        }
+    }
+
     fn free_bytes(&self) -> Result<u64, Fault> {
         rustix::fs::fstatvfs(&self.root)
             .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
@@ -252,9 +325,16 @@ impl Volume for Disk {
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let fd = self
-            .open_in_parent(path, flags, segment.meta.mode)
-            .map_err(|errno| self.fault("create", path, errno))?;
+        let open = || self.open_in_parent(path, flags, segment.meta.mode);
+        let opened = match open() {
+            // Left by an earlier run, under a name that is ours alone.
+            Err(Errno::EXIST) => {
+                let _ = self.remove(path);
+                open()
+            }
+            opened => opened,
+        };
+        let fd = opened.map_err(|errno| self.fault("create", path, errno))?;
         let mut rest = from;
         while !rest.is_empty() {
             match rustix::io::write(&fd, rest) {
@@ -324,7 +404,7 @@ fn status_from(stat: &Stat) -> Status {
         _ => StatusKind::Other,
     };
     let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-    Status { kind, size: stat.st_size as u64, mtime }
+    Status { kind, size: stat.st_size as u64, mtime, inode: stat.st_ino }
 }
 
 /// A directory handle: the root's, or one from the cache.

@@ -79,6 +79,8 @@ pub struct Request {
     pub need: u32,
     /// What the verb in the air has moved so far.
     pub moved: u32,
+    /// Its body is there already: it was read once and got lost behind the source.
+    pub again: bool,
     /// How the last verb ended: bytes moved, or the system's error number.
     pub outcome: Result<u32, i32>,
     /// Digests of the body, made by the digest step.
@@ -103,6 +105,7 @@ impl Request {
             span: 0..0,
             need: 0,
             moved: 0,
+            again: false,
             outcome: Ok(0),
             pieces: Vec::new(),
             voids: Vec::new(),
@@ -118,6 +121,7 @@ impl Request {
         self.label = Label::default();
         self.cargo = Cargo::Unknown;
         self.span = 0..0;
+        self.again = false;
         self.outcome = Ok(0);
         self.pieces.clear();
         self.voids.clear();

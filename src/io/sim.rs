@@ -313,6 +313,10 @@ impl Wake for Silent {
     fn wake(&self) {}
 }
 
+fn status_without_bytes(kind: StatusKind) -> Status {
+    Status { kind, size: 0, mtime: Mtime::default(), inode: 0 }
+}
+
 /// A tree of simulated files.
 #[derive(Debug)]
 pub struct SimVolume {
@@ -416,19 +420,20 @@ impl Volume for SimVolume {
             Node::File(id) => {
                 let file = &world.files[*id as usize];
                 let size = file.bytes.len() as u64;
-                Status { kind: StatusKind::File, size, mtime: file.mtime }
+                Status { kind: StatusKind::File, size, mtime: file.mtime, inode: *id }
             }
-            Node::Directory => {
-                Status { kind: StatusKind::Directory, size: 0, mtime: Mtime::default() }
-            }
-            Node::Link(_) => Status { kind: StatusKind::Other, size: 0, mtime: Mtime::default() },
+            Node::Directory => status_without_bytes(StatusKind::Directory),
+            Node::Link(_) => status_without_bytes(StatusKind::Other),
         }))
     }
 
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
         match access {
-            Access::Read { .. } => self.file(path).map(Handle::Sim),
-            Access::Create { .. } => self.create(path).map(Handle::Sim),
+            Access::Read { .. } | Access::Resume { .. } => self.file(path).map(Handle::Sim),
+            Access::Create { .. } => {
+                self.remove(path)?;
+                self.create(path).map(Handle::Sim)
+            }
         }
     }
 
@@ -437,7 +442,7 @@ impl Volume for SimVolume {
         let world = self.world.lock();
         let file = &world.files[*id as usize];
         let size = file.bytes.len() as u64;
-        Ok(Status { kind: StatusKind::File, size, mtime: file.mtime })
+        Ok(Status { kind: StatusKind::File, size, mtime: file.mtime, inode: *id })
     }
 
     fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
@@ -517,6 +522,42 @@ impl Volume for SimVolume {
         Ok(())
     }
 
+    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault> {
+        self.file(path).or_else(|_| self.create(path)).map(|id| Some(Handle::Sim(id)))
+    }
+
+    fn read_at(
+        &self,
+        file: &Handle,
+        _path: &[u8],
+        at: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let world = self.world.lock();
+        let bytes = &world.files[*id as usize].bytes;
+        let at = (at as usize).min(bytes.len());
+        let count = into.len().min(bytes.len() - at);
+        into[..count].copy_from_slice(&bytes[at..at + count]);
+        Ok(count)
+    }
+
+    fn append(&self, file: &Handle, _path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let mut world = self.world.lock();
+        let file = &mut world.files[*id as usize];
+        file.bytes.resize(at as usize, 0);
+        file.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        match self.lock().now.get(path) {
+            Some(Node::Link(target)) => Ok(Some(target.clone())),
+            _ => Ok(None),
+        }
+    }
+
     fn free_bytes(&self) -> Result<u64, Fault> {
         Ok(1 << 40)
     }
@@ -537,6 +578,7 @@ impl Volume for SimVolume {
     }
 
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+        self.remove(&segment.path)?;
         let id = self.create(&segment.path)?;
         let mut world = self.world.lock();
         world.storm().map_err(|error| {

@@ -1,6 +1,7 @@
 //! What the kernel says about a connection and about this process.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
 
 use crate::base::units::Nanos;
 
@@ -13,6 +14,11 @@ pub struct TcpInfo {
     /// The window that the peer advertises to us.
     pub peer_window_bytes: u64,
     pub retransmissions: u64,
+    /// How long ago anything came, and how long ago anything was acknowledged.
+    pub since_received: Nanos,
+    pub since_acknowledged: Nanos,
+    /// Segments that the peer's TCP has not acknowledged.
+    pub unacknowledged: u32,
 }
 
 /// `TCP_INFO` of a socket; `None` for what is no TCP socket.
@@ -36,6 +42,19 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
         rtt_min: Nanos(u64::from(info.tcpi_min_rtt) * 1000),
         peer_window_bytes: u64::from(info.tcpi_snd_wnd),
         retransmissions: u64::from(info.tcpi_total_retrans),
+        since_received: Nanos(u64::from(info.tcpi_last_data_recv) * 1_000_000),
+        since_acknowledged: Nanos(u64::from(info.tcpi_last_ack_recv) * 1_000_000),
+        unacknowledged: info.tcpi_unacked,
+    })
+}
+
+/// What this run of the system is known by, until it is started again; nothing that two runs share
+/// where it is not known.
+pub fn boot_id() -> &'static [u8] {
+    static ID: OnceLock<Vec<u8>> = OnceLock::new();
+    ID.get_or_init(|| {
+        let unknown = || format!("process {}", std::process::id()).into_bytes();
+        std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| unknown())
     })
 }
 

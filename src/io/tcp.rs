@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::system;
 use super::volume::Handle;
 use crate::base::fault::Fault;
+use crate::base::units::Nanos;
 
 /// How a connection is to be set up.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +128,20 @@ pub fn congestion(handle: &Handle) -> String {
 /// The largest window seen so far can only be asked now and then; this is the current one.
 pub fn peer_window_bytes(handle: &Handle) -> u64 {
     system::tcp_info(handle.fd()).map_or(0, |info| info.peer_window_bytes)
+}
+
+/// True when segments have been sent and no answer of any kind has come for so long: a slow reader
+/// still answers, so it is the path.
+pub fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {
+    system::tcp_info(handle.fd())
+        .is_some_and(|info| info.unacknowledged > 0 && info.since_acknowledged.0 > stall.0)
+}
+
+/// True when nothing has come for so long and nothing waits to be read.
+pub fn is_starved(handle: &Handle, stall: Nanos) -> bool {
+    let waiting = rustix::io::ioctl_fionread(handle.fd()).unwrap_or(0);
+    waiting == 0
+        && system::tcp_info(handle.fd()).is_some_and(|info| info.since_received.0 > stall.0)
 }
 
 /// Ends a connection in both directions; a thread that waits on it comes back.

@@ -23,6 +23,15 @@ impl Handle {
         Handle::Fd(Arc::new(fd))
     }
 
+    /// True for two names of one thing.
+    pub fn is(&self, other: &Handle) -> bool {
+        match (self, other) {
+            (Handle::Fd(one), Handle::Fd(another)) => Arc::ptr_eq(one, another),
+            (Handle::Sim(one), Handle::Sim(another)) => one == another,
+            _ => false,
+        }
+    }
+
     /// The descriptor. Only real backends ask, and they are only given real handles.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -45,6 +54,8 @@ pub struct Status {
     pub kind: StatusKind,
     pub size: u64,
     pub mtime: Mtime,
+    /// Tells one file from another of the same name.
+    pub inode: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +80,12 @@ pub enum Access {
     Read { cache: Cache },
     /// A new file to write, with room for `size` bytes reserved where that is asked.
     Create { cache: Cache, reserve: Option<u64> },
+    /// A file that is there already, to write what is missing of it.
+    Resume { cache: Cache },
 }
+
+/// A file to be read, as most are.
+pub const READ_THROUGH: Access = Access::Read { cache: Cache::Through };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
@@ -106,6 +122,16 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
     fn remove(&self, path: &[u8]) -> Result<(), Fault>;
+    /// Opens a file to be read and appended to, makes it where there is none, and keeps everybody
+    /// else out of it until the handle is dropped. `None` while somebody has it.
+    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault>;
+    /// Reads what there is at an offset; 0 at the end.
+    fn read_at(&self, file: &Handle, path: &[u8], at: u64, into: &mut [u8])
+    -> Result<usize, Fault>;
+    /// Writes all of `bytes` at an offset.
+    fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault>;
+    /// Where a symbolic link points; `None` for what is none.
+    fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
     /// Bytes that can still be written here.
     fn free_bytes(&self) -> Result<u64, Fault>;
     /// Reads one small file whole: exactly `into`, of a file that has just that size and time.
@@ -180,7 +206,9 @@ impl LazyFile {
 
     pub fn cache(&self) -> Cache {
         match self.access {
-            Access::Read { cache } | Access::Create { cache, .. } => cache,
+            Access::Read { cache } | Access::Create { cache, .. } | Access::Resume { cache } => {
+                cache
+            }
         }
     }
 

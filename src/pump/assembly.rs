@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::brake::Brake;
-use super::lane::{Lane, Parts};
+use super::lane::{Lane, Parts, Wire};
 use super::objects::Objects;
 use super::plan::Plan;
 use super::sink::Target;
@@ -28,7 +28,7 @@ use crate::work::passage::{Passage, Step};
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub struct Stream {
-    pub socket: Handle,
+    pub wire: Wire,
     pub protection: Protection,
     /// Bytes that came behind the handshake.
     pub begun: Vec<u8>,
@@ -36,21 +36,22 @@ pub struct Stream {
 
 /// What this host has of a transfer: an end in files, and an end in a stream or in files too.
 #[derive(Debug)]
-pub struct Ends<'a> {
-    pub settings: &'a Settings,
+pub struct Ends {
+    pub settings: Settings,
     /// The source's place and ledger, where it is here. `waits`: its files may be on a device.
-    pub source: Option<(&'a Place, Arc<Plan>)>,
-    pub sink: Option<(&'a Target, Arc<Objects>)>,
+    pub source: Option<(Place, Arc<Plan>)>,
+    pub sink: Option<(Target, Arc<Objects>)>,
     pub source_waits: bool,
     pub brake: Arc<Brake>,
 }
 
-/// The lanes, and what people are told of them.
+/// Makes lanes, all of one kind.
 #[derive(Debug)]
 pub struct Assembly {
-    pub lanes: Vec<Lane>,
-    pub engine: String,
-    pub depth: u16,
+    ends: Ends,
+    depths: Depths,
+    pipes: Pipes,
+    turn: Arc<Turn>,
     pub planned_memory_bytes: u64,
 }
 
@@ -79,31 +80,33 @@ fn pipe_depth(settings: &Settings) -> u32 {
     (settings.memory_bytes / 4 / each).clamp(4, 256) as u32
 }
 
-/// One lane for each stream; where there are no streams, as many as the settings say.
-pub fn assemble(ends: &Ends<'_>, streams: Vec<Stream>) -> Result<Assembly, Fault> {
-    let settings = ends.settings;
-    let count = match streams.len() {
-        0 => usize::from(settings.streams),
-        count => count,
-    };
-    let depths = depths(ends, count as u64)?;
-    let turn = Arc::new(Turn::default());
-    let pipes = Pipes::open(ends)?;
-    let mut streams = streams.into_iter();
-    let mut lanes = Vec::with_capacity(count);
-    let mut name = String::new();
-    for _ in 0..count {
-        let (backend, engine_name) = backend(ends)?;
-        name = engine_name;
+impl Assembly {
+    /// For so many lanes at a time.
+    pub fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
+        let depths = depths(&ends, lanes as u64)?;
+        let pipes = Pipes::open(&ends)?;
+        let planned_memory_bytes = planned(&ends.settings, depths, lanes as u64);
+        Ok(Assembly { depths, pipes, turn: Arc::default(), planned_memory_bytes, ends })
+    }
+
+    /// Requests in flight at this host's end of files.
+    pub fn depth(&self) -> u16 {
+        let depth = if self.ends.source.is_some() { self.depths.source } else { self.depths.sink };
+        depth as u16
+    }
+
+    /// A lane, with a stream where one of its ends is one; and the name of its engine.
+    pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
+        let Assembly { ends, depths, pipes, turn, .. } = self;
+        let (backend, name) = backend(ends)?;
         let engine = Engine::new(backend);
         if matches!(ends.sink, Some((Target::Pipe, _))) {
             turn.join(engine.waker());
         }
-        let stream = streams.next();
-        let socket = stream.as_ref().map(|stream| stream.socket.clone());
-        let (source, sink) = endpoints(ends, stream, depths, &pipes, &turn);
+        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
         let requests = (depths.source + depths.sink).max(2);
-        lanes.push(Lane::new(Parts {
+        let lane = Lane::new(Parts {
             engine,
             source,
             passage: passage(ends),
@@ -111,13 +114,11 @@ pub fn assemble(ends: &Ends<'_>, streams: Vec<Stream>) -> Result<Assembly, Fault
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
             brake: ends.brake.clone(),
-            socket,
-            requests: (0..requests).map(|_| Request::new(settings.request_bytes)).collect(),
-        }));
+            stream: wire,
+            requests: (0..requests).map(|_| Request::new(ends.settings.request_bytes)).collect(),
+        });
+        Ok((lane, name))
     }
-    let planned_memory_bytes = planned(settings, depths, count as u64);
-    let depth = if ends.source.is_some() { depths.source } else { depths.sink };
-    Ok(Assembly { lanes, engine: name, depth: depth as u16, planned_memory_bytes })
 }
 
 fn planned(settings: &Settings, depths: Depths, lanes: u64) -> u64 {
@@ -127,8 +128,8 @@ fn planned(settings: &Settings, depths: Depths, lanes: u64) -> u64 {
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
-fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
-    let settings = ends.settings;
+fn depths(ends: &Ends, lanes: u64) -> Result<Depths, Fault> {
+    let settings = &ends.settings;
     let sink_waits = match &ends.sink {
         Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
         None => false,
@@ -168,7 +169,7 @@ fn depths(ends: &Ends<'_>, lanes: u64) -> Result<Depths, Fault> {
 }
 
 /// A ring where files may wait for a device, blocking calls elsewhere: what measured best (runs/).
-fn backend(ends: &Ends<'_>) -> Result<(Box<dyn Backend>, String), Fault> {
+fn backend(ends: &Ends) -> Result<(Box<dyn Backend>, String), Fault> {
     let threads = || -> Result<Box<dyn Backend>, Fault> {
         let threads = Threads::new().map_err(|error| Fault::system("make an event", &error))?;
         Ok(Box::new(threads))
@@ -214,7 +215,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn open(ends: &Ends<'_>) -> Result<Pipes, Fault> {
+    fn open(ends: &Ends) -> Result<Pipes, Fault> {
         use std::os::fd::AsFd;
         let own = |fd: std::io::Result<std::os::fd::OwnedFd>| {
             let fd = fd.map_err(|error| Fault::system("use standard input or output", &error))?;
@@ -232,13 +233,13 @@ impl Pipes {
 }
 
 fn endpoints(
-    ends: &Ends<'_>,
+    ends: &Ends,
     stream: Option<Stream>,
     depths: Depths,
     pipes: &Pipes,
     turn: &Arc<Turn>,
 ) -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
-    let settings = ends.settings;
+    let settings = &ends.settings;
     let body = settings.request_bytes;
     let local_source = ends.source.as_ref().map(|(place, _)| match place {
         Place::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
@@ -260,11 +261,12 @@ fn endpoints(
     });
     match (local_source, local_sink, stream) {
         (Some(source), Some(sink), None) => (source, sink),
-        (Some(source), None, Some(Stream { socket, protection, .. })) => {
-            (source, Box::new(StreamSink::new(socket, protection, settings.digest, body)))
+        (Some(source), None, Some(Stream { wire, protection, .. })) => {
+            (source, Box::new(StreamSink::new(wire.socket, protection, settings.digest, body)))
         }
-        (None, Some(sink), Some(Stream { socket, protection, begun })) => {
-            let stream = StreamSource::new(socket, protection, settings.digest, body, &begun);
+        (None, Some(sink), Some(Stream { wire, protection, begun })) => {
+            let (digest, socket) = (settings.digest, wire.socket);
+            let stream = StreamSource::new(socket, protection, digest, body, &begun);
             (Box::new(stream), sink)
         }
         _ => panic!("a lane has one source and one sink"),
@@ -272,7 +274,7 @@ fn endpoints(
 }
 
 /// The source signs, the sink checks; where both are here the bytes never left memory.
-fn passage(ends: &Ends<'_>) -> Passage {
+fn passage(ends: &Ends) -> Passage {
     let (digest, slot) = (ends.settings.digest, ends.settings.request_bytes);
     let step: Box<dyn Step> = match ends.source {
         Some(_) => Box::new(Sign::new(digest, slot)),

@@ -53,6 +53,11 @@ impl Brake {
         state.sockets.push(socket);
     }
 
+    /// The socket is gone: nobody needs it any more.
+    pub fn forget_socket(&self, socket: &Handle) {
+        self.lock().sockets.retain(|held| !held.is(socket));
+    }
+
     pub fn hold_lane(&self, lane: Arc<dyn Wake>) {
         self.lock().lanes.push(lane);
     }

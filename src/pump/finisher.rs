@@ -1,14 +1,15 @@
-//! Gives complete objects their names: synced, renamed, directories synced, in that order, in
-//! epochs.
+//! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
+//! order, in epochs; and keeps the journal of those that are not complete yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::objects::{Complete, Wanted};
+use super::journal::{Journal, key_of};
+use super::objects::{Advance, Complete, Wanted};
 use crate::base::fault::Fault;
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
-use crate::io::volume::{Access, Cache, Segment, Volume};
+use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
 
 /// Small files that are synced one by one; more are synced by one call for the whole file system.
 const SINGLE_SYNCS_MAX: usize = 8;
@@ -31,21 +32,32 @@ pub struct Finisher {
     /// `None` where nothing has a name: null and pipes.
     volume: Option<Arc<dyn Volume>>,
     fsync: Fsync,
+    /// `None` where nothing can be resumed.
+    journal: Option<Journal>,
+    /// The journal's numbers of files that are not complete, by the number of their object.
+    begun: HashMap<u64, u32>,
 }
 
 impl Finisher {
-    pub fn new(volume: Option<Arc<dyn Volume>>, fsync: Fsync) -> Finisher {
-        Finisher { volume, fsync }
+    pub fn new(
+        volume: Option<Arc<dyn Volume>>,
+        fsync: Fsync,
+        journal: Option<Journal>,
+    ) -> Finisher {
+        Finisher { volume, fsync, journal, begun: HashMap::new() }
     }
 
     /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
-    pub fn epoch(&self, mut objects: Vec<Complete>) -> Vec<Finished> {
-        if let Some(volume) = &self.volume {
+    pub fn epoch(&mut self, mut objects: Vec<Complete>) -> Vec<Finished> {
+        if let Some(volume) = self.volume.clone() {
             for object in &mut objects {
-                apply(object, |wanted| prepare(&**volume, wanted));
+                apply(object, |wanted| prepare(&*volume, wanted));
             }
             if self.fsync == Fsync::File {
-                sync(&**volume, &mut objects);
+                sync(&*volume, &mut objects);
+            }
+            if let Err(fault) = self.note_done(&*volume, &mut objects) {
+                objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
             }
             for object in &mut objects {
                 apply(object, |wanted| {
@@ -53,15 +65,147 @@ impl Finisher {
                 });
             }
             if self.fsync == Fsync::File {
-                sync_directories(&**volume, &mut objects);
+                sync_directories(&*volume, &mut objects);
             }
-            for object in objects.iter().filter(|object| object.outcome.is_err()) {
-                // It failed already; a temporary file that stays is named like one.
-                let _ = volume.remove(&object.wanted.temporary);
+            for object in &objects {
+                self.let_go(&*volume, object);
             }
         }
         objects.into_iter().map(Finished::from).collect()
     }
+
+    /// Says in the journal that these are complete, before any has its name: a rerun then knows
+    /// them by what they are.
+    fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let mut files = Vec::with_capacity(objects.len());
+        for object in objects.iter_mut().filter(|object| object.outcome.is_ok()) {
+            let wanted = &object.wanted;
+            match volume.status(&wanted.temporary) {
+                Ok(Some(made)) => {
+                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
+                    files.push((key, object.outcome.as_ref().ok().copied().flatten()));
+                }
+                Ok(None) => {} // the rename says so
+                Err(fault) => object.outcome = Err(fault),
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        journal.done(files)?;
+        match self.fsync {
+            Fsync::File => journal.sync(),
+            Fsync::Off => Ok(()),
+        }
+    }
+
+    /// Forgets an object's stretches: it has its name, or has failed.
+    fn let_go(&mut self, volume: &dyn Volume, object: &Complete) {
+        let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
+        let ends = object.outcome.as_ref().is_err_and(Fault::ends_transfer);
+        if ends && begun.is_some() {
+            return; // another run goes on with it
+        }
+        if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
+            // Said twice or not at all, it costs a look at the next run.
+            let _ = journal.drop_file(file);
+        }
+        if object.outcome.is_err() {
+            // It failed already; a temporary file that stays is named like one.
+            let _ = volume.remove(&object.wanted.temporary);
+        }
+    }
+
+    /// Puts into the journal what has been written: at once, as something to be read back, and
+    /// again when it is on stable storage.
+    pub fn advance(&mut self, advances: &[Advance]) -> Result<(), Fault> {
+        let Some(volume) = self.volume.clone() else { return Ok(()) };
+        if self.journal.is_none() || advances.is_empty() {
+            return Ok(());
+        }
+        let files = self.note_written(&*volume, advances)?;
+        if self.fsync == Fsync::Off {
+            return Ok(());
+        }
+        let mut folders = BTreeSet::new();
+        for (advance, file) in advances.iter().zip(&files) {
+            let synced =
+                volume.sync(advance.file.handle()?, &advance.temporary).and_then(
+                    |()| match folders.insert(folder(&advance.temporary).to_vec()) {
+                        true => volume.sync_directory(&advance.temporary),
+                        false => Ok(()),
+                    },
+                );
+            let journal = self.journal.as_mut().expect("looked at above");
+            match synced {
+                Ok(()) => journal.flushed(*file)?,
+                Err(fault) => {
+                    // The kernel may have dropped the pages: nothing of this file is sure.
+                    let _ = journal.drop_file(*file).and_then(|()| journal.sync());
+                    return Err(fault);
+                }
+            }
+        }
+        self.journal.as_mut().map_or(Ok(()), Journal::sync)
+    }
+
+    fn note_written(
+        &mut self,
+        volume: &dyn Volume,
+        advances: &[Advance],
+    ) -> Result<Vec<u32>, Fault> {
+        let journal = self.journal.as_mut().expect("asked for where there is one");
+        let mut files = Vec::with_capacity(advances.len());
+        for advance in advances {
+            let file = match self.begun.get(&advance.number).copied().or(advance.begun) {
+                Some(file) => file,
+                None => {
+                    let status = volume.status_of(advance.file.handle()?, &advance.temporary)?;
+                    journal.begin(advance.origin.clone(), status.inode)?
+                }
+            };
+            self.begun.insert(advance.number, file);
+            journal.have(file, &advance.written)?;
+            files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// The transfer ends early: keeps what can be resumed, quickly, and clears the rest away.
+    /// `left` are files of which nothing may have been written.
+    pub fn stop(&mut self, advances: &[Advance], left: &[(u64, Vec<u8>)]) {
+        let Some(volume) = self.volume.clone() else { return };
+        if self.journal.is_some() {
+            // What the journal cannot take now is only sent again.
+            let _ = self.note_written(&*volume, advances);
+        }
+        for (number, temporary) in left {
+            if !self.begun.contains_key(number) {
+                let _ = volume.remove(temporary);
+            }
+        }
+        self.close(Ending::Short);
+    }
+
+    /// The transfer is over. Where all went well nothing is left to remember.
+    pub fn close(&mut self, ending: Ending) {
+        if let Some(journal) = self.journal.take()
+            && (ending == Ending::Whole || journal.is_useless())
+        {
+            // An empty or old journal that stays is only in the way of `ls -a`.
+            let _ = journal.remove();
+        }
+    }
+}
+
+/// How a transfer ended for the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing is left that another run could do better.
+    Whole,
+    /// Another run would go on where this one stopped.
+    Short,
 }
 
 impl From<Complete> for Finished {
@@ -122,22 +266,22 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
     for object in objects {
         apply(object, |wanted| match wanted.file.as_ref().and_then(|file| file.opened()) {
             Some(handle) => volume.sync(handle, &wanted.temporary),
-            None => {
-                let access = Access::Read { cache: Cache::Through };
-                volume.sync(&volume.open(&wanted.temporary, access)?, &wanted.temporary)
-            }
+            None => volume.sync(&volume.open(&wanted.temporary, READ_THROUGH)?, &wanted.temporary),
         });
     }
 }
 
 /// A name is durable when its directory is; one call for each directory.
 fn sync_directories(volume: &dyn Volume, objects: &mut [Complete]) {
-    let directory =
-        |path: &[u8]| path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)].to_vec();
     let mut synced = BTreeSet::new();
     for object in objects.iter_mut() {
-        if object.outcome.is_ok() && synced.insert(directory(&object.wanted.path)) {
+        if object.outcome.is_ok() && synced.insert(folder(&object.wanted.path).to_vec()) {
             apply(object, |wanted| volume.sync_directory(&wanted.path));
         }
     }
+}
+
+/// The path of the directory that a path is in; empty for the root.
+fn folder(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }

@@ -1,17 +1,18 @@
 //! One thread's worth of pump: carries requests from a source through a passage to a sink.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::brake::Brake;
 use super::gate::Gate;
 use super::objects::Objects;
 use super::plan::{Claim, Plan};
-use crate::base::fault::Fault;
+use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Label};
 use crate::base::tally::Tally;
 use crate::base::units::Tick;
 use crate::ends::endpoint::{Endpoint, Nature, Next};
-use crate::io::backend::Wait;
+use crate::io::backend::{Wait, Wake};
 use crate::io::engine::Engine;
 use crate::io::request::{Leg, Request};
 use crate::io::tcp;
@@ -30,9 +31,31 @@ pub struct Parts {
     /// The sink's ledger, where this host has the sink.
     pub objects: Option<Arc<Objects>>,
     pub brake: Arc<Brake>,
-    /// The stream's socket, to be cut when the lane fails.
-    pub socket: Option<Handle>,
+    /// The stream that it has, where one of its ends is one.
+    pub stream: Option<Wire>,
     pub requests: Vec<Request>,
+}
+
+/// A lane's stream as others know it.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    pub number: u32,
+    pub socket: Handle,
+    /// Set by whoever gives the stream up: the lane ends.
+    pub given_up: Arc<AtomicBool>,
+}
+
+impl Wire {
+    pub fn new(number: u32, socket: Handle) -> Wire {
+        Wire { number, socket, given_up: Arc::default() }
+    }
+}
+
+/// What a lane did, and why it ended early if it did.
+#[derive(Debug, Default)]
+pub struct Over {
+    pub tally: Tally,
+    pub fault: Option<Fault>,
 }
 
 /// One stream's lane. `turn` is the program.
@@ -45,6 +68,8 @@ pub struct Lane {
     /// Requests on their way from the source.
     filling: usize,
     state: State,
+    /// Why its stream is of no use any more.
+    broken: Option<Fault>,
     tally: Tally,
     landed: Vec<Request>,
 }
@@ -56,6 +81,8 @@ enum State {
     Dry,
     /// A stream has been told that nothing more comes.
     Ending,
+    /// The stream broke: what has come goes on, nothing more comes.
+    Broken,
 }
 
 /// What a turn came to.
@@ -99,26 +126,33 @@ impl Lane {
             gate,
             filling: 0,
             state: State::Running,
+            broken: None,
             tally: Tally::default(),
             landed: Vec::new(),
         }
     }
 
     /// Runs to the end, or to the first fault; either way nothing is left in the air.
-    pub fn run(mut self) -> Result<Tally, Fault> {
+    pub fn run(mut self) -> Over {
+        match self.run_turns() {
+            Ok(()) => self.into_over(),
+            Err(fault) => {
+                self.abandon();
+                Over { tally: self.tally, fault: Some(fault) }
+            }
+        }
+    }
+
+    fn run_turns(&mut self) -> Result<(), Fault> {
         loop {
             let rings = self.parts.brake.bell.rings();
-            match self.turn(Patience::Block) {
-                Ok(Turn::Moved) => {}
-                Ok(Turn::Over) => return Ok(self.finish()),
-                Ok(Turn::Waiting(None)) => self.parts.brake.bell.wait(rings),
-                Ok(Turn::Waiting(Some(until))) => {
+            match self.turn(Patience::Block)? {
+                Turn::Moved => {}
+                Turn::Over => return Ok(()),
+                Turn::Waiting(None) => self.parts.brake.bell.wait(rings),
+                Turn::Waiting(Some(until)) => {
                     let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
                     reaped.map_err(|error| Fault::system("wait for I/O", &error))?;
-                }
-                Err(fault) => {
-                    self.abandon();
-                    return Err(fault);
                 }
             }
         }
@@ -129,6 +163,7 @@ impl Lane {
         if self.parts.brake.is_pulled() {
             return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
         }
+        self.look_at_stream();
         let mut idle = None;
         loop {
             match self.depart()? {
@@ -146,7 +181,10 @@ impl Lane {
                 }
             }
         }
-        self.admit_waiting()?;
+        match self.state {
+            State::Broken => self.empty_gate(),
+            _ => self.admit_waiting()?,
+        }
         if self.is_empty() && self.state != State::Running {
             return self.end();
         }
@@ -181,16 +219,50 @@ impl Lane {
         tally
     }
 
-    /// For whoever steps lanes: the tally of one that is over.
-    pub fn into_tally(mut self) -> Tally {
-        self.finish()
+    /// What a lane that is over did.
+    pub fn into_over(mut self) -> Over {
+        Over { tally: self.finish(), fault: self.broken.take() }
+    }
+
+    /// Somebody may have given the stream up while nothing moved on it.
+    fn look_at_stream(&mut self) {
+        if self.state != State::Broken
+            && self.parts.stream.as_ref().is_some_and(|wire| wire.given_up.load(Relaxed))
+        {
+            self.break_off(Fault::new(Class::Unreachable, "the stream was given up"));
+        }
+    }
+
+    /// The stream is of no use any more. What has come on it goes on its way; what was to go out on
+    /// it stays with the plan, which gives it to another.
+    fn break_off(&mut self, fault: Fault) {
+        if let Some(wire) = &self.parts.stream {
+            tcp::cut(&wire.socket);
+        }
+        self.state = State::Broken;
+        self.broken.get_or_insert(fault);
+    }
+
+    /// What waits behind a broken stream's lane may wait for what got lost with the stream.
+    fn empty_gate(&mut self) {
+        for request in self.gate.drain() {
+            if let Some(objects) = &self.parts.objects {
+                objects.release(&request);
+            }
+            self.pool.push(request);
+        }
+    }
+
+    /// True for the faults that another stream would not meet.
+    fn is_of_stream(&self, fault: &Fault) -> bool {
+        self.parts.stream.is_some() && matches!(fault.class, Class::Unreachable | Class::Corrupt)
     }
 
     /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until
     /// then.
     pub fn abandon(&mut self) {
-        if let Some(socket) = &self.parts.socket {
-            tcp::cut(socket);
+        if let Some(wire) = &self.parts.stream {
+            tcp::cut(&wire.socket);
         }
         while self.parts.engine.in_air() > 0 {
             if self.parts.engine.reap(Wait::Landing, &mut self.landed).is_err() {
@@ -199,6 +271,11 @@ impl Lane {
             self.pool.append(&mut self.landed);
         }
         self.pool.extend(self.gate.drain());
+    }
+
+    /// Gets the lane's attention while it waits.
+    pub fn waker(&self) -> Arc<dyn Wake> {
+        self.parts.engine.waker()
     }
 
     fn is_empty(&self) -> bool {
@@ -223,7 +300,10 @@ impl Lane {
         let now = self.now();
         request.stamps.departed = now;
         let claim = match &self.parts.plan {
-            Some(plan) => plan.claim(now, &mut request),
+            Some(plan) => {
+                let stream = self.parts.stream.as_ref().map_or(0, |wire| wire.number);
+                plan.claim(now, stream, &mut request)
+            }
             None => Claim::Taken, // the peer's ledger says what comes
         };
         if claim == Claim::Taken {
@@ -291,6 +371,7 @@ impl Lane {
 
     fn advance_one(&mut self, mut request: Request) -> Result<(), Fault> {
         let next = match request.leg {
+            Leg::In if request.again => Next::Done,
             Leg::In => {
                 ask(&mut *self.parts.source, &self.parts.engine, &mut self.tally, &mut request)
             }
@@ -305,15 +386,24 @@ impl Lane {
             (Next::Idle, Leg::In) => panic!("a source that departs cannot be idle"),
             (Next::Dry, _) => {
                 if let Some(plan) = &self.parts.plan {
-                    plan.filled(&request);
+                    plan.filled(self.now(), &request);
                 }
                 self.filling -= 1;
-                self.state = State::Dry;
+                if self.state == State::Running {
+                    self.state = State::Dry;
+                }
                 self.pool.push(request);
             }
-            (Next::Fail(fault), _) => {
+            (Next::Fail(fault), leg) => {
                 self.pool.push(request);
-                return Err(fault);
+                if !self.is_of_stream(&fault) {
+                    return Err(fault);
+                }
+                match leg {
+                    Leg::In => self.filling -= 1,
+                    Leg::Out => self.gate.leave(),
+                }
+                self.break_off(fault);
             }
         }
         Ok(())
@@ -330,13 +420,31 @@ impl Lane {
     /// The source has filled it: through the passage, and to the gate.
     fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
         self.filling -= 1;
-        request.stamps.filled = self.now();
+        let now = self.now();
+        request.stamps.filled = now;
         if let Some(plan) = &self.parts.plan {
-            plan.filled(&request);
+            plan.filled(now, &request);
+            if self.state == State::Broken {
+                self.pool.push(request);
+                return Ok(());
+            }
         }
-        if let Err(fault) = self.pass(&mut request) {
+        if let Some(objects) = &self.parts.objects
+            && let Err(fault) = objects.admit(&mut request)
+        {
             self.pool.push(request);
             return Err(fault);
+        }
+        if let Err(fault) = self.pass(&mut request) {
+            if let Some(objects) = &self.parts.objects {
+                objects.release(&request);
+            }
+            self.pool.push(request);
+            if !self.is_of_stream(&fault) {
+                return Err(fault);
+            }
+            self.break_off(fault);
+            return Ok(());
         }
         request.stamps.passed = self.now();
         self.gate.arrive(request);
@@ -344,9 +452,6 @@ impl Lane {
     }
 
     fn pass(&mut self, request: &mut Request) -> Result<(), Fault> {
-        if let Some(objects) = &self.parts.objects {
-            objects.admit(request)?;
-        }
         let engine = &self.parts.engine;
         self.parts.passage.pass(request, || engine.now())
     }
@@ -397,7 +502,7 @@ impl Lane {
     /// Everything is back: a stream is told so, anything else is over.
     fn end(&mut self) -> Result<Turn, Fault> {
         let tells = self.parts.plan.is_some() && self.parts.objects.is_none();
-        if self.state == State::Ending || !tells {
+        if matches!(self.state, State::Ending | State::Broken) || !tells {
             return Ok(Turn::Over);
         }
         self.state = State::Ending;

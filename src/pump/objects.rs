@@ -1,10 +1,11 @@
 //! The sink's ledger: what each address belongs to, and which objects are complete.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::journal::{Held, Origin};
 use super::watch::Watch;
 use crate::base::extent::{Extent, ExtentSet};
 use crate::base::fault::{Class, Fault};
@@ -12,7 +13,7 @@ use crate::base::label::{Kind, Sum};
 use crate::base::settings::DigestKind;
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Cargo, Coverage, Part, Request};
-use crate::io::volume::{Batch, LazyFile, Metadata, Replace};
+use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
 use crate::wire::manifest::ENDLESS_BYTES;
 use crate::work::digest::{FileSum, Shift};
 
@@ -28,6 +29,28 @@ pub struct Wanted {
     pub file: Option<Arc<LazyFile>>,
     pub meta: Metadata,
     pub replace: Replace,
+    /// When its source was last changed.
+    pub mtime: Mtime,
+    /// The journal's number of it, where an earlier run began it.
+    pub begun: Option<u32>,
+}
+
+impl Wanted {
+    /// What the journal knows it by.
+    pub fn origin(&self, digest: DigestKind) -> Origin {
+        Origin { path: self.path.clone(), size: self.size, mtime: self.mtime, digest }
+    }
+}
+
+/// What has been written of a file since this was asked last.
+#[derive(Debug)]
+pub struct Advance {
+    pub number: u64,
+    pub origin: Origin,
+    pub temporary: Vec<u8>,
+    pub file: Arc<LazyFile>,
+    pub begun: Option<u32>,
+    pub written: Held,
 }
 
 /// An object whose every byte is accounted for: it can be finished, or cleared away.
@@ -60,6 +83,8 @@ struct State {
     objects: HashMap<u64, Object>,
     landed: ExtentSet,
     landed_bytes: u64,
+    /// Objects of which something has been written since the journal was told.
+    advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
 }
 
@@ -85,7 +110,16 @@ struct Object {
     /// Bytes not accounted for yet; of a pipe, those beyond what has come so far.
     missing: u64,
     sum: FileSum,
+    /// What the journal has not been told yet; `None` for what it is not told of.
+    news: Option<News>,
     fault: Option<Fault>,
+}
+
+/// Stretches that have been written, with their digests.
+#[derive(Debug)]
+struct News {
+    ranges: ExtentSet,
+    sums: FileSum,
 }
 
 impl Objects {
@@ -100,23 +134,38 @@ impl Objects {
             objects: HashMap::new(),
             landed: ExtentSet::default(),
             landed_bytes: 0,
+            advanced: BTreeSet::new(),
             complete,
         };
         let shift = (digest == DigestKind::Crc64).then(|| Arc::new(Shift::new(slot_bytes)));
         Objects { slot_bytes, digest, shift, watch, state: Mutex::new(state) }
     }
 
-    /// An object with a slot, or many, of its own.
-    pub fn expect_whole(&self, start: u64, wanted: Wanted) {
+    /// An object with a slot, or many, of its own, some of which may be here.
+    pub fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
         let mut state = self.lock();
         let (object, size) = (wanted.number, wanted.size);
+        let held = held.unwrap_or_default();
         let length = match size == ENDLESS_BYTES {
             true => Length::Counted,
             false => Length::Offered,
         };
-        let received = ExtentSet::default();
+        let received = held.ranges;
+        let missing = size - received.total();
         state.slots.insert(start, Slot::Whole { object, size, length, received });
         self.insert(&mut state, start, wanted);
+        let entry = state.objects.get_mut(&object).expect("inserted above");
+        entry.missing = missing;
+        held.nodes.into_iter().for_each(|node| entry.sum.add_node(node));
+        if length == Length::Offered && entry.wanted.file.is_some() && size > self.slot() {
+            let sums = FileSum::apart(self.digest, self.shift.clone());
+            entry.news = Some(News { ranges: ExtentSet::default(), sums });
+        }
+        complete_if_all_came(&mut state, object);
+    }
+
+    fn slot(&self) -> u64 {
+        u64::from(self.slot_bytes)
     }
 
     /// Small objects that share a slot, in the order of the batch's segments.
@@ -139,6 +188,7 @@ impl Objects {
             slot,
             missing: wanted.size,
             sum: FileSum::with_shift(self.digest, self.shift.clone()),
+            news: None,
             fault: None,
             wanted,
         };
@@ -191,6 +241,49 @@ impl Objects {
         check_payload(request)
     }
 
+    /// What was admitted never came to its end: it may come again.
+    pub fn release(&self, request: &Request) {
+        let extent = request.label.extent;
+        let mut state = self.lock();
+        match &request.cargo {
+            Cargo::Unknown => {}
+            Cargo::Part(_) => {
+                let slot = state.slots.range_mut(..=extent.start).next_back();
+                if let Some((start, Slot::Whole { received, .. })) = slot {
+                    let offset = extent.start - *start;
+                    received.remove(offset, offset + u64::from(extent.len));
+                }
+            }
+            Cargo::Batch(batch) => {
+                state.slots.insert(extent.start, Slot::Batch { batch: batch.clone() });
+            }
+        }
+    }
+
+    /// What the journal has not been told of, of files that are not complete.
+    pub fn take_advances(&self) -> Vec<Advance> {
+        let mut state = self.lock();
+        let advanced = std::mem::take(&mut state.advanced);
+        let mut advances = Vec::with_capacity(advanced.len());
+        for number in advanced {
+            let Some(object) = state.objects.get_mut(&number) else { continue };
+            let (Some(news), Some(file)) = (&mut object.news, &object.wanted.file) else {
+                continue;
+            };
+            let written =
+                Held { ranges: std::mem::take(&mut news.ranges), nodes: news.sums.take_nodes() };
+            advances.push(Advance {
+                number,
+                origin: object.wanted.origin(self.digest),
+                temporary: object.wanted.temporary.clone(),
+                file: file.clone(),
+                begun: object.wanted.begun,
+                written,
+            });
+        }
+        advances
+    }
+
     /// The sink has taken the request, or it is void: accounts for its bytes.
     pub fn landed(&self, request: &mut Request) {
         let extent = request.label.extent;
@@ -211,6 +304,9 @@ impl Objects {
                 object.missing -= u64::from(extent.len);
                 object.note(0, request);
                 let number = part.object;
+                if object.keep_news(part.offset, request) {
+                    state.advanced.insert(number);
+                }
                 complete_if_all_came(&mut state, number);
             }
             Cargo::Batch(batch) => {
@@ -267,10 +363,20 @@ impl Objects {
         self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)
     }
 
-    /// The temporary names of what is not complete, to be cleared away.
-    pub fn unfinished(&self) -> Vec<Vec<u8>> {
+    /// True while bytes are expected, or may be of a pipe.
+    pub fn is_open(&self) -> bool {
+        !self.lock().objects.is_empty()
+    }
+
+    /// The temporary names of what is not complete: of files that the journal is told of, and of
+    /// the others.
+    pub fn unfinished(&self) -> (Vec<(u64, Vec<u8>)>, Vec<Vec<u8>>) {
         let state = self.lock();
-        state.objects.values().map(|object| object.wanted.temporary.clone()).collect()
+        let (told, untold): (Vec<_>, Vec<_>) =
+            state.objects.values().partition(|object| object.news.is_some());
+        let name = |object: &Object| object.wanted.temporary.clone();
+        let numbered = |object: &Object| (object.wanted.number, name(object));
+        (told.into_iter().map(numbered).collect(), untold.into_iter().map(name).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -279,6 +385,18 @@ impl Objects {
 }
 
 impl Object {
+    /// Notes for the journal what of a file has been written; true when there is something to say.
+    fn keep_news(&mut self, offset: u64, request: &Request) -> bool {
+        let Some(news) = &mut self.news else { return false };
+        if request.label.kind != Kind::Data || !request.voids.is_empty() {
+            return false;
+        }
+        let end = offset + u64::from(request.label.extent.len);
+        assert!(news.ranges.insert_new(offset, end), "a stretch landed twice");
+        request.pieces.iter().for_each(|piece| news.sums.add(piece));
+        true
+    }
+
     /// Takes from a request what concerns this object: its fault, or its digests.
     fn note(&mut self, segment: u16, request: &Request) {
         let void = request.voids.iter().find(|(void, _)| *void == segment);

@@ -1,6 +1,7 @@
 //! The source's ledger: which extents are wanted, and who carries them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::brake::Brake;
@@ -11,12 +12,14 @@ use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
 
 /// A stretch of wanted addresses that lanes have not claimed yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Run {
     /// One request's worth of small files.
     Batch { start: u64, batch: Arc<Batch> },
-    /// One object, cut into requests as it is claimed.
-    Whole { start: u64, size: u64, object: u64, file: Option<Arc<LazyFile>> },
+    /// A stretch of one object that begins at address `start`, cut into requests as it is claimed.
+    Whole { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
+    /// What was read from a pipe and got lost on its way.
+    Again { start: u64, bytes: Arc<[u8]> },
 }
 
 /// What came of asking for work.
@@ -42,14 +45,39 @@ pub struct Plan {
 #[derive(Debug)]
 struct State {
     runs: VecDeque<Run>,
-    /// How far the first run has been claimed.
-    claimed: u64,
+    /// How far a pipe has been read.
+    read: u64,
     ended: bool,
     pipe: PipeState,
     /// Addresses beyond the lowest unsettled one that the sink takes.
     window: Option<u64>,
     settled: ExtentSet,
     pace: Option<Pace>,
+    /// Who carries what, where it can get lost on its way.
+    claims: Option<Claims>,
+}
+
+/// What has been claimed and is not settled, by its address.
+#[derive(Debug, Default)]
+struct Claims {
+    claimed: BTreeMap<u64, Claimed>,
+    /// Since when nothing of a stream's has been settled, and how much of it is under way.
+    streams: HashMap<u32, Waiting>,
+}
+
+#[derive(Debug)]
+struct Claimed {
+    stream: u32,
+    len: u32,
+    again: Run,
+    /// Its bytes have been read: what they wait for is the stream.
+    filled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Tick,
+    filled: u32,
 }
 
 /// A pipe gives addresses as it is read: one lane reads at a time.
@@ -62,20 +90,23 @@ enum PipeState {
 }
 
 impl Plan {
+    /// `streams`: what is claimed travels on streams, which can break.
     pub fn new(
         slot_bytes: u32,
         rate: Option<Rate>,
         window: Option<u64>,
+        streams: bool,
         brake: Arc<Brake>,
     ) -> Plan {
         let state = State {
             runs: VecDeque::new(),
-            claimed: 0,
+            read: 0,
             ended: false,
             pipe: PipeState::None,
             window,
             settled: ExtentSet::default(),
             pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0) }),
+            claims: streams.then(Claims::default),
         };
         Plan { slot_bytes, brake, state: Mutex::new(state) }
     }
@@ -98,46 +129,71 @@ impl Plan {
         self.brake.bell.ring();
     }
 
-    /// These addresses are where they belong.
-    pub fn settle(&self, ranges: &[(u64, u64)]) -> bool {
+    /// These addresses are where they belong. False when they are none that were sent.
+    pub fn settle(&self, now: Tick, ranges: &[(u64, u64)]) -> bool {
         let mut state = self.lock();
-        if state.window.is_none() {
-            return true; // only a window needs to know where the settled ones lie
+        let mut sound = true;
+        if state.window.is_some() {
+            sound = ranges.iter().all(|(start, end)| state.settled.insert_new(*start, *end));
         }
-        let fresh = ranges.iter().all(|(start, end)| state.settled.insert_new(*start, *end));
+        if let Some(claims) = &mut state.claims {
+            sound &= ranges.iter().all(|(start, end)| claims.settle(now, *start, *end));
+        }
+        let rings = state.window.is_some()
+            || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
-        self.brake.bell.ring();
-        fresh
+        if rings {
+            self.brake.bell.ring();
+        }
+        sound
     }
 
     /// Gives the request the next extent to carry, if there is one.
-    pub fn claim(&self, now: Tick, request: &mut Request) -> Claim {
+    pub fn claim(&self, now: Tick, stream: u32, request: &mut Request) -> Claim {
         let mut state = self.lock();
         if let Some(pace) = &state.pace
             && pace.allowed_at > now
         {
             return Claim::Later(pace.allowed_at);
         }
-        let claim = match state.pipe {
-            PipeState::None => self.claim_run(&mut state, request),
-            PipeState::Free => self.claim_pipe(&mut state, request),
-            PipeState::Reading => Claim::Idle,
-            PipeState::Ended { .. } => Claim::Dry,
+        let claimed = match (state.runs.is_empty(), state.pipe) {
+            (false, _) | (true, PipeState::None) => self.claim_run(&mut state, request),
+            (true, PipeState::Free) => self.claim_pipe(&mut state, request),
+            (true, PipeState::Reading) => Err(Claim::Idle),
+            (true, PipeState::Ended { .. }) => Err(Claim::Dry),
         };
-        if let (Claim::Taken, Some(pace)) = (claim, &mut state.pace) {
+        let again = match claimed {
+            Ok(again) => again,
+            // What is under way may get lost yet.
+            Err(Claim::Dry) if state.claims.as_ref().is_some_and(|c| !c.claimed.is_empty()) => {
+                return Claim::Idle;
+            }
+            Err(other) => return other,
+        };
+        if let Some(pace) = &mut state.pace {
             pace.spend(now, request.label.body_len);
         }
-        claim
+        if let Some(claims) = &mut state.claims {
+            let Extent { start, len } = request.label.extent;
+            claims.streams.entry(stream).or_insert(Waiting { since: now, filled: 0 });
+            claims.claimed.insert(start, Claimed { stream, len, again, filled: false });
+        }
+        Claim::Taken
     }
 
-    /// A lane has read the pipe: the next address is free to be read, unless the pipe has ended.
-    pub fn filled(&self, request: &Request) {
+    /// A lane has filled a request. Of a pipe the next address is free to be read, unless the pipe
+    /// has ended.
+    pub fn filled(&self, now: Tick, request: &Request) {
         let mut state = self.lock();
-        if state.pipe != PipeState::Reading {
+        let extent = request.label.extent;
+        let from_pipe = state.pipe == PipeState::Reading && extent.start == state.read;
+        if let Some(claims) = &mut state.claims {
+            claims.filled(now, request, from_pipe);
+        }
+        if !from_pipe {
             return;
         }
-        let extent = request.label.extent;
-        state.claimed = extent.end();
+        state.read = extent.end();
         state.pipe = match extent.len == self.slot_bytes {
             true => PipeState::Free,
             false => PipeState::Ended { bytes: extent.end() },
@@ -154,45 +210,94 @@ impl Plan {
         }
     }
 
-    fn claim_run(&self, state: &mut State, request: &mut Request) -> Claim {
-        let claimed = state.claimed;
-        let Some(run) = state.runs.front() else {
-            return if state.ended { Claim::Dry } else { Claim::Idle };
-        };
-        let (start, len, cargo, last) = match run {
-            Run::Batch { start, batch } => {
-                (*start, batch.bytes(), Cargo::Batch(batch.clone()), true)
-            }
-            Run::Whole { start, size, object, file } => {
-                let len = (size - claimed).min(u64::from(self.slot_bytes)) as u32;
-                let coverage = match u64::from(len) == *size {
-                    true => Coverage::Whole,
-                    false => Coverage::Some,
-                };
-                let part = Part { object: *object, offset: claimed, coverage, file: file.clone() };
-                (start + claimed, len, Cargo::Part(part), claimed + u64::from(len) == *size)
-            }
-        };
-        if self.is_past_window(state, start) {
-            return Claim::Idle;
+    /// A stream is gone: what it carried and the sink does not have is wanted again. True when that
+    /// is anything.
+    pub fn lost(&self, stream: u32) -> bool {
+        let mut state = self.lock();
+        let Some(claims) = &mut state.claims else { return false };
+        claims.streams.remove(&stream);
+        let starts: Vec<u64> = claims
+            .claimed
+            .iter()
+            .filter(|(_, claimed)| claimed.stream == stream)
+            .map(|(start, _)| *start)
+            .collect();
+        let again: Vec<Run> = starts
+            .iter()
+            .filter_map(|start| claims.claimed.remove(start))
+            .map(|claimed| claimed.again)
+            .collect();
+        let any = !again.is_empty();
+        for run in again.into_iter().rev() {
+            state.runs.push_front(run);
         }
-        state.claimed = if last { 0 } else { claimed + u64::from(len) };
-        if last {
-            state.runs.pop_front();
-        }
-        load(request, Extent { start, len }, cargo);
-        Claim::Taken
+        drop(state);
+        self.brake.bell.ring();
+        any
     }
 
-    fn claim_pipe(&self, state: &mut State, request: &mut Request) -> Claim {
-        let start = state.claimed;
+    /// Streams that have had bytes to carry and of which nothing has been settled for so long.
+    pub fn stalled(&self, now: Tick, stall: Nanos) -> Vec<u32> {
+        let state = self.lock();
+        let Some(claims) = &state.claims else { return Vec::new() };
+        let stalled = |(_, waiting): &(&u32, &Waiting)| {
+            waiting.filled > 0 && now.since(waiting.since).0 > stall.0
+        };
+        claims.streams.iter().filter(stalled).map(|(stream, _)| *stream).collect()
+    }
+
+    /// True when nothing is left that a stream could carry.
+    pub fn is_settled(&self) -> bool {
+        let state = self.lock();
+        let under_way = state.claims.as_ref().is_some_and(|claims| !claims.claimed.is_empty());
+        let piping = matches!(state.pipe, PipeState::Free | PipeState::Reading);
+        state.ended && state.runs.is_empty() && !under_way && !piping
+    }
+
+    fn claim_run(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let Some(run) = state.runs.front() else {
+            return Err(if state.ended { Claim::Dry } else { Claim::Idle });
+        };
+        let again = match run {
+            Run::Whole { start, size, todo, object, file } => {
+                let to = todo.end.min(todo.start + u64::from(self.slot_bytes));
+                Run::Whole {
+                    start: *start,
+                    size: *size,
+                    todo: todo.start..to,
+                    object: *object,
+                    file: file.clone(),
+                }
+            }
+            whole => whole.clone(),
+        };
+        let (extent, cargo) = again.cargo();
+        if self.is_past_window(state, extent.start) {
+            return Err(Claim::Idle);
+        }
+        match state.runs.front_mut() {
+            Some(Run::Whole { todo, .. }) if todo.end - todo.start > u64::from(extent.len) => {
+                todo.start += u64::from(extent.len);
+            }
+            _ => drop(state.runs.pop_front()),
+        }
+        load(request, extent, cargo);
+        if let Run::Again { bytes, .. } = &again {
+            request.body_mut().copy_from_slice(bytes);
+            request.again = true;
+        }
+        Ok(again)
+    }
+
+    fn claim_pipe(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let start = state.read;
         if self.is_past_window(state, start) {
-            return Claim::Idle;
+            return Err(Claim::Idle);
         }
         state.pipe = PipeState::Reading;
-        let part = Part { object: 0, offset: start, coverage: Coverage::Some, file: None };
-        load(request, Extent { start, len: self.slot_bytes }, Cargo::Part(part));
-        Claim::Taken
+        let extent = Extent { start, len: self.slot_bytes };
+        load(request, extent, pipe_part(start));
+        Ok(Run::Again { start, bytes: Arc::default() }) // its bytes are known when it is filled
     }
 
     fn is_past_window(&self, state: &State, start: u64) -> bool {
@@ -202,6 +307,76 @@ impl Plan {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run {
+    /// What a request carries of a run that is no longer than one.
+    fn cargo(&self) -> (Extent, Cargo) {
+        match self {
+            Run::Batch { start, batch } => {
+                (Extent { start: *start, len: batch.bytes() }, Cargo::Batch(batch.clone()))
+            }
+            Run::Whole { start, size, todo, object, file } => {
+                let len = (todo.end - todo.start) as u32;
+                let coverage = match u64::from(len) == *size {
+                    true => Coverage::Whole,
+                    false => Coverage::Some,
+                };
+                let offset = todo.start;
+                let part = Part { object: *object, offset, coverage, file: file.clone() };
+                (Extent { start: start + offset, len }, Cargo::Part(part))
+            }
+            Run::Again { start, bytes } => {
+                (Extent { start: *start, len: bytes.len() as u32 }, pipe_part(*start))
+            }
+        }
+    }
+}
+
+/// A pipe is alone in its transfer: its bytes' addresses are their offsets.
+fn pipe_part(offset: u64) -> Cargo {
+    Cargo::Part(Part { object: 0, offset, coverage: Coverage::Some, file: None })
+}
+
+impl Claims {
+    fn filled(&mut self, now: Tick, request: &Request, from_pipe: bool) {
+        let Extent { start, len } = request.label.extent;
+        let Some(claimed) = self.claimed.get_mut(&start) else { return };
+        claimed.filled = true;
+        if from_pipe {
+            // A pipe cannot be read twice: its bytes are kept until they are settled.
+            claimed.len = len;
+            claimed.again = Run::Again { start, bytes: request.body()[..len as usize].into() };
+        }
+        if let Some(waiting) = self.streams.get_mut(&claimed.stream) {
+            if waiting.filled == 0 {
+                waiting.since = now;
+            }
+            waiting.filled += 1;
+        }
+        if from_pipe && len == 0 {
+            self.settle_one(now, start); // the end of a pipe, between two requests
+        }
+    }
+
+    /// Settles what was claimed of a range; false when that is not all of it.
+    fn settle(&mut self, now: Tick, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            let Some(len) = self.claimed.get(&at).map(|claimed| claimed.len) else { return false };
+            self.settle_one(now, at);
+            at += u64::from(len);
+        }
+        at == end
+    }
+
+    fn settle_one(&mut self, now: Tick, start: u64) {
+        let Some(claimed) = self.claimed.remove(&start) else { return };
+        if let Some(waiting) = self.streams.get_mut(&claimed.stream) {
+            waiting.since = now;
+            waiting.filled = waiting.filled.saturating_sub(u32::from(claimed.filled));
+        }
     }
 }
 
@@ -230,18 +405,18 @@ mod tests {
     use super::*;
 
     fn plan(rate: Option<Rate>, window: Option<u64>) -> Plan {
-        Plan::new(4096, rate, window, Arc::default())
+        Plan::new(4096, rate, window, false, Arc::default())
     }
 
     fn whole(start: u64, size: u64) -> Run {
-        Run::Whole { start, size, object: 0, file: None }
+        Run::Whole { start, size, todo: 0..size, object: 0, file: None }
     }
 
     fn claims(plan: &Plan, now: Tick) -> (Vec<Extent>, Claim) {
         let mut extents = Vec::new();
         let mut request = Request::new(4096);
         loop {
-            match plan.claim(now, &mut request) {
+            match plan.claim(now, 0, &mut request) {
                 Claim::Taken => extents.push(request.label.extent),
                 other => return (extents, other),
             }
@@ -265,11 +440,11 @@ mod tests {
         let plan = plan(None, Some(8192));
         plan.want([whole(0, 20_000)]);
         assert_eq!(claims(&plan, Tick(0)).0.len(), 2);
-        assert!(plan.settle(&[(4096, 8192)]));
+        assert!(plan.settle(Tick(0), &[(4096, 8192)]));
         assert_eq!(claims(&plan, Tick(0)).0.len(), 0);
-        assert!(plan.settle(&[(0, 4096)]));
+        assert!(plan.settle(Tick(0), &[(0, 4096)]));
         assert_eq!(claims(&plan, Tick(0)).0.len(), 2);
-        assert!(!plan.settle(&[(0, 4096)]), "settled twice");
+        assert!(!plan.settle(Tick(0), &[(0, 4096)]), "settled twice");
     }
 
     #[test]
@@ -280,7 +455,7 @@ mod tests {
         let mut now = Tick(5_000_000_000);
         let mut count = 0;
         while now < Tick(6_000_000_000) {
-            match plan.claim(now, &mut request) {
+            match plan.claim(now, 0, &mut request) {
                 Claim::Taken => count += 1,
                 Claim::Later(until) => now = until,
                 other => panic!("{other:?}"),
@@ -294,14 +469,56 @@ mod tests {
         let plan = plan(None, None);
         plan.want_pipe();
         let mut request = Request::new(4096);
-        assert_eq!(plan.claim(Tick(0), &mut request), Claim::Taken);
+        assert_eq!(plan.claim(Tick(0), 0, &mut request), Claim::Taken);
         assert_eq!(claims(&plan, Tick(0)).1, Claim::Idle);
-        plan.filled(&request);
-        assert_eq!(plan.claim(Tick(0), &mut request), Claim::Taken);
+        plan.filled(Tick(0), &request);
+        assert_eq!(plan.claim(Tick(0), 0, &mut request), Claim::Taken);
         assert_eq!(request.label.extent.start, 4096);
         request.label.extent.len = 10;
-        plan.filled(&request);
+        plan.filled(Tick(0), &request);
         assert_eq!(plan.pipe_bytes(), Some(4106));
         assert_eq!(claims(&plan, Tick(0)).1, Claim::Dry);
+    }
+
+    #[test]
+    fn what_a_lost_stream_carried_is_claimed_again() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want([whole(0, 10_000), whole(12_288, 5)]);
+        plan.end();
+        let mut request = Request::new(4096);
+        for stream in [1, 2, 1, 2] {
+            assert_eq!(plan.claim(Tick(0), stream, &mut request), Claim::Taken);
+            plan.filled(Tick(0), &request);
+        }
+        assert_eq!(plan.claim(Tick(0), 2, &mut request), Claim::Idle, "all is under way");
+        assert!(plan.settle(Tick(5), &[(0, 8192)]), "two requests in one range");
+        assert!(!plan.settle(Tick(5), &[(0, 4096)]), "settled twice");
+        assert_eq!(plan.stalled(Tick(11), Nanos(5)), [1, 2]);
+        assert!(plan.stalled(Tick(10), Nanos(5)).is_empty());
+        assert!(plan.lost(1));
+        assert!(!plan.lost(3));
+        assert_eq!(plan.claim(Tick(6), 2, &mut request), Claim::Taken);
+        assert_eq!(request.label.extent, Extent { start: 8192, len: 1808 });
+        assert!(plan.settle(Tick(7), &[(8192, 10_000), (12_288, 12_293)]));
+        assert_eq!(plan.claim(Tick(7), 2, &mut request), Claim::Dry);
+        assert!(plan.is_settled());
+    }
+
+    #[test]
+    fn what_came_from_a_pipe_is_kept_until_it_is_settled() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want_pipe();
+        plan.end();
+        let mut request = Request::new(4096);
+        assert_eq!(plan.claim(Tick(0), 1, &mut request), Claim::Taken);
+        request.label.extent.len = 10;
+        request.label.body_len = 10;
+        request.body_mut().copy_from_slice(b"ten bytes!");
+        plan.filled(Tick(0), &request);
+        request.body_mut().fill(0);
+        assert!(plan.lost(1));
+        assert_eq!(plan.claim(Tick(0), 2, &mut request), Claim::Taken);
+        assert!(request.again);
+        assert_eq!(request.body(), b"ten bytes!");
     }
 }

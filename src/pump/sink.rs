@@ -8,21 +8,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::finisher::Finished;
+use super::finisher::{Ending, Finished};
+use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
+use super::resume::temporary;
 use super::source::is_file;
 use super::walk::mtime_of;
 use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
-use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings};
+use crate::base::label::Sum;
+use crate::base::settings::{DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings};
 use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists};
 use crate::io::volume::{
-    Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, StatusKind, Volume, show,
+    Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, Status, StatusKind, Volume, show,
 };
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
-use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX, Wish};
+use crate::wire::message::{FINISHED_MAX, HELD_RANGES_MAX, Message, Origin, RANGES_MAX, Wish};
 
 /// Files of this size and more go around the page cache where that is left to us: they would push
 /// everything else out of it, and must reach the disk anyway.
@@ -121,10 +124,28 @@ pub struct SinkSide {
     directories: Vec<(Vec<u8>, Metadata)>,
     /// Folders with new folders or links in them: their names are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
+    /// What earlier runs left.
+    past: Option<Past>,
+    /// No source is here: what people see is counted here.
+    alone: bool,
+    /// What is here of wanted objects, until they are expected.
+    partials: HashMap<u64, Partial>,
+    /// Objects that another run might still bring.
+    lacking: u64,
     offered_objects: u64,
     wanted_bytes: u64,
     landed_bytes: u64,
     offers: Offers,
+}
+
+/// What a sink begins with.
+#[derive(Debug)]
+pub struct Begin {
+    /// Part of every temporary name.
+    pub tag: String,
+    pub past: Option<Past>,
+    /// The source is on another host.
+    pub alone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +159,8 @@ enum Verdict {
     Wanted,
     /// It has no bytes, and is in place.
     Done,
+    /// An earlier run has brought it.
+    Held(Option<Sum>),
     /// What is there stays.
     Kept,
     Refused(Fault),
@@ -149,8 +172,9 @@ impl SinkSide {
         settings: Settings,
         target: Target,
         watch: Arc<Watch>,
-        tag: String,
+        begin: Begin,
     ) -> SinkSide {
+        let Begin { tag, past, alone } = begin;
         let layout = Layout::new(settings.request_bytes);
         SinkSide {
             objects,
@@ -162,6 +186,10 @@ impl SinkSide {
             open: HashMap::new(),
             directories: Vec::new(),
             renewed: BTreeSet::new(),
+            past,
+            alone,
+            partials: HashMap::new(),
+            lacking: 0,
             offered_objects: 0,
             wanted_bytes: 0,
             landed_bytes: 0,
@@ -179,26 +207,37 @@ impl SinkSide {
         let chunk = self.layout.place(entries)?;
         let mut wanted = vec![false; chunk.entries.len()];
         let mut done = Vec::new();
+        let mut held = Vec::new();
         let mut refused = Vec::new();
         for (member, entry) in chunk.entries.iter().enumerate() {
             let number = first + member as u64;
             match self.judge(entry) {
                 Ok(Verdict::Wanted) => wanted[member] = true,
                 Ok(Verdict::Done) => done.push((number, None)),
+                Ok(Verdict::Held(sum)) => {
+                    self.hold(entry.size);
+                    held.push((number, sum));
+                }
                 Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
                 Ok(Verdict::Refused(fault)) => {
                     refused.push(Message::Failed { object: number, fault })
                 }
                 Err(fault) if fault.ends_transfer() => return Err(fault),
-                Err(fault) => refused.push(Message::Failed { object: number, fault }),
+                Err(fault) => {
+                    self.lacking += 1;
+                    refused.push(Message::Failed { object: number, fault });
+                }
             }
         }
+        self.find_partials(&chunk, &wanted)?;
+        let wishes = self.wishes(first, &wanted);
         self.count(&chunk, &wanted);
         self.check_room()?;
         self.expect(&chunk, &wanted);
-        let wish = |wanted| if wanted { Wish::All } else { Wish::Nothing };
-        let wishes = wanted.into_iter().map(wish).collect();
         let mut answer = vec![Message::Want { first, wanted: wishes }];
+        if !held.is_empty() {
+            answer.push(Message::Held { objects: held });
+        }
         if !done.is_empty() {
             answer.push(Message::Finished { objects: done });
         }
@@ -231,6 +270,7 @@ impl SinkSide {
             match &object.outcome {
                 Ok(sum) => well.push((object.number, *sum)),
                 Err(fault) => {
+                    self.lacking += 1;
                     let fault = fault.clone();
                     messages.push(Message::Failed { object: object.number, fault });
                 }
@@ -269,12 +309,76 @@ impl SinkSide {
         self.renewed.insert(folder.to_vec());
     }
 
-    /// Removes what a transfer that ended early leaves under temporary names.
-    pub fn clear_away(&self) {
-        let Some(volume) = self.target.volume() else { return };
-        for temporary in self.objects.unfinished() {
-            let _ = volume.remove(&temporary);
+    /// True when every byte that will come has come.
+    pub fn has_all(&self) -> bool {
+        self.offers == Offers::Over && !self.objects.is_open()
+    }
+
+    /// A path that the source could not offer: another run may.
+    pub fn note_unoffered(&mut self) {
+        self.lacking += 1;
+    }
+
+    /// What another run could do better; and what earlier runs began in vain is removed.
+    pub fn ending(&mut self) -> Ending {
+        match self.lacking {
+            0 => {
+                if let Some(past) = &mut self.past {
+                    past.remove_all(|path| temporary(&self.tag, path));
+                }
+                Ending::Whole
+            }
+            _ => Ending::Short,
         }
+    }
+
+    fn hold(&mut self, bytes: u64) {
+        if self.alone {
+            self.watch.gauge.files_held.fetch_add(1, Relaxed);
+        }
+        self.note_held_bytes(bytes);
+    }
+
+    fn note_held_bytes(&self, bytes: u64) {
+        if self.alone {
+            let gauge = &self.watch.gauge;
+            gauge.bytes_found.fetch_add(bytes, Relaxed);
+            gauge.bytes_done.fetch_add(bytes, Relaxed);
+            gauge.bytes_held.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Looks for what earlier runs left of long files.
+    fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
+        let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
+            return Ok(());
+        };
+        let slot = self.settings.request_bytes;
+        let mut ranges = 0;
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
+                continue;
+            }
+            let name = temporary(&self.tag, &entry.path);
+            let origin = origin_of(entry, self.settings.digest);
+            let Some(partial) = past.partial(&origin, slot, || volume.status(&name))? else {
+                continue;
+            };
+            ranges += partial.flushed.ranges.range_count();
+            if ranges <= HELD_RANGES_MAX {
+                self.partials.insert(chunk.first + member as u64, partial);
+            }
+        }
+        Ok(())
+    }
+
+    fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Wish> {
+        let wish = |(number, wanted): (u64, &bool)| match (wanted, self.partials.get(&number)) {
+            (false, _) => Wish::Nothing,
+            (true, None) => Wish::All,
+            (true, Some(partial)) => Wish::Rest(partial.flushed.ranges.ranges().collect()),
+        };
+        (first..).zip(wanted).map(wish).collect()
     }
 
     pub fn target(&self) -> &Target {
@@ -303,6 +407,9 @@ impl SinkSide {
             return self.judge_directory(&*volume, entry, status.map(|status| status.kind));
         }
         if let Some(status) = status {
+            if let Some(verdict) = self.judge_done(&*volume, entry, &status)? {
+                return Ok(verdict);
+            }
             if status.kind == StatusKind::Directory {
                 let text =
                     format!("'{}' is a directory: remove it first", show(&*volume, &entry.path));
@@ -315,7 +422,8 @@ impl SinkSide {
             }
         }
         if entry.kind == EntryKind::Link {
-            let temporary = self.temporary(&entry.path, "link");
+            let temporary = temporary(&self.tag, &entry.path);
+            volume.remove(&temporary)?;
             volume.make_link(&temporary, &entry.link_target)?;
             let made = volume.rename(&temporary, &entry.path, self.replace());
             if let Err(fault) = made {
@@ -326,6 +434,32 @@ impl SinkSide {
             return Ok(Verdict::Done);
         }
         Ok(Verdict::Wanted)
+    }
+
+    /// What an earlier run has made, and nobody has changed since.
+    fn judge_done(
+        &self,
+        volume: &dyn Volume,
+        entry: &Entry,
+        there: &Status,
+    ) -> Result<Option<Verdict>, Fault> {
+        if entry.kind == EntryKind::Link {
+            let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
+            return Ok(same.then_some(Verdict::Done));
+        }
+        let Some(past) = self.past.as_ref().filter(|past| !past.is_empty()) else {
+            return Ok(None);
+        };
+        if entry.kind != EntryKind::File || there.kind != StatusKind::File {
+            return Ok(None);
+        }
+        for fsync in [Fsync::File, Fsync::Off] {
+            let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
+            if let Some(sum) = past.done(&key)? {
+                return Ok(Some(Verdict::Held(sum)));
+            }
+        }
+        Ok(None)
     }
 
     fn judge_directory(
@@ -353,21 +487,28 @@ impl SinkSide {
     }
 
     fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
-        let gauge = &self.watch.gauge;
         for (member, entry) in chunk.entries.iter().enumerate() {
-            if is_file(entry.kind) {
+            let gauge = &self.watch.gauge;
+            if self.alone && is_file(entry.kind) {
                 gauge.files_found.fetch_add(1, Relaxed);
             }
             if !wanted[member] {
                 continue;
             }
-            self.open.insert(chunk.first + member as u64, entry.kind);
+            let number = chunk.first + member as u64;
+            self.open.insert(number, entry.kind);
             if entry.kind == EntryKind::Pipe {
                 gauge.endless.store(true, Relaxed);
-            } else {
-                self.wanted_bytes = self.wanted_bytes.saturating_add(entry.size);
-                gauge.bytes_found.fetch_add(entry.size, Relaxed);
+                continue;
             }
+            let partial = self.partials.get(&number);
+            let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
+            let missing = entry.size - held;
+            self.wanted_bytes = self.wanted_bytes.saturating_add(missing);
+            if self.alone {
+                gauge.bytes_found.fetch_add(missing, Relaxed);
+            }
+            self.note_held_bytes(held);
         }
     }
 
@@ -392,7 +533,7 @@ impl SinkSide {
         Err(Fault::new(Class::NoSpace, text))
     }
 
-    fn expect(&self, chunk: &Chunk, wanted: &[bool]) {
+    fn expect(&mut self, chunk: &Chunk, wanted: &[bool]) {
         for (member, entry) in chunk.entries.iter().enumerate() {
             if wanted[member] && entry.size == 0 {
                 self.objects.expect_empty(self.wanted(chunk, member, Storage::Batch));
@@ -402,7 +543,11 @@ impl SinkSide {
             match slot {
                 Slot::Whole { member } => {
                     let start = chunk.starts[member];
-                    self.objects.expect_whole(start, self.wanted(chunk, member, Storage::OwnFile));
+                    let partial = self.partials.remove(&(chunk.first + member as u64));
+                    let begun = partial.as_ref().map(|partial| partial.file);
+                    let storage = Storage::OwnFile { begun };
+                    let wanted = self.wanted(chunk, member, storage);
+                    self.objects.expect_whole(start, wanted, partial.map(|held| held.flushed));
                 }
                 Slot::Batch { start, members } => {
                     let mut all = Vec::with_capacity(members.len());
@@ -430,10 +575,14 @@ impl SinkSide {
     fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage) -> Wanted {
         let entry = &chunk.entries[member];
         let number = chunk.first + member as u64;
-        let temporary = self.temporary(&entry.path, &number.to_string());
+        let temporary = temporary(&self.tag, &entry.path);
+        let begun = match storage {
+            Storage::OwnFile { begun } => begun,
+            Storage::Batch => None,
+        };
         let file = match (&self.target, storage) {
-            (Target::Tree { volume, .. }, Storage::OwnFile) => {
-                let access = self.access(&**volume, entry);
+            (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
+                let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
                 Some(Arc::new(file))
             }
@@ -447,10 +596,12 @@ impl SinkSide {
             file,
             meta: self.metadata(entry),
             replace: self.replace(),
+            mtime: mtime_of(entry),
+            begun,
         }
     }
 
-    fn access(&self, volume: &dyn Volume, entry: &Entry) -> Access {
+    fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {
         let around = match self.settings.direct {
             Direct::On => true,
             Direct::Off => false,
@@ -460,6 +611,9 @@ impl SinkSide {
             }
         };
         let cache = if around { Cache::Around } else { Cache::Through };
+        if begun.is_some() {
+            return Access::Resume { cache };
+        }
         let known = entry.kind != EntryKind::Pipe && self.settings.preallocate == Preallocate::On;
         Access::Create { cache, reserve: known.then_some(entry.size) }
     }
@@ -478,18 +632,19 @@ impl SinkSide {
             Overwrite::Older | Overwrite::Always => Replace::Allowed,
         }
     }
+}
 
-    /// A name in the same directory that nobody takes for a finished file.
-    fn temporary(&self, path: &[u8], number: &str) -> Vec<u8> {
-        let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let name = format!(".datapump-{}-{number}.part", self.tag);
-        [&path[..directory], name.as_bytes()].concat()
-    }
+/// What the journal knows an offered file by.
+fn origin_of(entry: &Entry, digest: DigestKind) -> FileOrigin {
+    FileOrigin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
 }
 
 /// Whether an object's bytes come in requests of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
-    OwnFile,
+    /// With the journal's number of it, where an earlier run began it.
+    OwnFile {
+        begun: Option<u32>,
+    },
     Batch,
 }

@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::plan::{Plan, Run};
 use super::walk::{Found, From, mtime_of};
 use super::watch::Watch;
+use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::settings::{Direct, Settings};
+use crate::base::units::Tick;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
 use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
 use crate::wire::message::{Message, Wish};
@@ -138,14 +140,22 @@ impl SourceSide {
                 Slot::Whole { member } => {
                     let entry = &chunk.entries[member];
                     gauge.bytes_found.fetch_add(entry.size, Relaxed);
+                    let held = match &wanted[member] {
+                        Wish::Rest(held) => self.held(held, entry.size)?,
+                        Wish::All | Wish::Nothing => ExtentSet::default(),
+                    };
+                    let bytes = held.total();
+                    gauge.bytes_done.fetch_add(bytes, Relaxed);
+                    gauge.bytes_held.fetch_add(bytes, Relaxed);
                     let file = from[member].take().map(|from| self.file(from, &chunk, member));
-                    let object = chunk.first + member as u64;
-                    runs.push(Run::Whole {
+                    let run = |(from, to): (u64, u64)| Run::Whole {
                         start: chunk.starts[member],
                         size: entry.size,
-                        object,
-                        file,
-                    });
+                        todo: from..to,
+                        object: chunk.first + member as u64,
+                        file: file.clone(),
+                    };
+                    runs.extend(held.gaps(entry.size).into_iter().map(run));
                 }
                 Slot::Batch { start, members } => {
                     let batch = batch_of(&chunk, &mut from, &members);
@@ -163,11 +173,35 @@ impl SourceSide {
         Ok(())
     }
 
-    pub fn acknowledged(&mut self, ranges: &[(u64, u64)]) -> Result<(), Fault> {
-        match self.plan.settle(ranges) {
+    pub fn acknowledged(&mut self, now: Tick, ranges: &[(u64, u64)]) -> Result<(), Fault> {
+        match self.plan.settle(now, ranges) {
             true => Ok(()),
-            false => Err(Fault::peer("the peer acknowledged the same bytes twice")),
+            false => Err(Fault::peer("the peer acknowledged bytes that were not under way")),
         }
+    }
+
+    /// An object that an earlier run has brought.
+    pub fn held_whole(&mut self, number: u64) -> Result<Settled, Fault> {
+        let settled = self.settle(number)?;
+        let gauge = &self.watch.gauge;
+        gauge.bytes_found.fetch_add(settled.bytes, Relaxed);
+        gauge.bytes_done.fetch_add(settled.bytes, Relaxed);
+        gauge.bytes_held.fetch_add(settled.bytes, Relaxed);
+        gauge.files_held.fetch_add(1, Relaxed);
+        Ok(settled)
+    }
+
+    /// What the sink says it has of an object: in order, and cut as requests are.
+    fn held(&self, ranges: &[(u64, u64)], size: u64) -> Result<ExtentSet, Fault> {
+        let slot = u64::from(self.settings.request_bytes);
+        let mut held = ExtentSet::default();
+        for (start, end) in ranges {
+            let cut = start.is_multiple_of(slot) && (end.is_multiple_of(slot) || *end == size);
+            if !cut || *end > size || !held.insert_new(*start, *end) {
+                return Err(Fault::peer("the peer has stretches that no object is cut into"));
+            }
+        }
+        Ok(held)
     }
 
     /// An object that the sink is done with, well or not.

@@ -7,22 +7,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::assembly::{Assembly, Ends, Stream, assemble};
+use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
-use super::finisher::{EPOCH_OBJECTS_MAX, Finished, Finisher};
-use super::lane::Lane;
-use super::objects::{Complete, Objects};
+use super::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use super::lane::{Lane, Over};
+use super::objects::{Advance, Complete, Objects};
 use super::plan::Plan;
-use super::sink::{SinkSide, Target};
+use super::resume::Memory;
+use super::sink::{Begin, SinkSide, Target};
 use super::source::SourceSide;
 use super::walk::{Sighting, Sources};
 use super::watch::Watch;
+use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Tally};
-use crate::io::volume::Handle;
+use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, system, tcp};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
@@ -31,6 +33,10 @@ use crate::work::digest::to_hex;
 
 /// How long the loop sleeps when nothing happens; also how late an acknowledgement may be.
 const BEAT: Duration = Duration::from_millis(10);
+/// How long to wait before a stream that could not be opened is tried again, and how many stalls a
+/// side may be without any.
+const REDIAL_AFTER: Duration = Duration::from_millis(1_000);
+const BARE_STALLS: u64 = 3;
 /// Chunks that the walk may be ahead of the offers.
 const CHUNKS_AHEAD: usize = 4;
 
@@ -40,12 +46,17 @@ pub enum Event {
     Heard(Message),
     /// The control connection ended; with a fault when it broke.
     Closed(Option<Fault>),
-    LaneOver(Result<Tally, Fault>),
+    /// A lane has ended, with the number of its stream if it has one.
+    LaneOver(Option<u32>, Over),
     Finished(Vec<Finished>),
+    /// The journal says what it was told to.
+    Advanced(Result<(), Fault>),
     /// The walk has something; it is taken when there is credit for it.
     Walked,
     /// A data stream has proved that it belongs here.
-    Joined(u16, Stream),
+    Joined(Stream),
+    /// A stream that was to take another's place could not be opened.
+    NotJoined(u32, Fault),
 }
 
 /// The control connection to the peer.
@@ -53,11 +64,18 @@ pub trait Line: Send + fmt::Debug {
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
 }
 
+/// Opens a data stream, in its own time, and reports it as an event.
+pub trait Dial: Send + fmt::Debug {
+    fn dial(&self, number: u32, after: Duration);
+}
+
 /// The peer, where there is one.
 #[derive(Debug)]
 pub struct Peer {
     pub session: Session,
     pub line: Box<dyn Line>,
+    /// How the side that opens streams opens another.
+    pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
     pub drives: bool,
 }
@@ -72,8 +90,8 @@ pub struct Part {
     pub peer: Option<Peer>,
     /// Beyond which lowest unsettled address the sink takes nothing.
     pub window_bytes: Option<u64>,
-    /// Part of every temporary name.
-    pub tag: String,
+    /// What the sink knows of earlier runs.
+    pub memory: Memory,
     pub watch: Arc<Watch>,
     pub events: (Sender<Event>, Receiver<Event>),
     /// The name that a single object gets at a far sink.
@@ -91,6 +109,8 @@ pub struct Done {
     pub failed: u64,
     /// Destination files that were as new as their source, and stay.
     pub kept: u64,
+    /// Streams that took another's place.
+    pub replaced: u32,
     pub worst: Option<Class>,
     pub bytes: u64,
     pub report: SideReport,
@@ -113,7 +133,7 @@ struct Running {
     settings: Settings,
     source: Option<SourceSide>,
     sink: Option<SinkSide>,
-    finisher: Option<SyncSenderThread>,
+    finisher: Option<FinisherThread>,
     complete: Option<Receiver<Complete>>,
     walked: Option<Receiver<Sighting>>,
     held: Option<Sighting>,
@@ -121,10 +141,15 @@ struct Running {
     watch: Arc<Watch>,
     brake: Arc<Brake>,
     events: Receiver<Event>,
+    assembly: Assembly,
     lanes: Vec<JoinHandle<()>>,
     lanes_running: usize,
+    wires: Wires,
+    events_in: Sender<Event>,
+    /// When streams are looked at for life again.
+    look_at: Tick,
+    news: News,
     tally: Tally,
-    sockets: Vec<Handle>,
     window_seen_bytes: u64,
     done: Done,
     reported: bool,
@@ -132,55 +157,77 @@ struct Running {
     usage: system::Usage,
 }
 
-type SyncSenderThread = (SyncSender<Vec<Complete>>, JoinHandle<()>);
+type FinisherThread = (SyncSender<Work>, JoinHandle<()>);
+
+/// What the finisher is given to do.
+#[derive(Debug)]
+enum Work {
+    Finish(Vec<Complete>),
+    Advance(Vec<Advance>),
+    Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
+    Close(Ending),
+}
+
+/// What has been written since the journal was told of it.
+#[derive(Clone, Copy, Debug)]
+struct News {
+    bytes: u64,
+    since: Tick,
+    /// The finisher is at it.
+    under_way: bool,
+}
+
+/// The journal is told at least this often, while the disk can follow.
+const NEWS_BYTES: u64 = 64 << 20;
+const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
 
 impl Running {
     fn start(part: Part) -> Result<Running, Fault> {
-        let Part {
-            settings, source, sink, streams, peer, window_bytes, tag, watch, events, ..
-        } = part;
+        let Part { settings, source, sink, streams, peer, window_bytes, memory, watch, .. } = part;
+        let (events_in, events) = part.events;
         let rename = part.rename.or_else(|| sink.as_ref().and_then(Target::rename));
         let usage = system::usage();
         let brake = Arc::new(Brake::default());
         let (complete_in, complete) = channel();
         let slot = settings.request_bytes;
+        let far = !streams.is_empty();
+        let window = window_bytes.or_else(|| {
+            // What is read from a pipe is kept until it is settled.
+            let piped = matches!(source, Some((Place::Stdio, _)));
+            (far && piped).then(|| pipe_window_bytes(&settings))
+        });
         let plan = source
             .as_ref()
-            .map(|_| Arc::new(Plan::new(slot, settings.rate, window_bytes, brake.clone())));
+            .map(|_| Arc::new(Plan::new(slot, settings.rate, window, far, brake.clone())));
         let objects = sink
             .as_ref()
             .map(|_| Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in)));
-        let sockets: Vec<Handle> = streams.iter().map(|stream| stream.socket.clone()).collect();
-        sockets.iter().for_each(|socket| brake.hold_socket(socket.clone()));
-        let assembly = assemble(
-            &Ends {
-                settings: &settings,
-                source: source.as_ref().map(|(place, _)| place).zip(plan.clone()),
-                sink: sink.as_ref().zip(objects.clone()),
-                source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
-                brake: brake.clone(),
-            },
-            streams,
-        )?;
-        let (events_in, events) = events;
+        let ends = Ends {
+            settings: settings.clone(),
+            source: source.as_ref().map(|(place, _)| place.clone()).zip(plan.clone()),
+            sink: sink.clone().zip(objects.clone()),
+            source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
+            brake: brake.clone(),
+        };
+        let lanes = if far { streams.len() } else { usize::from(settings.streams) };
+        let assembly = Assembly::new(ends, lanes)?;
         let walked =
             source.map(|(_, sources)| start_walk(sources, events_in.clone(), brake.clone()));
         let finisher = sink.as_ref().map(|target| {
-            let finisher = Finisher::new(target.volume().cloned(), settings.fsync);
+            let volume = target.volume().cloned();
+            let finisher = Finisher::new(volume, settings.fsync, memory.journal);
             start_finisher(finisher, events_in.clone())
         });
-        let report = first_report(&assembly, &sockets);
-        let start = |lane| start_lane(lane, events_in.clone());
-        let lanes: Vec<_> = assembly.lanes.into_iter().map(start).collect();
+        let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
         let mut source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
         if let Some(source) = &mut source {
             source.rename(rename);
         }
         let sink = sink.zip(objects).map(|(target, objects)| {
-            SinkSide::new(objects, settings.clone(), target, watch.clone(), tag)
+            SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
         });
-        Ok(Running {
-            settings,
+        let now = clock::now();
+        let mut running = Running {
             complete: sink.as_ref().map(|_| complete),
             source,
             sink,
@@ -189,18 +236,49 @@ impl Running {
             held: None,
             peer,
             watch,
+            wires: Wires::new(brake.clone()),
             brake,
             events,
-            lanes_running: lanes.len(),
-            lanes,
+            events_in,
+            lanes_running: 0,
+            lanes: Vec::new(),
+            look_at: now,
+            news: News { bytes: 0, since: now, under_way: false },
             tally: Tally::default(),
-            sockets,
             window_seen_bytes: 0,
-            done: Done { report, ..Done::default() },
+            done: Done { report: first_report(&assembly), ..Done::default() },
             reported: false,
             carrier: part.carrier,
             usage,
-        })
+            assembly,
+            settings,
+        };
+        match far {
+            true => streams.into_iter().try_for_each(|stream| running.start_lane(Some(stream)))?,
+            false => (0..lanes).try_for_each(|_| running.start_lane(None))?,
+        }
+        if let Some(peer) = &mut running.peer {
+            peer.session.bear(now, running.settings.stall);
+        }
+        Ok(running)
+    }
+
+    fn start_lane(&mut self, stream: Option<Stream>) -> Result<(), Fault> {
+        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let (lane, engine) = self.assembly.lane(stream)?;
+        let report = &mut self.done.report;
+        report.engine = engine;
+        let number = wire.as_ref().map(|wire| wire.number);
+        if let Some(wire) = wire {
+            if report.congestion.is_empty() {
+                report.congestion = tcp::congestion(&wire.socket);
+            }
+            self.wires.add(wire, lane.waker());
+        }
+        self.lanes.retain(|lane| !lane.is_finished());
+        self.lanes.push(start_lane(number, lane, self.events_in.clone()));
+        self.lanes_running += 1;
+        Ok(())
     }
 
     fn run_loop(&mut self) -> Result<(), Fault> {
@@ -233,17 +311,159 @@ impl Running {
             Event::Closed(fault) => Err(fault.unwrap_or_else(|| {
                 Fault::new(Class::Unreachable, "the far side went away: its connection was closed")
             })),
-            Event::LaneOver(Ok(tally)) => {
-                self.tally.add(&tally);
-                self.lanes_running -= 1;
+            Event::LaneOver(stream, over) => self.lane_over(stream, over),
+            Event::Finished(finished) => self.finish(&finished),
+            Event::Advanced(told) => {
+                self.news.under_way = false;
+                told
+            }
+            Event::Joined(stream) => self.join(stream),
+            Event::NotJoined(number, fault) => self.dial_again(number, &fault),
+            Event::Walked => Ok(()),
+        }
+    }
+
+    fn lane_over(&mut self, stream: Option<u32>, over: Over) -> Result<(), Fault> {
+        self.tally.add(&over.tally);
+        self.lanes_running -= 1;
+        let Some(number) = stream else { return over.fault.map_or(Ok(()), Err) };
+        let replaceable = |fault: &Fault| {
+            matches!(fault.class, Class::Unreachable | Class::Corrupt)
+                && self.carrier == Carrier::Tcp
+        };
+        if let Some(fault) = &over.fault
+            && !replaceable(fault)
+        {
+            return Err(fault.clone());
+        }
+        let why = self.wires.lane_over(number, over.fault.as_ref());
+        match over.fault {
+            Some(fault) if self.wires.is_damaged_beyond_use() => Err(fault),
+            None if !self.wires.was_heard(number) => Ok(()),
+            _ => self.let_go(number, why),
+        }
+    }
+
+    /// This side's lane is over, and its stream is lost: parts with the stream.
+    fn let_go(&mut self, number: u32, why: Option<String>) -> Result<(), Fault> {
+        if self.sink.is_some() {
+            while let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
+                self.say_to_source(ack)?;
+            }
+        }
+        let first = self.wires.say_lost(number);
+        if first && let Some(peer) = &mut self.peer {
+            say(peer, &Message::Lost { stream: number })?;
+        }
+        let told = first && self.drives() && self.needs_streams();
+        if told && let Some(why) = why {
+            self.watch.warn(format!(
+                "stream {number} was lost ({why}): another takes its place, and what it had under \
+                 way is sent again"
+            ));
+        }
+        if let Some(source) = &self.source {
+            if !self.wires.was_heard(number) {
+                return Ok(()); // what the sink has of it is not known yet
+            }
+            source.plan.lost(number);
+        }
+        self.wires.remove(number, clock::now());
+        self.replace();
+        Ok(())
+    }
+
+    fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
+        if !self.wires.has_known(number) || self.carrier != Carrier::Tcp {
+            return Err(Fault::peer("the peer lost a stream that never was"));
+        }
+        if !self.wires.hear_lost(number) {
+            return Ok(()); // both sides noticed at once
+        }
+        match self.wires.lane_is_over(number) {
+            Some(true) => self.let_go(number, None),
+            _ => {
+                self.wires.give_up(number, Some("the far side lost it".to_string()));
                 Ok(())
             }
-            Event::LaneOver(Err(fault)) => {
-                self.lanes_running -= 1;
-                Err(fault)
-            }
-            Event::Finished(finished) => self.finish(&finished),
-            Event::Walked | Event::Joined(..) => Ok(()),
+        }
+    }
+
+    /// True while a stream more would have something to do.
+    fn needs_streams(&self) -> bool {
+        let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
+        let sink = self.sink.as_ref().is_some_and(|sink| !sink.has_all());
+        source || (sink && self.source.is_none())
+    }
+
+    /// Opens a stream in the place of one that is gone, where that is this side's to do.
+    fn replace(&mut self) {
+        if !self.needs_streams() {
+            return;
+        }
+        let number = self.wires.next_number();
+        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
+            self.wires.awaited += 1;
+            dial.dial(number, Duration::ZERO);
+        }
+    }
+
+    fn dial_again(&mut self, number: u32, fault: &Fault) -> Result<(), Fault> {
+        if !self.needs_streams() {
+            self.wires.awaited -= 1;
+            return Ok(());
+        }
+        let patience = Nanos(self.settings.stall.0 * BARE_STALLS);
+        let bare = self.wires.bare_since.map(|since| clock::now().since(since));
+        if bare.is_some_and(|bare| bare > patience) {
+            let text = format!("every data stream was lost, and no other can be opened: {fault}");
+            return Err(Fault::new(Class::Unreachable, text));
+        }
+        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
+            dial.dial(number, REDIAL_AFTER);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, stream: Stream) -> Result<(), Fault> {
+        let number = stream.wire.number;
+        self.wires.awaited = self.wires.awaited.saturating_sub(1);
+        let over = self.own_part_over() || self.reported;
+        if over || !self.wires.may_join(number, self.settings.streams) {
+            return Ok(()); // it is closed by being dropped
+        }
+        self.wires.replaced += 1;
+        self.start_lane(Some(stream))
+    }
+
+    /// Looks for streams on which nothing moves although it should.
+    fn look_at_streams(&mut self) -> Result<(), Fault> {
+        let now = clock::now();
+        let stall = self.settings.stall;
+        if now < self.look_at || self.carrier != Carrier::Tcp {
+            return Ok(());
+        }
+        self.look_at = now.after(Nanos(stall.0 / 8));
+        let Some(source) = &self.source else { return Ok(()) };
+        let stalled = source.plan.stalled(now, stall);
+        for stream in self.wires.doubt(now, stall, &stalled) {
+            self.say_to_sink(Message::Doubt { stream })?;
+        }
+        Ok(())
+    }
+
+    /// Has the journal told of what has been written, when it is time.
+    fn tell_journal(&mut self) {
+        let (Some(sink), Some((finisher, _))) = (&self.sink, &self.finisher) else { return };
+        let now = clock::now();
+        let due = self.news.bytes >= NEWS_BYTES || now.since(self.news.since) >= NEWS_AFTER;
+        if self.news.under_way || !due {
+            return;
+        }
+        self.news = News { bytes: 0, since: now, under_way: false };
+        let advances = sink.objects.take_advances();
+        if !advances.is_empty() {
+            self.news.under_way = finisher.send(Work::Advance(advances)).is_ok();
         }
     }
 
@@ -254,9 +474,14 @@ impl Running {
             self.say_to_sink(end)?;
         }
         if let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
+            if let Message::Ack { bytes, .. } = &ack {
+                self.news.bytes += bytes;
+            }
             self.say_to_source(ack)?;
         }
         self.feed_finisher();
+        self.tell_journal();
+        self.look_at_streams()?;
         self.check_all_came()?;
         if let Some(peer) = &mut self.peer
             && let Some(ping) = peer.session.poll(clock::now(), self.carrier)?
@@ -269,7 +494,8 @@ impl Running {
     /// Streams that have ended bring nothing more.
     fn check_all_came(&self) -> Result<(), Fault> {
         let waits = self.sink.as_ref().is_some_and(|sink| sink.objects.is_waiting());
-        match waits && self.lanes_running == 0 {
+        let ended = self.lanes_running == 0 && self.wires.bare_since.is_none();
+        match waits && ended && self.wires.awaited == 0 {
             true => Err(Fault::peer("the source ended its streams before all bytes had come")),
             false => Ok(()),
         }
@@ -310,6 +536,9 @@ impl Running {
                             Message::Unoffered { path: path.clone(), fault: fault.clone() };
                         say(peer, &message)?;
                     }
+                    if let Some(sink) = &mut self.sink {
+                        sink.note_unoffered();
+                    }
                     self.failed(path, fault);
                 }
                 Sighting::Skipped(text) => self.warn(text)?,
@@ -340,6 +569,11 @@ impl Running {
             Message::Ping => Ok(()),
             Message::Warning { text } => {
                 self.watch.warn(text);
+                Ok(())
+            }
+            Message::Lost { stream } => self.hear_lost(stream),
+            Message::Doubt { stream } => {
+                self.wires.answer_doubt(stream, self.settings.stall);
                 Ok(())
             }
             Message::Report(report) => {
@@ -373,8 +607,10 @@ impl Running {
                 self.done.directories +=
                     entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count()
                         as u64;
-                let paths: Vec<_> =
-                    entries.iter().map(|entry| (entry.path.clone(), entry.kind)).collect();
+                let paths: Vec<_> = entries
+                    .iter()
+                    .map(|entry| (entry.path.clone(), entry.kind, entry.size))
+                    .collect();
                 let answers = sink.offer(first, entries)?;
                 for answer in answers {
                     self.note_own(first, &paths, &answer);
@@ -385,6 +621,7 @@ impl Running {
             Message::OfferEnd { objects, .. } => sink.end_offers(objects),
             Message::PipeEnd { bytes } => sink.objects.end_pipe(bytes),
             Message::Unoffered { path, fault } => {
+                sink.note_unoffered();
                 self.failed(path, fault);
                 Ok(())
             }
@@ -393,20 +630,20 @@ impl Running {
     }
 
     /// A sink that drives tells people itself what it settled at once; otherwise the source does.
-    fn note_own(&mut self, first: u64, paths: &[(Vec<u8>, EntryKind)], answer: &Message) {
+    fn note_own(&mut self, first: u64, paths: &[(Vec<u8>, EntryKind, u64)], answer: &Message) {
         if self.source.is_some() {
             return;
         }
         match answer {
             Message::Failed { object, fault } => {
-                let (path, _) = &paths[(object - first) as usize];
+                let (path, ..) = &paths[(object - first) as usize];
                 self.failed(path.clone(), fault.clone());
             }
             Message::Kept { .. } => self.done.kept += 1,
-            Message::Finished { objects } => {
+            Message::Finished { objects } | Message::Held { objects } => {
                 for (object, sum) in objects {
-                    let (path, kind) = &paths[(object - first) as usize];
-                    self.finished_well(path.clone(), *kind, 0, *sum);
+                    let (path, kind, size) = &paths[(object - first) as usize];
+                    self.finished_well(path.clone(), *kind, *size, *sum);
                 }
             }
             _ => {}
@@ -421,12 +658,20 @@ impl Running {
                 if self.sink.is_none() {
                     self.watch.gauge.bytes_done.fetch_add(bytes, Relaxed);
                 }
-                source.acknowledged(&ranges)
+                source.acknowledged(clock::now(), &ranges)
             }
             Message::Finished { objects } => {
                 for (object, sum) in objects {
                     let source = self.source.as_mut().expect("as above");
                     let settled = source.settle(object)?;
+                    self.finished_well(settled.path, settled.kind, settled.bytes, sum);
+                }
+                Ok(())
+            }
+            Message::Held { objects } => {
+                for (object, sum) in objects {
+                    let source = self.source.as_mut().expect("as above");
+                    let settled = source.held_whole(object)?;
                     self.finished_well(settled.path, settled.kind, settled.bytes, sum);
                 }
                 Ok(())
@@ -506,7 +751,7 @@ impl Running {
         };
         loop {
             let epoch: Vec<Complete> = complete.try_iter().take(EPOCH_OBJECTS_MAX).collect();
-            if epoch.is_empty() || finisher.send(epoch).is_err() {
+            if epoch.is_empty() || finisher.send(Work::Finish(epoch)).is_err() {
                 return;
             }
         }
@@ -515,7 +760,7 @@ impl Running {
     /// The largest window the peer's TCP has shown; there is no history to ask for.
     fn look_at_sockets(&mut self) {
         if self.source.is_some() {
-            let seen = self.sockets.iter().map(tcp::peer_window_bytes).max().unwrap_or(0);
+            let seen = self.wires.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
             self.window_seen_bytes = self.window_seen_bytes.max(seen);
         }
     }
@@ -550,6 +795,9 @@ impl Running {
         for fault in faults {
             self.warn(fault.text)?;
         }
+        if let (Some(sink), Some((finisher, _))) = (&mut self.sink, &self.finisher) {
+            let _ = finisher.send(Work::Close(sink.ending()));
+        }
         self.fill_report();
         let report = Box::new(self.done.report.clone());
         match &mut self.peer {
@@ -571,7 +819,13 @@ impl Running {
 
     fn done(mut self) -> Result<Done, Fault> {
         self.fill_report();
-        drop(self.finisher.take());
+        self.done.replaced = self.wires.replaced;
+        if let Some((finisher, thread)) = self.finisher.take() {
+            drop(finisher);
+            if thread.join().is_err() {
+                return Err(Fault::new(Class::Local, "the finisher panicked: please report this"));
+            }
+        }
         for lane in self.lanes.drain(..) {
             if lane.join().is_err() {
                 return Err(Fault::new(Class::Local, "a lane panicked: please report this"));
@@ -593,17 +847,18 @@ impl Running {
             let _ = peer.line.send(&Message::Stop(fault.clone()));
         }
         wait_for(|| self.lanes.iter().all(JoinHandle::is_finished));
-        if let Some((finisher, thread)) = self.finisher.take() {
+        if let (Some((finisher, thread)), Some(sink)) = (self.finisher.take(), &self.sink) {
+            let advances = sink.objects.take_advances();
+            let (told, untold) = sink.objects.unfinished();
+            if let Some(volume) = sink.target().volume() {
+                let complete = self.complete.iter().flat_map(Receiver::try_iter);
+                let small = complete.filter(|object| object.wanted.file.is_none());
+                let names = small.map(|object| object.wanted.temporary).chain(untold);
+                names.for_each(|temporary| drop(volume.remove(&temporary)));
+            }
+            let _ = finisher.try_send(Work::Stop { advances, left: told });
             drop(finisher);
             wait_for(|| thread.is_finished());
-        }
-        if let Some(sink) = &self.sink {
-            sink.clear_away();
-            if let (Some(complete), Some(volume)) = (&self.complete, sink.target().volume()) {
-                for object in complete.try_iter() {
-                    let _ = volume.remove(&object.wanted.temporary);
-                }
-            }
         }
         fault
     }
@@ -612,7 +867,9 @@ impl Running {
         for _ in 0..30 {
             match self.events.recv_timeout(BEAT) {
                 Ok(Event::Heard(Message::Stop(fault))) => return fault,
-                Ok(Event::LaneOver(Err(fault))) if fault.class != Class::Unreachable => {
+                Ok(Event::LaneOver(_, Over { fault: Some(fault), .. }))
+                    if fault.class != Class::Unreachable =>
+                {
                     return fault;
                 }
                 Ok(Event::Closed(_)) => break,
@@ -627,12 +884,10 @@ impl Running {
 }
 
 /// What is known of a side before it has moved anything.
-fn first_report(assembly: &Assembly, sockets: &[Handle]) -> SideReport {
+fn first_report(assembly: &Assembly) -> SideReport {
     SideReport {
-        engine: assembly.engine.clone(),
-        depth: assembly.depth,
+        depth: assembly.depth(),
         planned_memory_bytes: assembly.planned_memory_bytes,
-        congestion: sockets.first().map(tcp::congestion).unwrap_or_default(),
         ..SideReport::default()
     }
 }
@@ -666,30 +921,45 @@ fn start_walk(sources: Sources, events: Sender<Event>, brake: Arc<Brake>) -> Rec
     walked
 }
 
-fn start_finisher(finisher: Finisher, events: Sender<Event>) -> SyncSenderThread {
-    let (objects, epochs) = sync_channel::<Vec<Complete>>(1024);
+fn start_finisher(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
+    let (work_in, work) = sync_channel::<Work>(1024);
     let thread = spawn("datapump-finish", move || {
-        while let Ok(mut epoch) = epochs.recv() {
-            while epoch.len() < EPOCH_OBJECTS_MAX {
-                let Ok(more) = epochs.try_recv() else { break };
-                epoch.extend(more);
+        let mut next = work.recv().ok();
+        while let Some(now) = next.take() {
+            match now {
+                Work::Finish(mut epoch) => {
+                    // What has gathered meanwhile is synced with it.
+                    while epoch.len() < EPOCH_OBJECTS_MAX {
+                        match work.try_recv() {
+                            Ok(Work::Finish(more)) => epoch.extend(more),
+                            other => {
+                                next = other.ok();
+                                break;
+                            }
+                        }
+                    }
+                    let _ = events.send(Event::Finished(finisher.epoch(epoch)));
+                }
+                Work::Advance(advances) => {
+                    let _ = events.send(Event::Advanced(finisher.advance(&advances)));
+                }
+                Work::Stop { advances, left } => finisher.stop(&advances, &left),
+                Work::Close(ending) => finisher.close(ending),
             }
-            let _ = events.send(Event::Finished(finisher.epoch(epoch)));
+            next = next.or_else(|| work.recv().ok());
         }
     });
-    (objects, thread)
+    (work_in, thread)
 }
 
-fn start_lane(lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
+fn start_lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
     spawn("datapump-lane", move || {
         let run = std::panic::AssertUnwindSafe(|| lane.run());
         let over = std::panic::catch_unwind(run).unwrap_or_else(|_| {
-            Err(Fault::new(
-                Class::Local,
-                "a lane panicked (its message is above): please report this",
-            ))
+            let text = "a lane panicked (its message is above): please report this";
+            Over { fault: Some(Fault::new(Class::Local, text)), ..Over::default() }
         });
-        let _ = events.send(Event::LaneOver(over));
+        let _ = events.send(Event::LaneOver(stream, over));
     })
 }
 

@@ -13,6 +13,9 @@ pub struct Gauge {
     pub bytes_done: AtomicU64,
     /// Bytes found by the walk so far; final once `walk_done`.
     pub bytes_found: AtomicU64,
+    /// Of both, bytes that were there before this run.
+    pub bytes_held: AtomicU64,
+    pub files_held: AtomicU64,
     pub files_done: AtomicU64,
     pub files_found: AtomicU64,
     pub walk_done: AtomicBool,
@@ -45,6 +48,23 @@ impl Watch {
 
     pub fn warn(&self, text: impl Into<String>) {
         self.tell(Notice::Warning(text.into()));
+    }
+
+    /// A transfer begins again after its connection was lost: counts from the start.
+    pub fn begin_again(&self, text: String) {
+        let gauge = &self.gauge;
+        for count in [
+            &gauge.bytes_done,
+            &gauge.bytes_found,
+            &gauge.bytes_held,
+            &gauge.files_held,
+            &gauge.files_done,
+            &gauge.files_found,
+        ] {
+            count.store(0, Relaxed);
+        }
+        gauge.walk_done.store(false, Relaxed);
+        self.tell(Notice::Again(text));
     }
 
     /// Asks the transfer to stop; it ends with `Fault::interrupted` within a second.

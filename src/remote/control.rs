@@ -64,12 +64,13 @@ pub enum Noise {
     None,
 }
 
-/// Reads messages until the connection ends, and reports each as an event.
+/// Reads messages until the connection ends, and reports each as an event; then comes `at_end`.
 pub fn start_reader(
     mut reader: impl Read + Send + 'static,
     noise: Noise,
     events: Sender<Event>,
     carrier: Carrier,
+    at_end: impl FnOnce() + Send + 'static,
 ) {
     let work = move || {
         let ended = (|| {
@@ -90,6 +91,7 @@ pub fn start_reader(
         })();
         carrier.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = events.send(Event::Closed(ended.err()));
+        at_end();
     };
     thread::Builder::new()
         .name("datapump-control".into())

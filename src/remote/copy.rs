@@ -1,22 +1,27 @@
 //! A whole transfer as the user asked for it: both ends here, or one of them on another host.
 
+use std::cell::Cell;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
-use super::launch::{Launch, Launched};
+use super::launch::{Launch, Launched, Login};
 use super::peer::{PROGRAM, tag};
-use super::streams::{self, Credentials, carried, random};
+use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place};
 use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
-use crate::base::units::Tick;
+use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::journal::TransferId;
+use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
-use crate::pump::transfer::{self, Event, Line, Part, Peer};
+use crate::pump::transfer::{self, Dial, Event, Line, Part, Peer};
 use crate::pump::walk::Sources;
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Origin, Role};
@@ -38,7 +43,8 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     run_with(job, &launch, watch, started)
 }
 
-/// Runs a transfer whose far side is started in the given way.
+/// Runs a transfer whose far side is started in the given way; again where its connection is lost
+/// and what has arrived can be resumed.
 pub fn run_with(
     job: &Job,
     launch: &Launch,
@@ -48,22 +54,163 @@ pub fn run_with(
     // What can be wrong on this host is found before anybody has to log in.
     check_sources(job)?;
     tcp::check_congestion(job.settings.congestion.as_deref())?;
-    let role = if job.source_host.is_some() { Role::Sink } else { Role::Source };
-    let sources = match role {
-        Role::Source => Some(Sources::look(&job.sources, job.settings.recursive)?),
-        Role::Sink => None,
+    let transfer = transfer_id(job)?;
+    let mut tries = Tries::default();
+    loop {
+        let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
+        let opened = Cell::new(false);
+        let mut near = Attempt { job, launch, watch, transfer, started, login, opened: &opened };
+        let fault = match near.run() {
+            Ok(outcome) => return Ok(tries.add_to(outcome)),
+            Err(fault) => fault,
+        };
+        tries.note(opened.get(), watch);
+        let again = fault.class == Class::Unreachable && is_resumable(job);
+        if !again || watch.stopping() {
+            return Err(with_hint(fault, job));
+        }
+        match tries.next(job.remote.retry_for) {
+            Some(pause) => {
+                let text = format!("{fault}: trying again, from what has arrived");
+                watch.begin_again(text);
+                wait(pause, watch);
+            }
+            None => return Err(with_hint(fault, job)),
+        }
+    }
+}
+
+/// How often and since when a connection that was there is being made again.
+#[derive(Debug, Default)]
+struct Tries {
+    lost_at: Option<Tick>,
+    failed_in_a_row: u32,
+    retries: u32,
+    /// What was there before the first attempt: files and bytes.
+    held_first: Option<(u64, u64)>,
+}
+
+impl Tries {
+    /// An attempt has ended early; did it get as far as a conversation?
+    fn note(&mut self, opened: bool, watch: &Watch) {
+        if opened {
+            self.lost_at = Some(clock::now());
+            self.failed_in_a_row = 0;
+            let gauge = &watch.gauge;
+            let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
+            self.held_first.get_or_insert(held);
+        }
+    }
+
+    /// How long to wait before the next attempt; `None` when there is to be none. What never was
+    /// there is not tried again: its user is looking.
+    fn next(&mut self, retry_for: Nanos) -> Option<Duration> {
+        let lost_at = self.lost_at?;
+        if clock::now().since(lost_at) >= retry_for {
+            return None;
+        }
+        let pause = Duration::from_millis(500 << self.failed_in_a_row.min(6));
+        self.failed_in_a_row += 1;
+        self.retries += 1;
+        Some(pause)
+    }
+
+    fn add_to(&self, outcome: Outcome) -> Outcome {
+        let (held_files, resumed_bytes) =
+            self.held_first.unwrap_or((outcome.held_files, outcome.resumed_bytes));
+        Outcome { retries: self.retries, held_files, resumed_bytes, ..outcome }
+    }
+}
+
+fn wait(pause: Duration, watch: &Watch) {
+    let until = clock::now().after(pause.into());
+    while clock::now() < until && !watch.stopping() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// True when what has arrived is found again: pipes cannot be read twice.
+fn is_resumable(job: &Job) -> bool {
+    job.target != Place::Stdio && !job.sources.contains(&Place::Stdio)
+}
+
+/// A fault that another run of the same command goes on behind says so.
+fn with_hint(fault: Fault, job: &Job) -> Fault {
+    let resumes = matches!(
+        fault.class,
+        Class::Unreachable | Class::NoSpace | Class::Interrupted | Class::Corrupt
+    );
+    let kept = matches!(job.target, Place::Path(_)) && is_resumable(job);
+    match resumes && kept {
+        true => {
+            let text = format!("{fault}; the same command goes on from what has arrived");
+            Fault { text, ..fault }
+        }
+        false => fault,
+    }
+}
+
+/// What a transfer is known by at its destination: the same for the same command.
+fn transfer_id(job: &Job) -> Result<TransferId, Fault> {
+    let mut hasher = blake3::Hasher::new_derive_key("datapump 2026 transfer");
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
     };
-    let job = &with_streams_for(job, sources.as_ref());
-    let (mut launched, stdin, stdout) = launch.start()?;
-    let (events_in, events) = channel();
-    let carrier = CarrierSlot::default();
-    let line = ControlLine::new(stdin);
-    start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone());
-    let near = Near { job, launch, watch, role, line: line.clone(), carrier, events_in };
-    let outcome = near.transfer(sources, events, &mut launched, started);
-    line.close();
-    launched.end();
-    outcome
+    let here = rustix::system::uname();
+    for (host, places) in [
+        (&job.source_host, &job.sources[..]),
+        (&job.target_host, std::slice::from_ref(&job.target)),
+    ] {
+        let name = host.as_ref().map_or(here.nodename().to_bytes(), |name| name.as_bytes());
+        add(name);
+        for place in places {
+            match place {
+                Place::Path(path) if host.is_none() => {
+                    let path = std::path::absolute(path)
+                        .map_err(|error| Fault::io("find", path, &error))?;
+                    add(path.as_os_str().as_bytes());
+                }
+                Place::Path(path) => add(path.as_os_str().as_bytes()),
+                made => add(format!("{made:?}").as_bytes()),
+            }
+        }
+    }
+    let mut id = [0; 16];
+    hasher.finalize_xof().fill(&mut id);
+    Ok(id)
+}
+
+/// One login and what comes of it.
+struct Attempt<'a> {
+    job: &'a Job,
+    launch: &'a Launch,
+    watch: &'a Arc<Watch>,
+    transfer: TransferId,
+    started: Tick,
+    login: Login,
+    /// Set once the two sides have understood each other.
+    opened: &'a Cell<bool>,
+}
+
+impl Attempt<'_> {
+    fn run(&mut self) -> Result<Outcome, Fault> {
+        let role = if self.job.source_host.is_some() { Role::Sink } else { Role::Source };
+        let sources = match role {
+            Role::Source => Some(Sources::look(&self.job.sources, self.job.settings.recursive)?),
+            Role::Sink => None,
+        };
+        let job = &with_streams_for(self.job, sources.as_ref());
+        let (mut launched, stdin, stdout) = self.launch.start(self.login)?;
+        let (events_in, events) = channel();
+        let carrier = CarrierSlot::default();
+        let line = ControlLine::new(stdin);
+        start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
+        let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
+        let outcome = near.transfer(sources, events, &mut launched);
+        line.close();
+        launched.end();
+        outcome
+    }
 }
 
 /// A limited rate in requests of a second each would come in bursts: one takes an eighth at most.
@@ -114,6 +261,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
     let sources = Sources::look(&job.sources, job.settings.recursive)?;
     refuse_into_itself(job)?;
     let target = Target::open(&job.target, sources.origin)?;
+    let memory = memory(&target, job, transfer_id(job)?, watch)?;
     let window_bytes = window_of(&target, job);
     let part = Part {
         settings: job.settings.clone(),
@@ -124,13 +272,24 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         window_bytes,
         rename: None,
         carrier: Carrier::Memory,
-        tag: tag()?,
+        memory,
         watch: watch.clone(),
         events: channel(),
         early: Vec::new(),
     };
-    let done = transfer::run(part)?;
-    Ok(outcome(done, job, Carrier::Memory, (job.settings.streams, Role::Source, started)))
+    let done = transfer::run(part).map_err(|fault| with_hint(fault, job))?;
+    Ok(outcome(done, job, watch, Carrier::Memory, (job.settings.streams, Role::Source, started)))
+}
+
+/// What earlier runs left where this host has the sink.
+fn memory(
+    target: &Target,
+    job: &Job,
+    transfer: TransferId,
+    watch: &Watch,
+) -> Result<Memory, Fault> {
+    let voice = Voice { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
+    Memory::open(target, transfer, &job.settings, tag()?, &voice)
 }
 
 fn window_of(target: &Target, job: &Job) -> Option<u64> {
@@ -160,11 +319,17 @@ fn refuse_into_itself(job: &Job) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Data streams, what carries them, and how another is opened.
+struct Opening {
+    streams: Vec<Stream>,
+    carrier: Carrier,
+    dial: Option<Box<dyn Dial>>,
+}
+
 /// The driving side of a transfer with a far side.
 struct Near<'a> {
     job: &'a Job,
-    launch: &'a Launch,
-    watch: &'a Arc<Watch>,
+    attempt: &'a Attempt<'a>,
     role: Role,
     line: ControlLine,
     carrier: CarrierSlot,
@@ -177,8 +342,8 @@ impl Near<'_> {
         sources: Option<Sources>,
         events: Receiver<Event>,
         launched: &mut Launched,
-        started: Tick,
     ) -> Result<Outcome, Fault> {
+        let watch = self.attempt.watch;
         let identity = Identity::ephemeral()?;
         let secret: [u8; 32] = random()?;
         let origin = sources.as_ref().map(|sources| sources.origin);
@@ -186,15 +351,18 @@ impl Near<'_> {
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
         let opened =
             self.converse(&mut session, &open, &events).map_err(|fault| match fault.class {
-                _ if self.watch.stopping() => Fault::interrupted(),
+                _ if watch.stopping() => Fault::interrupted(),
                 Class::Unreachable | Class::Peer => launched.explain(fault),
                 _ => fault,
             })?;
-        let target = match self.role {
-            Role::Source => None,
+        self.attempt.opened.set(true);
+        let (target, memory) = match self.role {
+            Role::Source => (None, Memory::none(tag()?)),
             Role::Sink => {
                 let origin = opened.origin.expect("the session has seen to it");
-                Some(Target::open(&self.job.target, origin)?)
+                let target = Target::open(&self.job.target, origin)?;
+                let memory = memory(&target, self.job, self.attempt.transfer, watch)?;
+                (Some(target), memory)
             }
         };
         let credentials = Credentials {
@@ -204,7 +372,9 @@ impl Near<'_> {
             peer: opened.fingerprint,
             secret: Secret::new(secret),
         };
-        let (streams, carrier) = self.streams(&opened, &credentials, &mut session)?;
+        let credentials = Arc::new(credentials);
+        let Opening { streams, carrier, dial } =
+            self.streams(&opened, &credentials, &mut session)?;
         let count = streams.len() as u16;
         let part = Part {
             settings: self.job.settings.clone(),
@@ -215,16 +385,17 @@ impl Near<'_> {
             },
             sink: target,
             streams,
-            peer: Some(Peer { session, line: Box::new(self.line.clone()), drives: true }),
+            peer: Some(Peer { session, line: Box::new(self.line.clone()), drives: true, dial }),
             rename: opened.rename,
             carrier,
-            tag: tag()?,
-            watch: self.watch.clone(),
+            memory,
+            watch: watch.clone(),
             events: (self.events_in.clone(), events),
             early: Vec::new(),
         };
         let done = transfer::run(part)?;
-        Ok(outcome(done, self.job, carrier, (count, self.role, started)))
+        let how = (count, self.role, self.attempt.started);
+        Ok(outcome(done, self.job, watch, carrier, how))
     }
 
     fn open(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {
@@ -244,7 +415,7 @@ impl Near<'_> {
                 (Role::Sink, Place::Stdio) => pipe_window_bytes(&self.job.settings),
                 _ => 0,
             },
-            transfer: [0; 16],
+            transfer: self.attempt.transfer,
             listed: false,
         }
     }
@@ -269,7 +440,7 @@ impl Near<'_> {
                         }
                         Message::Opened(opened) => return Ok(opened),
                         Message::Stop(fault) => return Err(self.in_far_words(fault)),
-                        Message::Warning { text } => self.watch.warn(text),
+                        Message::Warning { text } => self.attempt.watch.warn(text),
                         _ => {}
                     }
                 }
@@ -280,7 +451,7 @@ impl Near<'_> {
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => panic!("this side holds a sender"),
             }
-            if self.watch.stopping() {
+            if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
             }
         }
@@ -288,7 +459,7 @@ impl Near<'_> {
 
     /// Says whose words they are.
     fn in_far_words(&self, fault: Fault) -> Fault {
-        match self.launch {
+        match self.attempt.launch {
             Launch::Ssh { host, .. } => Fault { text: format!("{host}: {}", fault.text), ..fault },
             Launch::Process { .. } => fault,
         }
@@ -298,9 +469,9 @@ impl Near<'_> {
     fn streams(
         &self,
         opened: &Opened,
-        credentials: &Credentials,
+        credentials: &Arc<Credentials>,
         session: &mut Session,
-    ) -> Result<(Vec<Stream>, Carrier), Fault> {
+    ) -> Result<Opening, Fault> {
         let settings = &self.job.settings;
         let addresses = self.addresses(opened);
         let connected = streams::connect_all(
@@ -311,11 +482,20 @@ impl Near<'_> {
             credentials,
         );
         let fault = match connected {
-            Ok(streams) => return Ok((streams, Carrier::Tcp)),
+            Ok((streams, address)) => {
+                let dialer = Dialer {
+                    address,
+                    tuning: streams::tuning(settings),
+                    credentials: credentials.clone(),
+                    events: self.events_in.clone(),
+                };
+                let dial: Box<dyn Dial> = Box::new(dialer);
+                return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial) });
+            }
             Err(fault) if fault.class != Class::Unreachable => return Err(fault),
             Err(fault) => fault,
         };
-        self.watch.warn(format!(
+        self.attempt.watch.warn(format!(
             "no data port of the far side can be reached ({fault}; tried {} port {}): the data \
              goes over the control connection, in one stream; open a port range with --ports \
              LO-HI for more",
@@ -325,13 +505,14 @@ impl Near<'_> {
         let mut line = self.line.clone();
         session.say(clock::now(), &Message::Carry);
         line.send(&Message::Carry)?;
-        Ok((vec![carried(carry(&self.line, &self.carrier)?)], Carrier::Control))
+        let streams = vec![carried(carry(&self.line, &self.carrier)?)];
+        Ok(Opening { streams, carrier: Carrier::Control, dial: None })
     }
 
     /// Where the far side says it was reached; then the name that was typed.
     fn addresses(&self, opened: &Opened) -> Vec<String> {
         let mut addresses = opened.addresses.clone();
-        match self.launch {
+        match self.attempt.launch {
             Launch::Ssh { host, .. } => {
                 let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
                 addresses.push(name.to_string());
@@ -346,6 +527,7 @@ impl Near<'_> {
 fn outcome(
     done: transfer::Done,
     job: &Job,
+    watch: &Watch,
     carrier: Carrier,
     (streams, role, started): (u16, Role, Tick),
 ) -> Outcome {
@@ -356,6 +538,9 @@ fn outcome(
         kept: done.kept,
         worst: done.worst,
         bytes: done.bytes,
+        held_files: watch.gauge.files_held.load(Relaxed),
+        resumed_bytes: watch.gauge.bytes_held.load(Relaxed),
+        retries: 0,
         elapsed: clock::now().since(started),
         streams,
         request_bytes: job.settings.request_bytes,

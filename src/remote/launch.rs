@@ -22,6 +22,17 @@ pub enum Launch {
     },
 }
 
+/// Whether somebody may be asked for a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    First,
+    /// The connection was lost: a key or an agent must do.
+    Again,
+}
+
+/// What makes ssh fail where it would ask, and give up where nobody answers.
+const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"];
+
 /// A far side that has been started.
 #[derive(Debug)]
 pub struct Launched {
@@ -32,8 +43,8 @@ pub struct Launched {
 }
 
 impl Launch {
-    pub fn start(&self) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
-        let (mut command, launched_as) = self.command();
+    pub fn start(&self, login: Login) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        let (mut command, launched_as) = self.command(login);
         let what = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
@@ -50,7 +61,7 @@ impl Launch {
     }
 
     /// The command, and what the far program is called there.
-    fn command(&self) -> (Command, String) {
+    fn command(&self, login: Login) -> (Command, String) {
         match self {
             Launch::Process { program } => {
                 let mut command = Command::new(program);
@@ -62,6 +73,9 @@ impl Launch {
                 let mut command = match remote.ssh.as_deref() {
                     Some([ssh, arguments @ ..]) => {
                         let mut command = Command::new(ssh);
+                        if login == Login::Again && ssh.rsplit('/').next() == Some("ssh") {
+                            command.args(UNATTENDED);
+                        }
                         command.args(arguments);
                         command
                     }
@@ -69,6 +83,9 @@ impl Launch {
                         let mut command = Command::new("ssh");
                         // No terminal, no X11, no escape character: the connection carries bytes.
                         command.args(["-T", "-x", "-e", "none"]);
+                        if login == Login::Again {
+                            command.args(UNATTENDED);
+                        }
                         command
                     }
                 };

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
 use super::streams::{self, Credentials, carried, random};
@@ -12,6 +13,7 @@ use crate::base::job::Carrier;
 use crate::base::settings::Settings;
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
 use crate::pump::transfer::{Event, Line, Part, Peer, run};
 use crate::pump::walk::Sources;
@@ -46,10 +48,10 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     line.send_mark()?;
     let mut session = Session::follower(PROGRAM, clock::now());
     line.send(&session.hello())?;
-    start_reader(input, Noise::None, events_in.clone(), carried_data.clone());
+    start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &events)?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
-    let prepared = prepare(&open)?;
+    let prepared = prepare(&open, &line)?;
     let settings = open.settings.clone();
     let tuning = streams::tuning(&settings);
     let listener = tcp::listen(open.ports, &tuning).map_err(|error| {
@@ -75,15 +77,12 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
         peer: open.fingerprint,
         secret: Secret::new(open.secret),
     });
-    let closing = listener.try_clone().map_err(|error| Fault::system("listen", &error))?;
-    streams::start_accepting(listener, tuning, credentials, settings.streams, events_in.clone())?;
+    streams::start_accepting(listener, tuning, credentials, events_in.clone())?;
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
     line.send(&opened)?;
     let Joined { streams, early, carrier } =
         await_streams(&settings, &mut session, &events, &line, &carried_data)?;
-    tcp::stop_listening(&closing);
-    let (notices, _) = channel(); // the driver tells people
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let source = prepared.sources.map(|sources| (open.places[0].clone(), sources));
@@ -95,9 +94,9 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
         source,
         sink: prepared.target,
         streams,
-        peer: Some(Peer { session, line: Box::new(line.clone()), drives: false }),
-        tag: tag()?,
-        watch: Arc::new(Watch::new(notices)),
+        peer: Some(Peer { session, line: Box::new(line.clone()), drives: false, dial: None }),
+        memory: prepared.memory,
+        watch: prepared.watch,
         events: (events_in, events),
         early,
     };
@@ -109,6 +108,8 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
 struct Prepared {
     sources: Option<Sources>,
     target: Option<Target>,
+    memory: Memory,
+    watch: Arc<Watch>,
 }
 
 impl Prepared {
@@ -120,15 +121,23 @@ impl Prepared {
     }
 }
 
-fn prepare(open: &Open) -> Result<Prepared, Fault> {
+fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
+    let (notices, _) = channel(); // the driver tells people
+    let watch = Arc::new(Watch::new(notices));
+    let spare = tag()?;
     match (open.role, open.origin) {
         (Role::Source, _) => {
             let sources = Sources::look(&open.places, open.settings.recursive)?;
-            Ok(Prepared { sources: Some(sources), target: None })
+            let memory = Memory::none(spare);
+            Ok(Prepared { sources: Some(sources), target: None, memory, watch })
         }
         (Role::Sink, Some(origin)) => {
             let target = Target::open(&open.places[0], origin)?;
-            Ok(Prepared { sources: None, target: Some(target) })
+            let warn = |text| drop(line.clone().send(&Message::Warning { text }));
+            let stopping = || watch.stopping();
+            let voice = Voice { warn: &warn, stopping: &stopping };
+            let memory = Memory::open(&target, open.transfer, &open.settings, spare, &voice)?;
+            Ok(Prepared { sources: None, target: Some(target), memory, watch })
         }
         (Role::Sink, None) => Err(Fault::peer("a sink that is not told of its source")),
     }
@@ -172,8 +181,10 @@ fn await_streams(
     streams.resize_with(usize::from(settings.streams), || None);
     loop {
         match events.recv() {
-            Ok(Event::Joined(index, stream)) => {
-                streams[usize::from(index)] = Some(stream);
+            Ok(Event::Joined(stream)) => {
+                if let Some(place) = streams.get_mut(stream.wire.number as usize) {
+                    *place = Some(stream);
+                }
                 if streams.iter().all(Option::is_some) {
                     let streams = streams.into_iter().flatten().collect();
                     return Ok(Joined { streams, early, carrier: Carrier::Tcp });
@@ -209,6 +220,15 @@ fn own_addresses() -> Vec<String> {
 pub fn tag() -> Result<String, Fault> {
     Ok(format!("{:08x}", u32::from_le_bytes(random()?)))
 }
+
+/// The control connection has ended: this side follows, even where a system call holds it up.
+fn leave_soon() {
+    std::thread::sleep(LEAVE_WITHIN);
+    std::process::exit(Class::Unreachable.exit_code().into());
+}
+
+/// How long a side without its other side may take to put its journal in order.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 fn gone() -> Fault {
     Fault::new(Class::Unreachable, "the near side went away")

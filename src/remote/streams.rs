@@ -21,7 +21,8 @@ use crate::base::settings::{Seal, Settings};
 use crate::ends::stream::Protection;
 use crate::io::tcp::{self, Tuning};
 use crate::pump::assembly::Stream;
-use crate::pump::transfer::Event;
+use crate::pump::lane::Wire;
+use crate::pump::transfer::{Dial, Event};
 use crate::wire::message::Role;
 use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
 
@@ -62,25 +63,62 @@ pub fn connect_all(
     count: u16,
     tuning: &Tuning,
     credentials: &Credentials,
-) -> Result<Vec<Stream>, Fault> {
+) -> Result<(Vec<Stream>, SocketAddr), Fault> {
     let (first, address) = connect_first(addresses, port, tuning)?;
     let mut streams = Vec::with_capacity(usize::from(count));
     thread::scope(|scope| {
         let others: Vec<_> = (1..count)
-            .map(|index| {
-                scope.spawn(move || {
-                    let connection = tcp::connect(address, tuning, CONNECT_WITHIN);
-                    let connection = connection.map_err(|error| unreachable(&error))?;
-                    prove_connector(connection, index, tuning, credentials)
-                })
-            })
+            .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
             .collect();
         streams.push(prove_connector(first, 0, tuning, credentials)?);
         for other in others {
             streams.push(other.join().expect("a handshake does not panic")?);
         }
-        Ok(streams)
+        Ok((streams, address))
     })
+}
+
+fn connect_one(
+    address: SocketAddr,
+    number: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    let connection = tcp::connect(address, tuning, CONNECT_WITHIN);
+    let connection = connection.map_err(|error| unreachable(&error))?;
+    prove_connector(connection, number, tuning, credentials)
+}
+
+/// Opens streams in the place of those that are gone.
+#[derive(Debug)]
+pub struct Dialer {
+    pub address: SocketAddr,
+    pub tuning: Tuning,
+    pub credentials: Arc<Credentials>,
+    pub events: Sender<Event>,
+}
+
+impl Dial for Dialer {
+    fn dial(&self, number: u32, after: Duration) {
+        let (address, tuning) = (self.address, self.tuning.clone());
+        let (credentials, events) = (self.credentials.clone(), self.events.clone());
+        let connect = move || {
+            thread::sleep(after);
+            // Numbers are not used twice: this many streams are more than a path can lose.
+            let connected = match u16::try_from(number) {
+                Ok(number) => connect_one(address, number, &tuning, &credentials),
+                Err(_) => Err(Fault::new(Class::Unreachable, "65,536 data streams were lost")),
+            };
+            let _ = events.send(match connected {
+                Ok(stream) => Event::Joined(stream),
+                Err(fault) => Event::NotJoined(number, fault),
+            });
+        };
+        if let Err(error) = thread::Builder::new().name("datapump-dial".into()).spawn(connect) {
+            let fault = Fault::system("start a thread", &error);
+            let _ = self.events.send(Event::NotJoined(number, fault));
+        }
+    }
 }
 
 fn connect_first(
@@ -107,7 +145,6 @@ pub fn start_accepting(
     listener: TcpListener,
     tuning: Tuning,
     credentials: Arc<Credentials>,
-    streams: u16,
     events: Sender<Event>,
 ) -> Result<(), Fault> {
     let strangers = Arc::new(AtomicUsize::new(0));
@@ -121,10 +158,10 @@ pub fn start_accepting(
             let (tuning, credentials) = (tuning.clone(), credentials.clone());
             let (strangers, events) = (strangers.clone(), events.clone());
             let prove = move || {
-                let proved = prove_listener(connection, streams, &tuning, &credentials);
+                let proved = prove_listener(connection, &tuning, &credentials);
                 strangers.fetch_sub(1, SeqCst);
-                if let Ok((index, stream)) = proved {
-                    let _ = events.send(Event::Joined(index, stream));
+                if let Ok(stream) = proved {
+                    let _ = events.send(Event::Joined(stream));
                 }
             };
             if thread::Builder::new().name("datapump-join".into()).spawn(prove).is_err() {
@@ -141,7 +178,7 @@ pub fn start_accepting(
 
 /// A stream over the control connection, which is private already.
 pub fn carried(socket: crate::io::volume::Handle) -> Stream {
-    Stream { socket, protection: Protection::Off, begun: Vec::new() }
+    Stream { wire: Wire::new(0, socket), protection: Protection::Off, begun: Vec::new() }
 }
 
 fn prove_connector(
@@ -174,21 +211,20 @@ fn prove_connector(
             (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
         }
     };
-    settle(connection, protection, begun, tuning)
+    settle(connection, index, protection, begun, tuning)
 }
 
 fn prove_listener(
     mut connection: TcpStream,
-    streams: u16,
     tuning: &Tuning,
     credentials: &Credentials,
-) -> Result<(u16, Stream), Fault> {
+) -> Result<Stream, Fault> {
     connection.set_read_timeout(Some(PROOF_WITHIN)).map_err(|error| unreachable(&error))?;
     connection.set_nodelay(true).map_err(|error| unreachable(&error))?;
     let mut preamble = [0; PREAMBLE_BYTES];
     connection.read_exact(&mut preamble).map_err(|error| unreachable(&error))?;
     let index = u16::from_le_bytes([preamble[4], preamble[5]]);
-    if preamble[..4] != *MAGIC || index >= streams {
+    if preamble[..4] != *MAGIC {
         return Err(Fault::peer("a connection to the data port that is no stream"));
     }
     let mut nonce = [0; 32];
@@ -208,7 +244,7 @@ fn prove_listener(
             (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
         }
     };
-    Ok((index, settle(connection, protection, begun, tuning)?))
+    settle(connection, index, protection, begun, tuning)
 }
 
 fn clear(
@@ -227,6 +263,7 @@ fn clear(
 /// Hands the connection over to a lane.
 fn settle(
     connection: TcpStream,
+    index: u16,
     protection: Protection,
     begun: Vec<u8>,
     tuning: &Tuning,
@@ -235,7 +272,8 @@ fn settle(
         .set_read_timeout(None)
         .and_then(|()| tcp::tune(&connection, tuning))
         .map_err(|error| unreachable(&error))?;
-    Ok(Stream { socket: tcp::into_handle(connection), protection, begun })
+    let wire = Wire::new(index.into(), tcp::into_handle(connection));
+    Ok(Stream { wire, protection, begun })
 }
 
 /// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a

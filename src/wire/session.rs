@@ -4,11 +4,11 @@ use super::message::{Message, Role, VERSION_MAX, VERSION_MIN};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
+use crate::base::settings::Settings;
 use crate::base::units::{Nanos, Tick};
 
-/// How long a side may be silent before the other asks, and before it gives up.
-pub const PING_AFTER: Nanos = Nanos::from_millis(5_000);
-pub const SILENCE_MAX: Nanos = Nanos::from_millis(60_000);
+/// How often a side that has nothing to say says so, in the time that the other one waits for it.
+const PINGS_IN_STALL: u64 = 4;
 
 /// How far a conversation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub struct Session {
     settled: u64,
     heard: Tick,
     spoke: Tick,
+    /// How long the peer may be silent.
+    stall: Nanos,
 }
 
 impl Session {
@@ -60,7 +62,14 @@ impl Session {
             settled: 0,
             heard: now,
             spoke: now,
+            stall: Settings::default().stall,
         }
+    }
+
+    /// How long the peer may be silent from now on.
+    pub fn bear(&mut self, now: Tick, stall: Nanos) {
+        self.stall = stall;
+        self.heard = now;
     }
 
     pub fn phase(&self) -> Phase {
@@ -127,13 +136,13 @@ impl Session {
     /// Where the connection carries the data too, a sink that takes none keeps it silent: then only
     /// its end is an end.
     pub fn poll(&mut self, now: Tick, carrier: Carrier) -> Result<Option<Message>, Fault> {
-        if carrier != Carrier::Control && now.since(self.heard) > SILENCE_MAX {
+        if carrier != Carrier::Control && now.since(self.heard) > self.stall {
             return Err(Fault::new(
                 Class::Unreachable,
                 format!("nothing heard from the far side for {}", now.since(self.heard)),
             ));
         }
-        if now.since(self.spoke) < PING_AFTER {
+        if now.since(self.spoke).0 < self.stall.0 / PINGS_IN_STALL {
             return Ok(None);
         }
         self.spoke = now;
@@ -338,9 +347,9 @@ mod tests {
     fn silence_is_asked_about_and_ends() {
         let mut near = Session::driver(Role::Source, "near", Tick(0));
         assert_eq!(near.poll(Tick(1), Carrier::Tcp).unwrap(), None);
-        assert_eq!(near.poll(Tick(PING_AFTER.0), Carrier::Tcp).unwrap(), Some(Message::Ping));
-        assert_eq!(near.poll(Tick(PING_AFTER.0 + 1), Carrier::Tcp).unwrap(), None);
-        let late = Tick(SILENCE_MAX.0 + 1);
+        assert_eq!(near.poll(Tick(2_500_000_000), Carrier::Tcp).unwrap(), Some(Message::Ping));
+        assert_eq!(near.poll(Tick(2_500_000_001), Carrier::Tcp).unwrap(), None);
+        let late = Tick(10_000_000_001);
         assert!(near.poll(late, Carrier::Tcp).is_err());
         assert!(near.poll(late, Carrier::Control).is_ok());
     }

@@ -218,7 +218,67 @@ pub struct FileSum {
     /// Set by a piece that covers the whole file: nothing is left to merge.
     whole: Option<Sum>,
     shift: Option<Arc<Shift>>,
+    /// These are stretches that are kept apart from their file, and so are merged by themselves.
+    apart: bool,
 }
+
+/// The digest of a stretch of a file, as it can be kept and found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub offset: u64,
+    pub len: u64,
+    pub sum: Sum,
+}
+
+/// True when the bytes that `read` gives at an offset digest to this node. It reads as often as it
+/// must; what cannot be read is not the same.
+pub fn node_matches(
+    kind: DigestKind,
+    node: &Node,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, Fault>,
+) -> bool {
+    let mut blake = blake3::Hasher::new();
+    // A stretch of BLAKE3 that begins nowhere near a chunk is none of ours.
+    if kind == DigestKind::Blake3 {
+        if !node.offset.is_multiple_of(CHUNK_BYTES) || !is_subtree(node) {
+            return false;
+        }
+        blake.set_input_offset(node.offset);
+    }
+    let mut crc = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
+    let mut buffer = vec![0; CHECK_BYTES];
+    let mut at = 0;
+    while at < node.len {
+        let want = (node.len - at).min(CHECK_BYTES as u64) as usize;
+        match read(node.offset + at, &mut buffer[..want]) {
+            Ok(count @ 1..) => {
+                match kind {
+                    DigestKind::Blake3 => drop(blake.update(&buffer[..count])),
+                    DigestKind::Crc64 => crc.update(&buffer[..count]),
+                    DigestKind::None => return false,
+                }
+                at += count as u64;
+            }
+            Ok(0) | Err(_) => return false,
+        }
+    }
+    match kind {
+        DigestKind::Blake3 => blake.finalize_non_root() == node.sum,
+        DigestKind::Crc64 => node.sum[..8] == crc.finalize().to_le_bytes(),
+        DigestKind::None => false,
+    }
+}
+
+/// BLAKE3 knows no node that is longer than its place in the tree allows.
+fn is_subtree(node: &Node) -> bool {
+    let longest = match node.offset {
+        0 => u64::MAX,
+        offset => 1 << offset.trailing_zeros(),
+    };
+    node.len <= longest
+}
+
+const CHECK_BYTES: usize = 1 << 20;
 
 /// What so many bytes behind it make of a CRC-64: linear, so 64 columns say all of it. The library
 /// works that out anew for every pair, which takes 400,000 instructions; applying it takes 100.
@@ -253,7 +313,7 @@ fn apply(columns: &[u64; 64], crc: u64) -> u64 {
 
 impl FileSum {
     pub fn new(kind: DigestKind) -> FileSum {
-        FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None }
+        FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None, apart: false }
     }
 
     /// The same, with the shift for parts of the usual length at hand.
@@ -261,12 +321,28 @@ impl FileSum {
         FileSum { shift, ..FileSum::new(kind) }
     }
 
+    /// For stretches that are kept apart from the rest of their file.
+    pub fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
+        FileSum { apart: true, ..FileSum::with_shift(kind, shift) }
+    }
+
+    /// What has been added, merged as far as it goes.
+    pub fn take_nodes(&mut self) -> Vec<Node> {
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        nodes.map(|(offset, (len, sum))| Node { offset, len, sum }).collect()
+    }
+
     pub fn set_whole(&mut self, sum: Sum) {
         self.whole = Some(sum);
     }
 
     pub fn add(&mut self, piece: &Piece) {
-        let (mut offset, mut len, mut sum) = (piece.offset, u64::from(piece.len), piece.sum);
+        let Piece { offset, len, sum, .. } = *piece;
+        self.add_node(Node { offset, len: len.into(), sum });
+    }
+
+    pub fn add_node(&mut self, node: Node) {
+        let Node { mut offset, mut len, mut sum } = node;
         loop {
             let left = self.nodes.range(..offset).next_back().map(|(at, node)| (*at, *node));
             if let Some((at, (left_len, left_sum))) = left
@@ -300,7 +376,9 @@ impl FileSum {
             DigestKind::None => None,
             // Only behind what there is from the start: parts that wait are of the usual length.
             DigestKind::Crc64 => {
-                (offset == 0).then(|| self.combine(left_sum, right_sum, right_len))
+                let cheap = self.shift.as_ref().is_some_and(|shift| shift.bytes == right_len);
+                (offset == 0 || (self.apart && cheap))
+                    .then(|| self.combine(left_sum, right_sum, right_len))
             }
             DigestKind::Blake3 => {
                 let siblings = left_len == right_len

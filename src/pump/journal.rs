@@ -1,0 +1,620 @@
+//! The sink's memory from one run to the next: which stretches of which files are here, and which
+//! files are complete.
+//!
+//! The journal is a file in the destination root, appended to and never edited:
+//!
+//! ```text
+//! record   length u32 | CRC-32C of what follows u32 | kind u8 | fields
+//! Open     version u8, transfer 16 bytes             the first record
+//! Begin    file u32, path, size u64, mtime, digest u8, inode u64
+//! Have     file u32, ranges, nodes                   written, with the digests of what was written
+//! Flushed  file u32                                  all that was said of it is on stable storage
+//! Done     (key 16 bytes, digest?) ...               complete under these keys, and flushed
+//! Drop     file u32                                  its stretches are of no use any more
+//! ```
+//!
+//! A record that is cut short or damaged ends the journal: what stands behind it is forgotten, which
+//! costs time and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crc_fast::{CrcAlgorithm, checksum};
+
+use crate::base::extent::ExtentSet;
+use crate::base::fault::{Class, Fault};
+use crate::base::label::Sum;
+use crate::base::limits::PATH_BYTES_MAX;
+use crate::base::settings::{DigestKind, Fsync};
+use crate::io::system::boot_id;
+use crate::io::volume::{Handle, Mtime, Status, Volume, show};
+use crate::wire::reader::{Reader, Writer};
+use crate::work::digest::{Node, node_matches};
+
+/// What a transfer is known by on the sink's disk.
+pub type TransferId = [u8; 16];
+
+/// What a complete file is known by: its source and the file that was made of it.
+pub type Key = [u8; 16];
+
+/// A file as its source described it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub path: Vec<u8>,
+    pub size: u64,
+    pub mtime: Mtime,
+    pub digest: DigestKind,
+}
+
+/// One thing that the journal says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    Open { transfer: TransferId },
+    Begin { file: u32, origin: Origin, inode: u64 },
+    Have { file: u32, ranges: Vec<(u64, u64)>, nodes: Vec<Node> },
+    Flushed { file: u32 },
+    Done { files: Vec<(Key, Option<Sum>)> },
+    Drop { file: u32 },
+}
+
+const VERSION: u8 = 1;
+const FRONT_BYTES: usize = 8;
+/// A record is written from lists that are cut to fit; nothing longer is read.
+const RECORD_BYTES_MAX: usize = 256 << 10;
+const LIST_MAX: usize = 2048;
+/// Bytes in front of the first file of a `Done`: front, kind, count.
+const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
+
+impl Record {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.raw(&[0; FRONT_BYTES]);
+        self.encode_fields(&mut out);
+        let length = out.bytes.len() - FRONT_BYTES;
+        assert!(length <= RECORD_BYTES_MAX, "a record of {length} bytes");
+        let check = checksum(CrcAlgorithm::Crc32Iscsi, &out.bytes[FRONT_BYTES..]) as u32;
+        out.bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        out.bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        out.bytes
+    }
+
+    fn encode_fields(&self, out: &mut Writer) {
+        match self {
+            Record::Open { transfer } => {
+                out.u8(1);
+                out.u8(VERSION);
+                out.raw(transfer);
+            }
+            Record::Begin { file, origin, inode } => {
+                out.u8(2);
+                out.u32(*file);
+                out.bytes(&origin.path);
+                out.u64(origin.size);
+                out.i64(origin.mtime.seconds);
+                out.u32(origin.mtime.nanos);
+                out.u8(origin.digest as u8);
+                out.u64(*inode);
+            }
+            Record::Have { file, ranges, nodes } => {
+                out.u8(3);
+                out.u32(*file);
+                out.u16(ranges.len() as u16);
+                for (start, end) in ranges {
+                    out.u64(*start);
+                    out.u64(*end);
+                }
+                out.u16(nodes.len() as u16);
+                for node in nodes {
+                    out.u64(node.offset);
+                    out.u64(node.len);
+                    out.raw(&node.sum);
+                }
+            }
+            Record::Flushed { file } => {
+                out.u8(4);
+                out.u32(*file);
+            }
+            Record::Done { files } => {
+                out.u8(5);
+                out.u16(files.len() as u16);
+                for (key, sum) in files {
+                    out.raw(key);
+                    out.option(*sum, |out, sum| out.raw(&sum));
+                }
+            }
+            Record::Drop { file } => {
+                out.u8(6);
+                out.u32(*file);
+            }
+        }
+    }
+
+    /// The record at the front of these bytes, and its length; `None` when they hold no whole and
+    /// sound one.
+    pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
+        let front = bytes.get(..FRONT_BYTES)?;
+        let length = u32::from_le_bytes(front[..4].try_into().ok()?) as usize;
+        let check = u32::from_le_bytes(front[4..].try_into().ok()?);
+        if length > RECORD_BYTES_MAX {
+            return None;
+        }
+        let fields = bytes.get(FRONT_BYTES..FRONT_BYTES + length)?;
+        if checksum(CrcAlgorithm::Crc32Iscsi, fields) as u32 != check {
+            return None;
+        }
+        let mut from = Reader::new(fields);
+        let record = Record::decode_fields(&mut from).ok()?;
+        from.end().ok()?;
+        Some((record, FRONT_BYTES + length))
+    }
+
+    fn decode_fields(from: &mut Reader<'_>) -> Result<Record, Fault> {
+        let unknown = || Fault::new(Class::Local, "a journal of another version");
+        Ok(match from.u8()? {
+            1 => match from.u8()? {
+                VERSION => Record::Open { transfer: from.array()? },
+                _ => return Err(unknown()),
+            },
+            2 => {
+                let file = from.u32()?;
+                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+                let size = from.u64()?;
+                let mtime = Mtime { seconds: from.i64()?, nanos: from.u32()? };
+                let digest = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
+                let origin = Origin { path, size, mtime, digest };
+                Record::Begin { file, origin, inode: from.u64()? }
+            }
+            3 => {
+                let file = from.u32()?;
+                let ranges = list(from, |from| Ok((from.u64()?, from.u64()?)))?;
+                let nodes = list(from, |from| {
+                    Ok(Node { offset: from.u64()?, len: from.u64()?, sum: from.array()? })
+                })?;
+                Record::Have { file, ranges, nodes }
+            }
+            4 => Record::Flushed { file: from.u32()? },
+            5 => {
+                let file =
+                    |from: &mut Reader<'_>| Ok((from.array()?, from.option(|from| from.array())?));
+                Record::Done { files: list(from, file)? }
+            }
+            6 => Record::Drop { file: from.u32()? },
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+fn list<T>(
+    from: &mut Reader<'_>,
+    item: impl Fn(&mut Reader<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let count = usize::from(from.u16()?);
+    if count > LIST_MAX {
+        return Err(Fault::new(Class::Local, "a list that is longer than this journal's are"));
+    }
+    (0..count).map(|_| item(from)).collect()
+}
+
+/// What is here of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub ranges: ExtentSet,
+    pub nodes: Vec<Node>,
+}
+
+impl Held {
+    /// True when all of `0..size` is here.
+    pub fn is_whole(&self, size: u64) -> bool {
+        self.ranges.total() == size
+    }
+
+    /// True when every stretch begins and ends between two requests.
+    fn fits(&self, size: u64, slot_bytes: u32) -> bool {
+        let slot = u64::from(slot_bytes);
+        self.ranges.ranges().all(|(start, end)| {
+            start.is_multiple_of(slot) && (end.is_multiple_of(slot) || end == size)
+        })
+    }
+
+    fn add(&mut self, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
+        let all_new = ranges.iter().all(|(start, end)| self.ranges.insert_new(*start, *end));
+        self.nodes.extend_from_slice(nodes);
+        all_new
+    }
+}
+
+/// A file of which some is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partial {
+    pub file: u32,
+    pub origin: Origin,
+    pub inode: u64,
+    /// On stable storage when the journal said so.
+    pub flushed: Held,
+    /// Written, but perhaps only to memory: to be read back before it is believed.
+    pub written: Held,
+}
+
+/// What a journal says, read from its front. Pure: any bytes make some state.
+#[derive(Debug, Default)]
+pub struct Replay {
+    transfer: Option<TransferId>,
+    partials: BTreeMap<u32, Partial>,
+    /// The front of a key, and where the whole of it stands in the journal.
+    done: Vec<(u64, u64)>,
+    files: u32,
+    /// Bytes of sound records.
+    pub sound_bytes: u64,
+}
+
+impl Replay {
+    /// Takes in the sound records at the front of `bytes`; the bytes that they take.
+    pub fn take(&mut self, bytes: &[u8], transfer: &TransferId) -> usize {
+        let mut used = 0;
+        while let Some((record, length)) = Record::decode(&bytes[used..]) {
+            if !self.apply(record, transfer) {
+                break;
+            }
+            used += length;
+            self.sound_bytes += length as u64;
+        }
+        used
+    }
+
+    /// False for what cannot follow: the journal ends before it.
+    fn apply(&mut self, record: Record, expect: &TransferId) -> bool {
+        if self.transfer.is_none() && !matches!(record, Record::Open { .. }) {
+            return false;
+        }
+        match record {
+            Record::Open { transfer } => {
+                let first = self.transfer.is_none() && transfer == *expect;
+                self.transfer = Some(transfer);
+                return first;
+            }
+            Record::Begin { file, origin, inode } => {
+                if file < self.files || origin.path.is_empty() {
+                    return false;
+                }
+                self.files = file.saturating_add(1);
+                let (flushed, written) = (Held::default(), Held::default());
+                // Of two that began under one name only the later one has the file.
+                self.partials.retain(|_, partial| partial.origin.path != origin.path);
+                self.partials.insert(file, Partial { file, origin, inode, flushed, written });
+            }
+            Record::Have { file, ranges, nodes } => {
+                let Some(partial) = self.partials.get_mut(&file) else { return true };
+                let size = partial.origin.size;
+                let sound = ranges.iter().all(|(start, end)| start < end && *end <= size)
+                    && nodes_fit(partial.origin.digest, &ranges, &nodes)
+                    && partial.written.add(&ranges, &nodes);
+                if !sound {
+                    self.partials.remove(&file);
+                }
+            }
+            Record::Flushed { file } => {
+                let Some(partial) = self.partials.get_mut(&file) else { return true };
+                let written = std::mem::take(&mut partial.written);
+                let ranges: Vec<_> = written.ranges.ranges().collect();
+                if !partial.flushed.add(&ranges, &written.nodes) {
+                    self.partials.remove(&file);
+                }
+            }
+            Record::Done { files } => {
+                let mut at = self.sound_bytes + DONE_FRONT_BYTES as u64;
+                for (key, sum) in &files {
+                    self.done.push((front_of(key), at));
+                    at += 16 + 1 + if sum.is_some() { 32 } else { 0 };
+                }
+            }
+            Record::Drop { file } => {
+                self.partials.remove(&file);
+            }
+        }
+        true
+    }
+}
+
+/// The nodes of a stretch cover it, no more and no less.
+fn nodes_fit(digest: DigestKind, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
+    if digest == DigestKind::None {
+        return nodes.is_empty();
+    }
+    let mut covered = ExtentSet::default();
+    let apart = nodes.iter().all(|node| {
+        node.len > 0
+            && node.offset.checked_add(node.len).is_some_and(|end| {
+                ranges.iter().any(|(from, to)| *from <= node.offset && end <= *to)
+                    && covered.insert_new(node.offset, end)
+            })
+    });
+    apart && covered.total() == ranges.iter().map(|(start, end)| end - start).sum::<u64>()
+}
+
+fn front_of(key: &Key) -> u64 {
+    u64::from_le_bytes(key[..8].try_into().expect("eight of sixteen bytes"))
+}
+
+/// The key of a file that is complete: what it was made from, and what it is.
+///
+/// A file that was not synced is known until the system is started again: then it may have lost its
+/// bytes.
+pub fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    if fsync == Fsync::Off {
+        hasher.update(boot_id());
+    }
+    hasher.update(&(path.len() as u64).to_le_bytes()).update(path);
+    for number in [size, mtime.seconds as u64, mtime.nanos.into()] {
+        hasher.update(&number.to_le_bytes());
+    }
+    let of_made = [made.size, made.inode, made.mtime.seconds as u64, made.mtime.nanos.into()];
+    for number in of_made {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of 32 bytes")
+}
+
+/// The journal's name in the destination root.
+pub fn journal_name(transfer: &TransferId) -> Vec<u8> {
+    let id = u64::from_be_bytes(transfer[..8].try_into().expect("eight of sixteen bytes"));
+    format!(".datapump-{id:016x}.journal").into_bytes()
+}
+
+/// What all temporary names of a transfer have in common.
+pub fn tag_of(transfer: &TransferId) -> String {
+    let id = u32::from_be_bytes(transfer[..4].try_into().expect("four of sixteen bytes"));
+    format!("{id:08x}")
+}
+
+/// What earlier runs of the same transfer left here.
+#[derive(Debug)]
+pub struct Past {
+    volume: Arc<dyn Volume>,
+    name: Vec<u8>,
+    file: Handle,
+    partials: HashMap<Vec<u8>, Partial>,
+    done: Vec<(u64, u64)>,
+}
+
+/// Adds to the journal. One a sink, with its finisher.
+#[derive(Debug)]
+pub struct Journal {
+    volume: Arc<dyn Volume>,
+    name: Vec<u8>,
+    file: Handle,
+    at: u64,
+    transfer: TransferId,
+    files: u32,
+    /// True once its name is on stable storage.
+    named: bool,
+    /// Files of which some is here, and whether any is complete.
+    begun: BTreeSet<u32>,
+    any_done: bool,
+}
+
+/// Finds what earlier runs left, and takes over from them. `None` while another process is at it.
+pub fn open(
+    volume: &Arc<dyn Volume>,
+    transfer: TransferId,
+) -> Result<Option<(Past, Journal)>, Fault> {
+    let name = journal_name(&transfer);
+    let Some(file) = volume.open_locked(&name)? else { return Ok(None) };
+    let mut replay = Replay::default();
+    read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
+    volume.set_length(&file, &name, replay.sound_bytes)?;
+    let begun = replay.partials.keys().copied().collect();
+    let mut done = replay.done;
+    done.sort_unstable();
+    let partials = replay.partials.into_values();
+    let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
+    let past =
+        Past { volume: volume.clone(), name: name.clone(), file: file.clone(), partials, done };
+    let journal = Journal {
+        volume: volume.clone(),
+        name,
+        file,
+        at: replay.sound_bytes,
+        transfer,
+        files: replay.files,
+        named: replay.sound_bytes > 0,
+        begun,
+        any_done: !past.done.is_empty(),
+    };
+    Ok(Some((past, journal)))
+}
+
+/// Reads a file from its front for as long as `take` uses what it is given.
+fn read_all(
+    volume: &dyn Volume,
+    file: &Handle,
+    name: &[u8],
+    mut take: impl FnMut(&[u8]) -> usize,
+) -> Result<(), Fault> {
+    let mut buffer = vec![0; 2 * (RECORD_BYTES_MAX + FRONT_BYTES)];
+    let (mut at, mut filled) = (0, 0);
+    loop {
+        let count = volume.read_at(file, name, at, &mut buffer[filled..])?;
+        at += count as u64;
+        filled += count;
+        let used = take(&buffer[..filled]);
+        buffer.copy_within(used..filled, 0);
+        filled -= used;
+        if count == 0 || (used == 0 && filled > RECORD_BYTES_MAX + FRONT_BYTES) {
+            return Ok(());
+        }
+    }
+}
+
+impl Past {
+    pub fn is_empty(&self) -> bool {
+        self.partials.is_empty() && self.done.is_empty()
+    }
+
+    /// Bytes that were written and perhaps never reached the disk.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.partials.values().map(|partial| partial.written.ranges.total()).sum()
+    }
+
+    /// Reads back what was written and not flushed; what is not as its digests say is forgotten.
+    /// `temporary` tells under which name a file is kept.
+    pub fn check_written(
+        &mut self,
+        temporary: impl Fn(&[u8]) -> Vec<u8>,
+        going: impl Fn() -> bool,
+    ) {
+        for partial in self.partials.values_mut() {
+            let written = std::mem::take(&mut partial.written);
+            let name = temporary(&partial.origin.path);
+            let kind = partial.origin.digest;
+            if written.nodes.is_empty() || !going() {
+                continue;
+            }
+            let Ok(file) = self.volume.open(&name, crate::io::volume::READ_THROUGH) else {
+                continue;
+            };
+            let same = written.nodes.iter().all(|node| {
+                going()
+                    && node_matches(kind, node, |at, into| {
+                        self.volume.read_at(&file, &name, at, into)
+                    })
+            });
+            let ranges: Vec<_> = written.ranges.ranges().collect();
+            if same && !partial.flushed.add(&ranges, &written.nodes) {
+                partial.flushed = Held::default();
+            }
+        }
+    }
+
+    /// What is here of this file, where that is of use: the same source, cut as this run cuts, in
+    /// the file that the journal spoke of.
+    pub fn partial(
+        &mut self,
+        origin: &Origin,
+        slot_bytes: u32,
+        kept: impl FnOnce() -> Result<Option<Status>, Fault>,
+    ) -> Result<Option<Partial>, Fault> {
+        let Some(partial) = self.partials.remove(&origin.path) else { return Ok(None) };
+        let there = kept()?.is_some_and(|status| status.inode == partial.inode);
+        let fits = partial.flushed.fits(origin.size, slot_bytes);
+        let some = !partial.flushed.ranges.is_empty() && origin.size > u64::from(slot_bytes);
+        Ok((partial.origin == *origin && there && fits && some).then_some(partial))
+    }
+
+    /// The digest of a file that an earlier run completed, where it did and the file is the same
+    /// still.
+    pub fn done(&self, key: &Key) -> Result<Option<Option<Sum>>, Fault> {
+        let front = front_of(key);
+        let from = self.done.partition_point(|(other, _)| *other < front);
+        for (_, at) in self.done[from..].iter().take_while(|(other, _)| *other == front) {
+            let mut record = [0; 16 + 1 + 32];
+            let count = self.volume.read_at(&self.file, &self.name, *at, &mut record)?;
+            if count >= 17 && record[..16] == *key {
+                let sum = (record[16] == 1 && count == record.len())
+                    .then(|| record[17..].try_into().expect("32 bytes"));
+                return Ok(Some(sum));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes what earlier runs began and nobody has asked for since, and forgets everything.
+    pub fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
+        for path in std::mem::take(&mut self.partials).into_keys() {
+            // What cannot be removed is named like what it is, and `clean` finds it.
+            let _ = self.volume.remove(&temporary(&path));
+        }
+        self.done.clear();
+    }
+}
+
+impl Journal {
+    /// Gives a file that begins its number.
+    pub fn begin(&mut self, origin: Origin, inode: u64) -> Result<u32, Fault> {
+        let file = self.files;
+        self.files += 1;
+        self.begun.insert(file);
+        self.add(&Record::Begin { file, origin, inode })?;
+        Ok(file)
+    }
+
+    pub fn have(&mut self, file: u32, held: &Held) -> Result<(), Fault> {
+        let ranges: Vec<_> = held.ranges.ranges().collect();
+        if ranges.len() <= LIST_MAX && held.nodes.len() <= LIST_MAX {
+            return self.add(&Record::Have { file, ranges, nodes: held.nodes.clone() });
+        }
+        // So scattered a second is rare: each stretch goes by itself.
+        for (start, end) in ranges {
+            let inside = |node: &&Node| start <= node.offset && node.offset < end;
+            let nodes: Vec<Node> = held.nodes.iter().filter(inside).cloned().collect();
+            if nodes.len() > LIST_MAX {
+                continue; // costs time when the file is resumed, nothing else
+            }
+            self.add(&Record::Have { file, ranges: vec![(start, end)], nodes })?;
+        }
+        Ok(())
+    }
+
+    pub fn flushed(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Flushed { file })
+    }
+
+    pub fn done(&mut self, files: Vec<(Key, Option<Sum>)>) -> Result<(), Fault> {
+        self.any_done = true;
+        files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
+    }
+
+    pub fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
+        self.begun.remove(&file);
+        self.add(&Record::Drop { file })
+    }
+
+    /// What was added is on stable storage.
+    pub fn sync(&mut self) -> Result<(), Fault> {
+        self.volume.sync(&self.file, &self.name)?;
+        if !self.named {
+            self.volume.sync_directory(&self.name)?;
+            self.named = true;
+        }
+        Ok(())
+    }
+
+    /// Begins again with an empty journal.
+    pub fn restart(&mut self) -> Result<(), Fault> {
+        self.volume.set_length(&self.file, &self.name, 0)?;
+        (self.at, self.files, self.named) = (0, 0, false);
+        (self.begun, self.any_done) = (BTreeSet::new(), false);
+        Ok(())
+    }
+
+    /// Everything is done: nothing is left to say.
+    pub fn remove(self) -> Result<(), Fault> {
+        self.volume.remove(&self.name)
+    }
+
+    /// True when it says nothing that another run could use.
+    pub fn is_useless(&self) -> bool {
+        self.begun.is_empty() && !self.any_done
+    }
+
+    fn add(&mut self, record: &Record) -> Result<(), Fault> {
+        if self.at == 0 {
+            let open = Record::Open { transfer: self.transfer }.encode();
+            self.volume.append(&self.file, &self.name, 0, &open)?;
+            self.at = open.len() as u64;
+        }
+        let bytes = record.encode();
+        self.volume.append(&self.file, &self.name, self.at, &bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// What to say when another process has the journal.
+pub fn busy(volume: &dyn Volume) -> Fault {
+    let text = format!(
+        "another datapump is copying the same to '{}' at this moment: wait for it to end",
+        show(volume, b"")
+    );
+    Fault::new(Class::Local, text)
+}

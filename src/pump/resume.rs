@@ -1,0 +1,104 @@
+//! Where a transfer begins: what earlier runs of it left at the destination, and the name under
+//! which this one keeps what is not complete.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::journal::{self, Journal, Past, TransferId, tag_of};
+use super::sink::Target;
+use crate::base::fault::{Class, Fault};
+use crate::base::settings::Settings;
+use crate::base::units::{Bytes, Nanos};
+use crate::io::clock;
+use crate::io::volume::show;
+
+/// Whom a beginning can tell something, and who may stop it.
+pub struct Voice<'a> {
+    pub warn: &'a dyn Fn(String),
+    pub stopping: &'a dyn Fn() -> bool,
+}
+
+impl fmt::Debug for Voice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Voice")
+    }
+}
+
+/// What a sink starts with.
+#[derive(Debug)]
+pub struct Memory {
+    /// Part of every temporary name.
+    pub tag: String,
+    pub past: Option<Past>,
+    pub journal: Option<Journal>,
+}
+
+impl Memory {
+    /// For a sink that keeps nothing.
+    pub fn none(tag: String) -> Memory {
+        Memory { tag, past: None, journal: None }
+    }
+
+    /// Finds what earlier runs of this transfer left, and reads back what may not have reached the
+    /// disk. `spare_tag` names what cannot be resumed.
+    pub fn open(
+        target: &Target,
+        transfer: TransferId,
+        settings: &Settings,
+        spare_tag: String,
+        voice: &Voice<'_>,
+    ) -> Result<Memory, Fault> {
+        let Some(volume) = target.volume().filter(|_| !settings.dry_run) else {
+            return Ok(Memory::none(spare_tag));
+        };
+        let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
+        let (mut past, mut journal) = loop {
+            match journal::open(volume, transfer) {
+                Ok(Some(found)) => break found,
+                // What was cut off a moment ago may still be ending.
+                Ok(None) if clock::now() < give_up && !(voice.stopping)() => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Ok(None) if (voice.stopping)() => return Err(Fault::interrupted()),
+                Ok(None) => return Err(journal::busy(&**volume)),
+                Err(fault) if fault.ends_transfer() => return Err(fault),
+                Err(fault) => {
+                    (voice.warn)(format!("this copy could not be resumed if it broke: {fault}"));
+                    return Ok(Memory::none(spare_tag));
+                }
+            }
+        };
+        let tag = tag_of(&transfer);
+        if settings.fresh {
+            past.remove_all(|path| temporary(&tag, path));
+            journal.restart()?;
+        }
+        let unflushed = past.unflushed_bytes();
+        if unflushed > TOLD_BYTES {
+            let root = show(&**volume, b"");
+            (voice.warn)(format!(
+                "reading back {} in '{root}' that the last run wrote and did not flush",
+                Bytes(unflushed)
+            ));
+        }
+        past.check_written(|path| temporary(&tag, path), || !(voice.stopping)());
+        match (voice.stopping)() {
+            true => Err(Fault::new(Class::Interrupted, "interrupted")),
+            false => Ok(Memory { tag, past: Some(past), journal: Some(journal) }),
+        }
+    }
+}
+
+/// How long a far side that has lost its other side may take to leave, once it knows.
+const LEAVING: Nanos = Nanos::from_millis(10_000);
+/// Reading back less than this is not worth a word.
+const TOLD_BYTES: u64 = 1 << 30;
+
+/// A name in the same directory that nobody takes for a finished file: the same for every run.
+pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
+    let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let hash = blake3::hash(path);
+    let front = u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight of 32 bytes"));
+    let name = format!(".datapump-{tag}-{front:016x}.part");
+    [&path[..directory], name.as_bytes()].concat()
+}
