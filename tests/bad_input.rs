@@ -403,7 +403,8 @@ fn a_signal_to_the_group_is_no_cut_connection() {
 fn assert_goes_on(scene: &Scene, line: &str) {
     scene.assert_arrived("dst", &[]);
     let ran = scene.succeed(&format!("{line} --json"));
-    let held = &ran.events().last().unwrap()["transfer"]["resumed_bytes"];
+    let events = ran.events();
+    let held = &events.last().unwrap()["transfer"]["resumed_bytes"];
     assert!(held.as_u64().is_some_and(|bytes| bytes >= 1 << 20), "{line}: {held} were held\n{ran}");
     assert_same(&scene.path("src/big"), &scene.path("dst/big"));
     scene.assert_holds("dst", &["big"]);

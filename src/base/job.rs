@@ -30,13 +30,13 @@ pub struct Remote {
     pub datapump: Option<String>,
     /// Ports that the far side may listen on, both ends included.
     pub ports: Option<(u16, u16)>,
-    /// How long a connection that was lost is tried again.
+    /// How long a lost connection is made again before the transfer ends; 0 for not at all.
     pub retry_for: Nanos,
 }
 
 impl Default for Remote {
     fn default() -> Remote {
-        let retry_for = Nanos::from_millis(600_000);
+        let retry_for = Nanos::from_millis(10 * 60 * 1000);
         Remote { ssh: None, datapump: None, ports: None, retry_for }
     }
 }
@@ -72,16 +72,21 @@ pub struct Outcome {
     pub directories: u64,
     /// Objects that were not copied; each was named in a notice.
     pub failed: u64,
-    /// Destination files that `--overwrite older` left as they were.
+    /// Destination files that stay as they were: unchanged, or not older.
     pub kept: u64,
+    /// Things that filters left out: files, and folders with all that is in them.
+    pub excluded: u64,
+    /// Bytes that were there from an earlier run.
+    pub resumed_bytes: u64,
+    /// Files that an earlier run had finished.
+    pub held_files: u64,
+    /// How often a lost connection was made again.
+    pub retries: u32,
+    /// What a dry run found of room at the destination; `None` for a real run.
+    pub dry: Option<Room>,
     /// The exit code's class when something failed: the most serious of the objects' faults.
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
-    /// Of these files and bytes, those that were there before this run.
-    pub held_files: u64,
-    pub resumed_bytes: u64,
-    /// Connections that were lost and made again, data streams aside.
-    pub retries: u32,
     pub elapsed: Nanos,
     pub streams: u16,
     /// The size of requests as it was: a limited rate has smaller ones.
@@ -92,6 +97,13 @@ pub struct Outcome {
     pub near: SideReport,
     /// `None` when both ends were in this process; then `near` speaks for both.
     pub far: Option<SideReport>,
+}
+
+/// The room that a dry run found at the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// `None` where the destination is no file system of the host that was asked.
+    pub free_bytes: Option<u64>,
 }
 
 /// What re-reading the files of a receipt found.
@@ -121,7 +133,7 @@ impl Verified {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     Warning(String),
-    /// The connection was lost and a new attempt begins: what was told of files is told again.
+    /// The connection was lost and a new attempt begins: what was heard so far starts over.
     Again(String),
     /// An object has its final name (or, for null and pipes, all its bytes have arrived).
     FileDone {

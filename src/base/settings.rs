@@ -138,7 +138,7 @@ impl Default for Settings {
             overwrite: Overwrite::Never,
             memory_bytes: 256 << 20,
             preallocate: Preallocate::Off,
-            preserve: false,
+            preserve: true,
             archive: false,
             recursive: false,
             links: Links::Copy,

@@ -239,7 +239,10 @@ fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
     let (class, message) = trouble.unzip();
     let verdict = json::end(class, message);
     let code = verdict.exit_code;
-    let end = End { transfer: end.transfer, verified: end.verified, ..verdict };
+    let failed = heard.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
+    let failed_count = heard.failed_count;
+    let (transfer, verified) = (end.transfer, end.verified);
+    let end = End { transfer, verified, failed, failed_count, ..verdict };
     voice.event(&Event::End(Box::new(end)));
     code
 }

@@ -120,7 +120,11 @@ impl Follower {
 
     fn hear(&mut self, notice: Notice) {
         match notice {
-            Notice::Warning(text) | Notice::Again(text) => self.voice.warning(&text),
+            Notice::Warning(text) => self.voice.warning(&text),
+            Notice::Again(text) => {
+                self.voice.warning(&text);
+                self.start_over();
+            }
             Notice::FileDone { path, bytes, digest } => {
                 if self.voice.show().amount == Amount::All {
                     self.voice.event(&json::file_done(&path, bytes, digest.as_deref()));
@@ -138,6 +142,23 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// The next attempt tells every file again.
+    fn start_over(&mut self) {
+        self.heard.failed.clear();
+        self.heard.failed_count = 0;
+        if let Some(Ok(receipt)) = &mut self.heard.receipt
+            && let Err(fault) = receipt.restart()
+        {
+            self.voice.warning(&fault.text);
+            self.heard.receipt = Some(Err(fault));
+        }
+        // The gauges begin at nothing again: what was moved before says nothing about the rate.
+        let first = self.first;
+        self.before = Seen { at: self.voice.started().elapsed().into(), first, ..Seen::default() };
+        self.meter = Meter::default();
+        self.meter.see(&self.before);
     }
 
     /// Adds a file to the receipt. The first failure ends the receipt, not the transfer.
@@ -174,6 +195,7 @@ impl Follower {
         Seen {
             at: self.voice.started().elapsed().into(),
             bytes_done: gauge.bytes_done.load(Relaxed),
+            bytes_held: gauge.bytes_held.load(Relaxed),
             bytes_found: gauge.bytes_found.load(Relaxed),
             files_done: gauge.files_done.load(Relaxed),
             files_found: gauge.files_found.load(Relaxed),

@@ -8,7 +8,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,6 +55,15 @@ impl Receipt {
     pub fn add(&mut self, path: &[u8], digest: &str) -> Result<(), Fault> {
         let written = self.file.write_all(&line(path, digest));
         written.map_err(|why| Fault::io("write the receipt", &self.path, &why))
+    }
+
+    /// Forgets all that was added: the files are told again.
+    pub fn restart(&mut self) -> Result<(), Fault> {
+        let emptied = self.file.flush().and_then(|()| {
+            self.file.get_ref().set_len(0)?;
+            self.file.rewind()
+        });
+        emptied.map_err(|why| Fault::io("write the receipt", &self.path, &why))
     }
 
     /// Gives the receipt its name, once it is on stable storage.

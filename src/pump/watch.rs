@@ -11,10 +11,10 @@ use crate::base::job::Notice;
 pub struct Gauge {
     /// Payload bytes that are where they belong: written, or taken by null.
     pub bytes_done: AtomicU64,
+    /// Those of them that an earlier run has left: they did not move now.
+    pub bytes_held: AtomicU64,
     /// Bytes found by the walk so far; final once `walk_done`.
     pub bytes_found: AtomicU64,
-    /// Of both, bytes that were there before this run.
-    pub bytes_held: AtomicU64,
     pub files_held: AtomicU64,
     pub files_done: AtomicU64,
     pub files_found: AtomicU64,

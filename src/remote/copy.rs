@@ -536,6 +536,8 @@ fn outcome(
         directories: done.directories,
         failed: done.failed,
         kept: done.kept,
+        excluded: done.excluded,
+        dry: done.dry,
         worst: done.worst,
         bytes: done.bytes,
         held_files: watch.gauge.files_held.load(Relaxed),

@@ -82,6 +82,8 @@ pub struct Progress {
     phase: &'static str,
     elapsed_seconds: f64,
     bytes_done: u64,
+    /// Those of them that an earlier run has left.
+    bytes_held: u64,
     /// Null when nobody can know, as with a pipe.
     bytes_found: Option<u64>,
     files_done: u64,
@@ -120,6 +122,9 @@ pub struct End {
     pub message: Option<String>,
     /// What was moved; null when the transfer did not run to its end, and after `verify`.
     pub transfer: Option<Transfer>,
+    /// What was not copied, the first thousand; `failed_count` counts all.
+    pub failed: Vec<File>,
+    pub failed_count: u64,
     /// What was found; null unless `verify` ran to its end.
     pub verified: Option<Found>,
 }
@@ -129,7 +134,19 @@ pub struct Transfer {
     files: u64,
     directories: u64,
     failed: u64,
+    /// Destination files that stay as they were.
     kept: u64,
+    /// Names that filters left out.
+    excluded: u64,
+    /// Bytes and files that an earlier run had brought.
+    resumed_bytes: u64,
+    held_files: u64,
+    /// How often a lost connection was made again.
+    retries: u32,
+    /// True when nothing was copied: files and bytes are what would be.
+    dry_run: bool,
+    /// Room at the destination as a dry run found it.
+    free_bytes: Option<u64>,
     request_bytes: u32,
     bytes: u64,
     elapsed_seconds: f64,
@@ -270,6 +287,7 @@ pub fn progress(seen: &Seen, meter: &Meter) -> Event {
         phase: seen.phase().name(),
         elapsed_seconds: seen.at.seconds(),
         bytes_done: seen.bytes_done,
+        bytes_held: seen.bytes_held,
         bytes_found: (seen.walk != Walk::Endless).then_some(seen.bytes_found),
         files_done: seen.files_done,
         files_found: seen.files_found,
@@ -286,8 +304,13 @@ pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
 }
 
 pub fn file_failed(path: &[u8], fault: &Fault) -> Event {
+    Event::File(failure(path, fault))
+}
+
+/// One thing that was not copied, for the list at the end too.
+pub fn failure(path: &[u8], fault: &Fault) -> File {
     let class = Some(class_name(fault.class));
-    Event::File(File { class, message: Some(fault.text.clone()), ..file(path, "failed") })
+    File { class, message: Some(fault.text.clone()), ..file(path, "failed") }
 }
 
 fn file(path: &[u8], state: &'static str) -> File {
@@ -310,6 +333,8 @@ pub fn end(class: Option<Class>, message: Option<String>) -> End {
         class: class.map_or("ok", class_name),
         message,
         transfer: None,
+        failed: Vec::new(),
+        failed_count: 0,
         verified: None,
     }
 }
@@ -325,6 +350,12 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         directories: outcome.directories,
         failed: outcome.failed,
         kept: outcome.kept,
+        excluded: outcome.excluded,
+        resumed_bytes: outcome.resumed_bytes,
+        held_files: outcome.held_files,
+        retries: outcome.retries,
+        dry_run: outcome.dry.is_some(),
+        free_bytes: outcome.dry.and_then(|room| room.free_bytes),
         request_bytes: outcome.request_bytes,
         bytes: outcome.bytes,
         elapsed_seconds: outcome.elapsed.seconds(),
@@ -469,13 +500,13 @@ mod tests {
         check(
             Event::End(Box::new(end(Some(Class::NoSpace), Some("no room".into())))),
             "\"event\":\"end\",\"exit_code\":5,\"class\":\"no_space\",\"message\":\"no room\",\
-             \"transfer\":null,\"verified\":null}",
+             \"transfer\":null,\"failed\":[],\"failed_count\":0,\"verified\":null}",
         );
         let seen = Seen { at: Nanos::from_millis(2000), bytes_done: 10, ..Seen::default() };
         check(
             progress(&seen, &Meter::default()),
             "\"event\":\"progress\",\"phase\":\"moving\",\"elapsed_seconds\":2.0,\"bytes_done\":10,\
-             \"bytes_found\":0,\"files_done\":0,\"files_found\":0,\"all_found\":false,\
+             \"bytes_held\":0,\"bytes_found\":0,\"files_done\":0,\"files_found\":0,\"all_found\":false,\
              \"rate_bytes_per_second\":0.0,\"average_bytes_per_second\":5.0,\"eta_seconds\":null}",
         );
     }

@@ -10,6 +10,8 @@ pub struct Seen {
     /// Since the start of the run.
     pub at: Nanos,
     pub bytes_done: u64,
+    /// Those of them that an earlier run has left: they did not move now.
+    pub bytes_held: u64,
     pub bytes_found: u64,
     pub files_done: u64,
     pub files_found: u64,
@@ -76,7 +78,12 @@ impl Seen {
 
     /// The mean rate since the start.
     pub fn average(&self) -> Rate {
-        Rate::of(self.bytes_done, self.at)
+        Rate::of(self.moved(), self.at)
+    }
+
+    /// Bytes that moved in this run.
+    pub fn moved(&self) -> u64 {
+        self.bytes_done.saturating_sub(self.bytes_held)
     }
 
     fn bytes(&self) -> String {
@@ -105,7 +112,7 @@ pub struct Meter {
 
 impl Meter {
     pub fn see(&mut self, seen: &Seen) {
-        self.past.push_back((seen.at, seen.bytes_done));
+        self.past.push_back((seen.at, seen.moved()));
         while self.past.len() > 2 && self.past.front().is_some_and(|p| seen.at - p.0 > SPAN) {
             self.past.pop_front();
         }
@@ -178,7 +185,7 @@ fn bytes_found(seen: &Seen) -> String {
 /// One interval of a run, as `-P` prints it: when, how far, the rate of the interval and the
 /// average.
 pub fn interval_line(before: &Seen, seen: &Seen) -> String {
-    let during = Rate::of(seen.bytes_done.saturating_sub(before.bytes_done), seen.at - before.at);
+    let during = Rate::of(seen.moved().saturating_sub(before.moved()), seen.at - before.at);
     let what = match seen.phase() {
         Phase::Moving => seen.percent().map_or(String::new(), |percent| format!("{percent} %  ")),
         other => format!("{}  ", other.name()),
@@ -223,6 +230,7 @@ mod tests {
         Seen {
             at: Nanos::from_millis(seconds * 1000),
             bytes_done: done,
+            bytes_held: 0,
             bytes_found: found,
             files_done: files.0,
             files_found: files.1,
@@ -292,6 +300,20 @@ mod tests {
         assert_eq!(meter.now().bytes_per_second, 0.0, "it stalled ten seconds ago");
         assert_eq!(meter.left(&last), None);
         assert!(meter.past.len() <= 102, "{}", meter.past.len());
+    }
+
+    #[test]
+    fn what_was_held_did_not_move() {
+        const G: u64 = 1 << 30;
+        let mut meter = Meter::default();
+        meter.see(&Seen::default());
+        let seen = Seen { bytes_held: 2 * G, ..seen(4, 3 * G, 4 * G, (0, 1), Walk::Done) };
+        meter.see(&seen);
+        assert_eq!(
+            line(&seen, &meter),
+            "moving  75 %  3 GiB of 4 GiB  268 MB/s (2.15 Gbit/s)  ETA 0:04  \
+             average 268 MB/s (2.15 Gbit/s)"
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn headline(outcome: &Outcome) -> String {
     };
     let kept = match outcome.kept {
         0 => String::new(),
-        kept => format!("; {kept} left as they were"),
+        kept => format!("; {kept} unchanged"),
     };
     let folders = match outcome.directories {
         0 => String::new(),
@@ -49,7 +49,7 @@ fn headline(outcome: &Outcome) -> String {
         Bytes(outcome.bytes),
         outcome.elapsed,
         count(outcome.files, "file"),
-        Rate::of(outcome.bytes, outcome.elapsed),
+        Rate::of(outcome.bytes.saturating_sub(outcome.resumed_bytes), outcome.elapsed),
     )
 }
 
@@ -57,6 +57,7 @@ fn headline(outcome: &Outcome) -> String {
 fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> {
     let checks = format!("digest {}, fsync {}", settings.digest.name(), settings.fsync.name());
     let mut facts = vec![("bytes", outcome.bytes.to_string())];
+    facts.extend(history(outcome));
     match outcome.carrier {
         Carrier::Memory => {
             facts.push(("path", "inside this process, no network".to_string()));
@@ -87,6 +88,27 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
         facts.push(("rate limit", rate.to_string()));
     }
     facts.push(("cpu", cpu_of_all(outcome)));
+    facts
+}
+
+/// What was there before, what was left out, and what broke on the way.
+fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if outcome.resumed_bytes > 0 || outcome.held_files > 0 {
+        let bytes = Bytes(outcome.resumed_bytes);
+        let files = match outcome.held_files {
+            0 => String::new(),
+            files => format!(", and {}", count(files, "finished file")),
+        };
+        facts.push(("resumed", format!("{bytes} were there from an earlier run{files}")));
+    }
+    if outcome.excluded > 0 {
+        facts.push(("left out", format!("{} by filters", count(outcome.excluded, "name"))));
+    }
+    if outcome.retries > 0 {
+        let times = count(outcome.retries.into(), "time");
+        facts.push(("connection", format!("reconnected {times}")));
+    }
     facts
 }
 
@@ -339,12 +361,14 @@ pub(super) mod sample {
             directories: 0,
             failed: 0,
             kept: 0,
+            excluded: 0,
+            resumed_bytes: 0,
+            held_files: 0,
+            retries: 0,
+            dry: None,
             request_bytes: 1 << 20,
             worst: None,
             bytes: 4 << 30,
-            held_files: 0,
-            resumed_bytes: 0,
-            retries: 0,
             elapsed: seconds(3.62),
             streams: 4,
             carrier: Carrier::Tcp,
