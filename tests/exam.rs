@@ -225,7 +225,12 @@ fn batches(engine: &mut Engine, ground: &Ground) {
         path: format!("s{number}").into_bytes(),
         len,
         at,
-        meta: Metadata { mode: 0o600, mtime: Some(Mtime { seconds: 5, nanos: 6 }) },
+        meta: Metadata {
+            mode: 0o600,
+            mtime: Some(Mtime { seconds: 5, nanos: 6 }),
+            attributes: None,
+        },
+        sparse: false,
     };
     let batch = Arc::new(Batch { segments: vec![segment(0, 10, 0), segment(1, 4000, 10)] });
     for path in [b"s0", b"s1"] {

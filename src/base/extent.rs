@@ -32,6 +32,10 @@ impl ExtentSet {
         self.ranges.iter().map(|(start, end)| (*start, *end))
     }
 
+    pub fn contains(&self, address: u64) -> bool {
+        self.ranges.range(..=address).next_back().is_some_and(|(_, end)| *end > address)
+    }
+
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }

@@ -16,6 +16,8 @@ pub enum Kind {
     Void = 2,
     /// No bytes and no extent: this stream carries nothing more.
     End = 3,
+    /// No bytes: the whole extent is a hole in the source's file, and reads as zeros.
+    Zero = 4,
 }
 
 /// The front of a frame: where its body belongs and what it must digest to.

@@ -25,7 +25,7 @@ pub struct Settings {
     pub preallocate: Preallocate,
     /// Keep mode and mtime.
     pub preserve: bool,
-    /// Keep owner, extended attributes and access control lists too.
+    /// Keep owner, extended attributes, access control lists and all bits of the mode too.
     pub archive: bool,
     pub recursive: bool,
     pub links: Links,

@@ -4,8 +4,10 @@ use std::io;
 
 use super::endpoint::{Endpoint, Nature, Next};
 use crate::base::fault::Fault;
+use crate::base::label::Kind;
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 use crate::io::backend::{Speed, Verb};
+use crate::io::holes;
 use crate::io::request::{Cargo, Leg, Part, Request};
 use crate::io::volume::{Cache, LazyFile, changed, show};
 
@@ -29,8 +31,9 @@ impl Endpoint for Tree {
     fn next(&mut self, request: &mut Request) -> Next {
         let cargo = request.cargo.clone();
         let next = match (&cargo, request.leg, request.hops) {
-            (Cargo::Part(part), Leg::In, 0) => read(part, request),
+            (Cargo::Part(part), Leg::In, 0) => read_or_skip(part, request),
             (Cargo::Part(part), Leg::In, _) => check_read(part, request),
+            (Cargo::Part(part), Leg::Out, _) if file_of(part).sparse => write_data(part, request),
             (Cargo::Part(part), Leg::Out, 0) => write(part, request),
             (Cargo::Part(part), Leg::Out, _) => check_written(part, request),
             (Cargo::Batch(batch), Leg::In, 0) => {
@@ -62,6 +65,22 @@ fn speed_of(file: &LazyFile) -> Speed {
         (true, Cache::Through) => Speed::Cached,
         (true, Cache::Around) => Speed::Device,
     }
+}
+
+/// What lies in a hole need not be read, nor travel.
+fn read_or_skip(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    if file.sparse {
+        let end = part.offset + u64::from(request.label.extent.len);
+        let data = file.volume.next_data(file.handle()?, &file.path, part.offset)?;
+        if data.is_none_or(|data| data >= end) {
+            file.check_unchanged()?;
+            request.label.kind = Kind::Zero;
+            request.label.body_len = 0;
+            return Ok(Next::Done);
+        }
+    }
+    read(part, request)
 }
 
 fn read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
@@ -103,6 +122,36 @@ fn write(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     request.buffer.bytes_mut()[span.end as usize..end as usize].fill(0);
     request.ask(span.start..end);
     Ok(Next::Do(Verb::WriteAt { file: handle, offset: part.offset, speed: speed_of(file) }))
+}
+
+/// Writes what is not zeros, one stretch of blocks after the other; the rest stays a hole.
+fn write_data(part: &Part, request: &mut Request) -> Result<Next, Fault> {
+    let file = file_of(part);
+    let body = request.body_span();
+    let from = match request.hops {
+        0 => 0,
+        _ => {
+            check_written(part, request)?;
+            request.span.end - body.start
+        }
+    };
+    let handle = file.handle()?.clone();
+    let data = match request.label.kind {
+        Kind::Zero => None,
+        _ => holes::next_data(request.body(), from as usize),
+    };
+    let Some(data) = data else { return Ok(Next::Done) };
+    let (start, end) = (body.start + data.start as u32, body.start + data.end as u32);
+    let padded = match file.cache() {
+        Cache::Through => end,
+        Cache::Around => end.next_multiple_of(BLOCK_BYTES),
+    };
+    if end == body.end {
+        request.buffer.bytes_mut()[end as usize..padded as usize].fill(0);
+    }
+    request.ask(start..padded);
+    let offset = part.offset + data.start as u64;
+    Ok(Next::Do(Verb::WriteAt { file: handle, offset, speed: speed_of(file) }))
 }
 
 fn check_written(part: &Part, request: &mut Request) -> Result<Next, Fault> {

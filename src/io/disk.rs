@@ -1,22 +1,25 @@
 //! A real file system as a volume: every path is resolved beneath its root, by the kernel.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags,
-    Stat, Timespec, Timestamps,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags,
+    ResolveFlags, SeekFrom, Stat, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
+use super::attributes::{self, What};
+use super::holes;
 use super::volume::{
-    Access, Cache, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
-    show,
+    Access, Cache, Durable, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume,
+    changed, show,
 };
+use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 
 /// Directory handles kept open: small files of one directory follow each other.
@@ -29,6 +32,14 @@ pub struct Disk {
     path: PathBuf,
     waits: bool,
     directories: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+    refusals: Mutex<Refusals>,
+}
+
+/// What could not be kept: each kind is told once.
+#[derive(Debug, Default)]
+struct Refusals {
+    said: BTreeSet<What>,
+    texts: Vec<String>,
 }
 
 impl Disk {
@@ -40,7 +51,13 @@ impl Disk {
             Ok(status) => !matches!(status.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC),
             Err(_) => true,
         };
-        Ok(Disk { root, path: path.to_path_buf(), waits, directories: Mutex::default() })
+        Ok(Disk {
+            root,
+            path: path.to_path_buf(),
+            waits,
+            directories: Mutex::default(),
+            refusals: Mutex::default(),
+        })
     }
 
     fn fault(&self, doing: &str, path: &[u8], errno: Errno) -> Fault {
@@ -91,6 +108,74 @@ impl Disk {
             }
         }
         self.open_in_parent(path, flags, 0o600)
+    }
+
+    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time and
+    /// attributes too. The owner comes first: a change of it takes bits from the mode.
+    fn give_metadata(&self, fd: BorrowedFd<'_>, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
+        let Some(mtime) = meta.mtime else {
+            return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
+        };
+        let mut mode = meta.mode;
+        if let Some(given) = &meta.attributes {
+            let refused = attributes::give(fd, given);
+            if refused.iter().any(|refused| refused.what == What::Owner) {
+                mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
+            }
+            for refused in refused {
+                self.refuse(refused.what, path, refused.errno);
+            }
+        }
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        rustix::fs::futimens(fd, &timestamps(mtime))
+    }
+
+    fn refuse(&self, what: What, path: &[u8], errno: Errno) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.said.insert(what) {
+            let error = std::io::Error::from(errno);
+            let text = format!("'{}': {} ({error}; said once)", show(self, path), what.text());
+            refusals.texts.push(text);
+        }
+    }
+
+    fn give_link_owner(&self, path: &[u8], given: &Attributes) -> Result<(), Errno> {
+        let (parent, name) = self.parent(path)?;
+        let (uid, gid) = (Uid::from_raw(given.uid), Gid::from_raw(given.gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::chownat(&parent, name, Some(uid), Some(gid), flags) {
+            Err(errno) => {
+                self.refuse(What::Owner, path, errno);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes a new file; blocks of zeros become holes where that is asked.
+    fn fill(&self, fd: &OwnedFd, segment: &Segment, from: &[u8]) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < from.len() {
+            let run = match segment.sparse {
+                false => at..from.len(),
+                true => match holes::next_data(from, at) {
+                    Some(run) => run,
+                    None => break,
+                },
+            };
+            at = run.start;
+            while at < run.end {
+                match rustix::io::pwrite(fd, &from[at..run.end], at as u64) {
+                    Ok(count) => at += count,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        match segment.sparse {
+            true => rustix::fs::ftruncate(fd, from.len() as u64),
+            false => Ok(()),
+        }
     }
 
     fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
@@ -162,20 +247,62 @@ impl Volume for Disk {
             .map_err(|errno| self.fault("look at", path, errno))
     }
 
-    fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
+    fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
+        match rustix::fs::seek(file.fd(), SeekFrom::Data(offset)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            // The file system does not know: everything is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
+            Err(errno) => Err(self.fault("look for holes in", path, errno)),
+        }
+    }
+
+    fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         self.parent(path)
             .and_then(|(parent, name)| {
-                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))
+                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))
             })
             .map_err(|errno| self.fault("make the directory", path, errno))
     }
 
-    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault> {
+    fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.open_in_parent(path, flags, 0)
+            .and_then(|fd| {
+                // What is open only as a path has no other way to a new mode.
+                let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                rustix::fs::chmod(name, Mode::from_raw_mode(mode))
+            })
+            .map_err(|errno| self.fault("set the mode of", path, errno))
+    }
+
+    fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault> {
         self.parent(path)
             .and_then(|(parent, name)| {
                 rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name)
             })
-            .map_err(|errno| self.fault("make the link", path, errno))
+            .map_err(|errno| self.fault("make the link", path, errno))?;
+        let Some(mtime) = meta.mtime else { return Ok(()) };
+        let owned = match &meta.attributes {
+            Some(given) => self.give_link_owner(path, given),
+            None => Ok(()),
+        };
+        owned
+            .and_then(|()| self.parent(path))
+            .and_then(|(parent, name)| {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::utimensat(&parent, name, &timestamps(mtime), flags)
+            })
+            .map_err(|errno| self.fault("set the time of the link", path, errno))
+    }
+
+    fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
+        self.parent(twin)
+            .and_then(|(twin_parent, twin_name)| {
+                let (parent, name) = self.parent(path)?;
+                rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty())
+            })
+            .map_err(|errno| self.fault("make another name of", twin, errno))
     }
 
     fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
@@ -183,15 +310,37 @@ impl Volume for Disk {
             .map_err(|errno| self.fault("set the length of", path, errno))
     }
 
-    fn set_metadata(&self, file: &Handle, path: &[u8], meta: Metadata) -> Result<(), Fault> {
-        give_metadata(file.fd(), meta)
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
+        self.give_metadata(file.fd(), path, meta)
             .map_err(|errno| self.fault("set mode and time of", path, errno))
     }
 
-    fn set_directory_metadata(&self, path: &[u8], meta: Metadata) -> Result<(), Fault> {
-        self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY)
-            .and_then(|fd| give_metadata(fd.as_fd(), meta))
-            .map_err(|errno| self.fault("set mode and time of", path, errno))
+    fn leave_directory(
+        &self,
+        path: &[u8],
+        meta: Option<&Metadata>,
+        durable: Durable,
+    ) -> Result<(), Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = match path {
+            b"" => self.root.try_clone().map_err(|_| Errno::MFILE),
+            path => self.open_in_parent(path, flags, 0),
+        };
+        let fd = fd.map_err(|errno| self.fault("open the directory", path, errno))?;
+        if let Some(meta) = meta {
+            self.give_metadata(fd.as_fd(), path, meta)
+                .map_err(|errno| self.fault("set mode and time of", path, errno))?;
+        }
+        match durable {
+            Durable::Later => Ok(()),
+            Durable::Now => rustix::fs::fsync(&fd)
+                .map_err(|errno| self.fault("sync the directory", path, errno)),
+        }
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut refusals.texts)
     }
 
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
@@ -325,7 +474,9 @@ impl Volume for Disk {
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let open = || self.open_in_parent(path, flags, segment.meta.mode);
+        // What is given at the end is not open to anybody before.
+        let mode = if segment.meta.mtime.is_some() { 0o600 } else { segment.meta.mode };
+        let open = || self.open_in_parent(path, flags, mode);
         let opened = match open() {
             // Left by an earlier run, under a name that is ours alone.
             Err(Errno::EXIST) => {
@@ -335,17 +486,11 @@ impl Volume for Disk {
             opened => opened,
         };
         let fd = opened.map_err(|errno| self.fault("create", path, errno))?;
-        let mut rest = from;
-        while !rest.is_empty() {
-            match rustix::io::write(&fd, rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.fault("write", path, errno)),
-            }
-        }
+        self.fill(&fd, segment, from).map_err(|errno| self.fault("write", path, errno))?;
         match segment.meta.mtime {
             None => Ok(()),
-            Some(_) => give_metadata(fd.as_fd(), segment.meta)
+            Some(_) => self
+                .give_metadata(fd.as_fd(), path, &segment.meta)
                 .map_err(|errno| self.fault("set mode and time of", path, errno)),
         }
     }
@@ -375,16 +520,11 @@ fn rename_new(
     }
 }
 
-/// Gives a mode, less what the umask withholds where nothing is preserved, and the time where it
-/// is.
-fn give_metadata(fd: BorrowedFd<'_>, meta: Metadata) -> Result<(), Errno> {
-    let Some(mtime) = meta.mtime else {
-        return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
-    };
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode))?;
-    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let last_modification = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
-    rustix::fs::futimens(fd, &Timestamps { last_access, last_modification })
+fn timestamps(mtime: Mtime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },
+    }
 }
 
 /// The process's umask, which can only be read by setting it; asked once.
@@ -404,7 +544,13 @@ fn status_from(stat: &Stat) -> Status {
         _ => StatusKind::Other,
     };
     let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-    Status { kind, size: stat.st_size as u64, mtime, inode: stat.st_ino }
+    Status {
+        kind,
+        size: stat.st_size as u64,
+        mtime,
+        mode: stat.st_mode & 0o7777,
+        inode: (stat.st_dev, stat.st_ino),
+    }
 }
 
 /// A directory handle: the root's, or one from the cache.
@@ -423,5 +569,7 @@ impl AsFd for Parent<'_> {
     }
 }
 
+/// A program with one of these runs as its file's owner or group.
+const SET_ID_BITS: u32 = 0o6000;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -1,5 +1,6 @@
 //! The engine room: the only unsafe code, and the only system calls on data.
 
+pub mod attributes;
 pub mod backend;
 mod blocking;
 #[expect(unsafe_code, reason = "aligned memory that the kernel writes into")]
@@ -7,6 +8,7 @@ pub mod buffer;
 pub mod clock;
 pub mod disk;
 pub mod engine;
+pub mod holes;
 pub mod request;
 pub mod sim;
 #[expect(unsafe_code, reason = "TCP_INFO and getrusage have no safe binding")]

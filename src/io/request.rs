@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::buffer::Buffer;
 use super::volume::{Batch, LazyFile};
 use crate::base::fault::{Class, Fault};
-use crate::base::label::{Label, Sum};
+use crate::base::label::{Kind, Label, Sum};
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES, OFFER_ENTRIES_MAX};
 use crate::base::units::Tick;
 
@@ -159,6 +159,14 @@ impl Request {
     pub fn body_mut(&mut self) -> &mut [u8] {
         let span = self.body_span();
         &mut self.buffer.bytes_mut()[span.start as usize..span.end as usize]
+    }
+
+    /// Makes a hole the bytes that a reader sees there.
+    pub fn fill_hole(&mut self) {
+        if self.label.kind == Kind::Zero {
+            self.label.body_len = self.label.extent.len;
+            self.body_mut().fill(0);
+        }
     }
 
     /// The payload: the body without the list of voids behind it.

@@ -13,7 +13,7 @@ use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::blocking;
 use super::request::Request;
 use super::volume::{
-    Access, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
+    Access, Durable, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
 };
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Tick;
@@ -313,10 +313,6 @@ impl Wake for Silent {
     fn wake(&self) {}
 }
 
-fn status_without_bytes(kind: StatusKind) -> Status {
-    Status { kind, size: 0, mtime: Mtime::default(), inode: 0 }
-}
-
 /// A tree of simulated files.
 #[derive(Debug)]
 pub struct SimVolume {
@@ -405,6 +401,10 @@ impl SimVolume {
     }
 }
 
+fn status_of(kind: StatusKind, size: u64, mtime: Mtime, id: u64) -> Status {
+    Status { kind, size, mtime, mode: 0o755, inode: (0, id) }
+}
+
 impl Volume for SimVolume {
     fn root(&self) -> &Path {
         &self.root
@@ -420,10 +420,10 @@ impl Volume for SimVolume {
             Node::File(id) => {
                 let file = &world.files[*id as usize];
                 let size = file.bytes.len() as u64;
-                Status { kind: StatusKind::File, size, mtime: file.mtime, inode: *id }
+                status_of(StatusKind::File, size, file.mtime, *id)
             }
-            Node::Directory => status_without_bytes(StatusKind::Directory),
-            Node::Link(_) => status_without_bytes(StatusKind::Other),
+            Node::Directory => status_of(StatusKind::Directory, 0, Mtime::default(), u64::MAX),
+            Node::Link(_) => status_of(StatusKind::Other, 0, Mtime::default(), u64::MAX),
         }))
     }
 
@@ -442,16 +442,34 @@ impl Volume for SimVolume {
         let world = self.world.lock();
         let file = &world.files[*id as usize];
         let size = file.bytes.len() as u64;
-        Ok(Status { kind: StatusKind::File, size, mtime: file.mtime, inode: *id })
+        Ok(status_of(StatusKind::File, size, file.mtime, *id))
     }
 
-    fn make_directory(&self, path: &[u8]) -> Result<(), Fault> {
+    fn next_data(&self, file: &Handle, _path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let world = self.world.lock();
+        let bytes = world.files[*id as usize].bytes.iter().enumerate();
+        let mut data = bytes.skip(offset as usize).filter(|(_, byte)| **byte != 0);
+        Ok(data.next().map(|(at, _)| at as u64))
+    }
+
+    fn set_directory_mode(&self, _path: &[u8], _mode: u32) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn make_directory(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
         self.lock().now.insert(path.to_vec(), Node::Directory);
         Ok(())
     }
 
-    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault> {
+    fn make_link(&self, path: &[u8], target: &[u8], _meta: &Metadata) -> Result<(), Fault> {
         self.lock().now.insert(path.to_vec(), Node::Link(target.to_vec()));
+        Ok(())
+    }
+
+    fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
+        let id = self.file(twin)?;
+        self.lock().now.insert(path.to_vec(), Node::File(id));
         Ok(())
     }
 
@@ -461,14 +479,23 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn set_metadata(&self, file: &Handle, _path: &[u8], meta: Metadata) -> Result<(), Fault> {
+    fn set_metadata(&self, file: &Handle, _path: &[u8], meta: &Metadata) -> Result<(), Fault> {
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         self.world.lock().files[*id as usize].mtime = meta.mtime.unwrap_or_default();
         Ok(())
     }
 
-    fn set_directory_metadata(&self, _path: &[u8], _meta: Metadata) -> Result<(), Fault> {
-        Ok(())
+    fn leave_directory(
+        &self,
+        path: &[u8],
+        _meta: Option<&Metadata>,
+        durable: Durable,
+    ) -> Result<(), Fault> {
+        match durable {
+            Durable::Now if path.is_empty() => self.sync_directory(b"."),
+            Durable::Now => self.sync_directory(&[path, b"/"].concat()),
+            Durable::Later => Ok(()),
+        }
     }
 
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
@@ -487,6 +514,8 @@ impl Volume for SimVolume {
         for file in &mut world.files {
             file.durable = Some(file.bytes.clone());
         }
+        let mut names = self.lock();
+        names.durable = names.now.clone();
         Ok(())
     }
 

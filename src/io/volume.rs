@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 
 /// Something the kernel, or the simulator, knows by a number.
@@ -54,8 +55,10 @@ pub struct Status {
     pub kind: StatusKind,
     pub size: u64,
     pub mtime: Mtime,
-    /// Tells one file from another of the same name.
-    pub inode: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Device and inode: names of the same file have the same.
+    pub inode: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +68,21 @@ pub enum StatusKind {
     Other,
 }
 
-/// Mode and times to give to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Mode, time and attributes to give to a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     pub mode: u32,
-    /// Set when it is to be kept.
+    /// Set when mode and time are to be kept.
     pub mtime: Option<Mtime>,
+    /// Set when they are to be kept.
+    pub attributes: Option<Arc<Attributes>>,
+}
+
+/// Whether a change is on stable storage before the call comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    Now,
+    Later,
 }
 
 /// How a file is opened.
@@ -109,14 +121,31 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
-    fn make_directory(&self, path: &[u8]) -> Result<(), Fault>;
-    fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), Fault>;
+    /// Where the file has data at `offset` or behind it; `None` when there is a hole to its end.
+    fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault>;
+    fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
+    /// Changes the mode of a directory, also of one that its owner may not look into.
+    fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
+    fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault>;
+    /// Gives a file another name, which must be free.
+    fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault>;
     fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault>;
-    fn set_metadata(&self, file: &Handle, path: &[u8], meta: Metadata) -> Result<(), Fault>;
-    fn set_directory_metadata(&self, path: &[u8], meta: Metadata) -> Result<(), Fault>;
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault>;
+    /// Gives a directory (the root where the path is empty) what it is to have in the end, where
+    /// that is said, and puts its names on stable storage, where that is asked.
+    fn leave_directory(
+        &self,
+        path: &[u8],
+        meta: Option<&Metadata>,
+        durable: Durable,
+    ) -> Result<(), Fault>;
+    /// What could not be kept, said once for each kind of thing.
+    fn take_warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// The file's bytes are on stable storage.
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault>;
-    /// Every file's bytes are.
+    /// Everything on this file system is: bytes, names and metadata.
     fn sync_all(&self) -> Result<(), Fault>;
     /// The names in this directory (of a path's parent) are.
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
@@ -152,6 +181,8 @@ pub struct Segment {
     /// Where its bytes lie in the body.
     pub at: u32,
     pub meta: Metadata,
+    /// Blocks of zeros need no room.
+    pub sparse: bool,
 }
 
 /// The small files of one extent.
@@ -179,6 +210,8 @@ pub struct LazyFile {
     pub access: Access,
     /// What a source file must still be when its bytes have been read.
     pub expect: Option<(u64, Mtime)>,
+    /// It has holes, or is to have them.
+    pub sparse: bool,
     opened: OnceLock<Result<Handle, Fault>>,
 }
 
@@ -189,7 +222,11 @@ impl LazyFile {
         access: Access,
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
-        LazyFile { volume, path, access, expect, opened: OnceLock::new() }
+        LazyFile { volume, path, access, expect, sparse: false, opened: OnceLock::new() }
+    }
+
+    pub fn with_holes(self, sparse: bool) -> LazyFile {
+        LazyFile { sparse, ..self }
     }
 
     pub fn handle(&self) -> Result<&Handle, Fault> {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use super::journal::{Journal, key_of};
 use super::objects::{Advance, Complete, Wanted};
+use super::places::{self, is_place};
 use crate::base::fault::Fault;
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
 use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
+use crate::wire::manifest::EntryKind;
 
 /// Small files that are synced one by one; more are synced by one call for the whole file system.
-const SINGLE_SYNCS_MAX: usize = 8;
+pub const SINGLE_SYNCS_MAX: usize = 8;
 
 /// Objects that one epoch takes.
 pub const EPOCH_OBJECTS_MAX: usize = 512;
@@ -21,6 +23,7 @@ pub const EPOCH_OBJECTS_MAX: usize = 512;
 #[derive(Debug)]
 pub struct Finished {
     pub number: u64,
+    pub kind: EntryKind,
     pub path: Vec<u8>,
     pub bytes: u64,
     pub outcome: Result<Option<Sum>, Fault>,
@@ -48,7 +51,9 @@ impl Finisher {
     }
 
     /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
-    pub fn epoch(&mut self, mut objects: Vec<Complete>) -> Vec<Finished> {
+    pub fn epoch(&mut self, objects: Vec<Complete>) -> Vec<Finished> {
+        let (mut places, mut objects): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|object| is_place(object.wanted.kind));
         if let Some(volume) = self.volume.clone() {
             for object in &mut objects {
                 apply(object, |wanted| prepare(&*volume, wanted));
@@ -70,8 +75,9 @@ impl Finisher {
             for object in &objects {
                 self.let_go(&*volume, object);
             }
+            places = places::finish(&*volume, self.fsync, places);
         }
-        objects.into_iter().map(Finished::from).collect()
+        objects.into_iter().chain(places).map(Finished::from).collect()
     }
 
     /// Says in the journal that these are complete, before any has its name: a rerun then knows
@@ -162,7 +168,7 @@ impl Finisher {
                 Some(file) => file,
                 None => {
                     let status = volume.status_of(advance.file.handle()?, &advance.temporary)?;
-                    journal.begin(advance.origin.clone(), status.inode)?
+                    journal.begin(advance.origin.clone(), status.inode.1)?
                 }
             };
             self.begun.insert(advance.number, file);
@@ -212,6 +218,7 @@ impl From<Complete> for Finished {
     fn from(object: Complete) -> Finished {
         Finished {
             number: object.wanted.number,
+            kind: object.wanted.kind,
             path: object.wanted.path,
             bytes: object.wanted.size,
             outcome: object.outcome,
@@ -220,7 +227,7 @@ impl From<Complete> for Finished {
 }
 
 /// Does something to an object that is well so far.
-fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fault>) {
+pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fault>) {
     if object.outcome.is_ok()
         && let Err(fault) = step(&object.wanted)
     {
@@ -234,10 +241,11 @@ fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
         return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
     };
     let handle = file.handle()?;
-    if file.cache() == Cache::Around {
+    // What pads the last block is cut off; a hole at the end is put on.
+    if file.cache() == Cache::Around || file.sparse {
         volume.set_length(handle, &wanted.temporary, wanted.size)?;
     }
-    volume.set_metadata(handle, &wanted.temporary, wanted.meta)
+    volume.set_metadata(handle, &wanted.temporary, &wanted.meta)
 }
 
 /// A file without bytes comes in no request: it is made here.
@@ -248,7 +256,8 @@ fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
         path: wanted.temporary.clone(),
         len: 0,
         at: 0,
-        meta: wanted.meta,
+        meta: wanted.meta.clone(),
+        sparse: false,
     };
     volume.write_small(&segment, b"")
 }
@@ -272,7 +281,7 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
 }
 
 /// A name is durable when its directory is; one call for each directory.
-fn sync_directories(volume: &dyn Volume, objects: &mut [Complete]) {
+pub fn sync_directories(volume: &dyn Volume, objects: &mut [Complete]) {
     let mut synced = BTreeSet::new();
     for object in objects.iter_mut() {
         if object.outcome.is_ok() && synced.insert(folder(&object.wanted.path).to_vec()) {

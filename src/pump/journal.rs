@@ -348,7 +348,7 @@ pub fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync)
     for number in [size, mtime.seconds as u64, mtime.nanos.into()] {
         hasher.update(&number.to_le_bytes());
     }
-    let of_made = [made.size, made.inode, made.mtime.seconds as u64, made.mtime.nanos.into()];
+    let of_made = [made.size, made.inode.1, made.mtime.seconds as u64, made.mtime.nanos.into()];
     for number in of_made {
         hasher.update(&number.to_le_bytes());
     }
@@ -495,7 +495,7 @@ impl Past {
         kept: impl FnOnce() -> Result<Option<Status>, Fault>,
     ) -> Result<Option<Partial>, Fault> {
         let Some(partial) = self.partials.remove(&origin.path) else { return Ok(None) };
-        let there = kept()?.is_some_and(|status| status.inode == partial.inode);
+        let there = kept()?.is_some_and(|status| status.inode.1 == partial.inode);
         let fits = partial.flushed.fits(origin.size, slot_bytes);
         let some = !partial.flushed.ranges.is_empty() && origin.size > u64::from(slot_bytes);
         Ok((partial.origin == *origin && there && fits && some).then_some(partial))

@@ -429,11 +429,12 @@ impl Lane {
                 return Ok(());
             }
         }
-        if let Some(objects) = &self.parts.objects
-            && let Err(fault) = objects.admit(&mut request)
-        {
-            self.pool.push(request);
-            return Err(fault);
+        if let Some(objects) = &self.parts.objects {
+            if let Err(fault) = objects.admit(&mut request) {
+                self.pool.push(request);
+                return Err(fault);
+            }
+            request.fill_hole();
         }
         if let Err(fault) = self.pass(&mut request) {
             if let Some(objects) = &self.parts.objects {

@@ -1,5 +1,6 @@
 //! Putting it together: ledgers, lanes, and the two sides of a transfer.
 
+pub mod afterwards;
 pub mod assembly;
 pub mod brake;
 pub mod finisher;
@@ -7,6 +8,7 @@ pub mod gate;
 pub mod journal;
 pub mod lane;
 pub mod objects;
+pub mod places;
 pub mod plan;
 pub mod receipt;
 pub mod resume;

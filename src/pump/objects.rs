@@ -14,13 +14,14 @@ use crate::base::settings::DigestKind;
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
-use crate::wire::manifest::ENDLESS_BYTES;
+use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use crate::work::digest::{FileSum, Shift};
 
 /// An object that is wanted here.
 #[derive(Debug)]
 pub struct Wanted {
     pub number: u64,
+    pub kind: EntryKind,
     /// Its name at the target, and the one it has until it is complete.
     pub path: Vec<u8>,
     pub temporary: Vec<u8>,
@@ -33,6 +34,10 @@ pub struct Wanted {
     pub mtime: Mtime,
     /// The journal's number of it, where an earlier run began it.
     pub begun: Option<u32>,
+    /// The name of the file that a hard link is another name of; empty for anything else.
+    pub twin: Vec<u8>,
+    /// Extents of it may be holes.
+    pub sparse: bool,
 }
 
 impl Wanted {
@@ -183,6 +188,12 @@ impl Objects {
         let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
     }
 
+    /// An object that has no bytes of its own, and whose time has come or that has failed.
+    pub fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
+        let outcome = fault.map_or(Ok(None), Err);
+        let _ = self.lock().complete.send(Complete { wanted, outcome });
+    }
+
     fn insert(&self, state: &mut State, slot: u64, wanted: Wanted) {
         let object = Object {
             slot,
@@ -205,7 +216,8 @@ impl Objects {
         };
         match slot {
             Slot::Batch { batch } => {
-                if *start != extent.start || extent.len != batch.bytes() {
+                let hole = request.label.kind == Kind::Zero;
+                if *start != extent.start || extent.len != batch.bytes() || hole {
                     return Err(unexpected(extent));
                 }
                 request.cargo = Cargo::Batch(batch.clone());
@@ -230,7 +242,12 @@ impl Objects {
                 let whole = length == Length::Offered && u64::from(extent.len) == *size;
                 let coverage = if whole { Coverage::Whole } else { Coverage::Some };
                 let object = *object;
-                let file = state.objects.get(&object).and_then(|object| object.wanted.file.clone());
+                let wanted = state.objects.get(&object).map(|object| &object.wanted);
+                let sparse = wanted.is_some_and(|wanted| wanted.sparse);
+                if request.label.kind == Kind::Zero && !sparse {
+                    return Err(Fault::peer("the peer sent a hole in a file without holes"));
+                }
+                let file = wanted.and_then(|wanted| wanted.file.clone());
                 request.cargo = Cargo::Part(Part { object, offset, coverage, file });
                 if length == Length::Counted {
                     mark_whole(request, self.slot_bytes);
@@ -293,6 +310,7 @@ impl Objects {
         }
         let payload = match request.label.kind {
             Kind::Data => u64::from(request.payload_len()),
+            Kind::Zero => u64::from(extent.len),
             Kind::Void | Kind::End => 0,
         };
         state.landed_bytes += payload;
@@ -443,7 +461,7 @@ fn check_payload(request: &mut Request) -> Result<(), Fault> {
     let extent = request.label.extent;
     let payload = match request.label.kind {
         Kind::Data => extent.len,
-        Kind::Void | Kind::End => 0,
+        Kind::Void | Kind::End | Kind::Zero => 0,
     };
     if request.payload_len() != payload {
         return Err(unexpected(extent));

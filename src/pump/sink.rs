@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::afterwards::{Afterwards, End, Ready};
 use super::finisher::{Ending, Finished};
 use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
+use super::places::{is_place, is_same_file};
 use super::resume::temporary;
 use super::source::is_file;
 use super::walk::mtime_of;
@@ -30,6 +32,9 @@ use crate::wire::message::{FINISHED_MAX, HELD_RANGES_MAX, Message, Origin, RANGE
 /// Files of this size and more go around the page cache where that is left to us: they would push
 /// everything else out of it, and must reach the disk anyway.
 const DIRECT_BYTES_MIN: u64 = 16 << 20;
+
+/// What the owner of a directory needs to put things there.
+const OWNER_BITS: u32 = 0o700;
 
 /// Where objects go.
 #[derive(Clone, Debug)]
@@ -120,9 +125,11 @@ pub struct SinkSide {
     tag: String,
     /// Wanted, and not finished: what kind of object it is.
     open: HashMap<u64, EntryKind>,
-    /// Directories whose mode and time are set when everything in them is done.
-    directories: Vec<(Vec<u8>, Metadata)>,
-    /// Folders with new folders or links in them: their names are synced at the end.
+    /// What is made when other objects are done.
+    afterwards: Afterwards,
+    /// Directories that their owner may write in only while things are put there, and their modes.
+    loosened: HashMap<Vec<u8>, u32>,
+    /// Folders with new folders or links in them, which nobody leaves: they are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
     /// What earlier runs left.
     past: Option<Past>,
@@ -184,7 +191,8 @@ impl SinkSide {
             layout,
             tag,
             open: HashMap::new(),
-            directories: Vec::new(),
+            afterwards: Afterwards::default(),
+            loosened: HashMap::new(),
             renewed: BTreeSet::new(),
             past,
             alone,
@@ -211,6 +219,9 @@ impl SinkSide {
         let mut refused = Vec::new();
         for (member, entry) in chunk.entries.iter().enumerate() {
             let number = first + member as u64;
+            if entry.kind == EntryKind::HardLink && entry.twin >= number {
+                return Err(Fault::peer("the peer offered another name of a later object"));
+            }
             match self.judge(entry) {
                 Ok(Verdict::Wanted) => wanted[member] = true,
                 Ok(Verdict::Done) => done.push((number, None)),
@@ -233,7 +244,13 @@ impl SinkSide {
         let wishes = self.wishes(first, &wanted);
         self.count(&chunk, &wanted);
         self.check_room()?;
+        for message in &refused {
+            if let Message::Failed { object, .. } = message {
+                self.afterwards.settle(*object, End::Failed);
+            }
+        }
         self.expect(&chunk, &wanted);
+        self.expect_places(&chunk, &wanted);
         let mut answer = vec![Message::Want { first, wanted: wishes }];
         if !held.is_empty() {
             answer.push(Message::Held { objects: held });
@@ -267,6 +284,13 @@ impl SinkSide {
         let mut well = Vec::new();
         for object in finished {
             self.open.remove(&object.number);
+            let end = if object.outcome.is_ok() { End::Well } else { End::Failed };
+            for ready in self.afterwards.settle(object.number, end) {
+                self.hand_over(ready);
+            }
+            if object.kind == EntryKind::Leave {
+                self.tighten(&object.path, end);
+            }
             match &object.outcome {
                 Ok(sum) => well.push((object.number, *sum)),
                 Err(fault) => {
@@ -276,6 +300,7 @@ impl SinkSide {
                 }
             }
         }
+        self.leave_directories();
         for objects in well.chunks(FINISHED_MAX) {
             messages.push(Message::Finished { objects: objects.to_vec() });
         }
@@ -286,13 +311,11 @@ impl SinkSide {
         self.offers == Offers::Over && self.open.is_empty()
     }
 
-    /// Directory metadata, once nothing more is made in any of them, the deepest first; and the
-    /// names of new folders and links on stable storage. What fails is no reason to doubt a file.
+    /// The names of new folders and links on stable storage. What fails is no reason to doubt a
+    /// file.
     pub fn close(&mut self) -> Vec<Fault> {
         let Some(volume) = self.target.volume() else { return Vec::new() };
-        let metadata = self.directories.drain(..).rev();
-        let set = metadata.map(|(path, meta)| volume.set_directory_metadata(&path, meta));
-        let mut faults: Vec<Fault> = set.filter_map(Result::err).collect();
+        let mut faults = Vec::new();
         let renewed = std::mem::take(&mut self.renewed);
         if self.settings.fsync == Fsync::File {
             let sync = |folder: &Vec<u8>| {
@@ -302,6 +325,55 @@ impl SinkSide {
             faults.extend(renewed.iter().map(sync).filter_map(Result::err));
         }
         faults
+    }
+
+    /// What could not be kept, to be told once.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.target.volume().map(|volume| volume.take_warnings()).unwrap_or_default()
+    }
+
+    /// What waits for other objects, or can be made at once.
+    fn expect_places(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if !wanted[member] || !is_place(entry.kind) {
+                continue;
+            }
+            let place = self.wanted(chunk, member, Storage::Batch);
+            if entry.kind == EntryKind::Leave {
+                self.renewed.remove(&entry.path); // it is synced when it is left
+                self.afterwards.leave(place);
+            } else if let Some(ready) = self.afterwards.name(entry.twin, place) {
+                self.hand_over(ready);
+            }
+        }
+        self.leave_directories();
+    }
+
+    fn leave_directories(&mut self) {
+        for directory in self.afterwards.ready_directories() {
+            self.objects.hand_over(directory, None);
+        }
+    }
+
+    fn hand_over(&self, ready: Ready) {
+        match ready {
+            Ready::Go(name) => self.objects.hand_over(name, None),
+            Ready::TwinFailed(name) => {
+                let twin = name.twin.escape_ascii();
+                let text = format!("it is another name of '{twin}', which failed: copy both again");
+                self.objects.hand_over(name, Some(Fault::new(Class::Local, text)));
+            }
+        }
+    }
+
+    /// A directory gets back the mode that it had, unless it got its source's.
+    fn tighten(&mut self, path: &[u8], end: End) {
+        let (Some(mode), Some(volume)) = (self.loosened.remove(path), self.target.volume()) else {
+            return;
+        };
+        if !self.settings.preserve || end == End::Failed {
+            let _ = volume.set_directory_mode(path, mode);
+        }
     }
 
     fn renew(&mut self, path: &[u8]) {
@@ -329,6 +401,14 @@ impl SinkSide {
                 Ending::Whole
             }
             _ => Ending::Short,
+        }
+    }
+
+    /// Gives directories the modes that they had, where the transfer ends before they are left.
+    pub fn restore_modes(&self) {
+        let Some(volume) = self.target.volume() else { return };
+        for (path, mode) in &self.loosened {
+            let _ = volume.set_directory_mode(path, *mode);
         }
     }
 
@@ -398,13 +478,26 @@ impl SinkSide {
         let Target::Tree { volume, .. } = &self.target else {
             return Ok(match entry.kind {
                 EntryKind::Directory | EntryKind::Link => Verdict::Done,
+                kind if is_place(kind) => Verdict::Done,
                 _ => Verdict::Wanted,
             });
         };
         let volume = volume.clone();
+        if entry.kind == EntryKind::Leave && entry.path.is_empty() {
+            return Ok(Verdict::Wanted);
+        }
         let status = volume.status(&entry.path)?;
-        if entry.kind == EntryKind::Directory {
-            return self.judge_directory(&*volume, entry, status.map(|status| status.kind));
+        match entry.kind {
+            EntryKind::Directory => return self.judge_directory(&*volume, entry, status),
+            // One that could not be made has been named already.
+            EntryKind::Leave => {
+                let is_there = status.is_some_and(|there| there.kind == StatusKind::Directory);
+                return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
+            }
+            EntryKind::HardLink if is_same_file(&*volume, &entry.path, &entry.link_target)? => {
+                return Ok(Verdict::Wanted);
+            }
+            _ => {}
         }
         if let Some(status) = status {
             if let Some(verdict) = self.judge_done(&*volume, entry, &status)? {
@@ -424,8 +517,9 @@ impl SinkSide {
         if entry.kind == EntryKind::Link {
             let temporary = temporary(&self.tag, &entry.path);
             volume.remove(&temporary)?;
-            volume.make_link(&temporary, &entry.link_target)?;
-            let made = volume.rename(&temporary, &entry.path, self.replace());
+            let made = volume
+                .make_link(&temporary, &entry.link_target, &self.metadata(entry))
+                .and_then(|()| volume.rename(&temporary, &entry.path, self.replace()));
             if let Err(fault) = made {
                 let _ = volume.remove(&temporary);
                 return Err(fault);
@@ -466,22 +560,29 @@ impl SinkSide {
         &mut self,
         volume: &dyn Volume,
         entry: &Entry,
-        there: Option<StatusKind>,
+        there: Option<Status>,
     ) -> Result<Verdict, Fault> {
         match there {
-            Some(StatusKind::Directory) => {}
+            Some(Status { kind: StatusKind::Directory, mode, .. }) => {
+                if mode & OWNER_BITS != OWNER_BITS {
+                    volume.set_directory_mode(&entry.path, mode | OWNER_BITS)?;
+                    self.loosened.insert(entry.path.clone(), mode);
+                }
+            }
             Some(_) => {
                 let text =
                     format!("'{}' is no directory: remove it first", show(volume, &entry.path));
                 return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
             }
             None => {
-                volume.make_directory(&entry.path)?;
+                let mode = match (self.settings.preserve, self.settings.archive) {
+                    (_, true) => OWNER_BITS, // whose it is is not known before it is left
+                    (true, false) => entry.mode & 0o777 | OWNER_BITS,
+                    (false, false) => 0o777,
+                };
+                volume.make_directory(&entry.path, mode)?;
                 self.renew(&entry.path);
             }
-        }
-        if self.settings.preserve {
-            self.directories.push((entry.path.clone(), self.metadata(entry)));
         }
         Ok(Verdict::Done)
     }
@@ -497,6 +598,7 @@ impl SinkSide {
             }
             let number = chunk.first + member as u64;
             self.open.insert(number, entry.kind);
+            self.afterwards.open(number);
             if entry.kind == EntryKind::Pipe {
                 gauge.endless.store(true, Relaxed);
                 continue;
@@ -504,7 +606,10 @@ impl SinkSide {
             let partial = self.partials.get(&number);
             let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
             let missing = entry.size - held;
-            self.wanted_bytes = self.wanted_bytes.saturating_add(missing);
+            if !entry.sparse {
+                // What a file with holes needs is not known.
+                self.wanted_bytes = self.wanted_bytes.saturating_add(missing);
+            }
             if self.alone {
                 gauge.bytes_found.fetch_add(missing, Relaxed);
             }
@@ -535,7 +640,7 @@ impl SinkSide {
 
     fn expect(&mut self, chunk: &Chunk, wanted: &[bool]) {
         for (member, entry) in chunk.entries.iter().enumerate() {
-            if wanted[member] && entry.size == 0 {
+            if wanted[member] && entry.size == 0 && !is_place(entry.kind) {
                 self.objects.expect_empty(self.wanted(chunk, member, Storage::Batch));
             }
         }
@@ -561,7 +666,8 @@ impl SinkSide {
                             path: wanted.temporary.clone(),
                             len: wanted.size as u32,
                             at,
-                            meta: wanted.meta,
+                            meta: wanted.meta.clone(),
+                            sparse: wanted.sparse,
                         });
                         at += wanted.size as u32;
                         all.push(wanted);
@@ -584,12 +690,17 @@ impl SinkSide {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
-                Some(Arc::new(file))
+                Some(Arc::new(file.with_holes(entry.sparse)))
             }
             _ => None,
         };
+        let twin = match entry.kind {
+            EntryKind::HardLink => entry.link_target.clone(),
+            _ => Vec::new(),
+        };
         Wanted {
             number,
+            kind: entry.kind,
             path: entry.path.clone(),
             temporary,
             size: entry.size,
@@ -598,6 +709,8 @@ impl SinkSide {
             replace: self.replace(),
             mtime: mtime_of(entry),
             begun,
+            twin,
+            sparse: entry.sparse,
         }
     }
 
@@ -614,15 +727,19 @@ impl SinkSide {
         if begun.is_some() {
             return Access::Resume { cache };
         }
-        let known = entry.kind != EntryKind::Pipe && self.settings.preallocate == Preallocate::On;
-        Access::Create { cache, reserve: known.then_some(entry.size) }
+        let fixed = entry.kind != EntryKind::Pipe && !entry.sparse;
+        let reserve = fixed && self.settings.preallocate == Preallocate::On;
+        Access::Create { cache, reserve: reserve.then_some(entry.size) }
     }
 
     fn metadata(&self, entry: &Entry) -> Metadata {
-        // Never more than permissions: a source does not make programs here run as somebody else.
+        // No more than permissions unless that is asked for: a source does not by itself make
+        // programs here run as somebody else.
+        let archive = self.settings.archive;
         Metadata {
-            mode: entry.mode & 0o777,
+            mode: entry.mode & if archive { 0o7777 } else { 0o777 },
             mtime: self.settings.preserve.then(|| mtime_of(entry)),
+            attributes: entry.attributes.clone().filter(|_| archive),
         }
     }
 

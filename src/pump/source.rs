@@ -247,13 +247,14 @@ impl SourceSide {
             Direct::Auto | Direct::Off => Cache::Through,
         };
         let expect = Some((entry.size, mtime_of(entry)));
-        Arc::new(LazyFile::new(from.volume, from.path, Access::Read { cache }, expect))
+        let file = LazyFile::new(from.volume, from.path, Access::Read { cache }, expect);
+        Arc::new(file.with_holes(entry.sparse))
     }
 }
 
 /// True for what is counted as a file.
 pub fn is_file(kind: EntryKind) -> bool {
-    matches!(kind, EntryKind::File | EntryKind::Pipe | EntryKind::Stretch | EntryKind::Link)
+    !matches!(kind, EntryKind::Directory | EntryKind::Leave)
 }
 
 /// The small files of one slot, one behind the other in the body.
@@ -270,7 +271,8 @@ fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Batc
             path: from.path,
             len,
             at,
-            meta: Metadata { mode: entry.mode, mtime: Some(mtime_of(entry)) },
+            meta: Metadata { mode: entry.mode, mtime: Some(mtime_of(entry)), attributes: None },
+            sparse: entry.sparse,
         });
         at += len;
     }

@@ -215,8 +215,7 @@ impl Running {
         };
         let lanes = if far { streams.len() } else { usize::from(settings.streams) };
         let assembly = Assembly::new(ends, lanes)?;
-        let walked =
-            source.map(|(_, sources)| start_walk(sources, events_in.clone(), brake.clone()));
+        let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
             let finisher = Finisher::new(volume, settings.fsync, memory.journal);
@@ -486,6 +485,9 @@ impl Running {
         self.feed_finisher();
         self.tell_journal();
         self.look_at_streams()?;
+        for text in self.sink.as_ref().map(SinkSide::take_warnings).unwrap_or_default() {
+            self.warn(text)?;
+        }
         self.check_all_came()?;
         if let Some(peer) = &mut self.peer
             && let Some(ping) = peer.session.poll(clock::now(), self.carrier)?
@@ -702,12 +704,7 @@ impl Running {
             for object in finished {
                 match &object.outcome {
                     Ok(sum) => {
-                        self.finished_well(
-                            object.path.clone(),
-                            EntryKind::File,
-                            object.bytes,
-                            *sum,
-                        );
+                        self.finished_well(object.path.clone(), object.kind, object.bytes, *sum);
                     }
                     Err(fault) => self.failed(object.path.clone(), fault.clone()),
                 }
@@ -723,8 +720,8 @@ impl Running {
     }
 
     fn finished_well(&mut self, path: Vec<u8>, kind: EntryKind, bytes: u64, sum: Option<Sum>) {
-        if kind == EntryKind::Directory {
-            if self.sink.is_none() {
+        if matches!(kind, EntryKind::Directory | EntryKind::Leave) {
+            if self.sink.is_none() && kind == EntryKind::Directory {
                 self.done.directories += 1;
             }
             return;
@@ -732,7 +729,7 @@ impl Running {
         self.done.files += 1;
         self.done.bytes += bytes;
         self.watch.gauge.files_done.fetch_add(1, Relaxed);
-        if kind != EntryKind::Link {
+        if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
             let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
             self.watch.tell(Notice::FileDone { path, bytes, digest });
         }
@@ -852,6 +849,7 @@ impl Running {
         }
         wait_for(|| self.lanes.iter().all(JoinHandle::is_finished));
         if let (Some((finisher, thread)), Some(sink)) = (self.finisher.take(), &self.sink) {
+            sink.restore_modes();
             let advances = sink.objects.take_advances();
             let (told, untold) = sink.objects.unfinished();
             if let Some(volume) = sink.target().volume() {
@@ -911,10 +909,16 @@ fn say(peer: &mut Peer, message: &Message) -> Result<(), Fault> {
     peer.line.send(message)
 }
 
-fn start_walk(sources: Sources, events: Sender<Event>, brake: Arc<Brake>) -> Receiver<Sighting> {
+fn start_walk(
+    sources: Sources,
+    settings: &Settings,
+    events: &Sender<Event>,
+    brake: &Arc<Brake>,
+) -> Receiver<Sighting> {
     let (found, walked) = sync_channel(CHUNKS_AHEAD);
+    let (settings, events, brake) = (settings.clone(), events.clone(), brake.clone());
     spawn("datapump-walk", move || {
-        sources.walk(&mut |sighting| {
+        sources.walk(&settings, &mut |sighting| {
             let going = found.send(sighting).is_ok() && !brake.is_pulled();
             let _ = events.send(Event::Walked);
             going

@@ -1,6 +1,7 @@
 //! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its
 //! depth.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata as FsMetadata, ReadDir};
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
+use crate::base::limits::ATTRIBUTES_BYTES_MAX;
+use crate::base::settings::{Links, Settings};
+use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
 use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
@@ -113,8 +118,17 @@ impl Sources {
     }
 
     /// Walks everything; `tell` says false to stop.
-    pub fn walk(self, tell: &mut dyn FnMut(Sighting) -> bool) {
-        let mut batch = Offers { found: Vec::new(), bytes: 0, tell, going: true };
+    pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
+        let mut batch = Offers {
+            settings,
+            found: Vec::new(),
+            bytes: 0,
+            number: 0,
+            twins: Twins::default(),
+            everything: None,
+            tell,
+            going: true,
+        };
         for root in self.roots {
             match root {
                 Root::Made(entry) => batch.add(Found { entry, from: None }),
@@ -174,8 +188,14 @@ fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
 
 /// Entries on their way into an offer.
 struct Offers<'a> {
+    settings: &'a Settings,
     found: Vec<Found>,
     bytes: usize,
+    /// The number that the next object will have: they are counted as they are offered.
+    number: u64,
+    twins: Twins,
+    /// What followed links lead to can be anywhere.
+    everything: Option<Arc<dyn Volume>>,
     tell: &'a mut dyn FnMut(Sighting) -> bool,
     going: bool,
 }
@@ -197,6 +217,7 @@ impl Offers<'_> {
         }
         self.bytes += found.entry.encoded_bytes();
         self.found.push(found);
+        self.number += 1;
     }
 
     fn flush(&mut self) {
@@ -212,9 +233,9 @@ impl Offers<'_> {
         let in_parent = real.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
         match Disk::open(parent) {
             Ok(disk) => {
-                let from = From { volume: Arc::new(disk), path: in_parent };
-                let entry = entry_from(EntryKind::File, name, Vec::new(), meta);
-                self.add(Found { entry, from: Some(from) });
+                let volume = Arc::new(disk);
+                let real = real.to_path_buf();
+                self.add_regular(Spot { volume, inside: in_parent, target: name, real }, meta);
             }
             Err(fault) => self.unoffered(real, fault),
         }
@@ -225,90 +246,242 @@ impl Offers<'_> {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(real, fault),
         };
-        if !prefix.is_empty() {
-            let entry = entry_from(EntryKind::Directory, prefix.clone(), Vec::new(), meta);
-            self.add(Found { entry, from: None });
-        }
-        let mut open: Vec<(ReadDir, Vec<u8>)> = Vec::new();
-        match fs::read_dir(real) {
-            Ok(entries) => open.push((entries, Vec::new())),
-            Err(error) => return self.unoffered(real, Fault::io("list", real, &error)),
-        }
-        while let Some((entries, below)) = open.last_mut() {
+        let mut open: Vec<Frame> = Vec::new();
+        let root = Spot { volume, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
+        self.enter(root, meta, &mut open);
+        while let Some(frame) = open.last_mut() {
             if !self.going {
                 return;
             }
-            let Some(next) = entries.next() else {
-                open.pop();
-                continue;
-            };
-            let below = below.clone();
-            match next {
-                Ok(next) => {
-                    let path = join(&below, next.file_name().as_bytes());
-                    if let Some(entries) = self.add_below(&volume, &prefix, &path, &next) {
-                        open.push((entries, path));
-                    }
+            match frame.entries.next() {
+                Some(Ok(item)) => {
+                    let spot = frame.spot.below(&item.file_name());
+                    self.add_below(spot, &item, &mut open);
                 }
-                Err(error) => {
-                    let directory = real.join(OsStr::from_bytes(&below));
-                    let fault = Fault::io("list", &directory, &error);
-                    self.unoffered(&directory, fault);
-                    open.pop();
+                Some(Err(error)) => {
+                    let real = frame.spot.real.clone();
+                    self.unoffered(&real, Fault::io("list", &real, &error));
+                    self.leave(&mut open);
+                }
+                None => self.leave(&mut open),
+            }
+        }
+    }
+
+    /// Adds one thing in a tree; a directory is entered.
+    fn add_below(&mut self, spot: Spot, item: &fs::DirEntry, open: &mut Vec<Frame>) {
+        let meta = match item.metadata() {
+            Ok(meta) => meta,
+            Err(error) => {
+                return self.unoffered(&spot.real, Fault::io("look at", &spot.real, &error));
+            }
+        };
+        if !path_is_safe(&spot.target) {
+            let text =
+                format!("'{}' is longer than a path may be (4095 bytes)", spot.real.display());
+            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
+        }
+        match (meta.file_type().is_symlink(), self.settings.links) {
+            (false, _) => self.add_thing(spot, &meta, open),
+            (true, Links::Copy) => self.add_link(spot, &meta),
+            (true, Links::Follow) => self.follow(spot, open),
+            (true, Links::Skip) => {
+                let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
+                self.say(Sighting::Skipped(text));
+            }
+        }
+    }
+
+    fn add_thing(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
+        if meta.is_file() {
+            self.add_regular(spot, meta);
+        } else if meta.is_dir() {
+            self.enter(spot, meta, open);
+        } else {
+            let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
+            self.say(Sighting::Skipped(text));
+        }
+    }
+
+    /// A file, or another name of one that has been offered.
+    fn add_regular(&mut self, spot: Spot, meta: &FsMetadata) {
+        if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
+            let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
+            entry.twin = twin;
+            return self.add(Found { entry, from: None });
+        }
+        let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
+        entry.sparse = meta.blocks().saturating_mul(STAT_BLOCK_BYTES) < meta.size();
+        entry.attributes = self.attributes(&spot.real, meta);
+        let from = From { volume: spot.volume, path: spot.inside };
+        self.add(Found { entry, from: Some(from) });
+    }
+
+    fn add_link(&mut self, spot: Spot, meta: &FsMetadata) {
+        match fs::read_link(&spot.real) {
+            Ok(to) => {
+                let to = to.into_os_string().as_bytes().to_vec();
+                let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
+                entry.attributes = self.attributes(&spot.real, meta);
+                self.add(Found { entry, from: None });
+            }
+            Err(error) => {
+                self.unoffered(&spot.real, Fault::io("read the link", &spot.real, &error));
+            }
+        }
+    }
+
+    /// What a link points to, in the link's place.
+    fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
+        let everything = match &self.everything {
+            Some(volume) => volume.clone(),
+            None => match Disk::open(Path::new("/")) {
+                Ok(disk) => Arc::new(disk) as Arc<dyn Volume>,
+                Err(fault) => return self.unoffered(&spot.real, fault),
+            },
+        };
+        self.everything = Some(everything.clone());
+        let found = fs::canonicalize(&spot.real).and_then(|real| {
+            let meta = fs::symlink_metadata(&real)?;
+            Ok((real, meta))
+        });
+        let (real, meta) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                return self.unoffered(&spot.real, Fault::io("follow", &spot.real, &error));
+            }
+        };
+        if meta.is_dir() && open.iter().any(|frame| frame.inode == inode_of(&meta)) {
+            let text = format!(
+                "'{}' leads back to '{}', which it is in: a loop cannot be copied",
+                spot.real.display(),
+                real.display()
+            );
+            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
+        }
+        let inside = real.as_os_str().as_bytes()[1..].to_vec();
+        self.add_thing(Spot { volume: everything, inside, target: spot.target, real }, &meta, open);
+    }
+
+    fn enter(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
+        let target = spot.target.clone();
+        if !target.is_empty() {
+            let entry = entry_from(EntryKind::Directory, target.clone(), Vec::new(), meta);
+            self.add(Found { entry, from: None });
+        }
+        let mut leave = entry_from(EntryKind::Leave, target, Vec::new(), meta);
+        leave.attributes = self.attributes(&spot.real, meta);
+        match fs::read_dir(&spot.real) {
+            Ok(entries) => open.push(Frame { entries, spot, leave, inode: inode_of(meta) }),
+            Err(error) => {
+                self.unoffered(&spot.real, Fault::io("list", &spot.real, &error));
+                if !leave.path.is_empty() {
+                    self.add(Found { entry: leave, from: None });
                 }
             }
         }
     }
 
-    /// Adds one thing in a tree; a directory comes back opened.
-    fn add_below(
-        &mut self,
-        volume: &Arc<dyn Volume>,
-        prefix: &[u8],
-        path: &[u8],
-        item: &fs::DirEntry,
-    ) -> Option<ReadDir> {
-        let real = item.path();
-        let meta = match item.metadata() {
-            Ok(meta) => meta,
-            Err(error) => {
-                self.unoffered(&real, Fault::io("look at", &real, &error));
-                return None;
-            }
-        };
-        let target = join(prefix, path);
-        if !path_is_safe(&target) {
-            let text = format!("'{}' is longer than a path may be (4095 bytes)", real.display());
-            self.unoffered(&real, Fault::new(Class::Local, text));
+    /// Everything in the innermost directory has been offered. The destination itself gets mode and
+    /// time only where those are kept.
+    fn leave(&mut self, open: &mut Vec<Frame>) {
+        let Some(Frame { leave, .. }) = open.pop() else { return };
+        if !leave.path.is_empty() || self.settings.preserve {
+            self.add(Found { entry: leave, from: None });
+        }
+    }
+
+    fn attributes(&mut self, real: &Path, meta: &FsMetadata) -> Option<Arc<Attributes>> {
+        if !self.settings.archive {
             return None;
         }
-        let kind = meta.file_type();
-        if kind.is_file() {
-            let from = Some(From { volume: volume.clone(), path: path.to_vec() });
-            let entry = entry_from(EntryKind::File, target, Vec::new(), &meta);
-            self.add(Found { entry, from });
-        } else if kind.is_symlink() {
-            match fs::read_link(&real) {
-                Ok(to) => {
-                    let to = to.into_os_string().as_bytes().to_vec();
-                    let entry = entry_from(EntryKind::Link, target, to, &meta);
-                    self.add(Found { entry, from: None });
+        let mut all = Attributes { uid: meta.uid(), gid: meta.gid(), xattrs: Vec::new() };
+        let why = match attributes::read(real) {
+            Ok(xattrs) => {
+                all.xattrs = xattrs;
+                match all.bytes() <= ATTRIBUTES_BYTES_MAX {
+                    true => return Some(Arc::new(all)),
+                    false => "they are more than 32 KiB".to_string(),
                 }
-                Err(error) => self.unoffered(&real, Fault::io("read the link", &real, &error)),
             }
-        } else if kind.is_dir() {
-            let entry = entry_from(EntryKind::Directory, target, Vec::new(), &meta);
-            self.add(Found { entry, from: None });
-            match fs::read_dir(&real) {
-                Ok(entries) => return Some(entries),
-                Err(error) => self.unoffered(&real, Fault::io("list", &real, &error)),
-            }
-        } else {
-            let text = format!("'{}' is a socket, pipe or device: skipped", real.display());
-            self.say(Sighting::Skipped(text));
-        }
-        None
+            Err(errno) => std::io::Error::from(errno).to_string(),
+        };
+        all.xattrs.clear();
+        let text = format!("'{}': extended attributes are not copied: {why}", real.display());
+        self.say(Sighting::Skipped(text));
+        Some(Arc::new(all))
     }
+}
+
+/// Where a thing is read, and what it is called at the target.
+#[derive(Clone, Debug)]
+struct Spot {
+    volume: Arc<dyn Volume>,
+    inside: Vec<u8>,
+    target: Vec<u8>,
+    real: PathBuf,
+}
+
+impl Spot {
+    fn below(&self, name: &OsStr) -> Spot {
+        Spot {
+            volume: self.volume.clone(),
+            inside: join(&self.inside, name.as_bytes()),
+            target: join(&self.target, name.as_bytes()),
+            real: self.real.join(name),
+        }
+    }
+}
+
+/// A directory that is being listed.
+#[derive(Debug)]
+struct Frame {
+    entries: ReadDir,
+    spot: Spot,
+    /// What is offered when all that is in it has been.
+    leave: Entry,
+    inode: (u64, u64),
+}
+
+/// Files with several names, until all of those have been seen.
+#[derive(Debug, Default)]
+struct Twins {
+    seen: HashMap<(u64, u64), Twin>,
+}
+
+#[derive(Debug)]
+struct Twin {
+    number: u64,
+    first: Vec<u8>,
+    /// Names that have not been seen. Some may lie outside of what is copied.
+    left: u64,
+}
+
+impl Twins {
+    /// The first name of the same file, if that has been met; else this one is remembered.
+    fn meet(&mut self, meta: &FsMetadata, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if meta.nlink() < 2 {
+            return None;
+        }
+        let inode = inode_of(meta);
+        let Some(twin) = self.seen.get_mut(&inode) else {
+            if self.seen.len() < TWINS_MAX {
+                let twin = Twin { number, first: path.to_vec(), left: meta.nlink() - 1 };
+                self.seen.insert(inode, twin);
+            }
+            return None;
+        };
+        twin.left -= 1;
+        let met = (twin.number, twin.first.clone());
+        if twin.left == 0 {
+            self.seen.remove(&inode);
+        }
+        Some(met)
+    }
+}
+
+fn inode_of(meta: &FsMetadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
@@ -324,7 +497,7 @@ fn entry_from(kind: EntryKind, path: Vec<u8>, link_target: Vec<u8>, meta: &FsMet
         size: if kind == EntryKind::File { meta.size() } else { 0 },
         mtime_seconds: meta.mtime(),
         mtime_nanos: meta.mtime_nsec() as u32,
-        mode: meta.mode() & 0o777,
+        mode: meta.mode() & 0o7777,
         path,
         link_target,
         ..Entry::default()
@@ -348,3 +521,9 @@ fn made_entry(kind: EntryKind, size: u64, name: &[u8]) -> Entry {
 pub fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
+
+/// The unit of a file's block count, whatever its file system (stat(2)).
+const STAT_BLOCK_BYTES: u64 = 512;
+/// Files with names that have not been seen. Beyond so many a further name is copied as a file of
+/// its own, as memory is bounded.
+const TWINS_MAX: usize = 1 << 19;

@@ -53,6 +53,7 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         1 => Kind::Data,
         2 => Kind::Void,
         3 => Kind::End,
+        4 => Kind::Zero,
         other => return Err(Fault::peer(format!("a frame of unknown kind {other}"))),
     };
     if header[5] != 0 || header[56..60] != [0; 4] {
@@ -71,10 +72,12 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
     if label.extent.start.checked_add(u64::from(label.extent.len)).is_none() {
         return Err(Fault::peer("a frame past the end of the address space"));
     }
+    let bare = label.body_len == 0 && label.voids_len == 0;
     let body_fits = match kind {
         Kind::Data => u32::from(label.voids_len) <= label.body_len,
         Kind::Void => u32::from(label.voids_len) == label.body_len,
-        Kind::End => label.body_len == 0 && label.voids_len == 0,
+        Kind::End => bare,
+        Kind::Zero => bare && label.extent.len > 0 && label.digest == [0; 32],
     };
     if !body_fits {
         return Err(Fault::peer("a frame whose body does not fit its kind"));
@@ -108,7 +111,12 @@ mod tests {
             extent: Extent { start, len },
             ..Label::default()
         });
-        prop_oneof![data, void]
+        let zero = (0..u64::MAX / 2, 1..u32::MAX).prop_map(|(start, len)| Label {
+            kind: Kind::Zero,
+            extent: Extent { start, len },
+            ..Label::default()
+        });
+        prop_oneof![data, void, zero]
     }
 
     proptest! {

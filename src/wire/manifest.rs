@@ -25,7 +25,8 @@ pub enum EntryKind {
     Pipe = 5,
     /// Another name of a file that was offered before.
     HardLink = 6,
-    /// Everything in this directory has been offered: what it must be like in the end.
+    /// Everything in this directory has been offered: what it must be like in the end. An empty path
+    /// is the destination itself.
     Leave = 7,
 }
 
@@ -148,6 +149,9 @@ impl Entry {
             return Err(Fault::peer("the peer offered a link without a target, or the reverse"));
         }
         let twin = (self.kind == EntryKind::HardLink).then_some(&self.link_target);
+        if self.kind == EntryKind::Leave && self.path.is_empty() {
+            return Ok(());
+        }
         match std::iter::once(&self.path).chain(twin).find(|path| !path_is_safe(path)) {
             None => Ok(()),
             Some(path) => Err(Fault::peer(format!(

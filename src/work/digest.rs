@@ -51,8 +51,10 @@ impl Step for Sign {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
-        if request.label.kind == Kind::Data {
-            request.label.digest = self.method.digest(request);
+        match request.label.kind {
+            Kind::Data => request.label.digest = self.method.digest(request),
+            Kind::Zero => self.method.digest_hole(request),
+            Kind::Void | Kind::End => {}
         }
         Ok(())
     }
@@ -64,6 +66,9 @@ impl Step for Check {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        if request.label.kind == Kind::Zero {
+            self.method.digest_hole(request);
+        }
         if request.label.kind != Kind::Data || self.method.digest(request) == request.label.digest {
             return Ok(());
         }
@@ -110,6 +115,14 @@ impl Method {
         match self.kind {
             DigestKind::None => [0; 32],
             DigestKind::Blake3 | DigestKind::Crc64 => *all.finalize().as_bytes(),
+        }
+    }
+
+    /// A hole's header says all that there is, so it needs no digest; its file does, where the hole
+    /// has been filled with zeros.
+    fn digest_hole(&self, request: &mut Request) {
+        if request.label.body_len > 0 {
+            self.digest(request);
         }
     }
 
