@@ -9,7 +9,7 @@ use super::command::Verb;
 use super::words;
 use crate::base::limits;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Overwrite, Preallocate, Seal,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal,
 };
 use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 
@@ -256,7 +256,40 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Flag(|o| o.settings.preserve = true),
         default: "",
         help: "Keep permission bits and modification times",
+        more: "This is the default.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "no-preserve",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.settings.preserve = false),
+        default: "",
+        help: "Give files new permission bits and modification times",
         more: "",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "archive",
+        letter: Some('A'),
+        value: "",
+        kind: Kind::Flag(|o| o.settings.archive = true),
+        default: "",
+        help: "Keep owner, extended attributes and access control lists too",
+        more: "",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "links",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(Links::NAMES, |o, i| o.settings.links = Links::ALL[i]),
+        default: "copy",
+        help: "What becomes of symbolic links in folders",
+        more: "copy: they stay links. follow: what they point to is copied. skip: they are left out.",
         group: Group::Copying,
         verbs: COPY,
     },
