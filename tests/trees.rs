@@ -188,24 +188,23 @@ fn links_are_copied_followed_or_skipped() {
 /// A name is never given to another file than its source's.
 #[test]
 fn a_name_of_a_file_that_failed_fails() {
-    each(WAYS, |(from, to)| {
+    let cases = WAYS.iter().flat_map(|way| [("one", "two"), ("two", "one")].map(|two| (way, two)));
+    each(cases, |((from, to), (taken, free))| {
         let scene = Scene::new();
         fs::create_dir(scene.path("src")).unwrap();
         fs::create_dir(scene.path("dst")).unwrap();
         data::write_file(&scene.path("src/one"), 1, 3000);
         fs::hard_link(scene.path("src/one"), scene.path("src/two")).unwrap();
-        for name in ["dst/one", "dst/two"] {
-            data::write_file(&scene.path(name), 2, 10);
+        data::write_file(&scene.path("dst").join(taken), 2, 10);
+        let ran = scene.run(&format!("copy -r {from}@/src/ {to}@/dst"));
+        assert_eq!(ran.code, 3, "{ran}");
+        assert_eq!(fs::read(scene.path("dst").join(taken)).unwrap(), data::bytes(2, 10));
+        // The folder's own order says which of the two is the first.
+        match fs::read(scene.path("dst").join(free)) {
+            Ok(bytes) => assert!(bytes == data::bytes(1, 3000), "the name of another file\n{ran}"),
+            Err(_) => assert!(ran.stderr.contains("it is another name of"), "{ran}"),
         }
-        // Whichever of the two is found first is there already: the other must not be made of it.
-        let ran = scene.run(&format!("copy -r {from}@/src/ {to}@/dst"));
-        assert_eq!(ran.code, 3, "{ran}");
-        let first = fs::remove_file(scene.path("dst/two")).map(|()| "dst/one").unwrap();
-        let ran = scene.run(&format!("copy -r {from}@/src/ {to}@/dst"));
-        assert_eq!(ran.code, 3, "{ran}");
-        assert_eq!(fs::read(scene.path(first)).unwrap(), data::bytes(2, 10));
-        let two = fs::read(scene.path("dst/two")).ok();
-        assert!(two.is_none_or(|bytes| bytes == data::bytes(1, 3000)), "{ran}");
+        assert_no_temporary(&scene.path("dst"));
     });
 }
 
@@ -235,24 +234,30 @@ fn another_user_keeps_what_is_allowed() {
     for (name, mode) in [("src", 0o755), ("src/closed", 0o555), ("src/secret", 0o555)] {
         fs::set_permissions(scene.path(name), Permissions::from_mode(mode)).unwrap();
     }
-    fs::create_dir(scene.path("work")).unwrap();
-    chown(scene.path("work"), Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::create_dir(scene.path("theirs")).unwrap();
+    chown(scene.path("theirs"), Some(NOBODY), Some(NOBODY)).unwrap();
     let program = fs::read(scene.path("src/program")).unwrap();
     for _ in 0..2 {
-        let ran = as_nobody(&scene, "copy -r -A --overwrite always @/src/ @/work/dst");
+        let ran = as_nobody(&scene, "copy -r -A --overwrite always @/src/ @/theirs/dst");
         assert_eq!(ran.code, 0, "{ran}");
         assert_eq!(ran.stderr.matches("owner and group are not kept").count(), 1, "{ran}");
-        let arrived = fs::metadata(scene.path("work/dst/program")).unwrap();
+        let arrived = fs::metadata(scene.path("theirs/dst/program")).unwrap();
         assert_eq!((arrived.uid(), arrived.mode() & 0o7777), (NOBODY, 0o755), "no set-user-ID bit");
-        assert_eq!(fs::read(scene.path("work/dst/program")).unwrap(), program);
-        let closed = fs::metadata(scene.path("work/dst/closed")).unwrap();
+        assert_eq!(fs::read(scene.path("theirs/dst/program")).unwrap(), program);
+        let closed = fs::metadata(scene.path("theirs/dst/closed")).unwrap();
         assert_eq!(closed.mode() & 0o7777, 0o555);
     }
-    // Nothing is preserved: the folder that was there has its own mode back.
-    fs::set_permissions(scene.path("work/dst/closed"), Permissions::from_mode(0o500)).unwrap();
-    let ran = as_nobody(&scene, "copy -r --no-preserve --overwrite always @/src/closed @/work/dst");
+    // A destination that is somebody else's keeps its own mode and time.
+    make_folder(&scene.path("open"), 0o777);
+    let ran = as_nobody(&scene, "copy -r @/src/ @/open");
     assert_eq!(ran.code, 0, "{ran}");
-    let closed = fs::metadata(scene.path("work/dst/closed")).unwrap();
+    assert_eq!(ran.stderr.matches("belongs to somebody else").count(), 1, "{ran}");
+    // Nothing is preserved: the folder that was there has its own mode back.
+    fs::set_permissions(scene.path("theirs/dst/closed"), Permissions::from_mode(0o500)).unwrap();
+    let ran =
+        as_nobody(&scene, "copy -r --no-preserve --overwrite always @/src/closed @/theirs/dst");
+    assert_eq!(ran.code, 0, "{ran}");
+    let closed = fs::metadata(scene.path("theirs/dst/closed")).unwrap();
     assert_eq!(closed.mode() & 0o7777, 0o500);
 }
 

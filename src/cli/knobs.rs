@@ -289,7 +289,8 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Choice(Links::NAMES, |o, i| o.settings.links = Links::ALL[i]),
         default: "copy",
         help: "What becomes of symbolic links in folders",
-        more: "copy: they stay links. follow: what they point to is copied. skip: they are left out.",
+        more: "copy: they stay links. follow: what they point to is copied. skip: they are left \
+               out.",
         group: Group::Copying,
         verbs: COPY,
     },

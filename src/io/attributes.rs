@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Gid, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::base::attributes::Attributes;
+use crate::base::attributes::{Attributes, Xattr};
 
 /// Something that a file system, or its rules, did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum What {
     Owner,
     Attribute,
     AccessList,
+    /// The root of the destination.
+    Root,
 }
 
 impl What {
@@ -39,6 +41,7 @@ impl What {
             What::AccessList => {
                 "access control lists are not kept: they need a file system that has them"
             }
+            What::Root => "it belongs to somebody else and keeps its own mode and time",
         }
     }
 }
@@ -55,7 +58,7 @@ fn is_access_list(name: &[u8]) -> bool {
 }
 
 /// The extended attributes of what is at `path`, which is not followed.
-pub fn read(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+pub fn read(path: &Path) -> Result<Vec<Xattr>, Errno> {
     let mut found = Vec::new();
     let bytes = match rustix::fs::llistxattr_query(path) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(found),

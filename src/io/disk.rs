@@ -110,8 +110,8 @@ impl Disk {
         self.open_in_parent(path, flags, 0o600)
     }
 
-    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time and
-    /// attributes too. The owner comes first: a change of it takes bits from the mode.
+    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time
+    /// and attributes too. The owner comes first: a change of it takes bits from the mode.
     fn give_metadata(&self, fd: BorrowedFd<'_>, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
         let Some(mtime) = meta.mtime else {
             return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
@@ -328,8 +328,12 @@ impl Volume for Disk {
         };
         let fd = fd.map_err(|errno| self.fault("open the directory", path, errno))?;
         if let Some(meta) = meta {
-            self.give_metadata(fd.as_fd(), path, meta)
-                .map_err(|errno| self.fault("set mode and time of", path, errno))?;
+            match self.give_metadata(fd.as_fd(), path, meta) {
+                Err(Errno::PERM) if path.is_empty() => self.refuse(What::Root, path, Errno::PERM),
+                given => {
+                    given.map_err(|errno| self.fault("set mode and time of", path, errno))?;
+                }
+            }
         }
         match durable {
             Durable::Later => Ok(()),

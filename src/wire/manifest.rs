@@ -25,8 +25,8 @@ pub enum EntryKind {
     Pipe = 5,
     /// Another name of a file that was offered before.
     HardLink = 6,
-    /// Everything in this directory has been offered: what it must be like in the end. An empty path
-    /// is the destination itself.
+    /// Everything in this directory has been offered: what it must be like in the end. An empty
+    /// path is the destination itself.
     Leave = 7,
 }
 

@@ -20,6 +20,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("iproute2", "ip"),
     ("procps", "ps"),
     ("diffutils", "cmp"),
+    ("attr", "getfattr"),
+    ("acl", "setfacl"),
     ("util-linux", "setpriv"),
 ];
 
