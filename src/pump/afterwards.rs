@@ -84,11 +84,13 @@ impl Afterwards {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::volume::{Metadata, Replace};
+    use crate::io::volume::{Metadata, Mtime, Replace};
     use crate::wire::manifest::EntryKind;
 
     fn wanted(number: u64) -> Wanted {
         Wanted {
+            mtime: Mtime::default(),
+            begun: None,
             number,
             kind: EntryKind::File,
             path: Vec::new(),

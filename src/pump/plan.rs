@@ -1,6 +1,6 @@
 //! The source's ledger: which extents are wanted, and who carries them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,7 +62,7 @@ struct State {
 struct Claims {
     claimed: BTreeMap<u64, Claimed>,
     /// Since when nothing of a stream's has been settled, and how much of it is under way.
-    streams: HashMap<u32, Waiting>,
+    streams: BTreeMap<u32, Waiting>,
 }
 
 #[derive(Debug)]
