@@ -137,6 +137,31 @@ fn modes_and_times_are_kept_by_default() {
     });
 }
 
+/// What happens to the destination folder itself: its mode before, the knobs, and its mode after.
+#[test]
+fn the_destination_itself() {
+    need_root("special bits are made");
+    let cases = [
+        ("src/", None, "", 0o751),
+        ("src/", None, "-A", 0o751),
+        ("src/", Some(0o1777), "", 0o1777),
+        ("src/", Some(0o1777), "-A", 0o751),
+        ("src", Some(0o1777), "-A", 0o1777),
+    ];
+    let cases = WAYS.iter().flat_map(|way| cases.iter().map(move |case| (way, case)));
+    each(cases, |((from, to), (source, before, knobs, after))| {
+        let scene = Scene::new();
+        make_folder(&scene.path("src"), 0o751);
+        data::write_file(&scene.path("src/file"), 1, 10);
+        if let Some(mode) = before {
+            make_folder(&scene.path("dst"), *mode);
+        }
+        scene.succeed(&format!("copy -r {knobs} {from}@/{source} {to}@/dst"));
+        let mode = fs::metadata(scene.path("dst")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, *after, "{mode:o}");
+    });
+}
+
 #[test]
 fn links_are_copied_followed_or_skipped() {
     // The knob, exit code, words on standard error, and what arrives.
@@ -249,7 +274,7 @@ fn another_user_keeps_what_is_allowed() {
     }
     // A destination that is somebody else's keeps its own mode and time.
     make_folder(&scene.path("open"), 0o777);
-    let ran = as_nobody(&scene, "copy -r @/src/ @/open");
+    let ran = as_nobody(&scene, "copy -r -A @/src/ @/open");
     assert_eq!(ran.code, 0, "{ran}");
     assert_eq!(ran.stderr.matches("belongs to somebody else").count(), 1, "{ran}");
     // Nothing is preserved: the folder that was there has its own mode back.
@@ -370,12 +395,14 @@ fn write_links(root: &Path) {
     }
 }
 
+/// Name, length, and where there is how much data.
+type Sparse = (&'static str, u64, Vec<(u64, usize)>);
+
 fn write_sparse_files(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     let block = 4096;
     let full = data::bytes(77, MIB as usize);
-    // Length, and where there is how much data.
-    let files: [(&str, u64, Vec<(u64, usize)>); 7] = [
+    let files: [Sparse; 7] = [
         ("hole-first", 20 * MIB, vec![(19 * MIB, MIB as usize)]),
         ("hole-amid", 9 * MIB + 17, vec![(0, MIB as usize), (5 * MIB, 100)]),
         ("hole-last", 20 * MIB + 5, vec![(0, block)]),

@@ -22,7 +22,7 @@ use datapump::pump::finisher::Finisher;
 use datapump::pump::lane::{Lane, Parts, Patience, Turn};
 use datapump::pump::objects::{Complete, Objects};
 use datapump::pump::plan::Plan;
-use datapump::pump::sink::{Begin, SinkSide, Target};
+use datapump::pump::sink::{Begin, Root, SinkSide, Target};
 use datapump::pump::source::SourceSide;
 use datapump::pump::walk::{Found, From};
 use datapump::pump::watch::Watch;
@@ -188,7 +188,7 @@ impl Hosts {
         let lanes = lanes(&mut dice, &world, &settings, &brake, &plan, &objects);
         let volume: Arc<dyn Volume> = target.clone();
         let begin = Begin { tag: "sim".into(), past: None, alone: true };
-        let tree = Target::Tree { volume: volume.clone(), rename: None };
+        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::Found };
         Hosts {
             dice,
             weather,

@@ -45,7 +45,19 @@ pub enum Target {
     Tree {
         volume: Arc<dyn Volume>,
         rename: Option<Vec<u8>>,
+        root: Root,
     },
+}
+
+/// Whether the destination folder itself becomes like its source: `SRC/` is copied into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// This transfer made it.
+    Made,
+    /// It was there: its mode and time change only where everything is to be as at the source.
+    Found,
+    /// Things are put in it, and it stays as it is.
+    Kept,
 }
 
 impl Target {
@@ -63,7 +75,7 @@ impl Target {
     fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
         let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Target::directory(path),
+            Ok(meta) if meta.is_dir() => Target::directory(path, Root::Found),
             Ok(_) if wants_directory || !origin.single => {
                 let text = "is no directory: several things need one to go into";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
@@ -75,14 +87,14 @@ impl Target {
                 }
                 std::fs::create_dir(path)
                     .map_err(|error| Fault::io("make the directory", path, &error))?;
-                Target::directory(path)
+                Target::directory(path, Root::Made)
             }
             Err(error) => Err(Fault::io("look at", path, &error)),
         }
     }
 
-    fn directory(path: &Path) -> Result<Target, Fault> {
-        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None })
+    fn directory(path: &Path, root: Root) -> Result<Target, Fault> {
+        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None, root })
     }
 
     fn file(path: &Path) -> Result<Target, Fault> {
@@ -94,7 +106,18 @@ impl Target {
         if name.is_empty() {
             return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
         }
-        Ok(Target::Tree { volume: Arc::new(Disk::open(parent)?), rename: Some(name) })
+        let volume = Arc::new(Disk::open(parent)?);
+        Ok(Target::Tree { volume, rename: Some(name), root: Root::Kept })
+    }
+
+    /// The same, but the folder itself stays as it is, whatever a source says.
+    pub fn keeping_root(self) -> Target {
+        match self {
+            Target::Tree { volume, rename, .. } => {
+                Target::Tree { volume, rename, root: Root::Kept }
+            }
+            other => other,
+        }
     }
 
     /// The name that a single object gets, where that is not its own.
@@ -475,7 +498,7 @@ impl SinkSide {
     }
 
     fn judge(&mut self, entry: &Entry) -> Result<Verdict, Fault> {
-        let Target::Tree { volume, .. } = &self.target else {
+        let Target::Tree { volume, root, .. } = &self.target else {
             return Ok(match entry.kind {
                 EntryKind::Directory | EntryKind::Link => Verdict::Done,
                 kind if is_place(kind) => Verdict::Done,
@@ -484,7 +507,10 @@ impl SinkSide {
         };
         let volume = volume.clone();
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
-            return Ok(Verdict::Wanted);
+            return Ok(match (root, self.settings.archive) {
+                (Root::Made, _) | (Root::Found, true) => Verdict::Wanted,
+                (Root::Found, false) | (Root::Kept, _) => Verdict::Done,
+            });
         }
         let status = volume.status(&entry.path)?;
         match entry.kind {

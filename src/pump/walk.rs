@@ -156,6 +156,13 @@ fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
     }
 }
 
+/// True for a folder that is typed so that what is in it is copied, and not the folder itself.
+pub fn means_contents(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let typed = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
+    typed || path.file_name().is_none()
+}
+
 fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
     let fault = |doing, error| Fault::io(doing, path, &error);
     let meta = fs::metadata(path).map_err(|error| fault("find", error))?;
@@ -170,10 +177,7 @@ fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
                 format!("'{}' is a directory: -r copies it with all that is in it", path.display());
             return Err(Fault::usage(text));
         }
-        let bytes = path.as_os_str().as_bytes();
-        let contents = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
-        let contents = contents || path.file_name().is_none();
-        let prefix = if contents { Vec::new() } else { name };
+        let prefix = if means_contents(path) { Vec::new() } else { name };
         return Ok(Root::Directory { real, prefix, meta });
     }
     if path.as_os_str().as_bytes().ends_with(b"/") {

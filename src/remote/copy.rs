@@ -22,7 +22,7 @@ use crate::pump::journal::TransferId;
 use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
 use crate::pump::transfer::{self, Dial, Event, Line, Part, Peer};
-use crate::pump::walk::Sources;
+use crate::pump::walk::{Sources, means_contents};
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Origin, Role};
 use crate::wire::session::Session;
@@ -361,6 +361,13 @@ impl Near<'_> {
             Role::Sink => {
                 let origin = opened.origin.expect("the session has seen to it");
                 let target = Target::open(&self.job.target, origin)?;
+                // A source that was not asked for contents has no say in the folder itself.
+                let contents =
+                    |place: &Place| matches!(place, Place::Path(path) if means_contents(path));
+                let target = match self.job.sources.iter().any(contents) {
+                    true => target,
+                    false => target.keeping_root(),
+                };
                 let memory = memory(&target, self.job, self.attempt.transfer, watch)?;
                 (Some(target), memory)
             }
