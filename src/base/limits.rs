@@ -14,6 +14,11 @@ pub const WINDOW_BYTES_MAX: u32 = 1 << 30;
 /// Least memory a transfer can be given.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
+/// Patterns of one transfer, and their bytes in all: they travel in one message.
+pub const FILTERS_MAX: usize = 256;
+pub const PATTERN_BYTES_MAX: usize = 4000;
+pub const FILTER_BYTES_MAX: usize = 64 << 10;
+
 /// Direct I/O moves whole blocks of this size from addresses of this alignment.
 pub const BLOCK_BYTES: u32 = 4096;
 /// Room in front of a body, for the frame header.

@@ -85,4 +85,8 @@ pub struct SideReport {
     pub congestion: String,
     /// The largest window that the peer's TCP advertised to us; 0 when unknown.
     pub window_seen_bytes: u64,
+    /// Names that filters left out, on the host that has the source.
+    pub excluded: u64,
+    /// Room at the destination, where a dry run asked for it.
+    pub free_bytes: Option<u64>,
 }

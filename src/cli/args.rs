@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use super::command::{Verb, command};
 use super::help;
-use super::knobs::{KNOBS, Kind};
+use super::knobs::{KNOBS, Kind, Knob};
 use super::words;
 use crate::base::job::Remote;
 use crate::base::settings::Settings;
@@ -39,6 +39,10 @@ pub struct Options {
     pub remote: Remote,
     pub seed: u64,
     pub manifest: Option<PathBuf>,
+    /// `-p` was typed.
+    pub preserve: bool,
+    pub files_from: Option<PathBuf>,
+    pub files_from_nul: bool,
     pub interval: Option<Nanos>,
     pub json: bool,
     pub quiet: bool,
@@ -53,6 +57,9 @@ impl Default for Options {
             remote: Remote::default(),
             seed: 0,
             manifest: None,
+            preserve: false,
+            files_from: None,
+            files_from_nul: false,
             interval: None,
             json: false,
             quiet: false,
@@ -110,16 +117,28 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
 
 fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
     let mut options = Options::default();
+    let mut patterns: Vec<(usize, &Knob, OsString)> = Vec::new();
     for knob in KNOBS.iter().filter(|knob| knob.verbs.contains(&verb)) {
         match knob.kind {
             Kind::Flag(_) if typed.get_flag(knob.name) => knob.set(&mut options, OsStr::new(""))?,
             Kind::Flag(_) => {}
+            Kind::Pattern(_) => {
+                let places: Vec<usize> =
+                    typed.indices_of(knob.name).into_iter().flatten().collect();
+                let lines = typed.remove_many::<OsString>(knob.name).into_iter().flatten();
+                patterns.extend(places.into_iter().zip(lines).map(|(at, line)| (at, knob, line)));
+            }
             _ => {
                 if let Some(value) = typed.remove_one::<OsString>(knob.name) {
                     knob.set(&mut options, &value)?;
                 }
             }
         }
+    }
+    // Of patterns the last one that matches counts, so they stay in the order that they came in.
+    patterns.sort_by_key(|(at, ..)| *at);
+    for (_, knob, line) in patterns {
+        knob.set(&mut options, &line)?;
     }
     Ok(options)
 }
@@ -222,6 +241,12 @@ mod tests {
                 other => panic!("{line}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn patterns_stay_in_order() {
+        let args = parse("copy --exclude *.o --include=keep.o -r --exclude tmp/ a b").unwrap();
+        assert_eq!(args.options.settings.filters, ["*.o", "!keep.o", "tmp/"]);
     }
 
     #[test]

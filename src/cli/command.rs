@@ -128,6 +128,10 @@ fn argument(knob: &'static Knob) -> Arg {
     match knob.kind {
         Kind::Flag(_) => arg.action(ArgAction::SetTrue),
         _ => arg
+            .action(match knob.kind {
+                Kind::Pattern(_) => ArgAction::Append,
+                _ => ArgAction::Set,
+            })
             .value_name(match knob.kind {
                 Kind::Choice(names, _) => names.join("|"),
                 _ => knob.value.to_string(),

@@ -9,9 +9,10 @@ use super::command::Verb;
 use super::words;
 use crate::base::limits;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal, SkipUnchanged,
 };
 use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
+use crate::pump::select;
 
 /// One knob: how it is typed, what it means, and which option it sets.
 #[derive(Debug)]
@@ -67,6 +68,10 @@ pub enum Kind {
     /// One of the names; the setter gets its place among them.
     Choice(&'static [&'static str], fn(&mut Options, usize)),
     Seconds(fn(&mut Options, Nanos)),
+    /// A time with its unit, or off.
+    Time(fn(&mut Options, Nanos)),
+    /// A line of gitignore rules. It may be given again; the order on the command line counts.
+    Pattern(fn(&mut Options, String)),
     Ports(fn(&mut Options, (u16, u16))),
     Words(fn(&mut Options, Vec<String>)),
     Text(fn(&mut Options, String)),
@@ -126,6 +131,11 @@ impl Knob {
                 set(options, place.ok_or_else(|| format!("write {}", any_of(names)))?);
             }
             Kind::Seconds(set) => set(options, seconds(text)?),
+            Kind::Time(set) => set(options, time(text)?),
+            Kind::Pattern(set) => {
+                select::check_pattern(text)?;
+                set(options, text.to_string());
+            }
             Kind::Ports(set) => set(options, ports(text)?),
             Kind::Words(set) => set(options, words::split(text)?),
             Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
@@ -143,6 +153,7 @@ impl Knob {
             Kind::RateOr(word, _) => format!("100Mbit (bits) or 80MB (bytes a second), or {word}"),
             Kind::Choice(names, _) => any_of(names),
             Kind::Seconds(_) => SECONDS_PHRASE.to_string(),
+            Kind::Time(_) => TIME_PHRASE.to_string(),
             Kind::Ports(_) => PORTS_PHRASE.to_string(),
             _ => String::new(),
         }
@@ -204,6 +215,30 @@ fn seconds(text: &str) -> Result<Nanos, String> {
     }
 }
 
+/// `90`, `90s`, `10m`, `2h`; `0` and `off` are no time at all.
+fn time(text: &str) -> Result<Nanos, String> {
+    let (number, unit_seconds) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => (text, 1),
+    };
+    match number.parse::<u64>() {
+        _ if text == "off" => Ok(Nanos(0)),
+        Ok(number) if number.saturating_mul(unit_seconds) <= TIME_SECONDS_MAX => {
+            Ok(Nanos(number * unit_seconds * 1_000_000_000))
+        }
+        _ => Err(format!("write {TIME_PHRASE}")),
+    }
+}
+
+/// What is asked for twice is done the thorough way.
+fn unchanged(options: &mut Options, how: SkipUnchanged) {
+    if options.settings.skip_unchanged != SkipUnchanged::Checksum {
+        options.settings.skip_unchanged = how;
+    }
+}
+
 /// `50000-50100`, `50000:50100` as bbcp writes it, or one port.
 fn ports(text: &str) -> Result<(u16, u16), String> {
     let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
@@ -234,6 +269,9 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 const SECONDS_MIN: f64 = 0.1;
 const SECONDS_MAX: f64 = 3600.0;
 const SECONDS_PHRASE: &str = "seconds from 0.1 to 3600";
+/// A week.
+const TIME_SECONDS_MAX: u64 = 7 * 24 * 3600;
+const TIME_PHRASE: &str = "a time such as 90s, 10m or 2h (a week at most), or off";
 const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 65535)";
 
 /// The table, in the order of `--help`.
@@ -253,10 +291,10 @@ pub const KNOBS: &[Knob] = &[
         name: "preserve",
         letter: Some('p'),
         value: "",
-        kind: Kind::Flag(|o| o.settings.preserve = true),
+        kind: Kind::Flag(|o| o.preserve = true),
         default: "",
         help: "Keep permission bits and modification times",
-        more: "This is the default.",
+        more: "They are kept anyway: it is here for who is used to typing it.",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -266,8 +304,8 @@ pub const KNOBS: &[Knob] = &[
         value: "",
         kind: Kind::Flag(|o| o.settings.preserve = false),
         default: "",
-        help: "Give files new permission bits and modification times",
-        more: "",
+        help: "Let files have the mode and time of new ones",
+        more: "The mode is the source's less the umask, the time that of the copy.",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -278,19 +316,119 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Flag(|o| o.settings.archive = true),
         default: "",
         help: "Keep owner, extended attributes and access control lists too",
-        more: "",
+        more: "What the destination does not allow is named by a warning, and the file is copied.",
         group: Group::Copying,
         verbs: COPY,
     },
     Knob {
         name: "links",
         letter: None,
-        value: "HOW",
+        value: "WHAT",
         kind: Kind::Choice(Links::NAMES, |o, i| o.settings.links = Links::ALL[i]),
         default: "copy",
-        help: "What becomes of symbolic links in folders",
-        more: "copy: they stay links. follow: what they point to is copied. skip: they are left \
-               out.",
+        help: "What becomes of symbolic links in a folder",
+        more: "copy: they are made anew. follow: what they point to is copied. skip: they are left out.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "exclude",
+        letter: None,
+        value: "PATTERN",
+        kind: Kind::Pattern(|o, text| o.settings.filters.push(text)),
+        default: "",
+        help: "Leave out what matches",
+        more: "A line of gitignore rules, and may be written again and again: '*.o' matches everywhere, '/build' at the top of the source only, 'tmp/' folders only. A folder that is left out is left out with all that is in it. Of several that match, the last on the command line counts.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "include",
+        letter: None,
+        value: "PATTERN",
+        kind: Kind::Pattern(|o, text| o.settings.filters.push(format!("!{text}"))),
+        default: "",
+        help: "Keep what matches, although an earlier --exclude leaves it out",
+        more: "Nothing below a folder that is left out can be kept.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "files-from",
+        letter: None,
+        value: "FILE",
+        kind: Kind::Path(|o, path| o.files_from = Some(path)),
+        default: "",
+        help: "Copy what this file names, below the one SRC folder",
+        more: "One name a line, relative to SRC; '-' is standard input. Each arrives under its name below DST, and the folders on the way are made. A folder that is named is copied with -r.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "null",
+        letter: Some('0'),
+        value: "",
+        kind: Kind::Flag(|o| o.files_from_nul = true),
+        default: "",
+        help: "Names of --files-from end with a NUL byte, not with a line",
+        more: "As 'find -print0' writes them.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "skip-unchanged",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| unchanged(o, SkipUnchanged::Times)),
+        default: "",
+        help: "Leave destination files that have the size and time of their source",
+        more: "They are neither copied nor refused. Links that point to the same are left too.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "checksum",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| unchanged(o, SkipUnchanged::Checksum)),
+        default: "",
+        help: "Leave destination files that have the size and bytes of their source",
+        more: "Every source file is read once more for it, and every destination file of the same size.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "dry-run",
+        letter: Some('n'),
+        value: "",
+        kind: Kind::Flag(|o| o.settings.dry_run = true),
+        default: "",
+        help: "Copy nothing, only say what would be copied",
+        more: "Both sides are asked as in a real run; the exit code is that of one.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "max-errors",
+        letter: None,
+        value: "N",
+        kind: Kind::Number(Limits::count(0, u32::MAX as u64), |o, n| {
+            o.settings.errors_max = Some(n as u32);
+        }),
+        default: "",
+        help: "End the copy once more files than this have failed",
+        more: "Left out, any number may fail, and the others are copied.",
+        group: Group::Copying,
+        verbs: COPY,
+    },
+    Knob {
+        name: "fresh",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.settings.fresh = true),
+        default: "",
+        help: "Do not go on where an earlier copy stopped",
+        more: "",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -387,6 +525,17 @@ pub const KNOBS: &[Knob] = &[
         help: "Ports that the far side may listen on",
         more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
                data goes over the ssh connection itself, and a warning says so.",
+        group: Group::Remote,
+        verbs: COPY,
+    },
+    Knob {
+        name: "retry-for",
+        letter: None,
+        value: "TIME",
+        kind: Kind::Time(|o, time| o.remote.retry_for = time),
+        default: "10m",
+        help: "How long a lost ssh connection is made again",
+        more: "off ends the copy at once; the same command goes on where it stopped.",
         group: Group::Remote,
         verbs: COPY,
     },
@@ -508,6 +657,17 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Choice(DigestKind::NAMES, |o, i| o.settings.digest = DigestKind::ALL[i]),
         default: "blake3",
         help: "The digest that is checked before a file gets its name",
+        more: "",
+        group: Group::Moving,
+        verbs: MOVING,
+    },
+    Knob {
+        name: "stall",
+        letter: None,
+        value: "SECONDS",
+        kind: Kind::Seconds(|o, time| o.settings.stall = time),
+        default: "10",
+        help: "How long a stream may move nothing before it is replaced",
         more: "",
         group: Group::Moving,
         verbs: MOVING,
@@ -678,14 +838,21 @@ mod tests {
             ("ssh", "ssh 'a", "--ssh 'ssh 'a': a quote is not closed"),
             ("ssh", " ", "--ssh ' ': write a command"),
             ("manifest", "", "--manifest needs a file name"),
+            ("retry-for", "8d", RETRY_FOR),
+            ("retry-for", "1w", "--retry-for '1w': write a time such as 90s, 10m or 2h"),
+            ("exclude", "a[", "--exclude 'a[': "),
+            ("max-errors", "-1", "--max-errors '-1': write a number from 0 to 4294967295"),
         ];
         for (name, typed, expect) in cases {
             let mut options = Options::default();
-            let got = knob(name).set(&mut options, OsStr::new(typed));
-            assert_eq!(got, Err(expect.to_string()));
+            let got = knob(name).set(&mut options, OsStr::new(typed)).unwrap_err();
+            assert!(got.starts_with(expect), "{got}");
             assert_eq!(options, Options::default(), "an error changes nothing");
         }
     }
+
+    const RETRY_FOR: &str = "--retry-for '8d': write a time such as 90s, 10m or 2h (a week at \
+                             most), or off";
 
     #[test]
     fn good_values_arrive() {
@@ -700,6 +867,7 @@ mod tests {
             ("ports", "50000:50100"),
             ("interval", "0.5"),
             ("ssh", "ssh -p 22"),
+            ("retry-for", "2h"),
         ];
         for (name, typed) in cases {
             knob(name).set(&mut options, OsStr::new(typed)).unwrap();
@@ -711,6 +879,7 @@ mod tests {
         assert_eq!(settings.congestion.as_deref(), Some("bbr"));
         assert_eq!(options.remote.ports, Some((50000, 50100)));
         assert_eq!(options.interval, Some(Nanos::from_millis(500)));
+        assert_eq!(options.remote.retry_for.seconds(), 7200.0);
         assert_eq!(options.remote.ssh.unwrap(), ["ssh", "-p", "22"]);
     }
 }

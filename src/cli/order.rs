@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::Options;
 use super::endpoint::{End, Role};
 use crate::base::job::{Job, Place};
-use crate::base::limits::HEADROOM_BYTES;
+use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use crate::base::settings::{DigestKind, Overwrite, Settings};
 use crate::base::units::{Bytes, Nanos};
 
@@ -70,6 +70,8 @@ impl Order {
         sources_agree(&ends)?;
         target_fits(&ends, &target, &options.settings)?;
         memory_suffices(&options.settings)?;
+        choices_agree(options)?;
+        filters_fit(&options.settings.filters)?;
         let channel = match target.place {
             Place::Stdio => Channel::Stderr,
             _ => Channel::Stdout,
@@ -200,6 +202,41 @@ pub fn memory_suffices(settings: &Settings) -> Result<(), String> {
     }
 }
 
+fn choices_agree(options: &Options) -> Result<(), String> {
+    let preserve = options.settings.preserve;
+    let why = match options {
+        Options { settings: Settings { archive: true, .. }, .. } if !preserve => {
+            "--archive keeps mode and time too and --no-preserve does not: leave one out"
+        }
+        Options { preserve: true, .. } if !preserve => {
+            "--preserve and --no-preserve say the opposite: leave one out"
+        }
+        Options { files_from: None, files_from_nul: true, .. } => {
+            "--null is about the names of --files-from: write that too, or leave it out"
+        }
+        Options { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
+            "--dry-run copies nothing that --manifest could list: leave one out"
+        }
+        _ => return Ok(()),
+    };
+    Err(why.into())
+}
+
+/// The patterns travel to the far side in one message.
+fn filters_fit(filters: &[String]) -> Result<(), String> {
+    let bytes: usize = filters.iter().map(String::len).sum();
+    match bytes <= FILTER_BYTES_MAX && filters.len() <= FILTERS_MAX {
+        true => Ok(()),
+        false => Err(format!(
+            "--exclude and --include are given {} patterns of {} in all, and {FILTERS_MAX} of {} \
+             are allowed: write wider patterns, or name the files with --files-from",
+            filters.len(),
+            Bytes(bytes as u64),
+            Bytes(FILTER_BYTES_MAX as u64)
+        )),
+    }
+}
+
 fn receipt(options: &Options) -> Result<Option<ReceiptOrder>, String> {
     match (&options.manifest, options.settings.digest) {
         (Some(_), DigestKind::None) => {
@@ -278,6 +315,10 @@ mod tests {
             ("copy -r a -", "'-' (standard output) takes one file, not a folder"),
             ("copy h:a/ -", "'-' (standard output) takes one file, not a folder"),
             ("copy a b --digest none --manifest m", "--manifest needs digests"),
+            ("copy a b -A --no-preserve", "--archive keeps mode and time too"),
+            ("copy a b -p --no-preserve", "--preserve and --no-preserve say the opposite"),
+            ("copy a b -0", "--null is about the names of --files-from"),
+            ("copy a b -n --manifest m", "--dry-run copies nothing"),
             ("copy a b -q -P 1", "--quiet shows no progress and --interval asks for it"),
             (
                 "copy a b -s 64 --request-size 16M",

@@ -12,6 +12,7 @@ pub mod places;
 pub mod plan;
 pub mod receipt;
 pub mod resume;
+pub mod select;
 pub mod sink;
 pub mod source;
 pub mod transfer;

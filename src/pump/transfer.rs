@@ -20,7 +20,7 @@ use super::walk::{Sighting, Sources};
 use super::watch::Watch;
 use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Carrier, Notice, Place, Room};
+use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Tally};
@@ -111,10 +111,6 @@ pub struct Done {
     pub kept: u64,
     /// Streams that took another's place.
     pub replaced: u32,
-    /// Things that filters left out.
-    pub excluded: u64,
-    /// The room at the destination, after a dry run.
-    pub dry: Option<Room>,
     pub worst: Option<Class>,
     pub bytes: u64,
     pub report: SideReport,

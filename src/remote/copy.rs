@@ -13,8 +13,9 @@ use super::launch::{Launch, Launched, Login};
 use super::peer::{PROGRAM, tag};
 use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Carrier, Job, Outcome, Place};
+use crate::base::job::{Carrier, Job, Outcome, Place, Room};
 use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+use crate::base::tally::SideReport;
 use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
@@ -538,13 +539,17 @@ fn outcome(
     carrier: Carrier,
     (streams, role, started): (u16, Role, Tick),
 ) -> Outcome {
+    let reports: Vec<&SideReport> =
+        std::iter::once(&done.report).chain(&done.peer_report).collect();
+    let excluded = reports.iter().map(|side| side.excluded).sum();
+    let free_bytes = reports.iter().find_map(|side| side.free_bytes);
     Outcome {
         files: done.files,
         directories: done.directories,
         failed: done.failed,
         kept: done.kept,
-        excluded: done.excluded,
-        dry: done.dry,
+        excluded,
+        dry: job.settings.dry_run.then_some(Room { free_bytes }),
         worst: done.worst,
         bytes: done.bytes,
         held_files: watch.gauge.files_held.load(Relaxed),

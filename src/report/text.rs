@@ -350,6 +350,8 @@ pub(super) mod sample {
             depth: 16,
             congestion: "cubic".into(),
             window_seen_bytes: 6 << 20,
+            excluded: 0,
+            free_bytes: None,
         };
         let mut far = near.clone();
         far.tally.partial_returns = 120;

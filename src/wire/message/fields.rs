@@ -11,7 +11,7 @@ use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{
-    DEPTH_MAX, MEMORY_BYTES_MIN, NAME_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
+    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, NAME_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
     REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::base::settings::{
@@ -24,7 +24,6 @@ use crate::wire::reader::{Reader, Writer};
 
 const PLACES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 32;
-const FILTERS_MAX: usize = 256;
 
 pub fn get_list<T>(
     from: &mut Reader<'_>,
@@ -321,9 +320,11 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
         report.peak_memory_bytes,
         report.planned_memory_bytes,
         report.window_seen_bytes,
+        report.excluded,
     ] {
         out.u64(value);
     }
+    out.option(report.free_bytes, Writer::u64);
     out.u16(report.depth);
     out.text(&report.engine, TEXT_BYTES_MAX);
     out.text(&report.congestion, TEXT_BYTES_MAX);
@@ -353,6 +354,8 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         peak_memory_bytes: from.u64()?,
         planned_memory_bytes: from.u64()?,
         window_seen_bytes: from.u64()?,
+        excluded: from.u64()?,
+        free_bytes: from.option(Reader::u64)?,
         depth: from.u16()?,
         engine: from.text(TEXT_BYTES_MAX)?,
         congestion: from.text(TEXT_BYTES_MAX)?,
