@@ -141,6 +141,11 @@ pub enum Notice {
         bytes: u64,
         digest: Option<String>,
     },
+    /// A dry run found that this would be copied.
+    WouldCopy {
+        path: Vec<u8>,
+        bytes: u64,
+    },
     FileFailed {
         path: Vec<u8>,
         fault: super::fault::Fault,

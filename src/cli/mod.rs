@@ -189,15 +189,23 @@ struct Said {
 }
 
 fn moved(outcome: &Outcome, settings: &Settings) -> Said {
-    let worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
+    let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
+    let free_bytes = outcome.dry.and_then(|room| room.free_bytes);
+    let no_room = free_bytes.is_some_and(|free| free < outcome.bytes);
+    if no_room {
+        worst = worst.max(Some(Class::NoSpace));
+    }
     let end = json::end(worst, None);
     Said {
         summary: text::summary(outcome, settings),
         trouble: worst.map(|class| {
-            (
-                class,
-                format!("{} not copied; the others are complete", count(outcome.failed, "file")),
-            )
+            let failed = count(outcome.failed, "file");
+            let text = match outcome.dry {
+                Some(_) if no_room => "the destination has not the room for it".to_string(),
+                Some(_) => format!("{failed} would not be copied; the others would"),
+                None => format!("{failed} not copied; the others are complete"),
+            };
+            (class, text)
         }),
         end: End { transfer: Some(json::transfer(outcome, settings)), ..end },
     }

@@ -70,7 +70,7 @@ impl Order {
         sources_agree(&ends)?;
         target_fits(&ends, &target, &options.settings)?;
         memory_suffices(&options.settings)?;
-        choices_agree(options)?;
+        choices_agree(options, &ends)?;
         filters_fit(&options.settings.filters)?;
         let channel = match target.place {
             Place::Stdio => Channel::Stderr,
@@ -202,7 +202,7 @@ pub fn memory_suffices(settings: &Settings) -> Result<(), String> {
     }
 }
 
-fn choices_agree(options: &Options) -> Result<(), String> {
+fn choices_agree(options: &Options, sources: &[End]) -> Result<(), String> {
     let preserve = options.settings.preserve;
     let why = match options {
         Options { settings: Settings { archive: true, .. }, .. } if !preserve => {
@@ -214,12 +214,26 @@ fn choices_agree(options: &Options) -> Result<(), String> {
         Options { files_from: None, files_from_nul: true, .. } => {
             "--null is about the names of --files-from: write that too, or leave it out"
         }
+        Options { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
+            "--files-from names what is below one SRC folder: write one, and DST"
+        }
+        Options { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
+            "--dry-run reads nothing, and what comes from '-' is known by reading only"
+        }
         Options { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
             "--dry-run copies nothing that --manifest could list: leave one out"
         }
         _ => return Ok(()),
     };
     Err(why.into())
+}
+
+fn is_path(sources: &[End]) -> bool {
+    sources.iter().all(|end| matches!(end.place, Place::Path(_)))
+}
+
+fn is_pipe(sources: &[End]) -> bool {
+    sources.iter().any(|end| end.place == Place::Stdio)
 }
 
 /// The patterns travel to the far side in one message.
@@ -317,6 +331,8 @@ mod tests {
             ("copy a b --digest none --manifest m", "--manifest needs digests"),
             ("copy a b -A --no-preserve", "--archive keeps mode and time too"),
             ("copy a b -p --no-preserve", "--preserve and --no-preserve say the opposite"),
+            ("copy a b c --files-from l", "--files-from names what is below one SRC folder"),
+            ("copy - b -n", "--dry-run reads nothing"),
             ("copy a b -0", "--null is about the names of --files-from"),
             ("copy a b -n --manifest m", "--dry-run copies nothing"),
             ("copy a b -q -P 1", "--quiet shows no progress and --interval asks for it"),

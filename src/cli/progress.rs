@@ -133,6 +133,11 @@ impl Follower {
                     self.note(&path, &digest);
                 }
             }
+            Notice::WouldCopy { path, bytes } => {
+                if self.voice.show().amount == Amount::All {
+                    self.voice.event(&json::would_copy(&path, bytes));
+                }
+            }
             Notice::FileFailed { path, fault } => {
                 self.voice.event(&json::file_failed(&path, &fault));
                 self.heard.failed_count += 1;

@@ -252,7 +252,9 @@ fn endpoints(
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
     });
     let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
-        Target::Null => Box::new(Null::new(Fill::Nothing, depths.sink)) as Box<dyn Endpoint>,
+        Target::Null | Target::Absent { .. } => {
+            Box::new(Null::new(Fill::Nothing, depths.sink)) as Box<dyn Endpoint>
+        }
         Target::Pipe => {
             let output = pipes.output.clone().expect("standard output is open");
             Box::new(PipeSink::new(output, turn.clone(), depths.sink))

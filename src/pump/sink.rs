@@ -1,7 +1,7 @@
 //! The sink's side of the conversation: validates what is offered, says what it wants,
 //! acknowledges.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,7 +20,9 @@ use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
-use crate::base::settings::{DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings};
+use crate::base::settings::{
+    DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged,
+};
 use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists};
 use crate::io::volume::{
@@ -47,6 +49,10 @@ pub enum Target {
         rename: Option<Vec<u8>>,
         root: Root,
     },
+    /// A folder that a dry run does not make; it would be made on this volume.
+    Absent {
+        volume: Arc<dyn Volume>,
+    },
 }
 
 /// Whether the destination folder itself becomes like its source: `SRC/` is copied into it.
@@ -70,6 +76,17 @@ impl Target {
             Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
             Place::Path(path) => Target::open_path(path, origin),
         }
+    }
+
+    /// The same for these settings: a dry run makes nothing.
+    pub fn find(place: &Place, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
+        let Place::Path(path) = place else { return Target::open(place, origin) };
+        let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
+        let is_there = std::fs::symlink_metadata(path).is_ok();
+        if !settings.dry_run || is_new_name || is_there {
+            return Target::open(place, origin);
+        }
+        Ok(Target::Absent { volume: Arc::new(Disk::open(parent_of(path))?) })
     }
 
     fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
@@ -98,10 +115,7 @@ impl Target {
     }
 
     fn file(path: &Path) -> Result<Target, Fault> {
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let parent = parent_of(path);
         let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
         if name.is_empty() {
             return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
@@ -124,15 +138,22 @@ impl Target {
     pub fn rename(&self) -> Option<Vec<u8>> {
         match self {
             Target::Tree { rename, .. } => rename.clone(),
-            Target::Null | Target::Pipe => None,
+            Target::Null | Target::Pipe | Target::Absent { .. } => None,
         }
     }
 
     pub fn volume(&self) -> Option<&Arc<dyn Volume>> {
         match self {
             Target::Tree { volume, .. } => Some(volume),
-            Target::Null | Target::Pipe => None,
+            Target::Null | Target::Pipe | Target::Absent { .. } => None,
         }
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
@@ -166,6 +187,8 @@ pub struct SinkSide {
     wanted_bytes: u64,
     landed_bytes: u64,
     offers: Offers,
+    /// Objects that were found here byte for byte, and are not judged yet.
+    same: HashSet<u64>,
 }
 
 /// What a sink begins with.
@@ -225,6 +248,7 @@ impl SinkSide {
             wanted_bytes: 0,
             landed_bytes: 0,
             offers: Offers::Going,
+            same: HashSet::new(),
         }
     }
 
@@ -245,7 +269,12 @@ impl SinkSide {
             if entry.kind == EntryKind::HardLink && entry.twin >= number {
                 return Err(Fault::peer("the peer offered another name of a later object"));
             }
-            match self.judge(entry) {
+            let verdict = match self.settings.dry_run {
+                true => self.foresee(number, entry),
+                false => self.judge(number, entry),
+            };
+            match verdict {
+                Ok(Verdict::Wanted) if self.settings.dry_run => done.push((number, None)),
                 Ok(Verdict::Wanted) => wanted[member] = true,
                 Ok(Verdict::Done) => done.push((number, None)),
                 Ok(Verdict::Held(sum)) => {
@@ -497,7 +526,7 @@ impl SinkSide {
         Ok(())
     }
 
-    fn judge(&mut self, entry: &Entry) -> Result<Verdict, Fault> {
+    fn judge(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
         let Target::Tree { volume, root, .. } = &self.target else {
             return Ok(match entry.kind {
                 EntryKind::Directory | EntryKind::Link => Verdict::Done,
@@ -525,20 +554,10 @@ impl SinkSide {
             }
             _ => {}
         }
-        if let Some(status) = status {
-            if let Some(verdict) = self.judge_done(&*volume, entry, &status)? {
-                return Ok(verdict);
-            }
-            if status.kind == StatusKind::Directory {
-                let text =
-                    format!("'{}' is a directory: remove it first", show(&*volume, &entry.path));
-                return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
-            }
-            match self.settings.overwrite {
-                Overwrite::Never => return Ok(Verdict::Refused(exists(&*volume, &entry.path))),
-                Overwrite::Older if mtime_of(entry) <= status.mtime => return Ok(Verdict::Kept),
-                Overwrite::Older | Overwrite::Always => {}
-            }
+        if let Some(status) = status
+            && let Some(verdict) = self.judge_existing(&*volume, (number, entry), status)?
+        {
+            return Ok(verdict);
         }
         if entry.kind == EntryKind::Link {
             let temporary = temporary(&self.tag, &entry.path);
@@ -556,7 +575,31 @@ impl SinkSide {
         Ok(Verdict::Wanted)
     }
 
-    /// What an earlier run has made, and nobody has changed since.
+    /// What an object that would take another's name comes to, where it is not wanted.
+    fn judge_existing(
+        &mut self,
+        volume: &dyn Volume,
+        (number, entry): (u64, &Entry),
+        status: Status,
+    ) -> Result<Option<Verdict>, Fault> {
+        if let Some(verdict) = self.judge_done(volume, entry, &status)? {
+            return Ok(Some(verdict));
+        }
+        if status.kind == StatusKind::Directory {
+            let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
+            return Ok(Some(Verdict::Refused(Fault::new(Class::Local, text))));
+        }
+        if self.is_unchanged((number, entry), status) {
+            return Ok(Some(Verdict::Kept));
+        }
+        Ok(match self.settings.overwrite {
+            Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
+            Overwrite::Older if mtime_of(entry) <= status.mtime => Some(Verdict::Kept),
+            Overwrite::Older | Overwrite::Always => None,
+        })
+    }
+
+    /// What an earlier run has made, and nobody has changed since; and links that are there.
     fn judge_done(
         &self,
         volume: &dyn Volume,
@@ -582,6 +625,51 @@ impl SinkSide {
         Ok(None)
     }
 
+    fn is_unchanged(&mut self, (number, entry): (u64, &Entry), status: Status) -> bool {
+        match (self.settings.skip_unchanged, entry.kind) {
+            (SkipUnchanged::Times, EntryKind::File) => {
+                let there = (status.kind, status.size, status.mtime);
+                there == (StatusKind::File, entry.size, mtime_of(entry))
+            }
+            (SkipUnchanged::Checksum, EntryKind::File) => self.same.remove(&number),
+            _ => false,
+        }
+    }
+
+    /// What would become of an object: looks, and changes nothing.
+    fn foresee(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
+        let Target::Tree { volume, .. } = &self.target else {
+            return Ok(Verdict::Wanted);
+        };
+        let volume = volume.clone();
+        if entry.kind == EntryKind::Leave {
+            return Ok(Verdict::Done);
+        }
+        Ok(match (entry.kind, volume.status(&entry.path)?) {
+            (_, None) => Verdict::Wanted,
+            (EntryKind::Directory, Some(status)) if status.kind == StatusKind::Directory => {
+                Verdict::Wanted
+            }
+            (EntryKind::Directory, Some(_)) => Verdict::Refused(no_directory(&*volume, entry)),
+            (_, Some(status)) => {
+                self.judge_existing(&*volume, (number, entry), status)?.unwrap_or(Verdict::Wanted)
+            }
+        })
+    }
+
+    /// Objects of the next offer that are here already, byte for byte.
+    pub fn note_same(&mut self, numbers: Vec<u64>) {
+        self.same.extend(numbers);
+    }
+
+    /// Bytes that can be written at the destination, where it is a file system.
+    pub fn free_bytes(&self) -> Option<u64> {
+        match &self.target {
+            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes().ok(),
+            Target::Null | Target::Pipe => None,
+        }
+    }
+
     fn judge_directory(
         &mut self,
         volume: &dyn Volume,
@@ -595,11 +683,7 @@ impl SinkSide {
                     self.loosened.insert(entry.path.clone(), mode);
                 }
             }
-            Some(_) => {
-                let text =
-                    format!("'{}' is no directory: remove it first", show(volume, &entry.path));
-                return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
-            }
+            Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
             None => {
                 let mode = match (self.settings.preserve, self.settings.archive) {
                     (_, true) => OWNER_BITS, // whose it is is not known before it is left
@@ -780,6 +864,11 @@ impl SinkSide {
 /// What the journal knows an offered file by.
 fn origin_of(entry: &Entry, digest: DigestKind) -> FileOrigin {
     FileOrigin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
+}
+
+fn no_directory(volume: &dyn Volume, entry: &Entry) -> Fault {
+    let name = show(volume, &entry.path);
+    Fault::new(Class::Local, format!("'{name}' is no directory: remove it first"))
 }
 
 /// Whether an object's bytes come in requests of its own.

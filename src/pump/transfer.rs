@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
+use super::compare::Compare;
 use super::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Advance, Complete, Objects};
@@ -22,7 +23,7 @@ use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
-use crate::base::settings::Settings;
+use crate::base::settings::{Settings, SkipUnchanged};
 use crate::base::tally::{SideReport, Tally};
 use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, system, tcp};
@@ -57,6 +58,8 @@ pub enum Event {
     Joined(Stream),
     /// A stream that was to take another's place could not be opened.
     NotJoined(u32, Fault),
+    /// A message of the source, with the numbers of objects that are here byte for byte.
+    Compared(Message, Vec<u64>),
 }
 
 /// The control connection to the peer.
@@ -149,6 +152,10 @@ struct Running {
     /// When streams are looked at for life again.
     look_at: Tick,
     news: News,
+    /// Takes what is offered and gives it back as `Event::Compared`.
+    compare: Option<Sender<Message>>,
+    /// The object that failed last.
+    failed_last: String,
     tally: Tally,
     window_seen_bytes: u64,
     done: Done,
@@ -222,6 +229,7 @@ impl Running {
         if let Some(source) = &mut source {
             source.rename(rename);
         }
+        let compare = start_compare(&settings, sink.as_ref(), &events_in, &brake);
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
         });
@@ -243,6 +251,8 @@ impl Running {
             lanes: Vec::new(),
             look_at: now,
             news: News { bytes: 0, since: now, under_way: false },
+            compare,
+            failed_last: String::new(),
             tally: Tally::default(),
             window_seen_bytes: 0,
             done: Done { report: first_report(&assembly), ..Done::default() },
@@ -315,6 +325,11 @@ impl Running {
             Event::Advanced(told) => {
                 self.news.under_way = false;
                 told
+            }
+            Event::Compared(message, same) => {
+                let sink = self.sink.as_mut().expect("what is compared is the sink's");
+                sink.note_same(same);
+                self.take_in(message)
             }
             Event::Joined(stream) => self.join(stream),
             Event::NotJoined(number, fault) => self.dial_again(number, &fault),
@@ -485,6 +500,7 @@ impl Running {
             self.warn(text)?;
         }
         self.check_all_came()?;
+        self.check_errors()?;
         if let Some(peer) = &mut self.peer
             && let Some(ping) = peer.session.poll(clock::now(), self.carrier)?
         {
@@ -501,6 +517,20 @@ impl Running {
             true => Err(Fault::peer("the source ended its streams before all bytes had come")),
             false => Ok(()),
         }
+    }
+
+    /// Ends a transfer of which more has failed than its user allows.
+    fn check_errors(&self) -> Result<(), Fault> {
+        let Some(most) = self.settings.errors_max.filter(|_| self.drives()) else { return Ok(()) };
+        if self.done.failed <= u64::from(most) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} failed, and --max-errors allows {most}; the last: {}; what has its final name is \
+             complete, and the same command goes on",
+            self.done.failed, self.failed_last
+        );
+        Err(Fault::new(self.done.worst.unwrap_or(Class::SomeFailed), text))
     }
 
     /// Offers what the walk has found, as far as there is credit.
@@ -544,6 +574,7 @@ impl Running {
                     self.failed(path, fault);
                 }
                 Sighting::Skipped(text) => self.warn(text)?,
+                Sighting::Excluded(names) => self.done.report.excluded = names,
             }
         }
     }
@@ -603,6 +634,20 @@ impl Running {
     }
 
     fn tell_sink(&mut self, message: Message) -> Result<(), Fault> {
+        match (&self.compare, &message) {
+            (
+                Some(compare),
+                Message::Offer { .. } | Message::OfferEnd { .. } | Message::PipeEnd { .. },
+            ) => {
+                compare.send(message).expect("the thread listens as long as this side lives");
+                Ok(())
+            }
+            _ => self.take_in(message),
+        }
+    }
+
+    /// The same, once what is here has been compared.
+    fn take_in(&mut self, message: Message) -> Result<(), Fault> {
         let sink = self.sink.as_mut().expect("a message for the sink");
         match message {
             Message::Offer { first, entries } => {
@@ -725,7 +770,9 @@ impl Running {
         self.done.files += 1;
         self.done.bytes += bytes;
         self.watch.gauge.files_done.fetch_add(1, Relaxed);
-        if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
+        if self.settings.dry_run {
+            self.watch.tell(Notice::WouldCopy { path, bytes });
+        } else if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
             let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
             self.watch.tell(Notice::FileDone { path, bytes, digest });
         }
@@ -739,6 +786,7 @@ impl Running {
         };
         // Of several kinds the one that nobody expects is told: a wrong byte before a missing file.
         self.done.worst = self.done.worst.max(Some(class));
+        self.failed_last.clone_from(&fault.text);
         self.watch.tell(Notice::FileFailed { path, fault });
     }
 
@@ -788,6 +836,9 @@ impl Running {
             return Ok(());
         }
         self.reported = true;
+        if self.settings.dry_run {
+            self.done.report.free_bytes = self.sink.as_ref().and_then(SinkSide::free_bytes);
+        }
         let faults = self.sink.as_mut().map(SinkSide::close).unwrap_or_default();
         for fault in faults {
             self.warn(fault.text)?;
@@ -923,6 +974,27 @@ fn start_walk(
         let _ = events.send(Event::Walked);
     });
     walked
+}
+
+/// Where unchanged files are found by their bytes, a thread that reads them.
+fn start_compare(
+    settings: &Settings,
+    sink: Option<&Target>,
+    events: &Sender<Event>,
+    brake: &Arc<Brake>,
+) -> Option<Sender<Message>> {
+    let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
+    let volume = sink.volume()?.clone();
+    let compare = Compare { volume, rename: sink.rename(), brake: brake.clone() };
+    let (offered, messages) = channel::<Message>();
+    let events = events.clone();
+    spawn("datapump-compare", move || {
+        while let Ok(message) = messages.recv() {
+            let same = compare.same(&message);
+            let _ = events.send(Event::Compared(message, same));
+        }
+    });
+    Some(offered)
 }
 
 fn start_finisher(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {

@@ -9,11 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::compare::sum_of;
+use super::select::{Select, Shape};
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::limits::ATTRIBUTES_BYTES_MAX;
-use crate::base::settings::{Links, Settings};
+use crate::base::settings::{Links, Settings, SkipUnchanged};
 use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
@@ -46,6 +48,8 @@ pub enum Sighting {
     },
     /// A thing that is not copied, by its nature.
     Skipped(String),
+    /// How many names the filters left out, at the end.
+    Excluded(u64),
 }
 
 /// Sources that were looked at: they exist, and whether they are one object is known.
@@ -53,6 +57,15 @@ pub enum Sighting {
 pub struct Sources {
     roots: Vec<Root>,
     pub origin: Origin,
+    select: Select,
+    sums: Sums,
+}
+
+/// Whether files are hashed before they are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    None,
+    Blake3,
 }
 
 #[derive(Debug)]
@@ -96,7 +109,17 @@ impl Sources {
         }
         let single = roots.len() == 1 && !matches!(roots[0], Root::Directory { .. });
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
-        Ok(Sources { roots, origin: Origin { single, endless } })
+        let select = Select::new(&[])?;
+        Ok(Sources { roots, origin: Origin { single, endless }, select, sums: Sums::None })
+    }
+
+    /// Of what is there, only what the settings choose.
+    pub fn choose(mut self, settings: &Settings) -> Result<Sources, Fault> {
+        self.select = Select::new(&settings.filters)?;
+        if settings.skip_unchanged == SkipUnchanged::Checksum {
+            self.sums = Sums::Blake3;
+        }
+        Ok(self)
     }
 
     /// The size of a single object that has one.
@@ -119,6 +142,7 @@ impl Sources {
 
     /// Walks everything; `tell` says false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
+        let Sources { roots, select, sums, .. } = self;
         let mut batch = Offers {
             settings,
             found: Vec::new(),
@@ -128,8 +152,12 @@ impl Sources {
             everything: None,
             tell,
             going: true,
+            select,
+            sums,
+            excluded: 0,
+            prefix_bytes: 0,
         };
-        for root in self.roots {
+        for root in roots {
             match root {
                 Root::Made(entry) => batch.add(Found { entry, from: None }),
                 Root::Bad { path, fault } => batch.unoffered(&path, fault),
@@ -138,6 +166,8 @@ impl Sources {
             }
         }
         batch.flush();
+        let excluded = batch.excluded;
+        batch.say(Sighting::Excluded(excluded));
     }
 }
 
@@ -202,6 +232,12 @@ struct Offers<'a> {
     everything: Option<Arc<dyn Volume>>,
     tell: &'a mut dyn FnMut(Sighting) -> bool,
     going: bool,
+    select: Select,
+    sums: Sums,
+    /// Names that the filters left out.
+    excluded: u64,
+    /// What stands in front of the names below the current source.
+    prefix_bytes: usize,
 }
 
 impl Offers<'_> {
@@ -214,7 +250,8 @@ impl Offers<'_> {
         self.say(Sighting::Unoffered { path, fault });
     }
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, mut found: Found) {
+        self.sum(&mut found);
         let entries = self.found.len();
         if entries > 0 && Chunk::is_full(entries, self.bytes, &found.entry) {
             self.flush();
@@ -222,6 +259,27 @@ impl Offers<'_> {
         self.bytes += found.entry.encoded_bytes();
         self.found.push(found);
         self.number += 1;
+    }
+
+    /// Hashes a file where unchanged ones are found by that. One that cannot be read says so when
+    /// it is copied.
+    fn sum(&mut self, found: &mut Found) {
+        if self.sums == Sums::Blake3
+            && found.entry.kind == EntryKind::File
+            && let Some(from) = &found.from
+        {
+            found.entry.sum = sum_of(&*from.volume, &from.path, || true).ok();
+        }
+    }
+
+    /// Whether the filters leave out this name below the root of the source.
+    fn leaves_out(&mut self, spot: &Spot, item: &fs::DirEntry) -> bool {
+        let path = &spot.target[self.prefix_bytes..];
+        let folder = item.file_type().is_ok_and(|kind| kind.is_dir());
+        let shape = if folder { Shape::Folder } else { Shape::Other };
+        let out = self.select.leaves_out(path, shape);
+        self.excluded += u64::from(out);
+        out
     }
 
     fn flush(&mut self) {
@@ -251,6 +309,7 @@ impl Offers<'_> {
             Err(fault) => return self.unoffered(real, fault),
         };
         let mut open: Vec<Frame> = Vec::new();
+        self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
         let root = Spot { volume, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
         self.enter(root, meta, &mut open);
         while let Some(frame) = open.last_mut() {
@@ -260,7 +319,9 @@ impl Offers<'_> {
             match frame.entries.next() {
                 Some(Ok(item)) => {
                     let spot = frame.spot.below(&item.file_name());
-                    self.add_below(spot, &item, &mut open);
+                    if !self.leaves_out(&spot, &item) {
+                        self.add_below(spot, &item, &mut open);
+                    }
                 }
                 Some(Err(error)) => {
                     let real = frame.spot.real.clone();
@@ -486,6 +547,11 @@ impl Twins {
 
 fn inode_of(meta: &FsMetadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
+}
+
+/// A path's bytes as a name.
+pub fn name_of(path: &[u8]) -> &OsStr {
+    OsStr::from_bytes(path)
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

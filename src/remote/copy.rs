@@ -197,7 +197,7 @@ impl Attempt<'_> {
     fn run(&mut self) -> Result<Outcome, Fault> {
         let role = if self.job.source_host.is_some() { Role::Sink } else { Role::Source };
         let sources = match role {
-            Role::Source => Some(Sources::look(&self.job.sources, self.job.settings.recursive)?),
+            Role::Source => Some(near_sources(self.job)?),
             Role::Sink => None,
         };
         let job = &with_streams_for(self.job, sources.as_ref());
@@ -259,9 +259,9 @@ const SOURCES_BYTES_MAX: usize = 100_000;
 
 /// Both ends in this process.
 fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault> {
-    let sources = Sources::look(&job.sources, job.settings.recursive)?;
+    let sources = near_sources(job)?;
     refuse_into_itself(job)?;
-    let target = Target::open(&job.target, sources.origin)?;
+    let target = Target::find(&job.target, sources.origin, &job.settings)?;
     let memory = memory(&target, job, transfer_id(job)?, watch)?;
     let window_bytes = window_of(&target, job);
     let part = Part {
@@ -291,6 +291,10 @@ fn memory(
 ) -> Result<Memory, Fault> {
     let voice = Voice { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
     Memory::open(target, transfer, &job.settings, tag()?, &voice)
+}
+
+fn near_sources(job: &Job) -> Result<Sources, Fault> {
+    Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings)
 }
 
 fn window_of(target: &Target, job: &Job) -> Option<u64> {
@@ -361,7 +365,7 @@ impl Near<'_> {
             Role::Source => (None, Memory::none(tag()?)),
             Role::Sink => {
                 let origin = opened.origin.expect("the session has seen to it");
-                let target = Target::open(&self.job.target, origin)?;
+                let target = Target::find(&self.job.target, origin, &self.job.settings)?;
                 // A source that was not asked for contents has no say in the folder itself.
                 let contents =
                     |place: &Place| matches!(place, Place::Path(path) if means_contents(path));

@@ -128,11 +128,12 @@ fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
     match (open.role, open.origin) {
         (Role::Source, _) => {
             let sources = Sources::look(&open.places, open.settings.recursive)?;
+            let sources = sources.choose(&open.settings)?;
             let memory = Memory::none(spare);
             Ok(Prepared { sources: Some(sources), target: None, memory, watch })
         }
         (Role::Sink, Some(origin)) => {
-            let target = Target::open(&open.places[0], origin)?;
+            let target = Target::find(&open.places[0], origin, &open.settings)?;
             let warn = |text| drop(line.clone().send(&Message::Warning { text }));
             let stopping = || watch.stopping();
             let voice = Voice { warn: &warn, stopping: &stopping };

@@ -101,7 +101,7 @@ pub struct File {
     /// Only where the path is not UTF-8: its bytes in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
-    /// `done` or `failed`.
+    /// `done`, `failed`, or after a dry run `would_copy`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -301,6 +301,11 @@ pub fn progress(seen: &Seen, meter: &Meter) -> Event {
 pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
     let digest = digest.map(String::from);
     Event::File(File { bytes: Some(bytes), digest, ..file(path, "done") })
+}
+
+/// A dry run's word for what a real one would do.
+pub fn would_copy(path: &[u8], bytes: u64) -> Event {
+    Event::File(File { bytes: Some(bytes), ..file(path, "would_copy") })
 }
 
 pub fn file_failed(path: &[u8], fault: &Fault) -> Event {

@@ -1,7 +1,7 @@
 //! The end of a run as text.
 
 use crate::base::fault::Fault;
-use crate::base::job::{Carrier, Outcome, Verified};
+use crate::base::job::{Carrier, Outcome, Room, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Bytes, Nanos, Rate};
@@ -11,6 +11,9 @@ use super::live::count;
 /// The summary of a transfer: what moved, how, what it cost each side, and where requests spent
 /// their life.
 pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
+    if let Some(room) = outcome.dry {
+        return foreseen(outcome, room);
+    }
     let mut text = headline(outcome);
     text.push('\n');
     for (name, value) in facts(outcome, settings) {
@@ -30,20 +33,56 @@ pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     text
 }
 
+/// What a dry run found.
+fn foreseen(outcome: &Outcome, room: Room) -> String {
+    let failed = match outcome.failed {
+        0 => String::new(),
+        failed => format!("; {failed} would NOT be copied"),
+    };
+    let mut text = format!(
+        "dry run, nothing was copied: {} in {}{} would be{}{failed}\n\n",
+        Bytes(outcome.bytes),
+        count(outcome.files, "file"),
+        folders(outcome),
+        kept(outcome),
+    );
+    let mut facts = vec![("bytes", outcome.bytes.to_string())];
+    facts.extend(history(outcome));
+    if let Some(free_bytes) = room.free_bytes {
+        let missing = outcome.bytes.saturating_sub(free_bytes);
+        let verdict = match missing {
+            0 => "enough".to_string(),
+            missing => format!("{} are missing", Bytes(missing)),
+        };
+        facts.push(("room", format!("{} are free, {verdict}", Bytes(free_bytes))));
+    }
+    for (name, value) in facts {
+        text.push_str(&format!("  {name:<NAME_WIDTH$}{value}\n"));
+    }
+    text
+}
+
+fn kept(outcome: &Outcome) -> String {
+    match outcome.kept {
+        0 => String::new(),
+        kept => format!("; {kept} unchanged"),
+    }
+}
+
+fn folders(outcome: &Outcome) -> String {
+    match outcome.directories {
+        0 => String::new(),
+        1 => ", 1 folder".to_string(),
+        folders => format!(", {folders} folders"),
+    }
+}
+
 fn headline(outcome: &Outcome) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
         failed => format!("; {failed} NOT copied"),
     };
-    let kept = match outcome.kept {
-        0 => String::new(),
-        kept => format!("; {kept} unchanged"),
-    };
-    let folders = match outcome.directories {
-        0 => String::new(),
-        1 => ", 1 folder".to_string(),
-        folders => format!(", {folders} folders"),
-    };
+    let (kept, folders) = (kept(outcome), folders(outcome));
     format!(
         "{} in {}, {}{folders}: {}{kept}{failed}\n",
         Bytes(outcome.bytes),
@@ -426,6 +465,39 @@ mod tests {
   sink (there): engine threads: io_uring is switched off: kernel.io_uring_disabled = 2
 ",
         );
+    }
+
+    #[test]
+    fn a_dry_run() {
+        let mut outcome = sample::push();
+        (outcome.files, outcome.kept, outcome.failed) = (3, 2, 1);
+        outcome.near.excluded = 4;
+        outcome.excluded = 4;
+        outcome.dry = Some(Room { free_bytes: Some(3 << 30) });
+        check(
+            &outcome,
+            "\
+dry run, nothing was copied: 4 GiB in 3 files would be; 2 unchanged; 1 would NOT be copied
+
+  bytes             4294967296
+  left out          4 names by filters
+  room              3 GiB are free, 1 GiB are missing
+",
+        );
+    }
+
+    #[test]
+    fn an_earlier_run_and_reconnections() {
+        let mut outcome = sample::push();
+        (outcome.resumed_bytes, outcome.held_files, outcome.retries) = (2 << 30, 7, 2);
+        let text = summary(&outcome, &Settings::default());
+        for line in [
+            "4 GiB in 3.62 s, 1 file: 593 MB/s (4.75 Gbit/s)\n",
+            "  resumed           2 GiB were there from an earlier run, and 7 finished files\n",
+            "  connection        reconnected 2 times\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
     }
 
     #[test]
