@@ -327,7 +327,8 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Choice(Links::NAMES, |o, i| o.settings.links = Links::ALL[i]),
         default: "copy",
         help: "What becomes of symbolic links in a folder",
-        more: "copy: they are made anew. follow: what they point to is copied. skip: they are left out.",
+        more: "copy: they are made anew. follow: what they point to is copied. skip: they are \
+               left out.",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -338,7 +339,10 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Pattern(|o, text| o.settings.filters.push(text)),
         default: "",
         help: "Leave out what matches",
-        more: "A line of gitignore rules, and may be written again and again: '*.o' matches everywhere, '/build' at the top of the source only, 'tmp/' folders only. A folder that is left out is left out with all that is in it. Of several that match, the last on the command line counts.",
+        more: "A line of gitignore rules, and may be written again and again: '*.o' matches \
+               everywhere, '/build' at the top of the source only, 'tmp/' folders only. A folder \
+               that is left out is left out with all that is in it. Of several that match, the \
+               last on the command line counts.",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -360,7 +364,9 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Path(|o, path| o.files_from = Some(path)),
         default: "",
         help: "Copy what this file names, below the one SRC folder",
-        more: "One name a line, relative to SRC; '-' is standard input. Each arrives under its name below DST, and the folders on the way are made. A folder that is named is copied with -r.",
+        more: "One name a line, relative to SRC; '-' is standard input. Each arrives under its \
+               name below DST, and the folders on the way are made. A folder that is named is \
+               copied with -r.",
         group: Group::Copying,
         verbs: COPY,
     },
@@ -393,7 +399,8 @@ pub const KNOBS: &[Knob] = &[
         kind: Kind::Flag(|o| unchanged(o, SkipUnchanged::Checksum)),
         default: "",
         help: "Leave destination files that have the size and bytes of their source",
-        more: "Every source file is read once more for it, and every destination file of the same size.",
+        more: "Every source file is read once more for it, and every destination file of the same \
+               size.",
         group: Group::Copying,
         verbs: COPY,
     },

@@ -88,6 +88,19 @@ impl Disk {
         rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 
+    /// Does something with a name and gives its directory the times that it had: what is ours alone
+    /// leaves no trace.
+    fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
+        let parent = self.parent(path).map(|(parent, _)| parent);
+        let before = parent.as_ref().ok().and_then(|parent| rustix::fs::fstat(parent).ok());
+        let done = work();
+        if let (Ok(parent), Some(before)) = (&parent, before) {
+            // Somebody else's directory keeps the time of the change.
+            let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
+        }
+        done
+    }
+
     fn open_in_parent(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
         let (parent, name) = self.parent(path)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -391,7 +404,7 @@ impl Volume for Disk {
         loop {
             let flags = OFlags::RDWR | OFlags::CREATE;
             let fd = self
-                .open_in_parent(path, flags, 0o600)
+                .unseen(path, || self.open_in_parent(path, flags, 0o600))
                 .map_err(|errno| self.fault("create", path, errno))?;
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
@@ -412,6 +425,10 @@ impl Volume for Disk {
                 return Ok(Some(handle));
             }
         }
+    }
+
+    fn remove_unseen(&self, path: &[u8]) -> Result<(), Fault> {
+        self.unseen(path, || self.remove(path))
     }
 
     fn read_at(

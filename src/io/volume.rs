@@ -154,6 +154,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// Opens a file to be read and appended to, makes it where there is none, and keeps everybody
     /// else out of it until the handle is dropped. `None` while somebody has it.
     fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault>;
+    /// Removes a file that is ours alone: its directory looks as if nothing had been.
+    fn remove_unseen(&self, path: &[u8]) -> Result<(), Fault> {
+        self.remove(path)
+    }
     /// Reads what there is at an offset; 0 at the end.
     fn read_at(&self, file: &Handle, path: &[u8], at: u64, into: &mut [u8])
     -> Result<usize, Fault>;

@@ -13,8 +13,8 @@
 //! Drop     file u32                                  its stretches are of no use any more
 //! ```
 //!
-//! A record that is cut short or damaged ends the journal: what stands behind it is forgotten, which
-//! costs time and nothing else.
+//! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
+//! which costs time and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -589,7 +589,7 @@ impl Journal {
 
     /// Everything is done: nothing is left to say.
     pub fn remove(self) -> Result<(), Fault> {
-        self.volume.remove(&self.name)
+        self.volume.remove_unseen(&self.name)
     }
 
     /// True when it says nothing that another run could use.

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::finishing::{FinisherThread, News, Work};
 use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
 use super::compare::Compare;
-use super::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use super::finisher::{Finished, Finisher};
 use super::lane::{Lane, Over};
-use super::objects::{Advance, Complete, Objects};
+use super::objects::{Complete, Objects};
 use super::plan::Plan;
 use super::resume::Memory;
 use super::sink::{Begin, SinkSide, Target};
@@ -25,19 +26,18 @@ use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
 use crate::base::settings::{Settings, SkipUnchanged};
 use crate::base::tally::{SideReport, Tally};
-use crate::base::units::{Nanos, Tick};
+use crate::base::units::Tick;
 use crate::io::{clock, system, tcp};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
 use crate::wire::session::Session;
 use crate::work::digest::to_hex;
 
+mod finishing;
+mod streams;
+
 /// How long the loop sleeps when nothing happens; also how late an acknowledgement may be.
 const BEAT: Duration = Duration::from_millis(10);
-/// How long to wait before a stream that could not be opened is tried again, and how many stalls a
-/// side may be without any.
-const REDIAL_AFTER: Duration = Duration::from_millis(1_000);
-const BARE_STALLS: u64 = 3;
 /// Chunks that the walk may be ahead of the offers.
 const CHUNKS_AHEAD: usize = 4;
 
@@ -164,30 +164,6 @@ struct Running {
     usage: system::Usage,
 }
 
-type FinisherThread = (SyncSender<Work>, JoinHandle<()>);
-
-/// What the finisher is given to do.
-#[derive(Debug)]
-enum Work {
-    Finish(Vec<Complete>),
-    Advance(Vec<Advance>),
-    Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
-    Close(Ending),
-}
-
-/// What has been written since the journal was told of it.
-#[derive(Clone, Copy, Debug)]
-struct News {
-    bytes: u64,
-    since: Tick,
-    /// The finisher is at it.
-    under_way: bool,
-}
-
-/// The journal is told at least this often, while the disk can follow.
-const NEWS_BYTES: u64 = 64 << 20;
-const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
-
 impl Running {
     fn start(part: Part) -> Result<Running, Fault> {
         let Part { settings, source, sink, streams, peer, window_bytes, memory, watch, .. } = part;
@@ -198,11 +174,7 @@ impl Running {
         let (complete_in, complete) = channel();
         let slot = settings.request_bytes;
         let far = !streams.is_empty();
-        let window = window_bytes.or_else(|| {
-            // What is read from a pipe is kept until it is settled.
-            let piped = matches!(source, Some((Place::Stdio, _)));
-            (far && piped).then(|| pipe_window_bytes(&settings))
-        });
+        let window = window_bytes.or_else(|| kept_window(&settings, source.as_ref(), far));
         let plan = source
             .as_ref()
             .map(|_| Arc::new(Plan::new(slot, settings.rate, window, far, brake.clone())));
@@ -222,7 +194,7 @@ impl Running {
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
             let finisher = Finisher::new(volume, settings.fsync, memory.journal);
-            start_finisher(finisher, events_in.clone())
+            finishing::start(finisher, events_in.clone())
         });
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
         let mut source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
@@ -262,14 +234,20 @@ impl Running {
             assembly,
             settings,
         };
-        match far {
-            true => streams.into_iter().try_for_each(|stream| running.start_lane(Some(stream)))?,
-            false => (0..lanes).try_for_each(|_| running.start_lane(None))?,
-        }
-        if let Some(peer) = &mut running.peer {
-            peer.session.bear(now, running.settings.stall);
-        }
+        running.start_lanes(streams, lanes)?;
         Ok(running)
+    }
+
+    /// One lane for each stream; where there are none, this many.
+    fn start_lanes(&mut self, streams: Vec<Stream>, lanes: usize) -> Result<(), Fault> {
+        match streams.is_empty() {
+            true => (0..lanes).try_for_each(|_| self.start_lane(None))?,
+            false => streams.into_iter().try_for_each(|stream| self.start_lane(Some(stream)))?,
+        }
+        if let Some(peer) = &mut self.peer {
+            peer.session.bear(clock::now(), self.settings.stall);
+        }
+        Ok(())
     }
 
     fn start_lane(&mut self, stream: Option<Stream>) -> Result<(), Fault> {
@@ -334,150 +312,6 @@ impl Running {
             Event::Joined(stream) => self.join(stream),
             Event::NotJoined(number, fault) => self.dial_again(number, &fault),
             Event::Walked => Ok(()),
-        }
-    }
-
-    fn lane_over(&mut self, stream: Option<u32>, over: Over) -> Result<(), Fault> {
-        self.tally.add(&over.tally);
-        self.lanes_running -= 1;
-        let Some(number) = stream else { return over.fault.map_or(Ok(()), Err) };
-        let replaceable = |fault: &Fault| {
-            matches!(fault.class, Class::Unreachable | Class::Corrupt)
-                && self.carrier == Carrier::Tcp
-        };
-        if let Some(fault) = &over.fault
-            && !replaceable(fault)
-        {
-            return Err(fault.clone());
-        }
-        let why = self.wires.lane_over(number, over.fault.as_ref());
-        match over.fault {
-            Some(fault) if self.wires.is_damaged_beyond_use() => Err(fault),
-            None if !self.wires.was_heard(number) => Ok(()),
-            _ => self.let_go(number, why),
-        }
-    }
-
-    /// This side's lane is over, and its stream is lost: parts with the stream.
-    fn let_go(&mut self, number: u32, why: Option<String>) -> Result<(), Fault> {
-        if self.sink.is_some() {
-            while let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
-                self.say_to_source(ack)?;
-            }
-        }
-        let first = self.wires.say_lost(number);
-        if first && let Some(peer) = &mut self.peer {
-            say(peer, &Message::Lost { stream: number })?;
-        }
-        let told = first && self.drives() && self.needs_streams();
-        if told && let Some(why) = why {
-            self.watch.warn(format!(
-                "stream {number} was lost ({why}): another takes its place, and what it had under \
-                 way is sent again"
-            ));
-        }
-        if let Some(source) = &self.source {
-            if !self.wires.was_heard(number) {
-                return Ok(()); // what the sink has of it is not known yet
-            }
-            source.plan.lost(number);
-        }
-        self.wires.remove(number, clock::now());
-        self.replace();
-        Ok(())
-    }
-
-    fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
-        if !self.wires.has_known(number) || self.carrier != Carrier::Tcp {
-            return Err(Fault::peer("the peer lost a stream that never was"));
-        }
-        if !self.wires.hear_lost(number) {
-            return Ok(()); // both sides noticed at once
-        }
-        match self.wires.lane_is_over(number) {
-            Some(true) => self.let_go(number, None),
-            _ => {
-                self.wires.give_up(number, Some("the far side lost it".to_string()));
-                Ok(())
-            }
-        }
-    }
-
-    /// True while a stream more would have something to do.
-    fn needs_streams(&self) -> bool {
-        let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
-        let sink = self.sink.as_ref().is_some_and(|sink| !sink.has_all());
-        source || (sink && self.source.is_none())
-    }
-
-    /// Opens a stream in the place of one that is gone, where that is this side's to do.
-    fn replace(&mut self) {
-        if !self.needs_streams() {
-            return;
-        }
-        let number = self.wires.next_number();
-        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
-            self.wires.awaited += 1;
-            dial.dial(number, Duration::ZERO);
-        }
-    }
-
-    fn dial_again(&mut self, number: u32, fault: &Fault) -> Result<(), Fault> {
-        if !self.needs_streams() {
-            self.wires.awaited -= 1;
-            return Ok(());
-        }
-        let patience = Nanos(self.settings.stall.0 * BARE_STALLS);
-        let bare = self.wires.bare_since.map(|since| clock::now().since(since));
-        if bare.is_some_and(|bare| bare > patience) {
-            let text = format!("every data stream was lost, and no other can be opened: {fault}");
-            return Err(Fault::new(Class::Unreachable, text));
-        }
-        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
-            dial.dial(number, REDIAL_AFTER);
-        }
-        Ok(())
-    }
-
-    fn join(&mut self, stream: Stream) -> Result<(), Fault> {
-        let number = stream.wire.number;
-        self.wires.awaited = self.wires.awaited.saturating_sub(1);
-        let over = self.own_part_over() || self.reported;
-        if over || !self.wires.may_join(number, self.settings.streams) {
-            return Ok(()); // it is closed by being dropped
-        }
-        self.wires.replaced += 1;
-        self.start_lane(Some(stream))
-    }
-
-    /// Looks for streams on which nothing moves although it should.
-    fn look_at_streams(&mut self) -> Result<(), Fault> {
-        let now = clock::now();
-        let stall = self.settings.stall;
-        if now < self.look_at || self.carrier != Carrier::Tcp {
-            return Ok(());
-        }
-        self.look_at = now.after(Nanos(stall.0 / 8));
-        let Some(source) = &self.source else { return Ok(()) };
-        let stalled = source.plan.stalled(now, stall);
-        for stream in self.wires.doubt(now, stall, &stalled) {
-            self.say_to_sink(Message::Doubt { stream })?;
-        }
-        Ok(())
-    }
-
-    /// Has the journal told of what has been written, when it is time.
-    fn tell_journal(&mut self) {
-        let (Some(sink), Some((finisher, _))) = (&self.sink, &self.finisher) else { return };
-        let now = clock::now();
-        let due = self.news.bytes >= NEWS_BYTES || now.since(self.news.since) >= NEWS_AFTER;
-        if self.news.under_way || !due {
-            return;
-        }
-        self.news = News { bytes: 0, since: now, under_way: false };
-        let advances = sink.objects.take_advances();
-        if !advances.is_empty() {
-            self.news.under_way = finisher.send(Work::Advance(advances)).is_ok();
         }
     }
 
@@ -790,18 +624,6 @@ impl Running {
         self.watch.tell(Notice::FileFailed { path, fault });
     }
 
-    fn feed_finisher(&mut self) {
-        let (Some(complete), Some((finisher, _))) = (&self.complete, &self.finisher) else {
-            return;
-        };
-        loop {
-            let epoch: Vec<Complete> = complete.try_iter().take(EPOCH_OBJECTS_MAX).collect();
-            if epoch.is_empty() || finisher.send(Work::Finish(epoch)).is_err() {
-                return;
-            }
-        }
-    }
-
     /// The largest window the peer's TCP has shown; there is no history to ask for.
     fn look_at_sockets(&mut self) {
         if self.source.is_some() {
@@ -932,6 +754,12 @@ impl Running {
     }
 }
 
+/// What is read from a pipe is kept until it is settled: so much of it.
+fn kept_window(settings: &Settings, source: Option<&(Place, Sources)>, far: bool) -> Option<u64> {
+    let piped = matches!(source, Some((Place::Stdio, _)));
+    (far && piped).then(|| pipe_window_bytes(settings))
+}
+
 /// What is known of a side before it has moved anything.
 fn first_report(assembly: &Assembly) -> SideReport {
     SideReport {
@@ -995,37 +823,6 @@ fn start_compare(
         }
     });
     Some(offered)
-}
-
-fn start_finisher(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
-    let (work_in, work) = sync_channel::<Work>(1024);
-    let thread = spawn("datapump-finish", move || {
-        let mut next = work.recv().ok();
-        while let Some(now) = next.take() {
-            match now {
-                Work::Finish(mut epoch) => {
-                    // What has gathered meanwhile is synced with it.
-                    while epoch.len() < EPOCH_OBJECTS_MAX {
-                        match work.try_recv() {
-                            Ok(Work::Finish(more)) => epoch.extend(more),
-                            other => {
-                                next = other.ok();
-                                break;
-                            }
-                        }
-                    }
-                    let _ = events.send(Event::Finished(finisher.epoch(epoch)));
-                }
-                Work::Advance(advances) => {
-                    let _ = events.send(Event::Advanced(finisher.advance(&advances)));
-                }
-                Work::Stop { advances, left } => finisher.stop(&advances, &left),
-                Work::Close(ending) => finisher.close(ending),
-            }
-            next = next.or_else(|| work.recv().ok());
-        }
-    });
-    (work_in, thread)
 }
 
 fn start_lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {

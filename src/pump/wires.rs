@@ -1,8 +1,8 @@
 //! The data streams of one side: which are alive, and how one that died is parted with.
 //!
 //! A stream is gone when both sides have let it go. Whoever notices first says `Lost`; the sink's
-//! `Lost` comes behind the last acknowledgement of what the stream brought, so that the source knows
-//! exactly what to send again, and nothing ever comes twice.
+//! `Lost` comes behind the last acknowledgement of what the stream brought, so that the source
+//! knows exactly what to send again, and nothing ever comes twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

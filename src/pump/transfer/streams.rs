@@ -1,0 +1,149 @@
+//! What a transfer does about its data streams: parts with those that break, and opens others.
+
+use std::time::Duration;
+
+use super::super::assembly::Stream;
+use super::super::lane::Over;
+use super::super::sink::SinkSide;
+use super::{Running, say};
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Carrier;
+use crate::base::units::Nanos;
+use crate::io::clock;
+use crate::wire::message::Message;
+
+/// How long to wait before a stream that could not be opened is tried again, and how many stalls a
+/// side may be without any.
+const REDIAL_AFTER: Duration = Duration::from_millis(1_000);
+const BARE_STALLS: u64 = 3;
+
+impl Running {
+    pub(super) fn lane_over(&mut self, stream: Option<u32>, over: Over) -> Result<(), Fault> {
+        self.tally.add(&over.tally);
+        self.lanes_running -= 1;
+        let Some(number) = stream else { return over.fault.map_or(Ok(()), Err) };
+        let replaceable = |fault: &Fault| {
+            matches!(fault.class, Class::Unreachable | Class::Corrupt)
+                && self.carrier == Carrier::Tcp
+        };
+        if let Some(fault) = &over.fault
+            && !replaceable(fault)
+        {
+            return Err(fault.clone());
+        }
+        let why = self.wires.lane_over(number, over.fault.as_ref());
+        match over.fault {
+            Some(fault) if self.wires.is_damaged_beyond_use() => Err(fault),
+            None if !self.wires.was_heard(number) => Ok(()),
+            _ => self.let_go(number, why),
+        }
+    }
+
+    /// This side's lane is over, and its stream is lost: parts with the stream.
+    fn let_go(&mut self, number: u32, why: Option<String>) -> Result<(), Fault> {
+        if self.sink.is_some() {
+            while let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
+                self.say_to_source(ack)?;
+            }
+        }
+        let first = self.wires.say_lost(number);
+        if first && let Some(peer) = &mut self.peer {
+            say(peer, &Message::Lost { stream: number })?;
+        }
+        let told = first && self.drives() && self.needs_streams();
+        if told && let Some(why) = why {
+            self.watch.warn(format!(
+                "stream {number} was lost ({why}): another takes its place, and what it had under \
+                 way is sent again"
+            ));
+        }
+        if let Some(source) = &self.source {
+            if !self.wires.was_heard(number) {
+                return Ok(()); // what the sink has of it is not known yet
+            }
+            source.plan.lost(number);
+        }
+        self.wires.remove(number, clock::now());
+        self.replace();
+        Ok(())
+    }
+
+    pub(super) fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
+        if !self.wires.has_known(number) || self.carrier != Carrier::Tcp {
+            return Err(Fault::peer("the peer lost a stream that never was"));
+        }
+        if !self.wires.hear_lost(number) {
+            return Ok(()); // both sides noticed at once
+        }
+        match self.wires.lane_is_over(number) {
+            Some(true) => self.let_go(number, None),
+            _ => {
+                self.wires.give_up(number, Some("the far side lost it".to_string()));
+                Ok(())
+            }
+        }
+    }
+
+    /// True while a stream more would have something to do.
+    fn needs_streams(&self) -> bool {
+        let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
+        let sink = self.sink.as_ref().is_some_and(|sink| !sink.has_all());
+        source || (sink && self.source.is_none())
+    }
+
+    /// Opens a stream in the place of one that is gone, where that is this side's to do.
+    fn replace(&mut self) {
+        if !self.needs_streams() {
+            return;
+        }
+        let number = self.wires.next_number();
+        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
+            self.wires.awaited += 1;
+            dial.dial(number, Duration::ZERO);
+        }
+    }
+
+    pub(super) fn dial_again(&mut self, number: u32, fault: &Fault) -> Result<(), Fault> {
+        if !self.needs_streams() {
+            self.wires.awaited -= 1;
+            return Ok(());
+        }
+        let patience = Nanos(self.settings.stall.0 * BARE_STALLS);
+        let bare = self.wires.bare_since.map(|since| clock::now().since(since));
+        if bare.is_some_and(|bare| bare > patience) {
+            let text = format!("every data stream was lost, and no other can be opened: {fault}");
+            return Err(Fault::new(Class::Unreachable, text));
+        }
+        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
+            dial.dial(number, REDIAL_AFTER);
+        }
+        Ok(())
+    }
+
+    pub(super) fn join(&mut self, stream: Stream) -> Result<(), Fault> {
+        let number = stream.wire.number;
+        self.wires.awaited = self.wires.awaited.saturating_sub(1);
+        let over = self.own_part_over() || self.reported;
+        if over || !self.wires.may_join(number, self.settings.streams) {
+            return Ok(()); // it is closed by being dropped
+        }
+        self.wires.replaced += 1;
+        self.start_lane(Some(stream))
+    }
+
+    /// Looks for streams on which nothing moves although it should.
+    pub(super) fn look_at_streams(&mut self) -> Result<(), Fault> {
+        let now = clock::now();
+        let stall = self.settings.stall;
+        if now < self.look_at || self.carrier != Carrier::Tcp {
+            return Ok(());
+        }
+        self.look_at = now.after(Nanos(stall.0 / 8));
+        let Some(source) = &self.source else { return Ok(()) };
+        let stalled = source.plan.stalled(now, stall);
+        for stream in self.wires.doubt(now, stall, &stalled) {
+            self.say_to_sink(Message::Doubt { stream })?;
+        }
+        Ok(())
+    }
+}
