@@ -19,3 +19,7 @@ bench *OPTIONS:
 # the two-host simulation: just sim --seed 7
 sim *OPTIONS:
     cargo xtask sim {{OPTIONS}}
+
+# libFuzzer: just fuzz message --minutes 30
+fuzz *OPTIONS:
+    cargo xtask fuzz {{OPTIONS}}

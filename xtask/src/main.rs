@@ -2,6 +2,7 @@
 
 mod bench;
 mod checks;
+mod fuzz;
 mod packages;
 mod step;
 #[path = "../../tests/support/wire_hash.rs"]
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
         ["check"] => checks::check(),
         ["test"] => checks::test(),
         ["sim", options @ ..] => checks::sim(options),
+        ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "instructions"] => bench::instructions(),
@@ -38,6 +40,8 @@ cargo xtask COMMAND
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
                          the two-host simulation, on fresh seeds unless one is named
+  fuzz [TARGET] [--minutes N]
+                         libFuzzer over one target of fuzz/, or all: a minute each
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
                          datapump beside the peers that are installed; writes runs/DATE-peers.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?

@@ -1,0 +1,180 @@
+//! What is fuzzed: each target takes any bytes and fails where the program breaks a promise.
+//!
+//! `cargo xtask fuzz` drives these with an engine, `tests/corpus.rs` with the committed corpus.
+
+use crc_fast::{CrcAlgorithm, checksum};
+use datapump::base::fault::Fault;
+use datapump::base::job::Carrier;
+use datapump::base::limits::{MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
+use datapump::base::units::Tick;
+use datapump::wire::frame::{self, HEADER_BYTES};
+use datapump::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
+use datapump::wire::message::{Message, Role};
+use datapump::wire::reader::{Reader, Writer};
+use datapump::wire::session::Session;
+
+/// A label that is read is written as the same bytes; the check sum is made right, or nothing
+/// behind it would ever be reached.
+pub fn frame(bytes: &[u8]) {
+    let Some(raw) = bytes.first_chunk::<HEADER_BYTES>() else { return };
+    check_frame(raw);
+    let mut sealed = *raw;
+    sealed[..4].copy_from_slice(b"DPF1");
+    let sum = checksum(CrcAlgorithm::Crc32Iscsi, &sealed[..60]) as u32;
+    sealed[60..].copy_from_slice(&sum.to_le_bytes());
+    check_frame(&sealed);
+}
+
+fn check_frame(header: &[u8; HEADER_BYTES]) {
+    let Ok(label) = frame::decode(header) else { return };
+    assert!(label.extent.start.checked_add(u64::from(label.extent.len)).is_some());
+    assert!(u32::from(label.voids_len) <= label.body_len);
+    assert_eq!(frame::encode(&label), *header, "a label that is written in another way");
+}
+
+/// A message that is read can be written, and is read again as the same.
+pub fn message(bytes: &[u8]) {
+    if let Some(envelope) = bytes.first_chunk::<4>()
+        && let Ok(length) = Message::length(*envelope)
+    {
+        assert!((1..=MESSAGE_BYTES_MAX).contains(&length));
+    }
+    let Ok(message) = Message::decode(&bytes[..bytes.len().min(MESSAGE_BYTES_MAX)]) else { return };
+    let encoded = message.encode();
+    let envelope = encoded.first_chunk().expect("an envelope");
+    assert_eq!(Message::length(*envelope).ok(), Some(encoded.len() - 4));
+    assert_eq!(Message::decode(&encoded[4..]), Ok(message));
+}
+
+/// Whatever the peer says, a session refuses it or its counts stay right. The first byte says which
+/// side we are, then each step is ours or a message of the peer behind its length.
+pub fn session(bytes: &[u8]) {
+    let mut from = Reader::new(bytes);
+    let Ok(side) = from.u8() else { return };
+    let role = if side & 1 == 0 { Role::Source } else { Role::Sink };
+    let mut talk = Talk {
+        session: match side & 2 {
+            0 => Session::driver(role, "fuzz", Tick(0)),
+            _ => Session::follower("fuzz", Tick(0)),
+        },
+        we_offer: side & 3 == 0,
+        moving: false,
+        offered: 0,
+        settled: 0,
+        now: 0,
+    };
+    while talk.step(&mut from).is_ok() {}
+}
+
+/// A session, and our own count of what it must know.
+struct Talk {
+    session: Session,
+    we_offer: bool,
+    moving: bool,
+    offered: u64,
+    settled: u64,
+    now: u64,
+}
+
+impl Talk {
+    /// An error where the bytes are used up or the session has refused something.
+    fn step(&mut self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        self.now = self.now.saturating_add(u64::from(from.u8()?) << 27);
+        self.session.poll(Tick(self.now), Carrier::Tcp)?;
+        let length = from.u16()?;
+        if length == 0 {
+            self.offer(u64::from(from.u16()?));
+            return Ok(());
+        }
+        let message = Message::decode(from.take(usize::from(length))?)?;
+        self.session.hear(Tick(self.now), &message)?;
+        self.moving |= matches!(message, Message::Opened(_));
+        self.count(&message);
+        Ok(())
+    }
+
+    /// Offers what there is credit for by our own count: the session must let it pass.
+    fn offer(&mut self, wanted: u64) {
+        let credit = OBJECTS_IN_FLIGHT_MAX - (self.offered - self.settled);
+        let count = wanted.min(credit).min(OFFER_ENTRIES_MAX as u64);
+        if !self.we_offer || !self.moving || count == 0 {
+            return;
+        }
+        let entries = vec![Entry::default(); count as usize];
+        self.session.say(Tick(self.now), &Message::Offer { first: self.offered, entries });
+        self.offered += count;
+    }
+
+    fn count(&mut self, message: &Message) {
+        match message {
+            Message::Offer { entries, .. } => self.offered += entries.len() as u64,
+            Message::Finished { objects } | Message::Held { objects } => {
+                self.settled += objects.len() as u64;
+            }
+            Message::Failed { .. } | Message::Kept { .. } => self.settled += 1,
+            _ => {}
+        }
+        assert!(self.settled <= self.offered, "more settled than offered was let pass");
+    }
+}
+
+/// Entries are read and written alike, no path leaves the target, and no two objects share an
+/// address. The first byte chooses the slot, the second which objects are wanted.
+pub fn manifest(bytes: &[u8]) {
+    let mut from = Reader::new(bytes);
+    let (Ok(size), Ok(wanted)) = (from.u8(), from.u8()) else { return };
+    let slot_bytes = 4096_u32 << (size % 13);
+    let mut layout = Layout::new(slot_bytes);
+    let mut end = 0;
+    while let Ok(count) = from.u8() {
+        let entries: Vec<Entry> =
+            (0..count).map_while(|_| Entry::decode(&mut from).ok()).inspect(check_entry).collect();
+        let Ok(chunk) = layout.place(entries) else { return };
+        end = check_chunk(&chunk, slot_bytes, end);
+        check_slots(&chunk, slot_bytes, wanted);
+    }
+}
+
+fn check_entry(entry: &Entry) {
+    assert!(path_is_safe(&entry.path));
+    assert!(!entry.path.starts_with(b"/") && !entry.path.split(|b| *b == b'/').any(|n| n == b".."));
+    let mut out = Writer::default();
+    entry.encode(&mut out);
+    assert!(out.bytes.len() <= entry.encoded_bytes(), "an entry is longer than it says");
+    let mut again = Reader::new(&out.bytes);
+    assert_eq!(Entry::decode(&mut again).as_ref(), Ok(entry));
+    assert!(again.end().is_ok());
+}
+
+/// Returns where the last object ends.
+fn check_chunk(chunk: &Chunk, slot_bytes: u32, mut end: u64) -> u64 {
+    assert_eq!(chunk.starts.len(), chunk.entries.len());
+    for (entry, start) in chunk.entries.iter().zip(&chunk.starts) {
+        assert!(*start >= end, "two objects share an address");
+        end = start.checked_add(entry.size).expect("the layout has checked the sum");
+        let slot = u64::from(slot_bytes);
+        let fits = entry.size <= slot && start % slot + entry.size <= slot;
+        assert!(fits || start.is_multiple_of(slot), "an object lies across slots");
+    }
+    end
+}
+
+fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
+    let is_wanted = |member: usize| wanted >> (member % 8) & 1 == 1;
+    let mut members = Vec::new();
+    for slot in chunk.slots(is_wanted, slot_bytes) {
+        match slot {
+            Slot::Whole { member } => members.push(member),
+            Slot::Batch { start, members: batch } => {
+                let bytes: u64 = batch.iter().map(|member| chunk.entries[*member].size).sum();
+                assert!(bytes <= u64::from(slot_bytes), "a batch is longer than a request");
+                assert_eq!(start, chunk.starts[batch[0]]);
+                members.extend(batch);
+            }
+        }
+    }
+    let has_bytes = |member: &usize| chunk.entries[*member].size > 0 && is_wanted(*member);
+    assert!((0..chunk.entries.len()).filter(has_bytes).eq(members));
+    let bodiless = |kind| !matches!(kind, EntryKind::File | EntryKind::Stretch | EntryKind::Pipe);
+    assert!(chunk.entries.iter().all(|entry| !bodiless(entry.kind) || entry.size == 0));
+}
