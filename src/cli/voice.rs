@@ -66,14 +66,14 @@ impl Voice {
     pub fn warning(&self, text: &str) {
         match self.show.form {
             Form::Json => self.event(&Event::Warning { text: text.to_string() }),
-            Form::Text => self.remark(&format!("datapump: warning: {text}")),
+            Form::Text => self.remark(&format!("datapump: warning: {}", harmless(text))),
         }
     }
 
     /// Something that went wrong. Also beside JSON, unless that has the channel.
     pub fn error(&self, text: &str) {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
-            self.say(Channel::Stderr, &format!("datapump: {text}"));
+            self.say(Channel::Stderr, &format!("datapump: {}", harmless(text)));
         }
     }
 
@@ -100,6 +100,15 @@ impl Voice {
             Channel::Stderr => print(&mut io::stderr().lock(), &line),
         });
     }
+}
+
+/// Words of a peer may hold what moves a cursor or changes a title: that is spelled out.
+fn harmless(text: &str) -> String {
+    let spell = |c: char| match c.is_control() && c != '\n' {
+        true => c.escape_default().collect(),
+        false => String::from(c),
+    };
+    text.chars().map(spell).collect()
 }
 
 /// Whoever reads may have gone; the work goes on without them.
