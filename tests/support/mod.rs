@@ -6,6 +6,7 @@ pub mod data;
 pub mod far;
 pub mod processes;
 pub mod run;
+pub mod speaker;
 
 use std::ffi::OsString;
 use std::fmt;

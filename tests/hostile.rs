@@ -1,0 +1,553 @@
+//! Peers that lie. Each is spoken by the test itself, once as the far side of an honest near one
+//! and once as the near side of an honest far one: nothing outside the destination is touched, the
+//! honest side ends within seconds, says why, and has not taken more memory than it may.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use datapump::base::extent::Extent;
+use datapump::base::job::Place;
+use datapump::base::label::{Kind, Label};
+use datapump::base::settings::{DigestKind, Seal, Settings};
+use datapump::base::tally::SideReport;
+use datapump::wire::frame;
+use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
+use datapump::wire::message::{Message, Origin, Role, Wish};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use support::data::{self, write_file};
+use support::run;
+use support::speaker::{Speaker, Watched, end_frame, honest_follower, watch};
+use support::{Scene, each, far, need};
+
+/// What a hostile peer does next.
+#[derive(Clone, Debug)]
+enum Move {
+    Say(Message),
+    Raw(Vec<u8>),
+    Frame(Label, Vec<u8>),
+    /// Waits until the honest side has answered or offered so many objects.
+    Hear(u64),
+    /// Ends the transfer as if all were well.
+    Finish(u64),
+}
+
+/// How the honest side must end.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    /// A fault of the peer, which names it.
+    Refused,
+    /// One of these codes; a far side whose objects fail has done its work all the same.
+    Code(&'static [i32]),
+}
+
+type Case = (&'static str, Vec<Move>, Ends);
+
+/// Which side the hostile peer is.
+#[derive(Clone, Copy, Debug)]
+enum Stands {
+    Near,
+    Far,
+}
+
+/// The hostile peer has the source.
+#[test]
+fn sources_that_lie() {
+    check(Role::Source, path_cases());
+    check(Role::Source, count_cases());
+    check(Role::Source, frame_cases());
+    check(Role::Source, rubbish_cases());
+}
+
+/// The hostile peer has the sink.
+#[test]
+fn sinks_that_lie() {
+    check(Role::Sink, sink_cases());
+    check(Role::Sink, rubbish_cases());
+}
+
+fn path_cases() -> Vec<Case> {
+    let refused = |name, entry| (name, vec![offer(vec![entry])], Ends::Refused);
+    let names: [(&'static str, Vec<u8>); 9] = [
+        ("above", b"../x".to_vec()),
+        ("absolute", b"/tmp/datapump-hostile".to_vec()),
+        ("up and down", b"a/../../b".to_vec()),
+        ("empty name", b"a//b".to_vec()),
+        ("NUL", b"a\0b".to_vec()),
+        ("too long", b"a/".repeat(2499)),
+        ("a long name", vec![b'a'; 300]),
+        ("no name", Vec::new()),
+        ("itself", b".".to_vec()),
+    ];
+    let mut cases: Vec<Case> = Vec::new();
+    for (name, path) in names {
+        cases.push(refused(name, Entry { path: path.clone(), ..file("", 0) }));
+        let twin = Entry { kind: EntryKind::HardLink, link_target: path, ..file("h", 0) };
+        cases.push(refused(name, twin));
+    }
+    let through = |target: &str, path: &str| {
+        let link = Entry { kind: EntryKind::Link, link_target: target.into(), ..file("d", 0) };
+        let inner = if path == "hard" {
+            Entry { kind: EntryKind::HardLink, link_target: b"d/canary".into(), ..file("h", 0) }
+        } else {
+            file(path, 3)
+        };
+        let frame = payload(0, b"bad");
+        vec![offer(vec![link, inner]), Move::Hear(2), frame, Move::Finish(2)]
+    };
+    let codes = Ends::Code(&[1, 3, 9]);
+    cases.push(("through a link out", through("OUTSIDE", "d/f"), codes));
+    cases.push(("through a link up", through("..", "d/outside/f"), codes));
+    cases.push(("a hard link through a link", through("OUTSIDE", "hard"), codes));
+    let directory = Entry { kind: EntryKind::Directory, ..file("a", 0) };
+    let both = vec![offer(vec![file("a", 0), directory.clone()]), Move::Hear(2), Move::Finish(2)];
+    cases.push(("a directory where a file comes", both, codes));
+    let below = vec![offer(vec![file("a", 0), file("a/b", 0)]), Move::Hear(2), Move::Finish(2)];
+    cases.push(("a file below a file", below, codes));
+    let twice = vec![file("a", 3), file("a", 3)];
+    let twice = vec![offer(twice), Move::Hear(2), payload(0, b"onetwo"), Move::Finish(2)];
+    cases.push(("the same path twice", twice, codes));
+    cases
+}
+
+fn count_cases() -> Vec<Case> {
+    let many = |count: usize| (0..count).map(|i| file(&format!("f{i}"), 1)).collect::<Vec<_>>();
+    let mut beyond: Vec<Move> = (0..17)
+        .map(|i| Move::Say(Message::Offer { first: i * 1000, entries: many(1000) }))
+        .collect();
+    beyond.push(Move::Hear(16_000));
+    let huge = |size| vec![offer(vec![file("huge", size)])];
+    let sums = vec![file("a", ENDLESS_BYTES - 1); 6];
+    vec![
+        ("an empty offer", vec![offer(Vec::new())], Ends::Refused),
+        ("an offer out of order", vec![Move::Say(offer_at(5, many(1)))], Ends::Refused),
+        ("an offer beyond the credit", beyond, Ends::Refused),
+        ("a size past 2^62", huge(ENDLESS_BYTES), Ends::Refused),
+        ("a size past 2^63", huge(1 << 63), Ends::Refused),
+        ("a size that cannot fit", huge(ENDLESS_BYTES - 1), Ends::Code(&[5])),
+        ("sizes past the address space", vec![offer(sums)], Ends::Code(&[2, 5, 9])),
+        ("a list that is longer than it may be", vec![envelope(6, &[0xff; 10])], Ends::Refused),
+        ("a list that ends early", vec![envelope(6, &list(1000, &[]))], Ends::Refused),
+        ("a field that ends early", vec![envelope(6, &list(1, &[1, 0, 9]))], Ends::Refused),
+        ("a second end of offers", vec![offer_end(0), offer_end(0)], Ends::Refused),
+        ("an end that does not fit", vec![offer_end(7)], Ends::Refused),
+        ("an unknown kind of object", vec![envelope(6, &list(1, &[99; 80]))], Ends::Refused),
+        ("the end of a pipe that is none", vec![pipe_end(5)], Ends::Refused),
+    ]
+}
+
+fn frame_cases() -> Vec<Case> {
+    let offered = |frames: Vec<Move>| {
+        let mut moves = vec![offer(vec![file("a", 3)]), Move::Hear(1)];
+        moves.extend(frames);
+        moves
+    };
+    let with = |change: fn(&mut Label)| {
+        let Move::Frame(mut label, body) = payload(0, b"abc") else { unreachable!() };
+        change(&mut label);
+        offered(vec![Move::Frame(label, body)])
+    };
+    let header = |at: usize, value: u8| {
+        let Move::Frame(label, body) = payload(0, b"abc") else { unreachable!() };
+        let mut bytes = frame::encode(&label);
+        bytes[at] = value;
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..60]) as u32;
+        bytes[60..].copy_from_slice(&sum.to_le_bytes());
+        let bytes = [&bytes[..], &body].concat();
+        offered(vec![Move::Say(Message::Carried(bytes))])
+    };
+    let corrupt = {
+        let mut bytes = frame::encode(&Label::default()).to_vec();
+        bytes[60] ^= 1;
+        offered(vec![Move::Say(Message::Carried(bytes))])
+    };
+    let early = offered(vec![Move::Frame(end_frame(), Vec::new())]);
+    vec![
+        ("a frame never asked for", offered(vec![payload(1 << 20, b"abc")]), Ends::Refused),
+        ("a frame twice", offered(vec![payload(0, b"abc"), payload(0, b"abc")]), Ends::Refused),
+        ("a frame that is too short", offered(vec![payload(0, b"ab")]), Ends::Refused),
+        ("a frame that is too long", offered(vec![payload(0, b"abcd")]), Ends::Refused),
+        ("a frame beside its place", offered(vec![payload(1, b"abc")]), Ends::Refused),
+        ("an extent that leaves the space", with(|l| l.extent.start = u64::MAX), Ends::Refused),
+        ("a body longer than a request", with(|l| l.body_len = u32::MAX), Ends::Refused),
+        ("a void list longer than a body", with(|l| l.voids_len = 9), Ends::Refused),
+        ("an unknown kind of frame", header(4, 9), Ends::Refused),
+        ("a codec that nobody has", header(5, 1), Ends::Refused),
+        ("reserved bytes", header(57, 1), Ends::Refused),
+        ("a header with a wrong sum", corrupt, Ends::Code(&[6])),
+        ("an end that comes early", early, Ends::Refused),
+        ("no frame at all", offered(vec![Move::Say(carried(&[0x55; 200]))]), Ends::Refused),
+    ]
+}
+
+fn rubbish_cases() -> Vec<Case> {
+    let pings = vec![Move::Raw(Message::Ping.encode().repeat(300_000)), Move::Raw(vec![0; 4])];
+    let spoken = Message::Stop(datapump::base::fault::Fault::peer("\u{1b}[31mred\u{7}"));
+    vec![
+        ("an empty envelope", vec![Move::Raw(vec![0; 4])], Ends::Refused),
+        ("an envelope of 4 GB", vec![Move::Raw(vec![0xff; 4])], Ends::Refused),
+        ("an unknown message", vec![envelope(99, &[])], Ends::Refused),
+        ("bytes behind a message", vec![envelope(17, &[1])], Ends::Refused),
+        ("a second greeting", vec![Move::Say(support::speaker::hello())], Ends::Refused),
+        ("noise", vec![Move::Raw(data::bytes(3, 100_000))], Ends::Refused),
+        ("a flood, then nothing sensible", pings, Ends::Refused),
+        ("words that would paint a terminal", vec![Move::Say(spoken)], Ends::Refused),
+    ]
+}
+
+fn sink_cases() -> Vec<Case> {
+    let wish = |first, wanted: Vec<Wish>| Move::Say(Message::Want { first, wanted });
+    let finished = |objects: &[u64]| {
+        let objects = objects.iter().map(|number| (*number, None)).collect();
+        Move::Say(Message::Finished { objects })
+    };
+    let ack = |start, end| Move::Say(Message::Ack { ranges: vec![(start, end)], bytes: 1 });
+    let then = |moves: &[Move]| {
+        let mut all = vec![Move::Hear(2)];
+        all.extend_from_slice(moves);
+        all
+    };
+    let all = vec![Wish::All; 2];
+    vec![
+        ("an answer to nothing", vec![wish(0, vec![Wish::All; 1000])], Ends::Refused),
+        ("an answer out of order", then(&[wish(1, vec![Wish::All])]), Ends::Refused),
+        ("an answer to too many", then(&[wish(0, vec![Wish::All; 3])]), Ends::Refused),
+        ("an answer twice", then(&[wish(0, all.clone()), wish(0, all.clone())]), Ends::Refused),
+        ("finished twice", then(&[wish(0, all.clone()), finished(&[0, 0, 0])]), Ends::Refused),
+        ("finished, never offered", then(&[finished(&[77])]), Ends::Refused),
+        ("an empty acknowledgement", then(&[wish(0, all), ack(5, 5)]), Ends::Refused),
+        ("an offer by a sink", then(&[offer(vec![file("x", 1)])]), Ends::Refused),
+    ]
+}
+
+fn check(role: Role, cases: Vec<Case>) {
+    let cases = cases.iter().flat_map(|case| [(Stands::Near, case), (Stands::Far, case)]);
+    each(cases, |(place, (name, moves, ends))| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("outside")).unwrap();
+        fs::create_dir_all(scene.path("dst")).unwrap();
+        fs::create_dir_all(scene.path("src")).unwrap();
+        write_file(&scene.path("outside/canary"), 1, 1000);
+        write_file(&scene.path("src/one"), 2, 100_000);
+        write_file(&scene.path("src/two"), 3, 200);
+        let before = look(&scene.path("outside"));
+        let begun = Instant::now();
+        let (code, said, watched) = match place {
+            Stands::Near => against_far(&scene, role, moves),
+            Stands::Far => against_near(&scene, role, moves),
+        };
+        assert!(!watched.killed, "{name}: it does not end by itself: {said}");
+        assert!(!said.contains("panicked"), "{name}: {said}");
+        let paints = said.contains('\u{1b}') || said.contains('\u{7}');
+        assert!(matches!(place, Stands::Near) || !paints, "{name}: {said:?}");
+        let may = match (ends, place) {
+            (Ends::Refused, _) => code == 9,
+            (Ends::Code(codes), Stands::Far) => codes.contains(&code),
+            (Ends::Code(codes), Stands::Near) => code == 0 || codes.contains(&code),
+        };
+        assert!(may, "{name}: exit code {code}: {said}");
+        assert!(begun.elapsed() < ENDS_WITHIN, "{name}: after {:?}: {said}", begun.elapsed());
+        assert!(watched.memory_bytes_max < MEMORY_BYTES_MAX, "{name}: {watched:?}");
+        assert_eq!(look(&scene.path("outside")), before, "{name}: outside was touched");
+        let canary = fs::metadata(scene.path("outside/canary")).unwrap();
+        assert_eq!(canary.nlink(), 1, "{name}: the canary got another name");
+    });
+}
+
+/// An honest `datapump peer`.
+fn against_far(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watched) {
+    let mut honest = honest_follower(&scene.far_program());
+    let watched = watch(honest.id().cast_signed(), KILLED_AFTER);
+    let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
+    let mut speaker = Speaker::driver(stdout, stdin);
+    let place = match role {
+        Role::Source => scene.path("dst"),
+        Role::Sink => scene.path("src/"),
+    };
+    speaker.open(role.other(), Place::Path(place), settings());
+    let said = play(&mut speaker, scene, moves, Stands::Near);
+    let watched = watched.join().unwrap();
+    (honest.wait().unwrap().code().unwrap_or(-1), said, watched)
+}
+
+/// An honest `datapump copy`, whose ssh leads to this test.
+fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watched) {
+    let socket = scene.path("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let socat = need("socat", "socat");
+    let lines = format!("exec {} - UNIX-CONNECT:{}", socat.display(), socket.display());
+    let ssh = scene.script("ssh", &lines);
+    let ways = match role {
+        Role::Source => "127.0.0.1:/src/ @/dst",
+        Role::Sink => "@/src/ 127.0.0.1:/dst",
+    };
+    let line = format!("copy -r --ssh {} {KNOBS} {ways}", ssh.display());
+    let running = run::start(scene.command(&scene.words(&line)));
+    let watched = watch(running.pid(), KILLED_AFTER);
+    let (connection, _) = listener.accept().unwrap();
+    let mut speaker = Speaker::follower(connection.try_clone().unwrap(), connection);
+    let origin = Origin { single: false, endless: false };
+    speaker.answer((role == Role::Source).then_some(origin), far::closed_port());
+    play(&mut speaker, scene, moves, Stands::Far);
+    let watched = watched.join().unwrap();
+    let ran = running.end();
+    (ran.code, ran.stderr, watched)
+}
+
+/// Plays all moves, then listens until the honest side has had enough; what it said last.
+fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands) -> String {
+    let mut answered = 0;
+    for step in moves {
+        match step {
+            Move::Say(message) => speaker.say(&placed(message, scene)),
+            Move::Raw(bytes) => speaker.raw(bytes),
+            Move::Frame(label, body) => speaker.frame(label, body),
+            Move::Hear(count) => {
+                while answered < *count {
+                    match speaker.hear() {
+                        Some(Message::Want { wanted, .. }) => answered += wanted.len() as u64,
+                        Some(Message::Offer { entries, .. }) => answered += entries.len() as u64,
+                        Some(Message::Stop(fault)) => return fault.text,
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+            }
+            Move::Finish(objects) => finish(speaker, *objects, place),
+        }
+    }
+    let mut said = String::new();
+    while let Some(message) = speaker.hear() {
+        match message {
+            Message::Stop(fault) => said.push_str(&fault.text),
+            Message::Report(_) => return said,
+            _ => {}
+        }
+    }
+    said
+}
+
+fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
+    speaker.say(&Message::OfferEnd { objects, bytes: 0 });
+    speaker.frame(&end_frame(), &[]);
+    if matches!(place, Stands::Near) {
+        return;
+    }
+    let mut settled = 0;
+    while settled < objects {
+        match speaker.hear() {
+            Some(Message::Finished { objects } | Message::Held { objects }) => {
+                settled += objects.len() as u64;
+            }
+            Some(Message::Failed { .. } | Message::Kept { .. }) => settled += 1,
+            Some(Message::Stop(_)) | None => return,
+            Some(_) => {}
+        }
+    }
+    speaker.say(&Message::Report(Box::<SideReport>::default()));
+}
+
+/// A link that leads out of the destination is told where that is.
+fn placed(message: &Message, scene: &Scene) -> Message {
+    let mut message = message.clone();
+    if let Message::Offer { entries, .. } = &mut message {
+        for entry in entries.iter_mut().filter(|entry| entry.link_target == b"OUTSIDE") {
+            entry.link_target = scene.path("outside").display().to_string().into();
+        }
+    }
+    message
+}
+
+/// Every name of a folder, with what a careless writer would change.
+fn look(folder: &Path) -> Vec<(String, u64, i64, u32)> {
+    let files = data::files_below(folder);
+    let line = |path: &std::path::PathBuf| {
+        let meta = fs::symlink_metadata(path).unwrap();
+        (path.display().to_string(), meta.len(), meta.mtime_nsec(), meta.mode())
+    };
+    files.iter().map(line).collect()
+}
+
+/// While a tree is copied, somebody with rights in the destination puts a link to another folder
+/// in the place of one of its folders, and takes it away again, as fast as the system can.
+#[test]
+fn folders_that_become_links() {
+    each(["", "far:"], |host| {
+        let scene = Scene::new();
+        for folder in ["src/d/e", "dst/d/e", "outside/e"] {
+            fs::create_dir_all(scene.path(folder)).unwrap();
+        }
+        for i in 0..1500 {
+            write_file(&scene.path(format!("src/d/e/f{i}")), i, 100 + i as usize);
+        }
+        write_file(&scene.path("outside/e/f7"), 1, 1000);
+        std::os::unix::fs::symlink(scene.path("outside"), scene.path("dst/link")).unwrap();
+        let before = look(&scene.path("outside"));
+        let swapper = Swapper::start(scene.path("dst/d"), scene.path("dst/link"));
+        let begun = Instant::now();
+        let mut failures = 0;
+        while begun.elapsed() < SWAPPED_FOR {
+            let knobs = "--overwrite always --fsync off";
+            let ran = scene.run(&format!("copy -r {knobs} @/src/ {host}@/dst"));
+            failures += u64::from(ran.code != 0);
+            assert!(!ran.stderr.contains("panicked"), "{ran}");
+            assert_eq!(look(&scene.path("outside")), before, "outside was touched\n{ran}");
+        }
+        let swaps = swapper.stop();
+        println!("{swaps} swaps, {failures} copies had failures");
+        assert!(swaps > 1000 && failures > 0, "{swaps} swaps, {failures} failures: no race");
+    });
+}
+
+/// Exchanges two names until it is told to stop.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<u64>,
+}
+
+impl Swapper {
+    fn start(one: PathBuf, other: PathBuf) -> Swapper {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut swaps = 0;
+            while !stopped.load(SeqCst) {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                swaps += 1;
+                // A moment for the copy, of another length each time.
+                thread::sleep(Duration::from_micros(swaps * 37 % 400));
+            }
+            swaps
+        });
+        Swapper { stop, thread }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Strangers that are many, silent, slow or noisy: the data port stays the transfer's own.
+#[test]
+fn thousands_of_strangers() {
+    each(["tls", "auth"], |seal| {
+        let scene = Scene::new();
+        write_file(&scene.path("in"), 4, 8 << 20);
+        let port = far::closed_port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let strangers: Vec<_> = (0..4)
+            .map(|kind| {
+                let stop = stop.clone();
+                thread::spawn(move || pester(kind, port, &stop))
+            })
+            .collect();
+        let knobs = format!("--seal {seal} --ports {port}-{port} --rate 16Mbit");
+        let begun = Instant::now();
+        let ran = scene.run(&format!("copy {knobs} @/in far:@/out"));
+        stop.store(true, SeqCst);
+        let met: u64 = strangers.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(ran.code, 0, "{knobs}\n{ran}");
+        data::assert_same(&scene.path("in"), &scene.path("out"));
+        println!("{seal}: {met} connections of strangers in {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+    });
+}
+
+/// Connects again and again, and behaves badly in one of four ways; how often it was let in.
+fn pester(kind: u64, port: u16, stop: &AtomicBool) -> u64 {
+    let mut met = 0;
+    let mut held = Vec::new();
+    while !stop.load(SeqCst) {
+        let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        met += 1;
+        match kind {
+            0 => {}
+            1 => drop(stranger.write_all(&data::bytes(met, 5000))),
+            // Nothing, or one byte: and the connection is kept.
+            2 => held.push(stranger),
+            _ => {
+                let _ = stranger.write_all(b"D");
+                held.push(stranger);
+            }
+        }
+        if held.len() > STRANGERS_HELD {
+            held.remove(0);
+        }
+    }
+    met
+}
+
+fn settings() -> Settings {
+    Settings {
+        streams: 1,
+        request_bytes: 64 << 10,
+        seal: Seal::Off,
+        digest: DigestKind::None,
+        recursive: true,
+        ..Settings::default()
+    }
+}
+
+fn file(path: &str, size: u64) -> Entry {
+    Entry { size, mode: 0o644, path: path.into(), ..Entry::default() }
+}
+
+fn offer(entries: Vec<Entry>) -> Move {
+    Move::Say(offer_at(0, entries))
+}
+
+fn offer_at(first: u64, entries: Vec<Entry>) -> Message {
+    Message::Offer { first, entries }
+}
+
+fn offer_end(objects: u64) -> Move {
+    Move::Say(Message::OfferEnd { objects, bytes: 0 })
+}
+
+fn pipe_end(bytes: u64) -> Move {
+    Move::Say(Message::PipeEnd { bytes })
+}
+
+fn carried(bytes: &[u8]) -> Message {
+    Message::Carried(bytes.to_vec())
+}
+
+fn payload(start: u64, body: &[u8]) -> Move {
+    let len = body.len() as u32;
+    let extent = Extent { start, len };
+    let label = Label { kind: Kind::Data, extent, body_len: len, ..Label::default() };
+    Move::Frame(label, body.to_vec())
+}
+
+/// A message that no honest program could write.
+fn envelope(code: u8, fields: &[u8]) -> Move {
+    let mut bytes = (fields.len() as u32 + 1).to_le_bytes().to_vec();
+    bytes.push(code);
+    bytes.extend_from_slice(fields);
+    Move::Raw(bytes)
+}
+
+/// The front of an offer that announces so many entries.
+fn list(count: u16, rest: &[u8]) -> Vec<u8> {
+    [&0_u64.to_le_bytes()[..], &count.to_le_bytes(), rest].concat()
+}
+
+const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none";
+const ENDS_WITHIN: Duration = Duration::from_secs(8);
+const KILLED_AFTER: Duration = Duration::from_secs(12);
+const SWAPPED_FOR: Duration = Duration::from_secs(3);
+const STRANGERS_HELD: usize = 200;
+const MEMORY_BYTES_MAX: u64 = 300 << 20;

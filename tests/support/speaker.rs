@@ -1,0 +1,188 @@
+//! A peer that says what a test tells it to, in the program's own words.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use datapump::base::job::Place;
+use datapump::base::label::{Kind, Label};
+use datapump::base::settings::Settings;
+use datapump::wire::frame;
+use datapump::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
+
+/// One end of a control connection in the hands of a test.
+pub struct Speaker {
+    writer: Box<dyn Write + Send>,
+    heard: Receiver<Message>,
+}
+
+impl Speaker {
+    /// Greets an honest follower, which says its mark first.
+    pub fn driver(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> Self {
+        let mut speaker = Speaker::new(reader, Box::new(writer), Mark::Skip);
+        speaker.say(&hello());
+        assert!(matches!(speaker.hear(), Some(Message::Hello { .. })), "no greeting");
+        speaker
+    }
+
+    /// Greets an honest driver.
+    pub fn follower(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
+        let mut speaker = Speaker::new(reader, Box::new(writer), Mark::None);
+        speaker.raw(MARK);
+        speaker.say(&hello());
+        assert!(matches!(speaker.hear(), Some(Message::Hello { .. })), "no greeting");
+        speaker
+    }
+
+    fn new(
+        mut reader: impl Read + Send + 'static,
+        writer: Box<dyn Write + Send>,
+        mark: Mark,
+    ) -> Self {
+        let (heard_in, heard) = mpsc::channel();
+        thread::spawn(move || {
+            if mark == Mark::Skip {
+                skip_mark(&mut reader)?;
+            }
+            while let Some(bytes) = envelope(&mut reader) {
+                heard_in.send(Message::decode(&bytes[4..]).ok()?).ok()?;
+            }
+            Some(())
+        });
+        Speaker { writer, heard }
+    }
+
+    /// The other side may have had enough already: then nobody minds.
+    pub fn say(&mut self, message: &Message) {
+        self.raw(&message.encode());
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let _ = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
+    }
+
+    /// A frame of a data stream that the control connection carries.
+    pub fn frame(&mut self, label: &Label, body: &[u8]) {
+        let bytes = [&frame::encode(label)[..], body].concat();
+        for part in bytes.chunks(32 << 10) {
+            self.say(&Message::Carried(part.to_vec()));
+        }
+    }
+
+    /// What the other side says next; nothing where its end comes first.
+    pub fn hear(&mut self) -> Option<Message> {
+        self.heard.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Opens a transfer as its driver, with the data on this connection.
+    pub fn open(&mut self, role: Role, place: Place, settings: Settings) {
+        let origin = Origin { single: false, endless: false };
+        self.say(&Message::Open(Box::new(Open {
+            role,
+            places: vec![place],
+            settings,
+            ports: None,
+            secret: [7; 32],
+            fingerprint: [7; 32],
+            origin: (role == Role::Sink).then_some(origin),
+            window_bytes: 0,
+            transfer: [7; 16],
+            listed: false,
+        })));
+        let answer = self.hear();
+        assert!(matches!(answer, Some(Message::Opened(_))), "not opened: {answer:?}");
+        self.say(&Message::Carry);
+    }
+
+    /// Answers a driver, which finds no data port and lets this connection carry the data.
+    pub fn answer(&mut self, origin: Option<Origin>, closed_port: u16) {
+        assert!(matches!(self.hear(), Some(Message::Open(_))), "not asked to open");
+        self.say(&Message::Opened(Opened {
+            fingerprint: [7; 32],
+            port: closed_port,
+            addresses: vec!["127.0.0.1".into()],
+            origin,
+            window_bytes: 0,
+            rename: None,
+        }));
+        assert!(matches!(self.hear(), Some(Message::Carry)), "the data is not carried");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Skip,
+    None,
+}
+
+pub fn hello() -> Message {
+    Message::Hello { min: VERSION_MAX, max: VERSION_MAX, program: "a test".into() }
+}
+
+pub fn end_frame() -> Label {
+    Label { kind: Kind::End, ..Label::default() }
+}
+
+/// Reads up to the mark, and gives back all of it.
+pub fn skip_mark(reader: &mut impl Read) -> Option<Vec<u8>> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(MARK) {
+        let mut byte = [0];
+        reader.read_exact(&mut byte).ok()?;
+        seen.push(byte[0]);
+    }
+    Some(seen)
+}
+
+/// One message with its envelope; nothing where the connection ends.
+pub fn envelope(reader: &mut impl Read) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    reader.read_exact(&mut bytes).ok()?;
+    let length = Message::length(*bytes.first_chunk()?).ok()?;
+    bytes.resize(4 + length, 0);
+    reader.read_exact(&mut bytes[4..]).ok()?;
+    Some(bytes)
+}
+
+/// `datapump peer`, alone, with its pipes in our hands.
+pub fn honest_follower(program: &std::path::Path) -> Child {
+    let mut command = Command::new(program);
+    command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Watches a process: the most memory it has had, and whether it had to be killed at the deadline.
+pub fn watch(pid: i32, patience: Duration) -> thread::JoinHandle<Watched> {
+    thread::spawn(move || {
+        let deadline = Instant::now() + patience;
+        let mut watched = Watched::default();
+        while !super::processes::ends_within(pid, Duration::from_millis(20)) {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+            watched.memory_bytes_max = watched.memory_bytes_max.max(kib.unwrap_or(0) << 10);
+            if status.contains("State:\tZ") {
+                break;
+            }
+            if Instant::now() > deadline {
+                watched.killed = true;
+                super::processes::send(pid, rustix::process::Signal::KILL);
+                break;
+            }
+        }
+        watched
+    })
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watched {
+    pub memory_bytes_max: u64,
+    pub killed: bool,
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
