@@ -72,6 +72,14 @@ pub struct Landed {
     pub bytes: u64,
 }
 
+/// Temporary names of what is not complete.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Those of files that the journal is told of, with the numbers of their objects.
+    pub told: Vec<(u64, Vec<u8>)>,
+    pub untold: Vec<Vec<u8>>,
+}
+
 /// Shared by the lanes of a sink.
 #[derive(Debug)]
 pub struct Objects {
@@ -388,13 +396,16 @@ impl Objects {
 
     /// The temporary names of what is not complete: of files that the journal is told of, and of
     /// the others.
-    pub fn unfinished(&self) -> (Vec<(u64, Vec<u8>)>, Vec<Vec<u8>>) {
+    pub fn unfinished(&self) -> Unfinished {
         let state = self.lock();
         let (told, untold): (Vec<_>, Vec<_>) =
             state.objects.values().partition(|object| object.news.is_some());
         let name = |object: &Object| object.wanted.temporary.clone();
         let numbered = |object: &Object| (object.wanted.number, name(object));
-        (told.into_iter().map(numbered).collect(), untold.into_iter().map(name).collect())
+        Unfinished {
+            told: told.into_iter().map(numbered).collect(),
+            untold: untold.into_iter().map(name).collect(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -75,8 +75,8 @@ impl SourceSide {
     }
 
     /// A single object will have this name.
-    pub fn rename(&mut self, name: Option<Vec<u8>>) {
-        self.rename = name;
+    pub fn renamed(self, rename: Option<Vec<u8>>) -> SourceSide {
+        SourceSide { rename, ..self }
     }
 
     /// True when so much more may be offered before something is finished.

@@ -13,7 +13,7 @@ use super::brake::Brake;
 use super::compare::Compare;
 use super::finisher::{Finished, Finisher};
 use super::lane::{Lane, Over};
-use super::objects::{Complete, Objects};
+use super::objects::{Complete, Objects, Unfinished};
 use super::plan::Plan;
 use super::resume::Memory;
 use super::sink::{Begin, SinkSide, Target};
@@ -193,14 +193,14 @@ impl Running {
         let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
-            let finisher = Finisher::new(volume, settings.fsync, memory.journal);
-            finishing::start(finisher, events_in.clone())
+            finishing::start(
+                Finisher::new(volume, settings.fsync, memory.journal),
+                events_in.clone(),
+            )
         });
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
-        let mut source = plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()));
-        if let Some(source) = &mut source {
-            source.rename(rename);
-        }
+        let source =
+            plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()).renamed(rename));
         let compare = start_compare(&settings, sink.as_ref(), &events_in, &brake);
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
@@ -720,7 +720,7 @@ impl Running {
         if let (Some((finisher, thread)), Some(sink)) = (self.finisher.take(), &self.sink) {
             sink.restore_modes();
             let advances = sink.objects.take_advances();
-            let (told, untold) = sink.objects.unfinished();
+            let Unfinished { told, untold } = sink.objects.unfinished();
             if let Some(volume) = sink.target().volume() {
                 let complete = self.complete.iter().flat_map(Receiver::try_iter);
                 let small = complete.filter(|object| object.wanted.file.is_none());

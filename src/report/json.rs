@@ -512,7 +512,8 @@ mod tests {
             progress(&seen, &Meter::default()),
             "\"event\":\"progress\",\"phase\":\"moving\",\"elapsed_seconds\":2.0,\"bytes_done\":10,\
              \"bytes_held\":0,\"bytes_found\":0,\"files_done\":0,\"files_found\":0,\
-             \"all_found\":false,\"rate_bytes_per_second\":0.0,\"average_bytes_per_second\":5.0,\"eta_seconds\":null}",
+             \"all_found\":false,\"rate_bytes_per_second\":0.0,\
+             \"average_bytes_per_second\":5.0,\"eta_seconds\":null}",
         );
     }
 
