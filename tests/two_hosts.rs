@@ -19,9 +19,10 @@ use datapump::io::sim::{Dice, SimVolume, Weather, World};
 use datapump::io::volume::{Mtime, Volume};
 use datapump::pump::brake::Brake;
 use datapump::pump::finisher::Finisher;
-use datapump::pump::lane::{Lane, Parts, Patience, Turn};
+use datapump::pump::lane::{Lane, Parts, Patience, Turn, Wire};
 use datapump::pump::objects::{Complete, Objects};
 use datapump::pump::plan::Plan;
+use datapump::pump::resume::{Memory, Voice};
 use datapump::pump::sink::{Begin, Root, SinkSide, Target};
 use datapump::pump::source::SourceSide;
 use datapump::pump::walk::{Found, From};
@@ -42,12 +43,14 @@ type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
 enum Scenario {
     /// Late, short, interrupted, out of order: everything arrives.
     Rough,
-    /// Reads or writes of some files fail: those are named, the others arrive.
+    /// Some files cannot be read: those are named, the others arrive.
     Failing,
-    /// The disk fills, a connection breaks, a bit flips: the transfer may end, nothing wrong has a
-    /// name.
+    /// Streams break, and bits flip on them: others take their place, and everything arrives.
+    Breaking,
+    /// The disk fills, or fails: the transfer may end, and another one goes on where it stopped.
     Ending,
-    /// The power goes in the middle: every durable name has its bytes.
+    /// The power goes in the middle, or a process is killed, once or twice: every name has its
+    /// bytes, and another transfer goes on.
     Crash,
 }
 
@@ -55,7 +58,7 @@ impl Scenario {
     fn of(seed: u64) -> Scenario {
         match seed % 4 {
             0 | 1 => [Scenario::Rough, Scenario::Failing][(seed / 4 % 2) as usize],
-            2 => Scenario::Ending,
+            2 => [Scenario::Breaking, Scenario::Ending][(seed / 4 % 2) as usize],
             _ => Scenario::Crash,
         }
     }
@@ -69,11 +72,14 @@ impl Scenario {
         };
         match self {
             Scenario::Rough | Scenario::Crash => rough,
-            Scenario::Failing => Weather { read_fails: 25, write_fails: 40, ..rough },
-            Scenario::Ending => match dice.below(3) {
+            Scenario::Failing => Weather { read_fails: 25, ..rough },
+            Scenario::Breaking => match dice.below(2) {
+                0 => Weather { cut: 60, ..rough },
+                _ => Weather { flip: 60, ..rough },
+            },
+            Scenario::Ending => match dice.below(2) {
                 0 => Weather { disk_full: 30, ..rough },
-                1 => Weather { cut: 60, ..rough },
-                _ => Weather { flip: 40, ..rough },
+                _ => Weather { write_fails: 30, ..rough },
             },
         }
     }
@@ -113,22 +119,40 @@ fn env_number(name: &str) -> Option<u64> {
 /// Runs a seed and checks what it left.
 fn run(seed: u64, scenario: Scenario, lying_disk: u64) -> Result<(), String> {
     let mut hosts = Hosts::new(seed, scenario, lying_disk);
-    let crash_at = (scenario == Scenario::Crash).then(|| Dice::new(!seed).below(600));
-    let ended = match crash_at {
-        Some(steps) => {
-            hosts.drive_for(steps);
-            return hosts.check_after_crash();
+    let mut dice = Dice::new(!seed);
+    if scenario == Scenario::Crash {
+        for _ in 0..1 + dice.below(2) {
+            hosts.drive_for(dice.below(600));
+            hosts.check_after_crash()?;
+            if hosts.closed {
+                return hosts.check(); // all that another run would say is that the files exist
+            }
+            let power = hosts.ground.settings.fsync == Fsync::File && dice.once_in(2);
+            hosts = hosts.after(if power { Blow::Power } else { Blow::Kill });
         }
-        None => hosts.drive(),
-    };
+    }
+    let ended = hosts.drive();
     match (scenario, ended) {
-        (Scenario::Rough | Scenario::Failing, Err(Stuck::Fault(fault))) => {
+        (_, Err(Stuck::Still)) => return Err("nobody can move and it is not over".into()),
+        (Scenario::Ending, Err(Stuck::Fault(_))) => {
+            hosts.check()?;
+            hosts.calm();
+            hosts = hosts.after(Blow::Kill);
+            hosts.drive().map_err(|stuck| format!("the second run ended early: {stuck:?}"))?;
+        }
+        (_, Err(Stuck::Fault(fault))) => {
             return Err(format!("ended with '{fault}' in weather that ends nothing"));
         }
-        (_, Err(Stuck::Still)) => return Err("nobody can move and it is not over".into()),
-        _ => {}
+        (_, Ok(_)) => {}
     }
     hosts.check()
+}
+
+/// What ends a sink in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    Power,
+    Kill,
 }
 
 /// Why a drive ended early.
@@ -138,26 +162,52 @@ enum Stuck {
     Still,
 }
 
-struct Hosts {
+/// What two runs of one transfer share.
+struct Ground {
     dice: Dice,
     world: Arc<World>,
     weather: Weather,
     sent: Tree3,
+    offers: VecDeque<Vec<Found>>,
     target: Arc<SimVolume>,
+    settings: Settings,
+}
+
+struct Hosts {
+    ground: Ground,
     source: SourceSide,
     sink: SinkSide,
-    digest: DigestKind,
     to_offer: VecDeque<Vec<Found>>,
     to_sink: VecDeque<Message>,
     to_source: VecDeque<Message>,
-    lanes: Vec<Option<Lane>>,
+    /// Each stream's lane at the source and at the sink.
+    pairs: Vec<Pair>,
+    makings: Makings,
     finisher: Finisher,
     complete: Receiver<Complete>,
     failed: Vec<(u64, Fault)>,
     finished: u64,
+    closed: bool,
     notices: Receiver<Notice>,
     digests: BTreeMap<u64, String>,
     steps: u64,
+}
+
+/// What another stream's lanes are made of.
+struct Makings {
+    brake: Arc<Brake>,
+    plan: Arc<Plan>,
+    objects: Arc<Objects>,
+    seal: u64,
+    next: u32,
+}
+
+struct Pair {
+    wire: Wire,
+    source: Option<Lane>,
+    sink: Option<Lane>,
+    broken: bool,
+    told: bool,
 }
 
 impl Hosts {
@@ -172,44 +222,81 @@ impl Hosts {
         let settings = Settings {
             request_bytes: SLOT * (1 + dice.below(3) as u32),
             digest,
-            fsync: Fsync::File,
+            fsync: if dice.once_in(4) { Fsync::Off } else { Fsync::File },
             ..Settings::default()
         };
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
         let target = Arc::new(SimVolume::new(&world, "/target"));
-        let (sent, to_offer) = make_tree(&mut dice, &origin);
+        let (sent, offers) = make_tree(&mut dice, &origin);
+        Hosts::start(Ground { dice, world, weather, sent, offers, target, settings })
+    }
+
+    /// A run of the transfer over what is there.
+    fn start(mut ground: Ground) -> Hosts {
+        let settings = ground.settings.clone();
         let (notices_in, notices) = channel();
         let watch = Arc::new(Watch::new(notices_in));
         let brake = Arc::new(Brake::default());
-        let plan = Arc::new(Plan::new(settings.request_bytes, None, None, true, brake.clone()));
+        let (slot, digest) = (settings.request_bytes, settings.digest);
+        let plan = Arc::new(Plan::new(slot, None, None, true, brake.clone()));
         let (complete_in, complete) = channel();
-        let objects =
-            Arc::new(Objects::new(settings.request_bytes, digest, watch.clone(), complete_in));
-        let lanes = lanes(&mut dice, &world, &settings, &brake, &plan, &objects);
-        let volume: Arc<dyn Volume> = target.clone();
-        let begin = Begin { tag: "sim".into(), past: None, alone: true };
+        let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
+        let volume: Arc<dyn Volume> = ground.target.clone();
         let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::Found };
-        Hosts {
-            dice,
-            weather,
-            sent,
+        let voice = Voice { warn: &|_| {}, stopping: &|| false };
+        let memory = Memory::open(&tree, [7; 16], &settings, "spare".into(), &voice)
+            .expect("nobody else has the journal");
+        let begin = Begin { tag: memory.tag, past: memory.past, alone: true };
+        let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
+        let seal = ground.dice.below(4);
+        let makings =
+            Makings { brake, plan: plan.clone(), objects: objects.clone(), seal, next: 0 };
+        let mut hosts = Hosts {
             source: SourceSide::new(plan, settings.clone(), watch.clone()),
-            sink: SinkSide::new(objects, settings.clone(), tree, watch, begin),
-            digest,
-            to_offer,
+            sink: SinkSide::new(objects, settings, tree, watch, begin),
+            to_offer: ground.offers.clone(),
             to_sink: VecDeque::new(),
             to_source: VecDeque::new(),
-            lanes,
-            finisher: Finisher::new(Some(volume), Fsync::File, None),
+            pairs: Vec::new(),
+            makings,
+            finisher,
             complete,
             failed: Vec::new(),
             finished: 0,
+            closed: false,
             notices,
             digests: BTreeMap::new(),
             steps: 0,
-            target,
-            world,
+            ground,
+        };
+        for _ in 0..1 + hosts.ground.dice.below(3) {
+            hosts.open_stream();
         }
+        hosts
+    }
+
+    /// The sink's host is hit, and somebody types the same command again.
+    fn after(mut self, blow: Blow) -> Hosts {
+        if blow == Blow::Power {
+            self.ground.target.lose_power(&mut self.ground.dice);
+        }
+        self.forget_lanes();
+        let Ground { dice, world, weather, sent, offers, target, settings } = &self.ground;
+        Hosts::start(Ground {
+            dice: dice.clone(),
+            world: world.clone(),
+            weather: *weather,
+            sent: sent.clone(),
+            offers: offers.clone(),
+            target: target.clone(),
+            settings: settings.clone(),
+        })
+    }
+
+    fn calm(&mut self) {
+        self.ground.weather.disk_full = 0;
+        self.ground.weather.write_fails = 0;
+        self.ground.world.set_weather(self.ground.weather);
     }
 
     /// Steps everybody until it is over; the number of steps.
@@ -224,8 +311,8 @@ impl Hosts {
             still = if self.progress() == before { still + 1 } else { 0 };
             // In calm weather a few rounds show whether anybody can move.
             if still == 400 {
-                let calm = Weather { late: 0, interrupted: 0, ..self.weather };
-                self.world.set_weather(calm);
+                let calm = Weather { late: 0, interrupted: 0, ..self.ground.weather };
+                self.ground.world.set_weather(calm);
             }
             if still > 1200 {
                 return Err(Stuck::Still);
@@ -243,7 +330,7 @@ impl Hosts {
 
     fn progress(&self) -> (u64, usize, u64, usize) {
         (
-            self.world.landings(),
+            self.ground.world.landings(),
             self.to_offer.len(),
             self.finished,
             self.to_sink.len() + self.to_source.len(),
@@ -251,17 +338,24 @@ impl Hosts {
     }
 
     fn is_over(&self) -> bool {
-        self.source.is_over() && self.sink.is_over() && self.lanes.iter().all(Option::is_none)
+        self.source.is_over() && self.sink.is_over() && self.pairs.is_empty() && self.closed
     }
 
     /// Somebody, chosen by the dice, does one thing.
     fn step(&mut self) -> Result<(), Fault> {
         self.steps += 1;
-        let pick = self.dice.below(self.lanes.len() as u64 + 5) as usize;
-        if let Some(lane) = self.lanes.get_mut(pick) {
-            return step_lane(lane);
+        let pick = self.ground.dice.below(2 * self.pairs.len() as u64 + 7) as usize;
+        if let Some(pair) = self.pairs.get_mut(pick / 2) {
+            match pick % 2 {
+                0 => pair.step(|pair| &mut pair.source)?,
+                _ => pair.step(|pair| &mut pair.sink)?,
+            }
+            if pair.broken {
+                self.ground.world.cut(&pair.wire.socket);
+            }
+            return Ok(());
         }
-        match pick - self.lanes.len() {
+        match pick - 2 * self.pairs.len() {
             0 => self.offer(),
             1 => self.deliver_to_sink(),
             2 => self.deliver_to_source(),
@@ -269,7 +363,29 @@ impl Hosts {
                 self.to_source.extend(self.sink.acknowledge());
                 Ok(())
             }
+            4 => self.finisher.advance(&self.makings.objects.take_advances()),
+            5 => {
+                self.part_with_streams();
+                Ok(())
+            }
             _ => self.finish(),
+        }
+    }
+
+    /// Streams that both sides have let go: the sink says so behind its last acknowledgement.
+    fn part_with_streams(&mut self) {
+        self.pairs.retain(|pair| pair.broken || pair.source.is_some() || pair.sink.is_some());
+        for index in 0..self.pairs.len() {
+            let pair = &mut self.pairs[index];
+            let both_over = pair.source.is_none() && pair.sink.is_none();
+            if !both_over || std::mem::replace(&mut pair.told, true) {
+                continue;
+            }
+            let stream = pair.wire.number;
+            while let Some(ack) = self.sink.acknowledge() {
+                self.to_source.push_back(ack);
+            }
+            self.to_source.push_back(Message::Lost { stream });
         }
     }
 
@@ -302,12 +418,30 @@ impl Hosts {
         match self.to_source.pop_front().map(|message| over_the_wire(&message)) {
             Some(Message::Want { wanted, .. }) => self.source.want(&wanted),
             Some(Message::Ack { ranges, .. }) => self.source.acknowledged(Tick(0), &ranges),
+            Some(Message::Lost { stream }) => {
+                self.source.plan.lost(stream);
+                self.pairs.retain(|pair| pair.wire.number != stream);
+                if !self.source.plan.is_settled() {
+                    self.open_stream();
+                }
+                Ok(())
+            }
+            Some(Message::Held { objects }) => {
+                for (object, sum) in objects {
+                    self.source.held_whole(object)?;
+                    self.finished += 1;
+                    if let Some(sum) = sum {
+                        self.digests.insert(object, to_hex(self.ground.settings.digest, &sum));
+                    }
+                }
+                Ok(())
+            }
             Some(Message::Finished { objects }) => {
                 for (object, sum) in objects {
                     self.source.settle(object)?;
                     self.finished += 1;
                     if let Some(sum) = sum {
-                        self.digests.insert(object, to_hex(self.digest, &sum));
+                        self.digests.insert(object, to_hex(self.ground.settings.digest, &sum));
                     }
                 }
                 Ok(())
@@ -326,31 +460,59 @@ impl Hosts {
     fn finish(&mut self) -> Result<(), Fault> {
         let epoch: Vec<Complete> = self.complete.try_iter().take(5).collect();
         if epoch.is_empty() {
+            if self.sink.is_over() && !std::mem::replace(&mut self.closed, true) {
+                self.finisher.close(self.sink.ending());
+            }
             return Ok(());
         }
         let finished = self.finisher.epoch(epoch);
         self.to_source.extend(self.sink.finished(&finished));
-        Ok(())
+        match finished.iter().find_map(|object| object.outcome.as_ref().err()) {
+            Some(fault) if fault.ends_transfer() => Err(fault.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_stream(&mut self) {
+        let Makings { brake, plan, objects, seal, next } = &mut self.makings;
+        let Ground { dice, world, settings, .. } = &mut self.ground;
+        let wire = Wire::new(*next, world.connect());
+        *next += 1;
+        let (source, sink) = lanes(dice, world, settings, (brake, plan, objects), (*seal, &wire));
+        let (source, sink) = (Some(source), Some(sink));
+        self.pairs.push(Pair { wire, source, sink, broken: false, told: false });
+    }
+
+    /// Lanes that will never move again; the kernel would have taken back what is in the air.
+    fn forget_lanes(&mut self) {
+        for pair in &mut self.pairs {
+            std::mem::forget(pair.source.take());
+            std::mem::forget(pair.sink.take());
+        }
     }
 
     /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
     /// nothing all are there, and what is missing was named.
     fn check(&mut self) -> Result<(), String> {
-        let arrived = finals(self.target.files());
-        compare(&self.sent, &arrived)?;
+        let Ground { sent, target, .. } = &self.ground;
+        let arrived = finals(target.files());
+        compare(sent, &arrived)?;
         if self.is_over() {
             let all =
                 arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
-            if all != self.sent.len() {
+            if all != sent.len() {
                 return Err(format!(
-                    "{} sent, {} arrived, {} named as failed",
-                    self.sent.len(),
+                    "{} sent, {} arrived, {} named as failed: {:?}",
+                    sent.len(),
                     arrived.len(),
-                    self.failed.len()
+                    self.failed.len(),
+                    self.failed.first()
                 ));
             }
-            if let Some(left) = self.target.files().keys().find(|path| is_temporary(path)) {
-                return Err(format!("the temporary file {} was left", left.escape_ascii()));
+            let goes_on = |path: &[u8]| !self.failed.is_empty() && path.ends_with(b".journal");
+            let mut left = target.files().into_keys();
+            if let Some(left) = left.find(|path| is_temporary(path) && !goes_on(path)) {
+                return Err(format!("{} was left", left.escape_ascii()));
             }
             self.check_digests()?;
         }
@@ -360,11 +522,12 @@ impl Hosts {
 
     /// The digests that were reported are those of the bytes.
     fn check_digests(&self) -> Result<(), String> {
-        if self.digest != DigestKind::Blake3 {
+        if self.ground.settings.digest != DigestKind::Blake3 {
             return Ok(());
         }
+        let sent = self.ground.sent.values();
         let mut expected: Vec<String> =
-            self.sent.values().map(|bytes| blake3::hash(bytes).to_hex().to_string()).collect();
+            sent.map(|bytes| blake3::hash(bytes).to_hex().to_string()).collect();
         for digest in self.digests.values() {
             let Some(at) = expected.iter().position(|expect| expect == digest) else {
                 return Err(format!("a digest of nothing that was sent: {digest}"));
@@ -375,7 +538,10 @@ impl Hosts {
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {
-        compare(&self.sent, &finals(self.target.files_after_crash()))
+        if self.ground.settings.fsync == Fsync::Off {
+            return Ok(()); // nothing was promised
+        }
+        compare(&self.ground.sent, &finals(self.ground.target.files_after_crash()))
             .map_err(|text| format!("after a crash at step {}: {text}", self.steps))
     }
 }
@@ -383,21 +549,25 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         // A lane that is dropped must have nothing in the air, whatever the weather.
-        for lane in &mut self.lanes {
-            std::mem::forget(lane.take());
-        }
+        self.forget_lanes();
     }
 }
 
-fn step_lane(slot: &mut Option<Lane>) -> Result<(), Fault> {
-    let Some(lane) = slot else { return Ok(()) };
-    match lane.turn(Patience::Step) {
-        Ok(Turn::Over) => {
-            let _over = slot.take().map(Lane::into_over);
-            Ok(())
+impl Pair {
+    /// Steps one of its lanes. When one ends early the other loses the stream too.
+    fn step(&mut self, lane: impl Fn(&mut Pair) -> &mut Option<Lane>) -> Result<(), Fault> {
+        let slot = lane(self);
+        let Some(running) = slot else { return Ok(()) };
+        if running.turn(Patience::Step)? != Turn::Over {
+            return Ok(());
         }
-        Ok(Turn::Moved | Turn::Waiting(_)) => Ok(()),
-        Err(fault) => Err(fault),
+        let over = slot.take().map(Lane::into_over).expect("it is here");
+        if let Some(fault) = over.fault {
+            assert!(matches!(fault.class, Class::Unreachable | Class::Corrupt), "{fault}");
+            self.broken = true;
+            self.wire.given_up.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -414,7 +584,7 @@ fn finals(files: Tree3) -> Tree3 {
 }
 
 fn is_temporary(path: &[u8]) -> bool {
-    path.ends_with(b".part")
+    path.ends_with(b".part") || path.ends_with(b".journal")
 }
 
 fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
@@ -507,48 +677,42 @@ fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {
     }
 }
 
-/// One to three streams, each with a lane on either host; pools of few buffers.
+/// A stream's lanes on either host; pools of few buffers.
 fn lanes(
     dice: &mut Dice,
     world: &Arc<World>,
     settings: &Settings,
-    brake: &Arc<Brake>,
-    plan: &Arc<Plan>,
-    objects: &Arc<Objects>,
-) -> Vec<Option<Lane>> {
-    let mut lanes = Vec::new();
+    (brake, plan, objects): (&Arc<Brake>, &Arc<Plan>, &Arc<Objects>),
+    (seal, wire): (u64, &Wire),
+) -> (Lane, Lane) {
     let (slot, digest) = (settings.request_bytes, settings.digest);
-    let seal = dice.below(4);
-    for index in 0..1 + dice.below(3) {
-        let socket = world.connect();
-        let (sealing, opening) = protections(seal, index as u16);
-        let depth = 1 + dice.below(3) as u32;
-        let requests =
-            |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
-        lanes.push(Some(Lane::new(Parts {
-            engine: Engine::new(Box::new(world.backend())),
-            source: Box::new(Tree::new(depth)),
-            passage: Passage::new(vec![Box::new(Sign::new(digest, slot))]),
-            sink: Box::new(StreamSink::new(socket.clone(), sealing, digest, slot)),
-            plan: Some(plan.clone()),
-            objects: None,
-            brake: brake.clone(),
-            stream: None,
-            requests: requests(dice),
-        })));
-        lanes.push(Some(Lane::new(Parts {
-            engine: Engine::new(Box::new(world.backend())),
-            source: Box::new(StreamSource::new(socket, opening, digest, slot, b"")),
-            passage: Passage::new(vec![Box::new(Check::new(digest, slot))]),
-            sink: Box::new(Tree::new(depth)),
-            plan: None,
-            objects: Some(objects.clone()),
-            brake: brake.clone(),
-            stream: None,
-            requests: requests(dice),
-        })));
-    }
-    lanes
+    let (sealing, opening) = protections(seal, wire.number as u16);
+    let socket = wire.socket.clone();
+    let depth = 1 + dice.below(3) as u32;
+    let requests = |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
+    let source = Lane::new(Parts {
+        engine: Engine::new(Box::new(world.backend())),
+        source: Box::new(Tree::new(depth)),
+        passage: Passage::new(vec![Box::new(Sign::new(digest, slot))]),
+        sink: Box::new(StreamSink::new(socket.clone(), sealing, digest, slot)),
+        plan: Some(plan.clone()),
+        objects: None,
+        brake: brake.clone(),
+        stream: Some(wire.clone()),
+        requests: requests(dice),
+    });
+    let sink = Lane::new(Parts {
+        engine: Engine::new(Box::new(world.backend())),
+        source: Box::new(StreamSource::new(socket, opening, digest, slot, b"")),
+        passage: Passage::new(vec![Box::new(Check::new(digest, slot))]),
+        sink: Box::new(Tree::new(depth)),
+        plan: None,
+        objects: Some(objects.clone()),
+        brake: brake.clone(),
+        stream: Some(wire.clone()),
+        requests: requests(dice),
+    });
+    (source, sink)
 }
 
 fn protections(seal: u64, index: u16) -> (Protection, Protection) {

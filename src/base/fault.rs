@@ -89,6 +89,16 @@ impl Fault {
         Fault::new(class_of(why), format!("cannot {doing} '{}': {}", what.display(), reason(why)))
     }
 
+    /// A failed change to a destination. A disk that fails is as good as full: the next write fails
+    /// too.
+    pub fn write(doing: &str, what: &Path, why: &io::Error) -> Fault {
+        let fault = Fault::io(doing, what, why);
+        match why.raw_os_error() {
+            Some(EIO) => Fault { class: Class::NoSpace, ..fault },
+            _ => fault,
+        }
+    }
+
     /// A failed call on something without a path.
     pub fn system(doing: &str, why: &io::Error) -> Fault {
         Fault::new(class_of(why), format!("cannot {doing}: {}", reason(why)))
@@ -110,6 +120,9 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// Input/output error, as every Unix numbers it.
+const EIO: i32 = 5;
 
 fn class_of(why: &io::Error) -> Class {
     match why.kind() {

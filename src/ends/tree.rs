@@ -158,12 +158,17 @@ fn check_written(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     match request.outcome {
         Ok(count) if count == request.need => Ok(Next::Done),
-        Ok(_) => Err(io_fault("write", file, libc::EIO)),
-        Err(errno) => Err(io_fault("write", file, errno)),
+        Ok(_) => Err(write_fault(file, libc::EIO)),
+        Err(errno) => Err(write_fault(file, errno)),
     }
 }
 
 fn io_fault(doing: &str, file: &LazyFile, errno: i32) -> Fault {
     let path = show(&*file.volume, &file.path);
     Fault::io(doing, path.as_ref(), &io::Error::from_raw_os_error(errno))
+}
+
+fn write_fault(file: &LazyFile, errno: i32) -> Fault {
+    let path = show(&*file.volume, &file.path);
+    Fault::write("write", path.as_ref(), &io::Error::from_raw_os_error(errno))
 }

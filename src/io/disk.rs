@@ -61,7 +61,9 @@ impl Disk {
     }
 
     fn fault(&self, doing: &str, path: &[u8], errno: Errno) -> Fault {
-        Fault::io(doing, &self.path.join(OsStr::from_bytes(path)), &errno.into())
+        // What is not read is changed: a disk that fails then ends the transfer.
+        let make = if READING.contains(&doing) { Fault::io } else { Fault::write };
+        make(doing, &self.path.join(OsStr::from_bytes(path)), &errno.into())
     }
 
     /// The directory that holds `path`, and the name in it.
@@ -592,5 +594,8 @@ impl AsFd for Parent<'_> {
 
 /// A program with one of these runs as its file's owner or group.
 const SET_ID_BITS: u32 = 0o6000;
+/// What a volume does that changes nothing.
+const READING: [&str; 4] = ["open", "read", "look at", "read the link"];
+
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -4,7 +4,7 @@
 //!
 //! Nothing here blocks: whoever steps the world decides when something can land.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::request::Request;
 use super::volume::{
     Access, Durable, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
 };
-use crate::base::fault::{Class, Fault};
+use crate::base::fault::Fault;
 use crate::base::units::Tick;
 
 /// Numbers from a seed: SplitMix64.
@@ -313,6 +313,9 @@ impl Wake for Silent {
     fn wake(&self) {}
 }
 
+/// The least that a disk writes at once.
+const BLOCK_BYTES: usize = 512;
+
 /// A tree of simulated files.
 #[derive(Debug)]
 pub struct SimVolume {
@@ -370,6 +373,52 @@ impl SimVolume {
             Node::Directory | Node::Link(_) => None,
         };
         self.lock().durable.iter().filter_map(file).collect()
+    }
+
+    /// Takes the power away: of what was not synced the disk has kept this block and lost that one,
+    /// of names likewise.
+    pub fn lose_power(&self, dice: &mut Dice) {
+        let mut world = self.world.lock();
+        let mut names = self.lock();
+        let Names { now, durable } = &mut *names;
+        let all: BTreeSet<Vec<u8>> = now.keys().chain(durable.keys()).cloned().collect();
+        let mut left = BTreeMap::new();
+        for path in all {
+            let node = if dice.once_in(2) { now.get(&path) } else { durable.get(&path) };
+            if let Some(node) = node {
+                left.insert(path, node.clone());
+            }
+        }
+        let files: BTreeSet<u64> = left
+            .values()
+            .filter_map(|node| match node {
+                Node::File(id) => Some(*id),
+                Node::Directory | Node::Link(_) => None,
+            })
+            .collect();
+        for id in files {
+            let file = &mut world.files[id as usize];
+            let durable = file.durable.clone().unwrap_or_default();
+            let len = if dice.once_in(2) { file.bytes.len() } else { durable.len() };
+            let mut bytes = vec![0; len.max(durable.len())];
+            for (block, at) in bytes.chunks_mut(BLOCK_BYTES).zip((0..).step_by(BLOCK_BYTES)) {
+                let from = if dice.once_in(2) { &file.bytes } else { &durable };
+                let from = from.get(at..).unwrap_or_default();
+                let count = block.len().min(from.len());
+                block[..count].copy_from_slice(&from[..count]);
+                // What was synced is there, whatever came later.
+                if at < durable.len() && file.bytes.get(at..at + 1) == durable.get(at..at + 1) {
+                    let sure = &durable[at..durable.len().min(at + block.len())];
+                    if file.bytes.get(at..at + sure.len()) == Some(sure) {
+                        block[..sure.len()].copy_from_slice(sure);
+                    }
+                }
+            }
+            file.bytes.clone_from(&bytes);
+            file.durable = Some(bytes);
+        }
+        *durable = left.clone();
+        *now = left;
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {
@@ -501,7 +550,7 @@ impl Volume for SimVolume {
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::io("sync", &self.root.join("?"), &error))?;
+        world.storm().map_err(|error| Fault::write("sync", &self.root.join("?"), &error))?;
         let _ = path;
         let file = &mut world.files[*id as usize];
         file.durable = Some(file.bytes.clone());
@@ -510,7 +559,7 @@ impl Volume for SimVolume {
 
     fn sync_all(&self) -> Result<(), Fault> {
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::io("sync", &self.root, &error))?;
+        world.storm().map_err(|error| Fault::write("sync", &self.root, &error))?;
         for file in &mut world.files {
             file.durable = Some(file.bytes.clone());
         }
@@ -610,13 +659,7 @@ impl Volume for SimVolume {
         self.remove(&segment.path)?;
         let id = self.create(&segment.path)?;
         let mut world = self.world.lock();
-        world.storm().map_err(|error| {
-            let class = match error.raw_os_error() {
-                Some(libc::ENOSPC) => Class::NoSpace,
-                _ => Class::Local,
-            };
-            Fault { class, ..Fault::io("write", &self.root, &error) }
-        })?;
+        world.storm().map_err(|error| Fault::write("write", &self.root, &error))?;
         let lying_disk = world.weather.lying_disk;
         let lies = world.dice.once_in(lying_disk);
         let file = &mut world.files[id as usize];
