@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::attributes::{self, What};
 use super::holes;
 use super::volume::{
-    Access, Cache, Durable, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume,
-    changed, show,
+    Access, Cache, Durable, Handle, Left, Metadata, Mtime, Replace, Segment, Status, StatusKind,
+    Volume, changed, show,
 };
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
@@ -330,31 +330,33 @@ impl Volume for Disk {
             .map_err(|errno| self.fault("set mode and time of", path, errno))
     }
 
-    fn leave_directory(
-        &self,
-        path: &[u8],
-        meta: Option<&Metadata>,
-        durable: Durable,
-    ) -> Result<(), Fault> {
+    fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = match path {
+        let opened = match path {
             b"" => self.root.try_clone().map_err(|_| Errno::MFILE),
             path => self.open_in_parent(path, flags, 0),
         };
-        let fd = fd.map_err(|errno| self.fault("open the directory", path, errno))?;
-        if let Some(meta) = meta {
-            match self.give_metadata(fd.as_fd(), path, meta) {
-                Err(Errno::PERM) if path.is_empty() => self.refuse(What::Root, path, Errno::PERM),
-                given => {
-                    given.map_err(|errno| self.fault("set mode and time of", path, errno))?;
-                }
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(errno) => {
+                let fault = self.fault("open the directory", path, errno);
+                return Left { given: Err(fault.clone()), synced: Err(fault) };
             }
-        }
-        match durable {
+        };
+        let given = match meta.map(|meta| self.give_metadata(fd.as_fd(), path, meta)) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(Errno::PERM)) if path.is_empty() => {
+                self.refuse(What::Root, path, Errno::PERM);
+                Ok(())
+            }
+            Some(Err(errno)) => Err(self.fault("set mode and time of", path, errno)),
+        };
+        let synced = match durable {
             Durable::Later => Ok(()),
             Durable::Now => rustix::fs::fsync(&fd)
                 .map_err(|errno| self.fault("sync the directory", path, errno)),
-        }
+        };
+        Left { given, synced }
     }
 
     fn take_warnings(&self) -> Vec<String> {

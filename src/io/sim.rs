@@ -13,7 +13,8 @@ use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::blocking;
 use super::request::Request;
 use super::volume::{
-    Access, Durable, Handle, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume, changed,
+    Access, Durable, Handle, Left, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume,
+    changed,
 };
 use crate::base::fault::Fault;
 use crate::base::units::Tick;
@@ -534,17 +535,13 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn leave_directory(
-        &self,
-        path: &[u8],
-        _meta: Option<&Metadata>,
-        durable: Durable,
-    ) -> Result<(), Fault> {
-        match durable {
+    fn leave_directory(&self, path: &[u8], _meta: Option<&Metadata>, durable: Durable) -> Left {
+        let synced = match durable {
             Durable::Now if path.is_empty() => self.sync_directory(b"."),
             Durable::Now => self.sync_directory(&[path, b"/"].concat()),
             Durable::Later => Ok(()),
-        }
+        };
+        Left { given: Ok(()), synced }
     }
 
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {

@@ -85,6 +85,13 @@ pub enum Durable {
     Later,
 }
 
+/// What came of leaving a directory.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub given: Result<(), Fault>,
+    pub synced: Result<(), Fault>,
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -133,12 +140,7 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault>;
     /// Gives a directory (the root where the path is empty) what it is to have in the end, where
     /// that is said, and puts its names on stable storage, where that is asked.
-    fn leave_directory(
-        &self,
-        path: &[u8],
-        meta: Option<&Metadata>,
-        durable: Durable,
-    ) -> Result<(), Fault>;
+    fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left;
     /// What could not be kept, said once for each kind of thing.
     fn take_warnings(&self) -> Vec<String> {
         Vec::new()

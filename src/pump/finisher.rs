@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::journal::{Journal, key_of};
 use super::objects::{Advance, Complete, Wanted};
-use super::places::{self, is_place};
+use super::places::{self, Synced, is_place};
 use crate::base::fault::Fault;
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
@@ -69,13 +69,19 @@ impl Finisher {
                     volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
                 });
             }
+            let mut synced = Synced::default();
+            places::make_names(&*volume, &mut places);
+            places::leave(&*volume, &mut places, self.fsync, &mut synced);
             if self.fsync == Fsync::File {
-                sync_directories(&*volume, &mut objects);
+                // A name is durable when its folder is; a folder that was left has been synced.
+                let is_name = |place: &&mut Complete| place.wanted.kind == EntryKind::HardLink;
+                for object in objects.iter_mut().chain(places.iter_mut().filter(is_name)) {
+                    apply(object, |wanted| synced.folder_of(&*volume, &wanted.path));
+                }
             }
             for object in &objects {
                 self.let_go(&*volume, object);
             }
-            places = places::finish(&*volume, self.fsync, places);
         }
         objects.into_iter().chain(places).map(Finished::from).collect()
     }
@@ -280,17 +286,7 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
     }
 }
 
-/// A name is durable when its directory is; one call for each directory.
-pub fn sync_directories(volume: &dyn Volume, objects: &mut [Complete]) {
-    let mut synced = BTreeSet::new();
-    for object in objects.iter_mut() {
-        if object.outcome.is_ok() && synced.insert(folder(&object.wanted.path).to_vec()) {
-            apply(object, |wanted| volume.sync_directory(&wanted.path));
-        }
-    }
-}
-
 /// The path of the directory that a path is in; empty for the root.
-fn folder(path: &[u8]) -> &[u8] {
+pub fn folder(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }

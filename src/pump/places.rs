@@ -1,7 +1,9 @@
 //! What is made without bytes when its time has come: other names of files, and directories that
 //! get their mode, time and attributes when everything is in them.
 
-use super::finisher::{SINGLE_SYNCS_MAX, apply, sync_directories};
+use std::collections::BTreeMap;
+
+use super::finisher::{SINGLE_SYNCS_MAX, apply, folder};
 use super::objects::{Complete, Wanted};
 use crate::base::fault::Fault;
 use crate::base::settings::Fsync;
@@ -13,19 +15,11 @@ pub fn is_place(kind: EntryKind) -> bool {
     matches!(kind, EntryKind::HardLink | EntryKind::Leave)
 }
 
-/// Makes names, then leaves directories, each in the order in which they come.
-pub fn finish(volume: &dyn Volume, fsync: Fsync, places: Vec<Complete>) -> Vec<Complete> {
-    let is_name = |place: &Complete| place.wanted.kind == EntryKind::HardLink;
-    let (mut names, mut directories): (Vec<_>, Vec<_>) = places.into_iter().partition(is_name);
-    for name in &mut names {
-        apply(name, |wanted| make_name(volume, wanted));
+/// Gives files their other names, in the order in which they come.
+pub fn make_names(volume: &dyn Volume, places: &mut [Complete]) {
+    for place in places.iter_mut().filter(|place| place.wanted.kind == EntryKind::HardLink) {
+        apply(place, |wanted| make_name(volume, wanted));
     }
-    if fsync == Fsync::File {
-        sync_directories(volume, &mut names);
-    }
-    leave(volume, fsync, &mut directories);
-    names.append(&mut directories);
-    names
 }
 
 /// The name appears whole or not at all, and replaces only what it may.
@@ -47,20 +41,45 @@ pub fn is_same_file(volume: &dyn Volume, path: &[u8], twin: &[u8]) -> Result<boo
     Ok(volume.status(twin)?.is_some_and(|twin| twin.inode == there.inode))
 }
 
-/// Many directories are synced by one call for the whole file system.
-fn leave(volume: &dyn Volume, fsync: Fsync, directories: &mut [Complete]) {
-    let each = fsync == Fsync::File && directories.len() <= SINGLE_SYNCS_MAX;
+/// Leaves directories, in the order in which they come. Many are synced by one call for the whole
+/// file system.
+pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced: &mut Synced) {
+    let is_directory = |place: &&mut Complete| place.wanted.kind == EntryKind::Leave;
+    let count = places.iter_mut().filter(is_directory).count();
+    let each = fsync == Fsync::File && count <= SINGLE_SYNCS_MAX;
     let durable = if each { Durable::Now } else { Durable::Later };
-    for directory in directories.iter_mut() {
-        apply(directory, |wanted| {
+    for place in places.iter_mut().filter(is_directory) {
+        apply(place, |wanted| {
             let meta = wanted.meta.mtime.is_some().then_some(&wanted.meta);
-            volume.leave_directory(&wanted.path, meta, durable)
+            let left = volume.leave_directory(&wanted.path, meta, durable);
+            if each {
+                synced.folders.insert(wanted.path.clone(), left.synced.clone());
+            }
+            left.given.and(left.synced)
         });
     }
-    if fsync == Fsync::File
-        && !each
-        && let Err(fault) = volume.sync_all()
-    {
-        directories.iter_mut().for_each(|one| apply(one, |_| Err(fault.clone())));
+    if fsync == Fsync::File && !each {
+        let all = volume.sync_all();
+        synced.all = Some(all.clone());
+        places.iter_mut().filter(is_directory).for_each(|place| apply(place, |_| all.clone()));
+    }
+}
+
+/// Folders whose names have been synced in one epoch, and how that went. Each is synced once: a
+/// sync that failed is not tried again.
+#[derive(Debug, Default)]
+pub struct Synced {
+    all: Option<Result<(), Fault>>,
+    folders: BTreeMap<Vec<u8>, Result<(), Fault>>,
+}
+
+impl Synced {
+    /// Sees to it that the folder which holds `path` is synced.
+    pub fn folder_of(&mut self, volume: &dyn Volume, path: &[u8]) -> Result<(), Fault> {
+        if let Some(all) = &self.all {
+            return all.clone();
+        }
+        let sync = || volume.sync_directory(path);
+        self.folders.entry(folder(path).to_vec()).or_insert_with(sync).clone()
     }
 }
