@@ -315,6 +315,21 @@ fn other_kinds_are_named_and_skipped() {
     });
 }
 
+/// More folders one in the other than files may be open.
+#[test]
+fn deep_trees_with_few_open_files() {
+    let scene = Scene::new();
+    let deep: String = (0..600).map(|_| "d/").collect();
+    fs::create_dir_all(scene.path("src").join(&deep)).unwrap();
+    data::write_file(&scene.path("src").join(&deep).join("file"), 1, 10);
+    data::write_file(&scene.path("src/d/file"), 2, 10);
+    scene.far_script("ulimit -n 256; exec $PROGRAM \"$@\"");
+    scene.succeed("copy -r @/src/ far:@/pushed");
+    data::assert_same(&scene.path("src"), &scene.path("pushed"));
+    scene.succeed("copy -r far:@/src/ @/pulled");
+    data::assert_same(&scene.path("src"), &scene.path("pulled"));
+}
+
 /// Says nothing when the trees are the same in everything.
 fn assert_rsync_finds_nothing(source: &Path, destination: &Path, more: &str) {
     let slash = |path: &Path| format!("{}/", path.display());

@@ -2,8 +2,9 @@
 //! depth.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata as FsMetadata, ReadDir};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -273,10 +274,8 @@ impl Offers<'_> {
     }
 
     /// Whether the filters leave out this name below the root of the source.
-    fn leaves_out(&mut self, spot: &Spot, item: &fs::DirEntry) -> bool {
+    fn leaves_out(&mut self, spot: &Spot, shape: Shape) -> bool {
         let path = &spot.target[self.prefix_bytes..];
-        let folder = item.file_type().is_ok_and(|kind| kind.is_dir());
-        let shape = if folder { Shape::Folder } else { Shape::Other };
         let out = self.select.leaves_out(path, shape);
         self.excluded += u64::from(out);
         out
@@ -316,11 +315,15 @@ impl Offers<'_> {
             if !self.going {
                 return;
             }
-            match frame.entries.next() {
-                Some(Ok(item)) => {
-                    let spot = frame.spot.below(&item.file_name());
-                    if !self.leaves_out(&spot, &item) {
-                        self.add_below(spot, &item, &mut open);
+            match frame.listing.next(&frame.spot.real) {
+                Some(Ok((name, meta))) => {
+                    let spot = frame.spot.below(&name);
+                    let shape = match meta.as_ref().is_ok_and(FsMetadata::is_dir) {
+                        true => Shape::Folder,
+                        false => Shape::Other,
+                    };
+                    if !self.leaves_out(&spot, shape) {
+                        self.add_below(spot, meta, &mut open);
                     }
                 }
                 Some(Err(error)) => {
@@ -334,8 +337,8 @@ impl Offers<'_> {
     }
 
     /// Adds one thing in a tree; a directory is entered.
-    fn add_below(&mut self, spot: Spot, item: &fs::DirEntry, open: &mut Vec<Frame>) {
-        let meta = match item.metadata() {
+    fn add_below(&mut self, spot: Spot, meta: io::Result<FsMetadata>, open: &mut Vec<Frame>) {
+        let meta = match meta {
             Ok(meta) => meta,
             Err(error) => {
                 return self.unoffered(&spot.real, Fault::io("look at", &spot.real, &error));
@@ -436,8 +439,8 @@ impl Offers<'_> {
         }
         let mut leave = entry_from(EntryKind::Leave, target, Vec::new(), meta);
         leave.attributes = self.attributes(&spot.real, meta);
-        match fs::read_dir(&spot.real) {
-            Ok(entries) => open.push(Frame { entries, spot, leave, inode: inode_of(meta) }),
+        match Listing::open(&spot.real, open.len()) {
+            Ok(listing) => open.push(Frame { listing, spot, leave, inode: inode_of(meta) }),
             Err(error) => {
                 self.unoffered(&spot.real, Fault::io("list", &spot.real, &error));
                 if !leave.path.is_empty() {
@@ -501,11 +504,46 @@ impl Spot {
 /// A directory that is being listed.
 #[derive(Debug)]
 struct Frame {
-    entries: ReadDir,
+    listing: Listing,
     spot: Spot,
     /// What is offered when all that is in it has been.
     leave: Entry,
     inode: (u64, u64),
+}
+
+/// What is still to come of a directory: as it is read, or names in memory where so many are open
+/// already that files would not be.
+#[derive(Debug)]
+enum Listing {
+    Open(ReadDir),
+    Names(std::vec::IntoIter<OsString>),
+}
+
+/// A name, and what it is.
+type Item = (OsString, io::Result<FsMetadata>);
+
+impl Listing {
+    fn open(directory: &Path, depth: usize) -> io::Result<Listing> {
+        let entries = fs::read_dir(directory)?;
+        if depth < LISTINGS_MAX {
+            return Ok(Listing::Open(entries));
+        }
+        let names: io::Result<Vec<OsString>> =
+            entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
+        Ok(Listing::Names(names?.into_iter()))
+    }
+
+    fn next(&mut self, directory: &Path) -> Option<io::Result<Item>> {
+        match self {
+            Listing::Open(entries) => {
+                entries.next().map(|entry| entry.map(|entry| (entry.file_name(), entry.metadata())))
+            }
+            Listing::Names(names) => names.next().map(|name| {
+                let meta = fs::symlink_metadata(directory.join(&name));
+                Ok((name, meta))
+            }),
+        }
+    }
 }
 
 /// Files with several names, until all of those have been seen.
@@ -592,6 +630,8 @@ pub fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
 
+/// Directories that are open while they are listed, one in the other.
+const LISTINGS_MAX: usize = 64;
 /// The unit of a file's block count, whatever its file system (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Files with names that have not been seen. Beyond so many a further name is copied as a file of
