@@ -666,7 +666,9 @@ impl Running {
             self.warn(fault.text)?;
         }
         if let (Some(sink), Some((finisher, _))) = (&mut self.sink, &self.finisher) {
-            let _ = finisher.send(Work::Close(sink.ending()));
+            let (closed_in, closed) = channel();
+            let _ = finisher.send(Work::Close(sink.ending(), closed_in));
+            let _ = closed.recv(); // who hears the report finds no journal
         }
         self.fill_report();
         let report = Box::new(self.done.report.clone());

@@ -17,7 +17,7 @@ pub(super) enum Work {
     Finish(Vec<Complete>),
     Advance(Vec<Advance>),
     Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
-    Close(Ending),
+    Close(Ending, Sender<()>),
 }
 
 /// What has been written since the journal was told of it.
@@ -86,7 +86,10 @@ pub(super) fn start(mut finisher: Finisher, events: Sender<Event>) -> FinisherTh
                     let _ = events.send(Event::Advanced(finisher.advance(&advances)));
                 }
                 Work::Stop { advances, left } => finisher.stop(&advances, &left),
-                Work::Close(ending) => finisher.close(ending),
+                Work::Close(ending, closed) => {
+                    finisher.close(ending);
+                    let _ = closed.send(());
+                }
             }
             next = next.or_else(|| work.recv().ok());
         }
