@@ -344,7 +344,7 @@ impl Opener {
             });
             match opened {
                 Ok(count) if count == end => used += end,
-                Ok(_) => return Err(Fault::peer("a TLS record that does not end where it says")),
+                Ok(_) => return Err(damaged("a TLS record does not end where it says")),
                 Err(fault) => {
                     self.sealed = Some(sealed);
                     return Err(fault);
@@ -420,6 +420,10 @@ const SEALED_BYTES_MIN: u32 = 64 << 10;
 
 /// A record's content with its protection (RFC 8446, section 5.2).
 const RECORD_BYTES_MAX: usize = 16384 + 256;
+
+fn damaged(what: &str) -> Fault {
+    Fault::new(Class::Corrupt, format!("a data stream arrived damaged: {what}"))
+}
 
 fn cut() -> Fault {
     Fault::new(Class::Unreachable, "a data stream was cut: the peer or the path went away")

@@ -40,7 +40,10 @@ pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
 /// Reads a label; nothing of it is believed before its check sum is right.
 pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
     if header[0..4] != MAGIC {
-        return Err(Fault::peer("a data stream carries something that is no frame"));
+        return Err(Fault::new(
+            crate::base::fault::Class::Corrupt,
+            "a data stream carries something that is no frame: it was damaged on its way",
+        ));
     }
     let check = u32::from_le_bytes(field(header, 60));
     if checksum(CrcAlgorithm::Crc32Iscsi, &header[..60]) as u32 != check {

@@ -253,7 +253,8 @@ fn closed() -> Fault {
 }
 
 fn tls_fault(error: &rustls::Error) -> Fault {
-    Fault::peer(format!("TLS on a data stream: {error}"))
+    let text = format!("a data stream arrived damaged, or is not the peer's (TLS: {error})");
+    Fault::new(Class::Corrupt, text)
 }
 
 /// AES-128-GCM first: the cheapest where the processor has AES, and these machines do.
