@@ -127,8 +127,7 @@ fn run(seed: u64, scenario: Scenario, lying_disk: u64) -> Result<(), String> {
             if hosts.closed {
                 return hosts.check(); // all that another run would say is that the files exist
             }
-            let power = hosts.ground.settings.fsync == Fsync::File && dice.once_in(2);
-            hosts = hosts.after(if power { Blow::Power } else { Blow::Kill });
+            hosts = hosts.after(if dice.once_in(2) { Blow::Power } else { Blow::Kill });
         }
     }
     let ended = hosts.drive();
@@ -279,6 +278,12 @@ impl Hosts {
     fn after(mut self, blow: Blow) -> Hosts {
         if blow == Blow::Power {
             self.ground.target.lose_power(&mut self.ground.dice);
+            if self.ground.settings.fsync == Fsync::Off {
+                // No promise was made for what had its name; what had not is still looked at.
+                for path in finals(self.ground.target.files()).keys() {
+                    self.ground.target.remove(path).expect("a simulated name goes");
+                }
+            }
         }
         self.forget_lanes();
         let Ground { dice, world, weather, sent, offers, target, settings } = &self.ground;
