@@ -5,6 +5,7 @@
 pub mod data;
 pub mod far;
 pub mod processes;
+pub mod relay;
 pub mod run;
 pub mod speaker;
 
