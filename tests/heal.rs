@@ -1,0 +1,87 @@
+//! A path that breaks: streams that are cut or swallow everything are replaced, and a control
+//! connection that is lost is made again, all within the run.
+
+mod support;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use support::data::{self, write_file};
+use support::relay::{Relay, Toward, Trouble, What};
+use support::run;
+use support::{Scene, each};
+
+/// The troubles of one run.
+type Case = (&'static str, Vec<Trouble>);
+
+#[test]
+fn streams_are_replaced() {
+    let trouble = |connection, toward, at_byte, what| Trouble { connection, toward, at_byte, what };
+    let one = |at_byte, what| vec![trouble(Some(1), Toward::Far, at_byte, what)];
+    let all = |what| {
+        let each = |n| trouble(Some(n), Toward::Far, 150_000 + 70_001 * n as u64, what);
+        (0..4).map(each).collect::<Vec<_>>()
+    };
+    let cases: Vec<Case> = vec![
+        ("cut in its first frame", one(5000, What::Cut)),
+        ("cut behind some frames", one(777_777, What::Cut)),
+        ("cut again and again", [one(300_000, What::Cut), all(What::Cut)].concat()),
+        ("all cut once", all(What::Cut)),
+        ("one swallows everything", one(400_000, What::Stall)),
+        ("a flipped bit", one(400_000, What::Flip(3))),
+        ("the way back is cut", vec![trouble(Some(2), Toward::Near, 60, What::Cut)]),
+    ];
+    let cases = ["push", "pull"].into_iter().flat_map(|way| cases.iter().map(move |c| (way, c)));
+    each(cases, |(way, (name, troubles))| {
+        for seal in ["tls", "auth"] {
+            let (scene, relay) = set_up(troubles.clone());
+            let ran = scene.run(&line(way, &relay, &format!("--seal {seal} --stall 1s")));
+            assert_eq!(ran.code, 0, "{way}, {seal}, {name}\n{ran}");
+            data::assert_same(&scene.path("in"), &scene.path("dst/out"));
+            scene.assert_holds("dst", &["out"]);
+            let came = relay.happened();
+            assert!(way == &"pull" || came > 0, "{name}: the trouble did not come");
+        }
+    });
+}
+
+#[test]
+fn a_lost_control_connection_is_made_again() {
+    each(["push", "pull"], |way| {
+        let (scene, relay) = set_up(Vec::new());
+        let words = line(way, &relay, "--rate 80Mbit");
+        let running = run::start(scene.command(&scene.words(&words)));
+        for after in [1_000_000, 3_000_000] {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while relay.forwarded() < after {
+                assert!(Instant::now() < deadline, "{way}: no bytes are moved");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            relay.cut_control();
+        }
+        let ran = running.end();
+        assert_eq!(ran.code, 0, "{way}\n{ran}");
+        assert!(relay.logins() >= 2, "{way}: {} logins", relay.logins());
+        data::assert_same(&scene.path("in"), &scene.path("dst/out"));
+        scene.assert_holds("dst", &["out"]);
+    });
+}
+
+fn set_up(troubles: Vec<Trouble>) -> (Scene, Relay) {
+    let scene = Scene::new();
+    write_file(&scene.path("in"), 1, BYTES);
+    fs::create_dir(scene.path("dst")).unwrap();
+    let relay = Relay::start(&scene, troubles);
+    (scene, relay)
+}
+
+fn line(way: &str, relay: &Relay, knobs: &str) -> String {
+    let ssh = relay.ssh.display();
+    let ends = match way {
+        "push" => "@/in 127.0.0.1:@/dst/out",
+        _ => "127.0.0.1:@/in @/dst/out",
+    };
+    format!("copy {knobs} --streams 4 --request-size 64K --ssh {ssh} {ends}")
+}
+
+const BYTES: usize = 8 << 20;
