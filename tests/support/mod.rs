@@ -8,6 +8,7 @@ pub mod processes;
 pub mod relay;
 pub mod run;
 pub mod speaker;
+pub mod torture;
 
 use std::ffi::OsString;
 use std::fmt;

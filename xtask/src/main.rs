@@ -5,6 +5,7 @@ mod checks;
 mod fuzz;
 mod packages;
 mod step;
+mod torture;
 #[path = "../../tests/support/wire_hash.rs"]
 mod wire_hash;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         ["check"] => checks::check(),
         ["test"] => checks::test(),
         ["sim", options @ ..] => checks::sim(options),
+        ["torture", options @ ..] => torture::torture(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
@@ -40,6 +42,8 @@ cargo xtask COMMAND
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
                          the two-host simulation, on fresh seeds unless one is named
+  torture [--rounds N] [--seed S] [--only large|tree] [--disk DIR]
+                         copies whose processes are killed; writes runs/DATE-torture.md
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]

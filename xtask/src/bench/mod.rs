@@ -3,10 +3,10 @@
 mod cpu;
 #[path = "../../../tests/support/far.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
-mod far;
+pub mod far;
 mod ground;
 mod instructions;
-mod machine;
+pub mod machine;
 mod overlap;
 mod page;
 mod race;
