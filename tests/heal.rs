@@ -28,7 +28,6 @@ fn streams_are_replaced() {
         ("cut again and again", [one(300_000, What::Cut), all(What::Cut)].concat()),
         ("all cut once", all(What::Cut)),
         ("one swallows everything", one(400_000, What::Stall)),
-        ("a flipped bit", one(400_000, What::Flip(3))),
         ("the way back is cut", vec![trouble(Some(2), Toward::Near, 60, What::Cut)]),
     ];
     let cases = ["push", "pull"].into_iter().flat_map(|way| cases.iter().map(move |c| (way, c)));

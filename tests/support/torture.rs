@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -60,7 +60,8 @@ pub struct Plan {
 pub struct Shown {
     pub kills: u32,
     pub reruns: u32,
-    /// Bytes that were acknowledged before a kill and yet sent again, as far as progress told.
+    /// Bytes that had arrived by the last kill and were sent again: an upper bound of what had been
+    /// acknowledged and was.
     pub resent_bytes: u64,
 }
 
@@ -71,7 +72,7 @@ impl Plan {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(&round.to_le_bytes());
         hasher.finalize_xof().fill(&mut dice);
-        let share = |die: u8| 0.02 + f64::from(die) / 255.0;
+        let share = |die: u8| 0.05 + 0.8 * f64::from(die) / 255.0;
         let way = [Way::Push, Way::Pull, Way::Push, Way::Pull, Way::Local][dice[0] as usize % 5];
         let victim = [Victim::Near, Victim::Far, Victim::Ssh][dice[1] as usize % 3];
         Plan {
@@ -126,15 +127,17 @@ impl Ground {
         let round = Round::new(self, &number.to_string(), plan.load, plan.way);
         let mut shown = Shown { kills: 0, reruns: 0, resent_bytes: 0 };
         let mut running = round.start();
-        let mut done_before = 0;
+        let mut arrived_bytes = 0;
         for moment in plan.moments.iter().flatten() {
             thread::sleep(clean.mul_f64(*moment));
             if !round.kill(plan.victim, &running) {
                 continue; // it was faster than that
             }
             shown.kills += 1;
+            arrived_bytes = stored_bytes(&round.target);
             if plan.victim == Victim::Near {
-                done_before = running.killed()?;
+                running.killed()?;
+                arrived_bytes = stored_bytes(&round.target);
                 round.wait_for_far_end()?;
                 round.check_named()?;
                 running = round.start();
@@ -143,10 +146,10 @@ impl Ground {
         }
         let moved = running.end(LONGEST)?;
         let total = tree_bytes(&self.source(plan.load));
-        shown.resent_bytes = match plan.victim {
-            Victim::Near => (done_before + moved.sent_bytes).saturating_sub(total),
-            Victim::Far | Victim::Ssh => moved.sent_bytes.saturating_sub(total),
-        };
+        if std::env::var_os("TORTURE_DEBUG").is_some() {
+            println!("{plan:?} sent {} arrived {arrived_bytes} total {total}", moved.sent_bytes);
+        }
+        shown.resent_bytes = (arrived_bytes + moved.sent_bytes).saturating_sub(total);
         round.check_whole()?;
         round.clear();
         Ok(shown)
@@ -302,11 +305,8 @@ impl Running {
         stat.is_empty() || stat.contains(") Z ")
     }
 
-    /// What it had done by its last line of progress.
-    fn killed(mut self) -> Result<u64, String> {
-        self.child.wait().map_err(|why| why.to_string())?;
-        let done = self.events.iter().filter(|event| event["event"] == "progress");
-        Ok(done.filter_map(|event| event["bytes_done"].as_u64()).max().unwrap_or(0))
+    fn killed(mut self) -> Result<(), String> {
+        self.child.wait().map(drop).map_err(|why| why.to_string())
     }
 
     /// Waits for a good end.
@@ -345,6 +345,12 @@ fn same_bytes(left: &Path, right: &Path) -> bool {
 
 fn tree_bytes(root: &Path) -> u64 {
     files_below(root).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
+}
+
+/// Bytes that the file system holds for what is below a folder.
+fn stored_bytes(root: &Path) -> u64 {
+    let blocks = |path: &PathBuf| fs::metadata(path).map_or(0, |meta| meta.blocks());
+    files_below(root).iter().map(blocks).sum::<u64>() * 512
 }
 
 fn files_below(root: &Path) -> Vec<PathBuf> {

@@ -66,7 +66,9 @@ fn play(ground: &Ground, options: &Options) -> Result<(Results, Vec<String>), St
     let (mut results, mut failed) = (Results::new(), Vec::new());
     for load in [Load::Large, Load::Tree] {
         for way in [Way::Local, Way::Push, Way::Pull] {
-            clean.insert(format!("{load:?} {way:?}"), ground.clean(load, way)?);
+            // The first of all is the slowest: nothing is in memory yet.
+            let (first, again) = (ground.clean(load, way)?, ground.clean(load, way)?);
+            clean.insert(format!("{load:?} {way:?}"), first.min(again));
         }
     }
     for number in 0..options.rounds {
@@ -113,9 +115,10 @@ fn page(options: &Options, results: &Results, failed: &[String], time: Duration)
         options.seed
     ));
     page.push_str(
-        "Resent: bytes that were acknowledged before the kill and sent again, by the last line of \
-         progress (each 0.1 s) and the bytes of the run that ended. Bound: 64 MiB, what 4 streams \
-         hold (4 x 8 requests of 1 MiB), and what one second of the rate gives.\n\n\
+        "Resent: bytes that the destination's file system held at the last kill and that were \
+         sent again, so an upper bound of what had been acknowledged and was sent again. Bound: \
+         64 MiB, what 4 streams hold (4 x 8 requests of 1 MiB), and what one second of the rate \
+         gives. A round without a kill was over before its moment came.\n\n\
          | what | killed | rounds | kills | runs again | resent, median | resent, most |\n\
          |---|---|---|---|---|---|---|\n",
     );
