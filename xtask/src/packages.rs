@@ -23,6 +23,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("attr", "getfattr"),
     ("acl", "setfacl"),
     ("util-linux", "setpriv"),
+    ("e2fsprogs", "mkfs.ext4"),
+    ("quota", "setquota"),
 ];
 
 /// What `cargo xtask bench` needs beside the peers, which are used where they are installed.
@@ -34,6 +36,7 @@ pub const FOR_BENCHES: &[Part] = &[
     ("socat", "socat"),
     ("iproute2", "ip"),
     ("fio", "fio"),
+    ("e2fsprogs", "mkfs.ext4"),
 ];
 
 /// Makes sure that these are installed: installs what is missing where that is allowed, and names
