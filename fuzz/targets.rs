@@ -7,6 +7,7 @@ use datapump::base::fault::Fault;
 use datapump::base::job::Carrier;
 use datapump::base::limits::{MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use datapump::base::units::Tick;
+use datapump::pump::journal::{Record, Replay};
 use datapump::wire::frame::{self, HEADER_BYTES};
 use datapump::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
 use datapump::wire::message::{Message, Role};
@@ -177,4 +178,44 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
     assert!((0..chunk.entries.len()).filter(has_bytes).eq(members));
     let bodiless = |kind| !matches!(kind, EntryKind::File | EntryKind::Stretch | EntryKind::Pipe);
     assert!(chunk.entries.iter().all(|entry| !bodiless(entry.kind) || entry.size == 0));
+}
+
+/// Any bytes are some journal: what is sound at their front is believed, the rest is forgotten. The
+/// same bytes say the same however they are cut, and nothing that a journal says reaches past its
+/// file.
+pub fn journal(bytes: &[u8]) {
+    check_journal(bytes);
+    // The same as the fields of records whose lengths and check sums are right.
+    let mut sound = Record::Open { transfer: TRANSFER }.encode();
+    let mut from = Reader::new(bytes);
+    while let Ok(fields) = from.u8().and_then(|length| from.take(usize::from(length))) {
+        sound.extend_from_slice(&(fields.len() as u32).to_le_bytes());
+        let sum = checksum(CrcAlgorithm::Crc32Iscsi, fields) as u32;
+        sound.extend_from_slice(&sum.to_le_bytes());
+        sound.extend_from_slice(fields);
+    }
+    check_journal(&sound);
+}
+
+const TRANSFER: [u8; 16] = [7; 16];
+
+fn check_journal(bytes: &[u8]) {
+    let mut at = 0;
+    while let Some((record, length)) = Record::decode(&bytes[at..]) {
+        assert_eq!(Record::decode(&record.encode()), Some((record, length)));
+        at += length;
+    }
+    let mut whole = Replay::default();
+    let used = whole.take(bytes, &TRANSFER);
+    assert!(used <= at && whole.sound_bytes == used as u64);
+    for partial in whole.partials() {
+        let size = partial.origin.size;
+        for held in [&partial.flushed, &partial.written] {
+            assert!(held.ranges.ranges().all(|(start, end)| start < end && end <= size));
+        }
+    }
+    let mut cut = Replay::default();
+    let first = cut.take(&bytes[..bytes.len() / 2], &TRANSFER);
+    cut.take(&bytes[first..], &TRANSFER);
+    assert!(whole.partials().eq(cut.partials()), "cut in two it says something else");
 }

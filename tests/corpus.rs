@@ -14,6 +14,7 @@ const TARGETS: &[Target] = &[
     ("message", targets::message),
     ("session", targets::session),
     ("manifest", targets::manifest),
+    ("journal", targets::journal),
 ];
 
 #[test]

@@ -261,6 +261,11 @@ impl Replay {
         used
     }
 
+    /// Files of which some is here, in the order in which they began.
+    pub fn partials(&self) -> impl Iterator<Item = &Partial> {
+        self.partials.values()
+    }
+
     /// False for what cannot follow: the journal ends before it.
     fn apply(&mut self, record: Record, expect: &TransferId) -> bool {
         if self.transfer.is_none() && !matches!(record, Record::Open { .. }) {
@@ -617,4 +622,96 @@ pub fn busy(volume: &dyn Volume) -> Fault {
         show(volume, b"")
     );
     Fault::new(Class::Local, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRANSFER: TransferId = [7; 16];
+
+    fn origin(path: &[u8], size: u64) -> Origin {
+        let mtime = Mtime { seconds: -1, nanos: 2 };
+        Origin { path: path.to_vec(), size, mtime, digest: DigestKind::Crc64 }
+    }
+
+    fn node(offset: u64, len: u64) -> Node {
+        Node { offset, len, sum: [3; 32] }
+    }
+
+    fn have(file: u32, from: u64, to: u64) -> Record {
+        Record::Have { file, ranges: vec![(from, to)], nodes: vec![node(from, to - from)] }
+    }
+
+    fn samples() -> Vec<Record> {
+        vec![
+            Record::Open { transfer: TRANSFER },
+            Record::Begin { file: 0, origin: origin(b"a/\xff", 100), inode: 9 },
+            have(0, 0, 40),
+            Record::Flushed { file: 0 },
+            have(0, 60, 100),
+            Record::Done { files: vec![([1; 16], Some([2; 32])), ([4; 16], None)] },
+            Record::Begin { file: 1, origin: origin(b"b", 50), inode: 10 },
+            have(1, 0, 50),
+            Record::Drop { file: 1 },
+        ]
+    }
+
+    fn replayed(bytes: &[u8]) -> Replay {
+        let mut replay = Replay::default();
+        replay.take(bytes, &TRANSFER);
+        replay
+    }
+
+    #[test]
+    fn what_was_said_is_known() {
+        let bytes: Vec<u8> = samples().iter().flat_map(Record::encode).collect();
+        let replay = replayed(&bytes);
+        assert_eq!(replay.sound_bytes, bytes.len() as u64);
+        let partials: Vec<&Partial> = replay.partials().collect();
+        let [only] = &partials[..] else { panic!("{partials:?}") };
+        assert_eq!(only.flushed.ranges.ranges().collect::<Vec<_>>(), [(0, 40)]);
+        assert_eq!(only.written.nodes, [node(60, 40)]);
+        assert_eq!(replay.done.len(), 2);
+    }
+
+    /// Cut anywhere, or with any bit flipped, it says what its sound front says, and no more.
+    #[test]
+    fn a_damaged_journal_costs_time_only() {
+        let records: Vec<Vec<u8>> = samples().iter().map(Record::encode).collect();
+        let bytes = records.concat();
+        let mut ends = vec![0];
+        ends.extend(records.iter().scan(0, |at, record| {
+            *at += record.len();
+            Some(*at)
+        }));
+        for len in 0..bytes.len() {
+            let sound = *ends.iter().rfind(|end| **end <= len).unwrap();
+            assert_eq!(replayed(&bytes[..len]).sound_bytes, sound as u64, "cut at {len}");
+            let mut flipped = bytes.clone();
+            flipped[len] ^= 1 << (len % 8);
+            assert_eq!(replayed(&flipped).sound_bytes, sound as u64, "flipped at {len}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_believed() {
+        let begin = Record::Begin { file: 0, origin: origin(b"a", 100), inode: 9 };
+        let cases = [
+            // Beyond its end, twice the same, without its digests, with digests of something else.
+            vec![have(0, 90, 101)],
+            vec![have(0, 0, 40), have(0, 39, 50)],
+            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![] }],
+            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![node(0, 39)] }],
+            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![node(20, 40)] }],
+        ];
+        for case in cases {
+            let open = Record::Open { transfer: TRANSFER };
+            let records = [vec![open, begin.clone()], case].concat();
+            let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+            assert_eq!(replayed(&bytes).partials().count(), 0, "{records:?}");
+        }
+        let other = Record::Open { transfer: [8; 16] }.encode();
+        assert_eq!(replayed(&other).sound_bytes, 0, "another transfer's journal");
+    }
 }
