@@ -41,6 +41,15 @@ impl Default for Remote {
     }
 }
 
+/// Where the names to copy stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// `-` for standard input.
+    pub file: PathBuf,
+    /// Names end with a NUL byte instead of a line.
+    pub nul: bool,
+}
+
 /// A whole transfer. At most one of the two hosts is set: host to host is refused when it is
 /// parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +60,8 @@ pub struct Job {
     pub target: Place,
     pub target_host: Option<String>,
     pub settings: Settings,
+    /// The names below the one source that are copied; everything where it is not set.
+    pub listed: Option<Listed>,
     pub remote: Remote,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Options;
 use super::endpoint::{End, Role};
-use crate::base::job::{Job, Place};
+use crate::base::job::{Job, Listed, Place};
 use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use crate::base::settings::{DigestKind, Overwrite, Settings};
 use crate::base::units::{Bytes, Nanos};
@@ -86,6 +86,10 @@ impl Order {
                 target: target.place,
                 target_host: target.host,
                 settings: options.settings.clone(),
+                listed: options
+                    .files_from
+                    .clone()
+                    .map(|file| Listed { file, nul: options.files_from_nul }),
                 remote: options.remote.clone(),
             },
         })

@@ -8,6 +8,7 @@ pub mod finisher;
 pub mod gate;
 pub mod journal;
 pub mod lane;
+pub mod names;
 pub mod objects;
 pub mod places;
 pub mod plan;

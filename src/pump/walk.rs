@@ -10,7 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::listed::{Folders, Listed};
 use super::compare::sum_of;
+use super::names::Names;
 use super::select::{Select, Shape};
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
@@ -22,6 +24,8 @@ use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
 use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
 use crate::wire::message::Origin;
+
+mod listed;
 
 /// Where an object is read from.
 #[derive(Clone, Debug)]
@@ -60,6 +64,7 @@ pub struct Sources {
     pub origin: Origin,
     select: Select,
     sums: Sums,
+    listed: Option<Listed>,
 }
 
 /// Whether files are hashed before they are offered.
@@ -111,7 +116,30 @@ impl Sources {
         let single = roots.len() == 1 && !matches!(roots[0], Root::Directory { .. });
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
         let select = Select::new(&[])?;
-        Ok(Sources { roots, origin: Origin { single, endless }, select, sums: Sums::None })
+        let origin = Origin { single, endless };
+        Ok(Sources { roots, origin, select, sums: Sums::None, listed: None })
+    }
+
+    /// Looks at the one folder below which a list names what is copied.
+    pub fn look_below(places: &[Place]) -> Result<Sources, Fault> {
+        let mut sources = Sources::look(places, true)?;
+        match &mut sources.roots[..] {
+            [Root::Directory { prefix, .. }] => {
+                prefix.clear();
+                Ok(sources)
+            }
+            _ => Err(Fault::usage(
+                "--files-from names what is below one folder, and the source is none: name the \
+                 folder as SRC",
+            )),
+        }
+    }
+
+    /// Of what is below, only these names.
+    pub fn list(mut self, names: Arc<Names>, recursive: bool) -> Sources {
+        let folders = if recursive { Folders::Whole } else { Folders::Refused };
+        self.listed = Some(Listed { names, folders });
+        self
     }
 
     /// Of what is there, only what the settings choose.
@@ -143,7 +171,7 @@ impl Sources {
 
     /// Walks everything; `tell` says false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
-        let Sources { roots, select, sums, .. } = self;
+        let Sources { roots, select, sums, listed, .. } = self;
         let mut batch = Offers {
             settings,
             found: Vec::new(),
@@ -163,7 +191,10 @@ impl Sources {
                 Root::Made(entry) => batch.add(Found { entry, from: None }),
                 Root::Bad { path, fault } => batch.unoffered(&path, fault),
                 Root::File { real, name, meta } => batch.add_file(&real, name, &meta),
-                Root::Directory { real, prefix, meta } => batch.add_tree(&real, prefix, &meta),
+                Root::Directory { real, prefix, meta } => match &listed {
+                    Some(listed) => batch.add_listed(&real, listed),
+                    None => batch.add_tree(&real, prefix, &meta),
+                },
             }
         }
         batch.flush();
@@ -311,6 +342,11 @@ impl Offers<'_> {
         self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
         let root = Spot { volume, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
         self.enter(root, meta, &mut open);
+        self.add_open(&mut open);
+    }
+
+    /// Adds everything in the directories that are being listed.
+    fn add_open(&mut self, open: &mut Vec<Frame>) {
         while let Some(frame) = open.last_mut() {
             if !self.going {
                 return;
@@ -323,15 +359,15 @@ impl Offers<'_> {
                         false => Shape::Other,
                     };
                     if !self.leaves_out(&spot, shape) {
-                        self.add_below(spot, meta, &mut open);
+                        self.add_below(spot, meta, open);
                     }
                 }
                 Some(Err(error)) => {
                     let real = frame.spot.real.clone();
                     self.unoffered(&real, Fault::io("list", &real, &error));
-                    self.leave(&mut open);
+                    self.leave(open);
                 }
-                None => self.leave(&mut open),
+                None => self.leave(open),
             }
         }
     }
@@ -344,14 +380,18 @@ impl Offers<'_> {
                 return self.unoffered(&spot.real, Fault::io("look at", &spot.real, &error));
             }
         };
+        self.add_found(spot, &meta, open);
+    }
+
+    fn add_found(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
         if !path_is_safe(&spot.target) {
             let text =
                 format!("'{}' is longer than a path may be (4095 bytes)", spot.real.display());
             return self.unoffered(&spot.real, Fault::new(Class::Local, text));
         }
         match (meta.file_type().is_symlink(), self.settings.links) {
-            (false, _) => self.add_thing(spot, &meta, open),
-            (true, Links::Copy) => self.add_link(spot, &meta),
+            (false, _) => self.add_thing(spot, meta, open),
+            (true, Links::Copy) => self.add_link(spot, meta),
             (true, Links::Follow) => self.follow(spot, open),
             (true, Links::Skip) => {
                 let text = format!("'{}' is a symbolic link: skipped", spot.real.display());

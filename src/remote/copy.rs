@@ -20,6 +20,7 @@ use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::journal::TransferId;
+use crate::pump::names::{Ending, Names};
 use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
 use crate::pump::transfer::{self, Dial, Event, Line, Part, Peer};
@@ -56,11 +57,21 @@ pub fn run_with(
     check_sources(job)?;
     tcp::check_congestion(job.settings.congestion.as_deref())?;
     let transfer = transfer_id(job)?;
+    let names = names(job)?.map(Arc::new);
     let mut tries = Tries::default();
     loop {
         let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
         let opened = Cell::new(false);
-        let mut near = Attempt { job, launch, watch, transfer, started, login, opened: &opened };
+        let mut near = Attempt {
+            job,
+            launch,
+            watch,
+            transfer,
+            names: names.as_ref(),
+            started,
+            login,
+            opened: &opened,
+        };
         let fault = match near.run() {
             Ok(outcome) => return Ok(tries.add_to(outcome)),
             Err(fault) => fault,
@@ -187,6 +198,8 @@ struct Attempt<'a> {
     launch: &'a Launch,
     watch: &'a Arc<Watch>,
     transfer: TransferId,
+    /// The list of what is copied. It is read once: it may be standard input.
+    names: Option<&'a Arc<Names>>,
     started: Tick,
     login: Login,
     /// Set once the two sides have understood each other.
@@ -197,7 +210,7 @@ impl Attempt<'_> {
     fn run(&mut self) -> Result<Outcome, Fault> {
         let role = if self.job.source_host.is_some() { Role::Sink } else { Role::Source };
         let sources = match role {
-            Role::Source => Some(near_sources(self.job)?),
+            Role::Source => Some(near_sources(self.job, self.names)?),
             Role::Sink => None,
         };
         let job = &with_streams_for(self.job, sources.as_ref());
@@ -254,12 +267,17 @@ fn check_sources(job: &Job) -> Result<(), Fault> {
     }
 }
 
+/// Names that one message tells, and about how many bytes.
+const NAMES_MAX: usize = 1024;
+const NAMES_BYTES_MAX: usize = 32 << 10;
+
 const SOURCES_MAX: usize = 1000;
 const SOURCES_BYTES_MAX: usize = 100_000;
 
 /// Both ends in this process.
 fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault> {
-    let sources = near_sources(job)?;
+    let names = names(job)?.map(Arc::new);
+    let sources = near_sources(job, names.as_ref())?;
     refuse_into_itself(job)?;
     let target = Target::find(&job.target, sources.origin, &job.settings)?;
     let memory = memory(&target, job, transfer_id(job)?, watch)?;
@@ -293,8 +311,18 @@ fn memory(
     Memory::open(target, transfer, &job.settings, tag()?, &voice)
 }
 
-fn near_sources(job: &Job) -> Result<Sources, Fault> {
-    Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings)
+fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sources, Fault> {
+    let Some(names) = names else {
+        return Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings);
+    };
+    let sources = Sources::look_below(&job.sources)?.choose(&job.settings)?;
+    Ok(sources.list(names.clone(), job.settings.recursive))
+}
+
+fn names(job: &Job) -> Result<Option<Names>, Fault> {
+    let Some(listed) = &job.listed else { return Ok(None) };
+    let ending = if listed.nul { Ending::Nul } else { Ending::Line };
+    Names::read(&listed.file, ending).map(Some)
 }
 
 fn window_of(target: &Target, job: &Job) -> Option<u64> {
@@ -387,6 +415,9 @@ impl Near<'_> {
         let credentials = Arc::new(credentials);
         let Opening { streams, carrier, dial } =
             self.streams(&opened, &credentials, &mut session)?;
+        if let (Role::Sink, Some(names)) = (self.role, self.attempt.names) {
+            self.tell_names(names, &mut session)?;
+        }
         let count = streams.len() as u16;
         let part = Part {
             settings: self.job.settings.clone(),
@@ -428,8 +459,32 @@ impl Near<'_> {
                 _ => 0,
             },
             transfer: self.attempt.transfer,
-            listed: false,
+            listed: self.role == Role::Sink && self.job.listed.is_some(),
         }
+    }
+
+    /// Tells a far source what to copy, some thousand names at a time.
+    fn tell_names(&self, names: &Names, session: &mut Session) -> Result<(), Fault> {
+        let mut line = self.line.clone();
+        let mut tell = |paths: Vec<Vec<u8>>, last: bool| {
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+            let message = Message::Names { paths, last };
+            session.say(clock::now(), &message);
+            line.send(&message)
+        };
+        let (mut paths, mut bytes, mut told) = (Vec::new(), 0, Ok(()));
+        names.each(&mut |name| {
+            paths.push(name.to_vec());
+            bytes += name.len();
+            if paths.len() == NAMES_MAX || bytes > NAMES_BYTES_MAX {
+                bytes = 0;
+                told = tell(std::mem::take(&mut paths), false);
+            }
+            told.is_ok()
+        })?;
+        told.and_then(|()| tell(paths, true))
     }
 
     /// Greets and opens. The far side may take long to log in: only the user's patience ends this.

@@ -35,6 +35,7 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
         source_host: None,
         target: Place::Path(folder.path.join("copy")),
         target_host: None,
+        listed: None,
         settings: Settings { recursive: true, ..order.settings.clone() },
         remote: Remote::default(),
     };

@@ -13,6 +13,7 @@ use crate::base::job::Carrier;
 use crate::base::settings::Settings;
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::names::Names;
 use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
 use crate::pump::transfer::{Event, Line, Part, Peer, run};
@@ -81,11 +82,16 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
     line.send(&opened)?;
-    let Joined { streams, early, carrier } =
+    let Joined { streams, mut early, carrier } =
         await_streams(&settings, &mut session, &events, &line, &carried_data)?;
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
-    let source = prepared.sources.map(|sources| (open.places[0].clone(), sources));
+    let mut sources = prepared.sources;
+    if open.listed {
+        let names = Arc::new(await_names(&mut session, &events, &mut early)?);
+        sources = sources.map(|sources| sources.list(names, settings.recursive));
+    }
+    let source = sources.map(|sources| (open.places[0].clone(), sources));
     let part = Part {
         window_bytes: (window_bytes > 0).then_some(window_bytes),
         rename: None,
@@ -127,7 +133,10 @@ fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
     let spare = tag()?;
     match (open.role, open.origin) {
         (Role::Source, _) => {
-            let sources = Sources::look(&open.places, open.settings.recursive)?;
+            let sources = match open.listed {
+                true => Sources::look_below(&open.places)?,
+                false => Sources::look(&open.places, open.settings.recursive)?,
+            };
             let sources = sources.choose(&open.settings)?;
             let memory = Memory::none(spare);
             Ok(Prepared { sources: Some(sources), target: None, memory, watch })
@@ -208,6 +217,46 @@ fn await_streams(
             Err(_) => return Err(gone()),
         }
     }
+}
+
+/// The names that the driver wants, whole: the walk may not wait for the conversation.
+fn await_names(
+    session: &mut Session,
+    events: &Receiver<Event>,
+    early: &mut Vec<Message>,
+) -> Result<Names, Fault> {
+    let mut names = Names::new()?;
+    let mut take = |message| match message {
+        Message::Names { paths, last } => {
+            paths.iter().try_for_each(|path| names.push(path))?;
+            Ok((last, None))
+        }
+        Message::Stop(fault) => Err(fault),
+        other => Ok((false, Some(other))),
+    };
+    let mut others = Vec::new();
+    let mut complete = false;
+    for message in early.drain(..) {
+        let (last, other) = take(message)?;
+        complete |= last;
+        others.extend(other);
+    }
+    while !complete {
+        match events.recv() {
+            Ok(Event::Heard(message)) => {
+                session.hear(clock::now(), &message)?;
+                let (last, other) = take(message)?;
+                complete = last;
+                others.extend(other);
+            }
+            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+            Ok(_) => {}
+            Err(_) => return Err(gone()),
+        }
+    }
+    *early = others;
+    names.complete()?;
+    Ok(names)
 }
 
 /// Where the driver reached us: the address that sshd took the connection on.

@@ -1,0 +1,145 @@
+//! What a list of names chooses below one folder, with the folders on the way to it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata as FsMetadata};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::names::Names;
+use super::super::select::Shape;
+use super::{Found, Offers, Spot, entry_from, name_of};
+use crate::base::fault::{Class, Fault};
+use crate::base::settings::Links;
+use crate::io::disk::Disk;
+use crate::io::volume::Volume;
+use crate::wire::manifest::EntryKind;
+
+/// The only names below a source that are copied.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub names: Arc<Names>,
+    pub folders: Folders,
+}
+
+/// What becomes of a folder that a list names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Folders {
+    /// It is copied with all that is in it.
+    Whole,
+    Refused,
+}
+
+/// The source folder of a list, and what has been offered on the way to its names.
+struct Below<'a> {
+    listed: &'a Listed,
+    volume: Arc<dyn Volume>,
+    root: PathBuf,
+    /// They are left when everything has been offered, those further down first.
+    on_the_way: BTreeSet<Vec<u8>>,
+}
+
+impl Offers<'_> {
+    /// Adds what a list names, with the folders on the way to it.
+    pub(super) fn add_listed(&mut self, root: &Path, listed: &Listed) {
+        let volume: Arc<dyn Volume> = match Disk::open(root) {
+            Ok(disk) => Arc::new(disk),
+            Err(fault) => return self.unoffered(root, fault),
+        };
+        let root = root.to_path_buf();
+        let mut below = Below { listed, volume, root, on_the_way: BTreeSet::new() };
+        let read = listed.names.each(&mut |name| {
+            self.add_name(&mut below, name);
+            self.going
+        });
+        if let Err(fault) = read {
+            self.unoffered(&below.root, fault);
+        }
+        for folder in below.on_the_way.iter().rev() {
+            if !self.going {
+                return;
+            }
+            self.leave_on_the_way(&below.root.join(name_of(folder)), folder);
+        }
+    }
+
+    fn add_name(&mut self, below: &mut Below, name: &[u8]) {
+        if self.comes_with_another(below, name) {
+            return;
+        }
+        let real = below.root.join(name_of(name));
+        let meta = match look_beneath(&*below.volume, name, &real) {
+            Ok(meta) => meta,
+            Err(fault) => return self.unoffered(&real, fault),
+        };
+        let shape = if meta.is_dir() { Shape::Folder } else { Shape::Other };
+        if self.select.leaves_out_with_parents(name, shape) {
+            self.excluded += 1;
+            return;
+        }
+        if meta.is_dir() && below.listed.folders == Folders::Refused {
+            let text =
+                format!("'{}' is a directory: -r copies it with all that is in it", real.display());
+            return self.unoffered(&real, Fault::new(Class::Local, text));
+        }
+        if let Err(fault) = self.add_folders_to(below, name) {
+            return self.unoffered(&real, fault);
+        }
+        let volume = below.volume.clone();
+        let spot = Spot { volume, inside: name.to_vec(), target: name.to_vec(), real };
+        let mut open = Vec::new();
+        self.add_found(spot, &meta, &mut open);
+        self.add_open(&mut open);
+    }
+
+    /// True for a name in a folder that the list names too: it is copied with that.
+    fn comes_with_another(&self, below: &Below, name: &[u8]) -> bool {
+        below.listed.folders == Folders::Whole
+            && parents(name).any(|folder| {
+                let real = || below.root.join(name_of(folder));
+                let is_entered = || match self.settings.links {
+                    Links::Follow => real().is_dir(),
+                    Links::Copy | Links::Skip => {
+                        fs::symlink_metadata(real()).is_ok_and(|meta| meta.is_dir())
+                    }
+                };
+                below.listed.names.contains(folder) && is_entered()
+            })
+    }
+
+    /// Offers the folders above a name that have not been offered.
+    fn add_folders_to(&mut self, below: &mut Below, name: &[u8]) -> Result<(), Fault> {
+        for folder in parents(name) {
+            if below.on_the_way.contains(folder) {
+                continue;
+            }
+            let real = below.root.join(name_of(folder));
+            let meta = fs::metadata(&real).map_err(|error| Fault::io("look at", &real, &error))?;
+            let entry = entry_from(EntryKind::Directory, folder.to_vec(), Vec::new(), &meta);
+            self.add(Found { entry, from: None });
+            below.on_the_way.insert(folder.to_vec());
+        }
+        Ok(())
+    }
+
+    fn leave_on_the_way(&mut self, real: &Path, folder: &[u8]) {
+        let meta = match fs::metadata(real) {
+            Ok(meta) => meta,
+            Err(error) => return self.unoffered(real, Fault::io("look at", real, &error)),
+        };
+        let mut leave = entry_from(EntryKind::Leave, folder.to_vec(), Vec::new(), &meta);
+        leave.attributes = self.attributes(real, &meta);
+        self.add(Found { entry: leave, from: None });
+    }
+}
+
+/// A listed name is resolved beneath the source folder: no link on the way leads out of it.
+fn look_beneath(volume: &dyn Volume, name: &[u8], real: &Path) -> Result<FsMetadata, Fault> {
+    volume.status(name)?;
+    fs::symlink_metadata(real).map_err(|error| Fault::io("look at", real, &error))
+}
+
+/// The folders that a name is in, the outermost first.
+fn parents(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &name[..at])
+}
