@@ -140,6 +140,37 @@ impl Verified {
     }
 }
 
+/// What is told of one thing while a folder is cleaned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// It is gone, or would be.
+    Removed {
+        path: PathBuf,
+        bytes: u64,
+    },
+    /// A running transfer holds it.
+    Held(PathBuf),
+    Failed(super::fault::Fault),
+}
+
+/// What cleaning came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    pub files: u64,
+    pub bytes: u64,
+    pub held: u64,
+    pub failed: u64,
+}
+
+impl Cleaned {
+    pub fn add(&mut self, other: &Cleaned) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.held += other.held;
+        self.failed += other.failed;
+    }
+}
+
 /// Something that people are told while a transfer runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {

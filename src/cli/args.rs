@@ -27,6 +27,7 @@ pub enum Task {
     Copy { sources: Vec<OsString>, target: OsString },
     Demo,
     Verify { manifest: PathBuf, path: OsString },
+    Clean { paths: Vec<OsString> },
     Peer,
     Man,
     Completions(clap_complete::Shell),
@@ -106,6 +107,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
             manifest: PathBuf::from(all("MANIFEST").next().unwrap_or_default()),
             path: all("PATH").next().unwrap_or_default(),
         },
+        Verb::Clean => Task::Clean { paths: all("PATH").collect() },
         Verb::Peer => Task::Peer,
         Verb::Man => Task::Man,
         Verb::Completions => {

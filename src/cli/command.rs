@@ -19,20 +19,29 @@ pub enum Verb {
     Copy,
     Demo,
     Verify,
+    Clean,
     Peer,
     Man,
     Completions,
 }
 
 impl Verb {
-    pub const ALL: &[Verb] =
-        &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Man, Verb::Completions, Verb::Peer];
+    pub const ALL: &[Verb] = &[
+        Verb::Copy,
+        Verb::Demo,
+        Verb::Verify,
+        Verb::Clean,
+        Verb::Man,
+        Verb::Completions,
+        Verb::Peer,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Verb::Copy => "copy",
             Verb::Demo => "demo",
             Verb::Verify => "verify",
+            Verb::Clean => "clean",
             Verb::Peer => "peer",
             Verb::Man => "man",
             Verb::Completions => "completions",
@@ -48,6 +57,7 @@ impl Verb {
                 "Show all of it on this host alone: make data, move it sealed, verify, clean up"
             }
             Verb::Verify => "Read again what a receipt (copy --manifest) says was written",
+            Verb::Clean => "Remove what copies that were given up have left below a folder",
             Verb::Peer => "The far side of a copy, started over ssh; not for typing",
             Verb::Man => "Print the man page",
             Verb::Completions => "Print a shell's completions",
@@ -97,6 +107,12 @@ fn subcommand(verb: Verb) -> Command {
             .after_help(
                 "Each file that differs, is missing or cannot be read is named. The exit code is\n\
                  6 when one differs, else 3 when one is missing or unreadable.",
+            ),
+        Verb::Clean => with_knobs
+            .arg(positional("PATH", "The folders that were copied to").num_args(1..))
+            .after_help(
+                "Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
+                 runs stay. A copy that is begun again afterwards starts over.",
             ),
         Verb::Peer => with_knobs.hide(true),
         Verb::Man => with_knobs,

@@ -9,7 +9,8 @@ pub const ABOUT: &str =
 
 pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
-                            \x20      datapump verify MANIFEST PATH";
+                            \x20      datapump verify MANIFEST PATH\n\
+                            \x20      datapump clean [-n] PATH...";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

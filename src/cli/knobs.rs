@@ -262,7 +262,9 @@ fn kernel_name(text: &str) -> Result<String, String> {
 const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
-const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
+const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
+const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
+const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean];
 
 /// The largest size that `parse_size` reads.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -410,10 +412,10 @@ pub const KNOBS: &[Knob] = &[
         value: "",
         kind: Kind::Flag(|o| o.settings.dry_run = true),
         default: "",
-        help: "Copy nothing, only say what would be copied",
+        help: "Change nothing, only say what would be done",
         more: "Both sides are asked as in a real run; the exit code is that of one.",
         group: Group::Copying,
-        verbs: COPY,
+        verbs: DRY,
     },
     Knob {
         name: "max-errors",
@@ -749,7 +751,7 @@ pub const KNOBS: &[Knob] = &[
         more: "On a terminal the lines stand above the progress line. Left out and without a \
                terminal, a line is printed every 10 seconds.",
         group: Group::Showing,
-        verbs: ALL,
+        verbs: TIMED,
     },
     Knob {
         name: "json",

@@ -14,7 +14,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -25,15 +25,16 @@ use self::order::{Amount, Channel, Form, Order, Show};
 use self::progress::{Heard, follow};
 use self::voice::Voice;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Outcome, Verified};
+use crate::base::job::{Cleaned, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
+use crate::pump::clean::{self, Cleaning};
 use crate::pump::receipt::{self, Receipt};
 use crate::pump::watch::Watch;
 use crate::remote;
 use crate::report::json::{self, End, Event, Start};
 use crate::report::live::{Phase, count};
-use crate::report::text;
+use crate::report::text::{self, Dry};
 
 pub use self::knobs::{KNOBS, Knob};
 
@@ -60,6 +61,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Copy { sources, target } => copy(sources, target, &args.options, started),
         Task::Demo => demo(&args.options, started),
         Task::Verify { manifest, path } => verify(manifest, path, &args.options, started),
+        Task::Clean { paths } => clean(paths, &args.options, started),
         Task::Peer => Ok(remote::peer::main()),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
         Task::Completions(shell) => {
@@ -153,6 +155,40 @@ fn verify(
     });
     let elapsed = started.elapsed().into();
     Ok(conclude(&voice, result.map(|found| read_again(&found, elapsed)), heard))
+}
+
+fn clean(paths: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
+    let roots: Vec<PathBuf> = paths.iter().map(order::clean_root).collect::<Result<_, _>>()?;
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    let (cleaning, dry) = match options.settings.dry_run {
+        true => (Cleaning::Tell, Dry::Yes),
+        false => (Cleaning::Remove, Dry::No),
+    };
+    let shown = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    voice.event(&start("clean", shown, None, None));
+    let mut heard = Heard::default();
+    let mut all = Cleaned::default();
+    for root in &roots {
+        let cleaned = clean::clean(root, cleaning, &mut |sight| {
+            voice.event(&json::cleaned(sight, dry));
+            match sight {
+                Sight::Failed(fault) => {
+                    heard.failed_count += 1;
+                    voice.error(&fault.text);
+                }
+                told => voice.summary(&text::sight(told, dry)),
+            }
+        });
+        all.add(&cleaned);
+    }
+    let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);
+    let said = Said {
+        summary: text::cleaned(&all, dry),
+        trouble: (all.failed > 0)
+            .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
+        end,
+    };
+    Ok(conclude(&voice, Ok(said), heard))
 }
 
 fn start(

@@ -125,6 +125,18 @@ pub fn verify_root(word: &OsString) -> Result<PathBuf, String> {
     }
 }
 
+/// A folder to clean: always of this host.
+pub fn clean_root(word: &OsString) -> Result<PathBuf, String> {
+    match End::parse(word, Role::Target, 0)? {
+        End { host: None, place: Place::Path(path) } => Ok(path),
+        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+            "clean works on this host: run it there, as in ssh {host} datapump clean {}",
+            super::words::quote(&path.to_string_lossy())
+        )),
+        _ => Err("clean needs a folder".into()),
+    }
+}
+
 fn one_host(sources: &[End]) -> Result<Option<String>, String> {
     let first = sources.first().and_then(|end| end.host.clone());
     let name = |host: &Option<String>| host.clone().unwrap_or("this host".into());

@@ -3,6 +3,7 @@
 pub mod afterwards;
 pub mod assembly;
 pub mod brake;
+pub mod clean;
 pub mod compare;
 pub mod finisher;
 pub mod gate;

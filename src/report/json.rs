@@ -10,8 +10,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::live::{Meter, Seen, Walk};
+use super::text::Dry;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Carrier, Outcome, Verified};
+use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
@@ -101,7 +102,8 @@ pub struct File {
     /// Only where the path is not UTF-8: its bytes in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
-    /// `done`, `failed`, or after a dry run `would_copy`.
+    /// `done`, `failed`, or after a dry run `would_copy`; of `clean` `removed`,
+    /// `would_remove` or `held`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -306,6 +308,20 @@ pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
 /// A dry run's word for what a real one would do.
 pub fn would_copy(path: &[u8], bytes: u64) -> Event {
     Event::File(File { bytes: Some(bytes), ..file(path, "would_copy") })
+}
+
+/// What `clean` did with one file, or would do.
+pub fn cleaned(sight: &Sight, dry: Dry) -> Event {
+    use std::os::unix::ffi::OsStrExt;
+    match sight {
+        Sight::Removed { path, bytes } => {
+            let state = if dry == Dry::Yes { "would_remove" } else { "removed" };
+            let bytes = Some(*bytes);
+            Event::File(File { bytes, ..file(path.as_os_str().as_bytes(), state) })
+        }
+        Sight::Held(path) => Event::File(file(path.as_os_str().as_bytes(), "held")),
+        Sight::Failed(fault) => file_failed(b"", fault),
+    }
 }
 
 pub fn file_failed(path: &[u8], fault: &Fault) -> Event {

@@ -1,12 +1,19 @@
 //! The end of a run as text.
 
 use crate::base::fault::Fault;
-use crate::base::job::{Carrier, Outcome, Room, Verified};
+use crate::base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Bytes, Nanos, Rate};
 
 use super::live::count;
+
+/// Whether things were done, or only would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dry {
+    Yes,
+    No,
+}
 
 /// The summary of a transfer: what moved, how, what it cost each side, and where requests spent
 /// their life.
@@ -332,6 +339,26 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
         .map(|(number, how)| format!("{number} {how}"))
         .collect();
     format!("{}, {} as the receipt says; {read}\n", bad.join(", "), found.files)
+}
+
+/// What `clean` says of one thing. `dry` is for what only would be done.
+pub fn sight(sight: &Sight, dry: Dry) -> String {
+    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
+    match sight {
+        Sight::Removed { path, bytes } => format!("{word}: {} ({})", path.display(), Bytes(*bytes)),
+        Sight::Held(path) => format!("left: {} (of a copy that runs)", path.display()),
+        Sight::Failed(fault) => fault.text.clone(),
+    }
+}
+
+/// And at its end.
+pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
+    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
+    let held = match cleaned.held {
+        0 => String::new(),
+        held => format!("; {} left, of a copy that runs", count(held, "file")),
+    };
+    format!("{} {word}, {}{held}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
 }
 
 fn all_of(files: u64) -> String {
