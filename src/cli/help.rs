@@ -33,7 +33,7 @@ itself. HOST: alone is the home folder there; HOST:null: is null on that host.";
 
 pub const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy big.tar host:/data/", "push one file"),
-    ("datapump copy -rp host:project .", "pull a folder, with modes and times"),
+    ("datapump copy -r host:project .", "pull a folder; the same again goes on where it stopped"),
     ("datapump copy -r src/ host:dst", "what is in src goes into dst"),
     ("tar c . | datapump copy - host:all.tar", "push a pipe"),
     ("datapump copy null:20G host:null:", "measure the path without any disk"),
@@ -98,6 +98,24 @@ const TEXT_COLUMNS: usize = 82;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The README's table and the man page say what the code says.
+    #[test]
+    fn exit_codes_are_the_same_everywhere() {
+        let readme = include_str!("../../README.md");
+        let table = readme.split("## Exit codes").nth(1).unwrap().split("##").next().unwrap();
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        let expect: Vec<String> =
+            exit_codes().iter().map(|(code, text)| format!("| {code} | {text} |")).collect();
+        assert_eq!(rows, expect);
+        let mut page = Vec::new();
+        crate::cli::command::man(&mut page).unwrap();
+        let page = String::from_utf8(page).unwrap().replace("\\-", "-");
+        let status = page.split("EXIT STATUS").nth(1).unwrap();
+        for (code, text) in exit_codes() {
+            assert!(status.contains(&format!("\\fB{code}\\fR\n{text}\n")), "{code}: {status}");
+        }
+    }
 
     #[test]
     fn every_class_is_on_the_first_screen_and_lines_fit() {
