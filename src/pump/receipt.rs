@@ -579,6 +579,18 @@ mod tests {
     }
 
     #[test]
+    fn a_receipt_that_starts_over_forgets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("receipt");
+        let mut receipt = Receipt::create(&path, Overwrite::Never).unwrap();
+        (0..1000).for_each(|_| receipt.add(b"before", "00").unwrap());
+        receipt.restart().unwrap();
+        receipt.add(b"after", "11").unwrap();
+        receipt.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), line(b"after", "11"));
+    }
+
+    #[test]
     fn one_file_may_be_named_itself() {
         let scene = Scene::new(&[("renamed", b"x")]);
         let one = scene.receipt(&[(b"original", blake3_hex(b"x"))]);
