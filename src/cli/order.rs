@@ -8,7 +8,7 @@ use super::args::Options;
 use super::endpoint::{End, Role};
 use crate::base::job::{Job, Listed, Place};
 use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
-use crate::base::settings::{DigestKind, Overwrite, Settings};
+use crate::base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
 use crate::base::units::{Bytes, Nanos};
 
 /// A copy as it is meant.
@@ -288,11 +288,20 @@ fn idle(options: &Options, far_side: bool) -> Vec<String> {
         ("--remote-datapump", remote.datapump.is_some()),
         ("--ports", remote.ports.is_some()),
     ];
-    typed
+    let mut idle: Vec<String> = typed
         .into_iter()
         .filter(|(_, typed)| *typed && !far_side)
         .map(|(name, _)| format!("{name} has no effect: both ends are on this host"))
-        .collect()
+        .collect();
+    let settings = &options.settings;
+    if settings.skip_unchanged == SkipUnchanged::Times && !settings.preserve {
+        idle.push(
+            "--skip-unchanged compares times that --no-preserve does not keep: \
+             --checksum finds what is unchanged"
+                .into(),
+        );
+    }
+    idle
 }
 
 #[cfg(test)]
@@ -327,6 +336,7 @@ mod tests {
         }
         let idle = order("copy a b -Z 1-2 --ssh ssh").unwrap().idle;
         assert_eq!(idle.len(), 2);
+        assert_eq!(order("copy a b --skip-unchanged --no-preserve").unwrap().idle.len(), 1);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
+use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use crate::base::settings::{Settings, SkipUnchanged};
 use crate::base::tally::{SideReport, Tally};
 use crate::base::units::Tick;
@@ -153,7 +154,7 @@ struct Running {
     look_at: Tick,
     news: News,
     /// Takes what is offered and gives it back as `Event::Compared`.
-    compare: Option<Sender<Message>>,
+    compare: Option<Comparing>,
     /// The object that failed last.
     failed_last: String,
     tally: Tally,
@@ -307,6 +308,9 @@ impl Running {
             Event::Compared(message, same) => {
                 let sink = self.sink.as_mut().expect("what is compared is the sink's");
                 sink.note_same(same);
+                if let Some(compare) = &mut self.compare {
+                    compare.objects -= compared_objects(&message);
+                }
                 self.take_in(message)
             }
             Event::Joined(stream) => self.join(stream),
@@ -468,12 +472,19 @@ impl Running {
     }
 
     fn tell_sink(&mut self, message: Message) -> Result<(), Fault> {
-        match (&self.compare, &message) {
+        match (&mut self.compare, &message) {
             (
                 Some(compare),
                 Message::Offer { .. } | Message::OfferEnd { .. } | Message::PipeEnd { .. },
             ) => {
-                compare.send(message).expect("the thread listens as long as this side lives");
+                compare.objects += compared_objects(&message);
+                if compare.objects > COMPARING_MAX {
+                    return Err(Fault::peer("the peer offered more than it has credit for"));
+                }
+                compare
+                    .offers
+                    .send(message)
+                    .expect("the thread listens as long as this side lives");
                 Ok(())
             }
             _ => self.take_in(message),
@@ -806,13 +817,30 @@ fn start_walk(
     walked
 }
 
+/// What the thread that compares has been given.
+struct Comparing {
+    offers: Sender<Message>,
+    /// Objects that it has now; a message without any counts as one.
+    objects: u64,
+}
+
+/// The credit of offers, and one more than it for each of the two ends of offers.
+const COMPARING_MAX: u64 = OBJECTS_IN_FLIGHT_MAX + OFFER_ENTRIES_MAX as u64 + 2;
+
+fn compared_objects(message: &Message) -> u64 {
+    match message {
+        Message::Offer { entries, .. } => entries.len().max(1) as u64,
+        _ => 1,
+    }
+}
+
 /// Where unchanged files are found by their bytes, a thread that reads them.
 fn start_compare(
     settings: &Settings,
     sink: Option<&Target>,
     events: &Sender<Event>,
     brake: &Arc<Brake>,
-) -> Option<Sender<Message>> {
+) -> Option<Comparing> {
     let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
     let volume = sink.volume()?.clone();
     let compare = Compare { volume, rename: sink.rename(), brake: brake.clone() };
@@ -824,7 +852,7 @@ fn start_compare(
             let _ = events.send(Event::Compared(message, same));
         }
     });
-    Some(offered)
+    Some(Comparing { offers: offered, objects: 0 })
 }
 
 fn start_lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
