@@ -194,10 +194,8 @@ impl Running {
         let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
-            finishing::start(
-                Finisher::new(volume, settings.fsync, memory.journal),
-                events_in.clone(),
-            )
+            let finisher = Finisher::new(volume, settings.fsync, memory.journal);
+            finishing::start(finisher, events_in.clone())
         });
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
         let source =
@@ -223,7 +221,7 @@ impl Running {
             lanes_running: 0,
             lanes: Vec::new(),
             look_at: now,
-            news: News { bytes: 0, since: now, under_way: false },
+            news: News::none(now),
             compare,
             failed_last: String::new(),
             tally: Tally::default(),

@@ -29,6 +29,12 @@ pub(super) struct News {
     pub under_way: bool,
 }
 
+impl News {
+    pub fn none(since: Tick) -> News {
+        News { bytes: 0, since, under_way: false }
+    }
+}
+
 /// The journal is told at least this often, while the disk can follow.
 const NEWS_BYTES: u64 = 64 << 20;
 const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
@@ -42,7 +48,7 @@ impl Running {
         if self.news.under_way || !due {
             return;
         }
-        self.news = News { bytes: 0, since: now, under_way: false };
+        self.news = News::none(now);
         let advances = sink.objects.take_advances();
         if !advances.is_empty() {
             self.news.under_way = finisher.send(Work::Advance(advances)).is_ok();
