@@ -608,7 +608,11 @@ impl SinkSide {
     ) -> Result<Option<Verdict>, Fault> {
         if entry.kind == EntryKind::Link {
             let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
-            return Ok(same.then_some(Verdict::Done));
+            let verdict = match self.settings.skip_unchanged {
+                SkipUnchanged::No => Verdict::Done,
+                SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
+            };
+            return Ok(same.then_some(verdict));
         }
         let Some(past) = self.past.as_ref().filter(|past| !past.is_empty()) else {
             return Ok(None);
@@ -651,6 +655,11 @@ impl SinkSide {
                 Verdict::Wanted
             }
             (EntryKind::Directory, Some(_)) => Verdict::Refused(no_directory(&*volume, entry)),
+            (EntryKind::HardLink, Some(_))
+                if is_same_file(&*volume, &entry.path, &entry.link_target)? =>
+            {
+                Verdict::Wanted
+            }
             (_, Some(status)) => {
                 self.judge_existing(&*volume, (number, entry), status)?.unwrap_or(Verdict::Wanted)
             }
