@@ -4,7 +4,6 @@
 
 use crc_fast::{CrcAlgorithm, checksum};
 use datapump::base::fault::Fault;
-use datapump::base::job::Carrier;
 use datapump::base::limits::{MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use datapump::base::units::Tick;
 use datapump::pump::journal::{Record, Replay};
@@ -81,7 +80,7 @@ impl Talk {
     /// An error where the bytes are used up or the session has refused something.
     fn step(&mut self, from: &mut Reader<'_>) -> Result<(), Fault> {
         self.now = self.now.saturating_add(u64::from(from.u8()?) << 27);
-        self.session.poll(Tick(self.now), Carrier::Tcp)?;
+        self.session.poll(Tick(self.now), false)?;
         let length = from.u16()?;
         if length == 0 {
             self.offer(u64::from(from.u16()?));

@@ -355,8 +355,8 @@ impl Hosts {
                 0 => pair.step(|pair| &mut pair.source)?,
                 _ => pair.step(|pair| &mut pair.sink)?,
             }
-            if pair.broken {
-                self.ground.world.cut(&pair.wire.socket);
+            if pair.broken || pair.source.is_none() {
+                self.ground.world.cut(&pair.wire.socket); // what is under way still comes
             }
             return Ok(());
         }

@@ -144,6 +144,13 @@ pub fn is_starved(handle: &Handle, stall: Nanos) -> bool {
         && system::tcp_info(handle.fd()).is_some_and(|info| info.since_received.0 > stall.0)
 }
 
+/// Says that nothing more will be sent; what is under way still arrives.
+pub fn finish(handle: &Handle) {
+    if let Handle::Fd(fd) = handle {
+        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+    }
+}
+
 /// Ends a connection in both directions; a thread that waits on it comes back.
 pub fn cut(handle: &Handle) {
     if let Handle::Fd(fd) = handle {

@@ -503,6 +503,12 @@ impl Lane {
     /// Everything is back: a stream is told so, anything else is over.
     fn end(&mut self) -> Result<Turn, Fault> {
         let tells = self.parts.plan.is_some() && self.parts.objects.is_none();
+        if self.state == State::Ending
+            && let Some(wire) = &self.parts.stream
+        {
+            // Were the end damaged on its way, the peer would wait for the rest of it.
+            tcp::finish(&wire.socket);
+        }
         if matches!(self.state, State::Ending | State::Broken) || !tells {
             return Ok(Turn::Over);
         }

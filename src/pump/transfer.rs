@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -68,6 +68,29 @@ pub trait Line: Send + fmt::Debug {
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
 }
 
+/// Signs of life on the control connection besides messages: data that it carries, and is being
+/// handed on while nothing else can be read.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    came: AtomicBool,
+    handing_on: AtomicBool,
+}
+
+impl Pulse {
+    /// Does something with carried data; it may take as long as the sink likes.
+    pub fn hand_on(&self, work: impl FnOnce()) {
+        self.came.store(true, Relaxed);
+        self.handing_on.store(true, Relaxed);
+        work();
+        self.handing_on.store(false, Relaxed);
+    }
+
+    /// True when anything was felt since this was asked last.
+    fn felt(&self) -> bool {
+        self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
+    }
+}
+
 /// Opens a data stream, in its own time, and reports it as an event.
 pub trait Dial: Send + fmt::Debug {
     fn dial(&self, number: u32, after: Duration);
@@ -78,6 +101,7 @@ pub trait Dial: Send + fmt::Debug {
 pub struct Peer {
     pub session: Session,
     pub line: Box<dyn Line>,
+    pub pulse: Arc<Pulse>,
     /// How the side that opens streams opens another.
     pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
@@ -338,7 +362,7 @@ impl Running {
         self.check_all_came()?;
         self.check_errors()?;
         if let Some(peer) = &mut self.peer
-            && let Some(ping) = peer.session.poll(clock::now(), self.carrier)?
+            && let Some(ping) = peer.session.poll(clock::now(), peer.pulse.felt())?
         {
             peer.line.send(&ping)?;
         }
@@ -440,6 +464,11 @@ impl Running {
                 self.watch.warn(text);
                 Ok(())
             }
+            // It missed an answer on a stream that is open here; another login begins anew.
+            Message::Carry => Err(Fault::new(
+                Class::Unreachable,
+                "the other side could not open its data streams, one of which is open here",
+            )),
             Message::Lost { stream } => self.hear_lost(stream),
             Message::Doubt { stream } => {
                 self.wires.answer_doubt(stream, self.settings.stall);

@@ -11,7 +11,7 @@ use std::thread;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::NOISE_BYTES_MAX;
 use crate::io::volume::Handle;
-use crate::pump::transfer::{Event, Line};
+use crate::pump::transfer::{Event, Line, Pulse};
 use crate::wire::message::{MARK, Message};
 
 /// The writing end, shared with the relay of a carried stream.
@@ -54,7 +54,13 @@ impl std::fmt::Debug for ControlLine {
 }
 
 /// Where carried data goes, once the connection carries it.
-pub type Carrier = Arc<Mutex<Option<UnixStream>>>;
+#[derive(Debug, Default)]
+pub struct Carrying {
+    stream: Mutex<Option<UnixStream>>,
+    pub pulse: Arc<Pulse>,
+}
+
+pub type Carrier = Arc<Carrying>;
 
 /// Whether something may stand before the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +85,9 @@ pub fn start_reader(
             }
             while let Some(message) = read_message(&mut reader)? {
                 match message {
-                    Message::Carried(bytes) => deliver(&carrier, &bytes),
+                    Message::Carried(bytes) => {
+                        carrier.pulse.hand_on(|| deliver(&carrier, &bytes));
+                    }
                     message => {
                         if events.send(Event::Heard(message)).is_err() {
                             return Ok(());
@@ -89,7 +97,7 @@ pub fn start_reader(
             }
             Ok(())
         })();
-        carrier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        carrier.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = events.send(Event::Closed(ended.err()));
         at_end();
     };
@@ -102,7 +110,7 @@ pub fn start_reader(
 /// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would
 /// do.
 fn deliver(carrier: &Carrier, bytes: &[u8]) {
-    let stream = carrier.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = carrier.stream.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut stream) = stream.as_ref() {
         // A lane that has gone has said why itself.
         let _ = stream.write_all(bytes);
@@ -115,7 +123,7 @@ pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
     let (mut ours, for_reader, lanes) =
         pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
-    *carrier.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
+    *carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
     let mut line = line.clone();
     let relay = move || {
         let mut buffer = vec![0; CARRIED_BYTES_MAX];

@@ -70,12 +70,24 @@ pub fn connect_all(
         let others: Vec<_> = (1..count)
             .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
             .collect();
-        streams.push(prove_connector(first, 0, tuning, credentials)?);
+        let proved = prove_connector(first, 0, tuning, credentials);
+        streams.push(proved.or_else(|_| connect_again(address, 0, tuning, credentials))?);
         for other in others {
             streams.push(other.join().expect("a handshake does not panic")?);
         }
         Ok((streams, address))
     })
+}
+
+/// A handshake that was cut or damaged is worth another: the address is good.
+fn connect_again(
+    address: SocketAddr,
+    number: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    let connect = || connect_one(address, number, tuning, credentials);
+    connect().or_else(|_| connect()).or_else(|_| connect())
 }
 
 fn connect_one(

@@ -2,7 +2,6 @@
 
 use super::message::{Message, Role, VERSION_MAX, VERSION_MIN};
 use crate::base::fault::{Class, Fault};
-use crate::base::job::Carrier;
 use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::settings::Settings;
 use crate::base::units::{Nanos, Tick};
@@ -131,15 +130,16 @@ impl Session {
         }
     }
 
-    /// What to say to keep the connection known to be alive, if it is time.
-    ///
-    /// Where the connection carries the data too, a sink that takes none keeps it silent: then only
-    /// its end is an end.
-    pub fn poll(&mut self, now: Tick, carrier: Carrier) -> Result<Option<Message>, Fault> {
-        if carrier != Carrier::Control && now.since(self.heard) > self.stall {
+    /// What to say to keep the connection known to be alive, if it is time. `felt`: the peer gave a
+    /// sign of life besides the conversation, data on the same connection for instance.
+    pub fn poll(&mut self, now: Tick, felt: bool) -> Result<Option<Message>, Fault> {
+        if felt {
+            self.heard = now;
+        }
+        if now.since(self.heard) > self.stall {
             return Err(Fault::new(
                 Class::Unreachable,
-                format!("nothing heard from the far side for {}", now.since(self.heard)),
+                format!("nothing was heard from the other side for {}", now.since(self.heard)),
             ));
         }
         if now.since(self.spoke).0 < self.stall.0 / PINGS_IN_STALL {
@@ -346,11 +346,11 @@ mod tests {
     #[test]
     fn silence_is_asked_about_and_ends() {
         let mut near = Session::driver(Role::Source, "near", Tick(0));
-        assert_eq!(near.poll(Tick(1), Carrier::Tcp).unwrap(), None);
-        assert_eq!(near.poll(Tick(2_500_000_000), Carrier::Tcp).unwrap(), Some(Message::Ping));
-        assert_eq!(near.poll(Tick(2_500_000_001), Carrier::Tcp).unwrap(), None);
+        assert_eq!(near.poll(Tick(1), false).unwrap(), None);
+        assert_eq!(near.poll(Tick(2_500_000_000), false).unwrap(), Some(Message::Ping));
+        assert_eq!(near.poll(Tick(2_500_000_001), false).unwrap(), None);
         let late = Tick(10_000_000_001);
-        assert!(near.poll(late, Carrier::Tcp).is_err());
-        assert!(near.poll(late, Carrier::Control).is_ok());
+        assert!(near.poll(late, false).is_err());
+        assert!(near.poll(late, true).is_ok());
     }
 }
