@@ -23,3 +23,7 @@ sim *OPTIONS:
 # libFuzzer: just fuzz message --minutes 30
 fuzz *OPTIONS:
     cargo xtask fuzz {{OPTIONS}}
+
+# copies whose processes are killed: just torture --rounds 200
+torture *OPTIONS:
+    cargo xtask torture {{OPTIONS}}

@@ -30,7 +30,7 @@ fn full_on_the_way() {
         lay(&scene, load);
         let room = Mount::tmpfs(&scene.path("room"), "size=20m");
         fs::create_dir(scene.path("room/dst")).unwrap();
-        let line = format!("copy -r --rate 64Mbit {from}@/src/ {to}@/room/dst");
+        let line = format!("copy -r --rate 160Mbit {from}@/src/ {to}@/room/dst");
         let running = run::start(scene.command(&scene.words(&line)));
         let due = (TOTAL_BYTES as f64 * **share) as u64;
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -156,10 +156,13 @@ fn quota() {
     assert_same(&scene.path("src"), &scene.path("room/dst"));
 }
 
+/// What happens to a file while it is copied.
+type Change = (&'static str, fn(&Path));
+
 /// Files that shrink, grow, change or go away while they are copied do not stop the others.
 #[test]
 fn sources_that_change() {
-    let changes: [(&str, fn(&Path)); 4] = [
+    let changes: [Change; 4] = [
         ("shrinks", |path| fs::File::options().write(true).open(path).unwrap().set_len(5).unwrap()),
         ("grows", |path| {
             let mut file = fs::File::options().append(true).open(path).unwrap();

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         ["torture", options @ ..] => torture::torture(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
+        ["bench", "many", options @ ..] => bench::many(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "instructions"] => bench::instructions(),
         ["man", folder] => checks::man(folder),
@@ -48,6 +49,8 @@ cargo xtask COMMAND
                          libFuzzer over one target of fuzz/, or all: a minute each
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
                          datapump beside the peers that are installed; writes runs/DATE-peers.md
+  bench many [--files N] [--disk DIR]
+                         10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   man DIR                man page and completions, written by the built program

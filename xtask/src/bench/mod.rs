@@ -7,6 +7,7 @@ pub mod far;
 mod ground;
 mod instructions;
 pub mod machine;
+mod many;
 mod overlap;
 mod page;
 mod race;
@@ -20,6 +21,7 @@ use crate::packages;
 use crate::step::{cargo, root, run, target_folder};
 
 pub use instructions::instructions;
+pub use many::many;
 pub use overlap::overlap;
 
 /// What a bench was asked to do.
