@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use datapump::base::extent::Extent;
 use datapump::base::job::Place;
 use datapump::base::label::{Kind, Label};
+use datapump::base::limits::STRANGERS_MAX;
 use datapump::base::settings::{DigestKind, Seal, Settings};
 use datapump::base::tally::SideReport;
 use datapump::wire::frame;
@@ -217,14 +218,21 @@ fn sink_cases() -> Vec<Case> {
         all
     };
     let all = vec![Wish::All; 2];
+    let rest = |held: &[(u64, u64)]| {
+        then(&[wish(0, vec![Wish::Rest(held.to_vec()), Wish::Rest(held.to_vec())])])
+    };
     vec![
         ("an answer to nothing", vec![wish(0, vec![Wish::All; 1000])], Ends::Refused),
         ("an answer out of order", then(&[wish(1, vec![Wish::All])]), Ends::Refused),
-        ("an answer to too many", then(&[wish(0, vec![Wish::All; 9])]), Ends::Refused),
+        ("an answer to too many", then(&[wish(0, vec![Wish::All; 30])]), Ends::Refused),
         ("an answer twice", then(&[wish(0, all.clone()), wish(0, all.clone())]), Ends::Refused),
         ("finished twice", then(&[wish(0, all.clone()), finished(&[0, 0, 0])]), Ends::Refused),
         ("finished, never offered", then(&[finished(&[77])]), Ends::Refused),
-        ("an empty acknowledgement", then(&[wish(0, all), ack(5, 5)]), Ends::Refused),
+        ("an empty acknowledgement", then(&[wish(0, all.clone()), ack(5, 5)]), Ends::Refused),
+        ("an acknowledgement of nothing sent", then(&[ack(1 << 40, 2 << 40)]), Ends::Refused),
+        ("more held than there is", rest(&[(0, 1 << 40)]), Ends::Refused),
+        ("held out of order", rest(&[(65_536, 70_000), (0, 65_536)]), Ends::Refused),
+        ("held twice over", rest(&[(0, 65_536), (1000, 70_000)]), Ends::Refused),
         ("an offer by a sink", then(&[offer(vec![file("x", 1)])]), Ends::Refused),
     ]
 }
@@ -465,6 +473,56 @@ fn thousands_of_strangers() {
     });
 }
 
+/// Whoever says nothing holds a place for a bounded time, and there are so many places.
+#[test]
+fn silent_strangers_are_few_and_go() {
+    besiege(|connect| {
+        let silent: Vec<TcpStream> = (0..3000).map(|_| connect()).collect();
+        thread::sleep(Duration::from_secs(1));
+        let heard = open_of(&silent);
+        assert!(heard <= STRANGERS_MAX, "{heard} strangers are listened to");
+        let begun = Instant::now();
+        while open_of(&silent) > 0 && begun.elapsed() < STRANGERS_GO_WITHIN {
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(open_of(&silent), 0, "still connected after {:?}", begun.elapsed());
+    });
+}
+
+/// An honest far side that waits for its streams, and a way to its data port.
+fn besiege(attack: impl FnOnce(&dyn Fn() -> TcpStream)) {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("dst")).unwrap();
+    let mut honest = honest_follower(&scene.far_program());
+    let watched = watch(honest.id().cast_signed(), Duration::from_secs(40));
+    let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
+    let mut speaker = Speaker::driver(stdout, stdin);
+    let settings = Settings { seal: Seal::Tls, ..settings() };
+    let port = speaker.open_port(Role::Sink, Place::Path(scene.path("dst")), settings);
+    attack(&|| {
+        let stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        stranger
+    });
+    drop(speaker);
+    let watched = watched.join().unwrap();
+    honest.wait().unwrap();
+    assert!(!watched.killed && watched.memory_bytes_max < MEMORY_BYTES_MAX, "{watched:?}");
+}
+
+fn open_of(strangers: &[TcpStream]) -> usize {
+    strangers.iter().filter(|stranger| is_open(stranger)).count()
+}
+
+/// False where the other side has closed it.
+fn is_open(stranger: &TcpStream) -> bool {
+    let mut byte = [0];
+    match stranger.peek(&mut byte) {
+        Ok(count) => count > 0,
+        Err(why) => why.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Connects again and again, and behaves badly in one of four ways; how often it was let in.
 fn pester(kind: u64, port: u16, stop: &AtomicBool) -> u64 {
     let mut met = 0;
@@ -551,5 +609,7 @@ const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none";
 const ENDS_WITHIN: Duration = Duration::from_secs(8);
 const KILLED_AFTER: Duration = Duration::from_secs(12);
 const SWAPPED_FOR: Duration = Duration::from_secs(3);
+/// The proof must be over by then, however slowly it comes.
+const STRANGERS_GO_WITHIN: Duration = Duration::from_secs(15);
 const STRANGERS_HELD: usize = 200;
 const MEMORY_BYTES_MAX: u64 = 300 << 20;

@@ -81,6 +81,12 @@ impl Speaker {
 
     /// Opens a transfer as its driver, with the data on this connection.
     pub fn open(&mut self, role: Role, place: Place, settings: Settings) {
+        self.open_port(role, place, settings);
+        self.say(&Message::Carry);
+    }
+
+    /// Opens a transfer as its driver; returns the data port.
+    pub fn open_port(&mut self, role: Role, place: Place, settings: Settings) -> u16 {
         let origin = Origin { single: false, endless: false };
         self.say(&Message::Open(Box::new(Open {
             role,
@@ -94,9 +100,10 @@ impl Speaker {
             transfer: [7; 16],
             listed: false,
         })));
-        let answer = self.hear();
-        assert!(matches!(answer, Some(Message::Opened(_))), "not opened: {answer:?}");
-        self.say(&Message::Carry);
+        match self.hear() {
+            Some(Message::Opened(opened)) => opened.port,
+            answer => panic!("not opened: {answer:?}"),
+        }
     }
 
     /// Answers a driver, which finds no data port and lets this connection carry the data.
