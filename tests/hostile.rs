@@ -489,6 +489,24 @@ fn silent_strangers_are_few_and_go() {
     });
 }
 
+/// The same for whoever says what a stream says, two bytes a second.
+#[test]
+fn slow_strangers_go() {
+    besiege(|connect| {
+        let mut slow: Vec<TcpStream> = (0..4).map(|_| connect()).collect();
+        let words = [&b"DPS1"[..], &[0; 36], &[22, 3, 1, 2, 0], &[1; 100]].concat();
+        let begun = Instant::now();
+        for byte in words {
+            slow.iter_mut().for_each(|stranger| drop(stranger.write_all(&[byte])));
+            thread::sleep(Duration::from_millis(500));
+            if open_of(&slow) == 0 {
+                return;
+            }
+            assert!(begun.elapsed() < STRANGERS_GO_WITHIN, "still connected after 15 s");
+        }
+    });
+}
+
 /// An honest far side that waits for its streams, and a way to its data port.
 fn besiege(attack: impl FnOnce(&dyn Fn() -> TcpStream)) {
     let scene = Scene::new();
