@@ -292,7 +292,7 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
     let socket = scene.path("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let socat = need("socat", "socat");
-    let lines = format!("exec {} - UNIX-CONNECT:{}", socat.display(), socket.display());
+    let lines = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
     let ssh = scene.script("ssh", &lines);
     let ways = match role {
         Role::Source => "127.0.0.1:/src/ @/dst",

@@ -71,7 +71,7 @@ impl Relay {
         let socket = scene.path("relay");
         let listener = UnixListener::bind(&socket).unwrap();
         let socat = need("socat", "socat");
-        let words = format!("exec {} - UNIX-CONNECT:{}", socat.display(), socket.display());
+        let words = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
         let shared = Arc::new(Shared {
             troubles,
             far_program: scene.far_program(),
