@@ -102,8 +102,8 @@ fn page(options: &Options, results: &Results, failed: &[String], time: Duration)
         page.push_str(&format!("- {note}\n"));
     }
     page.push_str(&format!(
-        "\n{} rounds from seed {} in {:.0} s, through a real sshd: `cargo xtask torture --rounds {} \
-         --seed {}`. Large is one file of 512 MiB, Tree 2,000 files of up to 17 MiB. Each round \
+        "\n{} rounds from seed {} in {:.0} s, through a real sshd: `cargo xtask torture --rounds \
+         {} --seed {}`. Large is one file of 512 MiB, Tree 2,000 files of up to 17 MiB. Each round \
          kills (SIGKILL) the near datapump, the far one or ssh once or twice. After each kill of \
          the near side the destination holds only whole files under final names; the same command \
          is then run again. A killed far side or ssh must heal within the run. At the end both \
