@@ -51,11 +51,7 @@ fn a_lost_control_connection_is_made_again() {
         let words = line(way, &relay, "--rate 80Mbit");
         let running = run::start(scene.command(&scene.words(&words)));
         for after in [1_000_000, 3_000_000] {
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while relay.forwarded() < after {
-                assert!(Instant::now() < deadline, "{way}: no bytes are moved");
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            wait_for(&relay, after, way);
             relay.cut_control();
         }
         let ran = running.end();
@@ -64,6 +60,48 @@ fn a_lost_control_connection_is_made_again() {
         data::assert_same(&scene.path("in"), &scene.path("dst/out"));
         scene.assert_holds("dst", &["out"]);
     });
+}
+
+/// The list is told again, though it can be read only once.
+#[test]
+fn a_list_of_names_outlives_its_connection() {
+    each(["push", "pull"], |way| {
+        let (scene, relay) = set_up(Vec::new());
+        fs::create_dir_all(scene.path("src/deep/er")).unwrap();
+        let names = ["deep/a", "b", "deep/er/c", "deep/d"];
+        for (i, name) in names.iter().enumerate() {
+            write_file(&scene.path("src").join(name), i as u64, BYTES / 4);
+        }
+        write_file(&scene.path("src/other"), 9, 1000);
+        let ssh = relay.ssh.display();
+        let (from, to) = if way == &"push" { ("", "127.0.0.1:") } else { ("127.0.0.1:", "") };
+        let knobs = format!("--files-from @/list --json --rate 80Mbit --streams 2 --ssh {ssh}");
+        let words = format!("copy {knobs} {from}@/src {to}@/dst");
+        fs::write(scene.path("list"), names.join("\n")).unwrap();
+        let running = run::start(scene.command(&scene.words(&words)));
+        wait_for(&relay, 3_000_000, way);
+        fs::remove_file(scene.path("list")).unwrap();
+        relay.cut_control();
+        let ran = running.end();
+        assert_eq!(ran.code, 0, "{way}\n{ran}");
+        let end = ran.events().pop().unwrap();
+        let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+        assert_eq!(number("files"), 4, "{way}\n{ran}");
+        assert_eq!(number("directories"), 2, "{way}\n{ran}");
+        assert_eq!(number("retries"), 1, "{way}\n{ran}");
+        scene.assert_holds("dst", &["b", "deep/a", "deep/d", "deep/er/c"]);
+        for name in names {
+            data::assert_same(&scene.path("src").join(name), &scene.path("dst").join(name));
+        }
+    });
+}
+
+fn wait_for(relay: &Relay, after: u64, way: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while relay.forwarded() < after {
+        assert!(Instant::now() < deadline, "{way}: no bytes are moved");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn set_up(troubles: Vec<Trouble>) -> (Scene, Relay) {
