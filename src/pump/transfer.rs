@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,7 +35,10 @@ use crate::wire::session::Session;
 use crate::work::digest::to_hex;
 
 mod finishing;
+mod pulse;
 mod streams;
+
+pub use self::pulse::Pulse;
 
 /// How long the loop sleeps when nothing happens; also how late an acknowledgement may be.
 const BEAT: Duration = Duration::from_millis(10);
@@ -66,29 +69,6 @@ pub enum Event {
 /// The control connection to the peer.
 pub trait Line: Send + fmt::Debug {
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
-}
-
-/// Signs of life on the control connection besides messages: data that it carries, and is being
-/// handed on while nothing else can be read.
-#[derive(Debug, Default)]
-pub struct Pulse {
-    came: AtomicBool,
-    handing_on: AtomicBool,
-}
-
-impl Pulse {
-    /// Does something with carried data; it may take as long as the sink likes.
-    pub fn hand_on(&self, work: impl FnOnce()) {
-        self.came.store(true, Relaxed);
-        self.handing_on.store(true, Relaxed);
-        work();
-        self.handing_on.store(false, Relaxed);
-    }
-
-    /// True when anything was felt since this was asked last.
-    fn felt(&self) -> bool {
-        self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
-    }
 }
 
 /// Opens a data stream, in its own time, and reports it as an event.
@@ -213,7 +193,7 @@ impl Running {
             source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
             brake: brake.clone(),
         };
-        let lanes = if far { streams.len() } else { usize::from(settings.streams) };
+        let lanes = usize::from(settings.streams);
         let assembly = Assembly::new(ends, lanes)?;
         let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
@@ -238,7 +218,7 @@ impl Running {
             held: None,
             peer,
             watch,
-            wires: Wires::new(brake.clone()),
+            wires: Wires::new(settings.streams, brake.clone()),
             brake,
             events,
             events_in,
@@ -265,7 +245,11 @@ impl Running {
     fn start_lanes(&mut self, streams: Vec<Stream>, lanes: usize) -> Result<(), Fault> {
         match streams.is_empty() {
             true => (0..lanes).try_for_each(|_| self.start_lane(None))?,
-            false => streams.into_iter().try_for_each(|stream| self.start_lane(Some(stream)))?,
+            false => {
+                let begun = streams.len();
+                streams.into_iter().try_for_each(|stream| self.start_lane(Some(stream)))?;
+                self.open_missing(begun);
+            }
         }
         if let Some(peer) = &mut self.peer {
             peer.session.bear(clock::now(), self.settings.stall);

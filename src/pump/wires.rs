@@ -4,7 +4,7 @@
 //! `Lost` comes behind the last acknowledgement of what the stream brought, so that the source
 //! knows exactly what to send again, and nothing ever comes twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,7 +33,9 @@ struct Each {
 #[derive(Debug)]
 pub struct Wires {
     each: BTreeMap<u32, Each>,
-    /// The number that the next stream gets; all below have been in use.
+    /// Numbers that are or have been in use: none is used twice.
+    known: BTreeSet<u32>,
+    /// The number that the next stream gets which takes another's place.
     next: u32,
     brake: Arc<Brake>,
     /// Streams that this side is trying to replace.
@@ -49,10 +51,12 @@ pub struct Wires {
 const DAMAGED_MAX: u32 = 16;
 
 impl Wires {
-    pub fn new(brake: Arc<Brake>) -> Wires {
+    /// `streams` begin together; their numbers come first.
+    pub fn new(streams: u16, brake: Arc<Brake>) -> Wires {
         Wires {
             each: BTreeMap::new(),
-            next: 0,
+            known: BTreeSet::new(),
+            next: streams.into(),
             brake,
             awaited: 0,
             replaced: 0,
@@ -62,7 +66,7 @@ impl Wires {
     }
 
     pub fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
-        self.next = self.next.max(wire.number + 1);
+        self.known.insert(wire.number);
         self.bare_since = None;
         self.brake.hold_socket(wire.socket.clone());
         let each = Each {
@@ -86,14 +90,13 @@ impl Wires {
     /// True for a stream that may begin now: a number that was not in use, and not too many.
     pub fn may_join(&self, number: u32, streams: u16) -> bool {
         let alive = self.each.values().filter(|each| !each.lane_is_over).count();
-        !self.each.contains_key(&number)
-            && number >= u32::from(streams)
-            && alive < 2 * usize::from(streams)
+        !self.known.contains(&number) && alive < 2 * usize::from(streams)
     }
 
-    /// True when this number has been in use.
-    pub fn has_known(&self, number: u32) -> bool {
-        number < self.next
+    /// A stream that the peer has let go before this side has seen it; false for one that this side
+    /// has known. It is not taken in any more.
+    pub fn is_unseen(&mut self, number: u32) -> bool {
+        self.known.insert(number)
     }
 
     pub fn sockets(&self) -> impl Iterator<Item = &Handle> {

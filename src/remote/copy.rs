@@ -389,22 +389,7 @@ impl Near<'_> {
                 _ => fault,
             })?;
         self.attempt.opened.set(true);
-        let (target, memory) = match self.role {
-            Role::Source => (None, Memory::none(tag()?)),
-            Role::Sink => {
-                let origin = opened.origin.expect("the session has seen to it");
-                let target = Target::find(&self.job.target, origin, &self.job.settings)?;
-                // A source that was not asked for contents has no say in the folder itself.
-                let contents =
-                    |place: &Place| matches!(place, Place::Path(path) if means_contents(path));
-                let target = match self.job.sources.iter().any(contents) {
-                    true => target,
-                    false => target.keeping_root(),
-                };
-                let memory = memory(&target, self.job, self.attempt.transfer, watch)?;
-                (Some(target), memory)
-            }
-        };
+        let (target, memory) = self.target(&opened)?;
         let credentials = Credentials {
             role: self.role,
             seal: self.job.settings.seal,
@@ -445,6 +430,23 @@ impl Near<'_> {
         let done = transfer::run(part)?;
         let how = (count, self.role, self.attempt.started);
         Ok(outcome(done, self.job, watch, carrier, how))
+    }
+
+    /// The sink, where it is here, and what earlier runs left in it.
+    fn target(&self, opened: &Opened) -> Result<(Option<Target>, Memory), Fault> {
+        if self.role == Role::Source {
+            return Ok((None, Memory::none(tag()?)));
+        }
+        let origin = opened.origin.expect("the session has seen to it");
+        let target = Target::find(&self.job.target, origin, &self.job.settings)?;
+        // A source that was not asked for contents has no say in the folder itself.
+        let contents = |place: &Place| matches!(place, Place::Path(path) if means_contents(path));
+        let target = match self.job.sources.iter().any(contents) {
+            true => target,
+            false => target.keeping_root(),
+        };
+        let memory = memory(&target, self.job, self.attempt.transfer, self.attempt.watch)?;
+        Ok((Some(target), memory))
     }
 
     fn open(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {

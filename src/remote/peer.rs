@@ -1,9 +1,10 @@
 //! The far side: started over the control connection, and gone when that is.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
@@ -11,6 +12,7 @@ use super::streams::{self, Credentials, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::settings::Settings;
+use crate::io::tcp::Tuning;
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::names::Names;
@@ -55,12 +57,7 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     let prepared = prepare(&open, &line)?;
     let settings = open.settings.clone();
     let tuning = streams::tuning(&settings);
-    let listener = tcp::listen(open.ports, &tuning).map_err(|error| {
-        let range = open
-            .ports
-            .map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
-        Fault::system(&format!("listen on {range}"), &error)
-    })?;
+    let listener = listen(open.ports, &tuning)?;
     let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
     let identity = Identity::ephemeral()?;
     let opened = Opened {
@@ -83,12 +80,12 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     session.say(clock::now(), &opened);
     line.send(&opened)?;
     let Joined { streams, mut early, carrier } =
-        await_streams(&settings, &mut session, &events, &line, &carried_data)?;
+        await_streams(&mut session, &events, &line, &carried_data)?;
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let mut sources = prepared.sources;
     if open.listed {
-        let names = Arc::new(await_names(&mut session, &events, &mut early)?);
+        let names = Arc::new(await_names(&mut session, &events, &events_in, &mut early)?);
         sources = sources.map(|sources| sources.list(names, settings.recursive));
     }
     let source = sources.map(|sources| (open.places[0].clone(), sources));
@@ -114,6 +111,14 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     };
     run(part)?;
     Ok(())
+}
+
+fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> Result<TcpListener, Fault> {
+    tcp::listen(ports, tuning).map_err(|error| {
+        let range =
+            ports.map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
+        Fault::system(&format!("listen on {range}"), &error)
+    })
 }
 
 /// What the far side looked at before it answered.
@@ -184,27 +189,19 @@ struct Joined {
     carrier: Carrier,
 }
 
-/// Waits until every stream has joined, or the driver cannot reach the port.
+/// Waits until a first stream has joined, or the driver cannot reach the port. The others come
+/// while the transfer runs.
 fn await_streams(
-    settings: &Settings,
     session: &mut Session,
     events: &Receiver<Event>,
     line: &ControlLine,
     carried_data: &CarrierSlot,
 ) -> Result<Joined, Fault> {
     let mut early = Vec::new();
-    let mut streams: Vec<Option<Stream>> = Vec::new();
-    streams.resize_with(usize::from(settings.streams), || None);
     loop {
         match events.recv() {
             Ok(Event::Joined(stream)) => {
-                if let Some(place) = streams.get_mut(stream.wire.number as usize) {
-                    *place = Some(stream);
-                }
-                if streams.iter().all(Option::is_some) {
-                    let streams = streams.into_iter().flatten().collect();
-                    return Ok(Joined { streams, early, carrier: Carrier::Tcp });
-                }
+                return Ok(Joined { streams: vec![stream], early, carrier: Carrier::Tcp });
             }
             Ok(Event::Heard(message)) => {
                 session.hear(clock::now(), &message)?;
@@ -229,8 +226,10 @@ fn await_streams(
 fn await_names(
     session: &mut Session,
     events: &Receiver<Event>,
+    events_in: &Sender<Event>,
     early: &mut Vec<Message>,
 ) -> Result<Names, Fault> {
+    let mut joined = Vec::new();
     let mut names = Names::new()?;
     let mut take = |message| match message {
         Message::Names { paths, last } => {
@@ -256,10 +255,12 @@ fn await_names(
                 others.extend(other);
             }
             Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
-            Ok(_) => {}
+            Ok(event) => joined.push(event),
             Err(_) => return Err(gone()),
         }
     }
+    // Streams that have joined meanwhile are for the transfer.
+    joined.into_iter().for_each(|event| drop(events_in.send(event)));
     *early = others;
     names.complete()?;
     Ok(names)

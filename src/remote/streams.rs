@@ -18,7 +18,9 @@ use std::time::Duration;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::STRANGERS_MAX;
 use crate::base::settings::{Seal, Settings};
+use crate::base::units::{Nanos, Tick};
 use crate::ends::stream::Protection;
+use crate::io::clock;
 use crate::io::tcp::{self, Tuning};
 use crate::pump::assembly::Stream;
 use crate::pump::lane::Wire;
@@ -57,6 +59,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
 }
 
 /// Connects all streams: the first finds the address that works, the others go there side by side.
+/// One is enough to begin with.
 pub fn connect_all(
     addresses: &[String],
     port: u16,
@@ -65,29 +68,21 @@ pub fn connect_all(
     credentials: &Credentials,
 ) -> Result<(Vec<Stream>, SocketAddr), Fault> {
     let (first, address) = connect_first(addresses, port, tuning)?;
-    let mut streams = Vec::with_capacity(usize::from(count));
+    let mut proved = Vec::with_capacity(usize::from(count));
     thread::scope(|scope| {
         let others: Vec<_> = (1..count)
             .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
             .collect();
-        let proved = prove_connector(first, 0, tuning, credentials);
-        streams.push(proved.or_else(|_| connect_again(address, 0, tuning, credentials))?);
-        for other in others {
-            streams.push(other.join().expect("a handshake does not panic")?);
-        }
-        Ok((streams, address))
-    })
-}
-
-/// A handshake that was cut or damaged is worth another: the address is good.
-fn connect_again(
-    address: SocketAddr,
-    number: u16,
-    tuning: &Tuning,
-    credentials: &Credentials,
-) -> Result<Stream, Fault> {
-    let connect = || connect_one(address, number, tuning, credentials);
-    connect().or_else(|_| connect()).or_else(|_| connect())
+        proved.push(prove_connector(first, 0, tuning, credentials));
+        let joined = others.into_iter().map(|other| other.join().expect("no handshake panics"));
+        proved.extend(joined);
+    });
+    let (streams, faults): (Vec<_>, Vec<_>) = proved.into_iter().partition(Result::is_ok);
+    let streams: Vec<Stream> = streams.into_iter().flatten().collect();
+    match faults.into_iter().find_map(Result::err) {
+        Some(fault) if streams.is_empty() => Err(fault),
+        _ => Ok((streams, address)),
+    }
 }
 
 fn connect_one(
@@ -193,14 +188,53 @@ pub fn carried(socket: crate::io::volume::Handle) -> Stream {
     Stream { wire: Wire::new(0, socket), protection: Protection::Off, begun: Vec::new() }
 }
 
+/// A connection that has to prove who it is, all of it before one deadline: who sends a byte now
+/// and then holds no place for long.
+#[derive(Debug)]
+struct Proving {
+    stream: TcpStream,
+    until: Tick,
+}
+
+impl Proving {
+    fn new(stream: TcpStream) -> Proving {
+        Proving { stream, until: clock::now().after(PROOF_WITHIN.into()) }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.until.since(clock::now()) {
+            Nanos(0) => Err(io::ErrorKind::TimedOut.into()),
+            Nanos(left) => Ok(Some(Duration::from_nanos(left))),
+        }
+    }
+}
+
+impl Read for Proving {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Proving {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 fn prove_connector(
-    mut connection: TcpStream,
+    connection: TcpStream,
     index: u16,
     tuning: &Tuning,
     credentials: &Credentials,
 ) -> Result<Stream, Fault> {
-    connection.set_read_timeout(Some(PROOF_WITHIN)).map_err(|error| unreachable(&error))?;
-    connection.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let mut connection = Proving::new(connection);
+    connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     let nonce: [u8; 32] = random()?;
     let mut preamble = [0; PREAMBLE_BYTES];
     preamble[..4].copy_from_slice(MAGIC);
@@ -223,16 +257,16 @@ fn prove_connector(
             (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
         }
     };
-    settle(connection, index, protection, begun, tuning)
+    settle(connection.stream, index, protection, begun, tuning)
 }
 
 fn prove_listener(
-    mut connection: TcpStream,
+    connection: TcpStream,
     tuning: &Tuning,
     credentials: &Credentials,
 ) -> Result<Stream, Fault> {
-    connection.set_read_timeout(Some(PROOF_WITHIN)).map_err(|error| unreachable(&error))?;
-    connection.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let mut connection = Proving::new(connection);
+    connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     let mut preamble = [0; PREAMBLE_BYTES];
     connection.read_exact(&mut preamble).map_err(|error| unreachable(&error))?;
     let index = u16::from_le_bytes([preamble[4], preamble[5]]);
@@ -256,7 +290,7 @@ fn prove_listener(
             (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
         }
     };
-    settle(connection, index, protection, begun, tuning)
+    settle(connection.stream, index, protection, begun, tuning)
 }
 
 fn clear(
@@ -282,6 +316,7 @@ fn settle(
 ) -> Result<Stream, Fault> {
     connection
         .set_read_timeout(None)
+        .and_then(|()| connection.set_write_timeout(None))
         .and_then(|()| tcp::tune(&connection, tuning))
         .map_err(|error| unreachable(&error))?;
     let wire = Wire::new(index.into(), tcp::into_handle(connection));
@@ -291,7 +326,7 @@ fn settle(
 /// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a
 /// client is done before the server has looked at it.
 fn shake_hands(
-    connection: &mut TcpStream,
+    connection: &mut Proving,
     credentials: &Credentials,
 ) -> Result<(Protection, Vec<u8>), Fault> {
     let (identity, peer) = (&credentials.identity, credentials.peer);
@@ -338,7 +373,7 @@ fn shake_hands(
 
 const OK: &[u8] = b"ok";
 
-fn receive(connection: &mut TcpStream, incoming: &mut Vec<u8>) -> Result<(), Fault> {
+fn receive(connection: &mut Proving, incoming: &mut Vec<u8>) -> Result<(), Fault> {
     let mut bytes = [0; 4096];
     match connection.read(&mut bytes) {
         Ok(0) => Err(unreachable(&io::ErrorKind::UnexpectedEof.into())),

@@ -69,8 +69,15 @@ impl Running {
     }
 
     pub(super) fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
-        if !self.wires.has_known(number) || self.carrier != Carrier::Tcp {
+        if number > u32::from(u16::MAX) || self.carrier != Carrier::Tcp {
             return Err(Fault::peer("the peer lost a stream that never was"));
+        }
+        if self.wires.is_unseen(number) {
+            // Its handshake was whole for the peer alone: nothing has come or gone on it.
+            return match (&self.sink, &mut self.peer) {
+                (Some(_), Some(peer)) => say(peer, &Message::Lost { stream: number }),
+                _ => Ok(()),
+            };
         }
         if !self.wires.hear_lost(number) {
             return Ok(()); // both sides noticed at once
@@ -93,9 +100,19 @@ impl Running {
 
     /// Opens a stream in the place of one that is gone, where that is this side's to do.
     fn replace(&mut self) {
-        if !self.needs_streams() {
-            return;
+        if self.needs_streams() {
+            self.dial();
         }
+    }
+
+    /// Opens those of the first streams that could not be opened at once.
+    pub(super) fn open_missing(&mut self, begun: usize) {
+        if self.carrier == Carrier::Tcp {
+            (begun..usize::from(self.settings.streams)).for_each(|_| self.dial());
+        }
+    }
+
+    fn dial(&mut self) {
         let number = self.wires.next_number();
         if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
             self.wires.awaited += 1;
@@ -127,7 +144,9 @@ impl Running {
         if over || !self.wires.may_join(number, self.settings.streams) {
             return Ok(()); // it is closed by being dropped
         }
-        self.wires.replaced += 1;
+        if number >= u32::from(self.settings.streams) {
+            self.wires.replaced += 1;
+        }
         self.start_lane(Some(stream))
     }
 

@@ -1,0 +1,26 @@
+//! Whether the peer is alive, where messages alone do not tell.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Signs of life on the control connection besides messages: data that it carries, and is being
+/// handed on while nothing else can be read.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    came: AtomicBool,
+    handing_on: AtomicBool,
+}
+
+impl Pulse {
+    /// Does something with carried data; it may take as long as the sink likes.
+    pub fn hand_on(&self, work: impl FnOnce()) {
+        self.came.store(true, Relaxed);
+        self.handing_on.store(true, Relaxed);
+        work();
+        self.handing_on.store(false, Relaxed);
+    }
+
+    /// True when anything was felt since this was asked last.
+    pub(super) fn felt(&self) -> bool {
+        self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
+    }
+}
