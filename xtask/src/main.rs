@@ -49,7 +49,7 @@ cargo xtask COMMAND
                          libFuzzer over one target of fuzz/, or all: a minute each
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
                          datapump beside the peers that are installed; writes runs/DATE-peers.md
-  bench many [--files N] [--disk DIR]
+  bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
   bench instructions     instructions a request by callgrind, against benches/instructions.txt

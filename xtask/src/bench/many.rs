@@ -17,6 +17,8 @@ const FILES_A_FOLDER: u64 = 1000;
 struct Options {
     files: u64,
     disk: PathBuf,
+    /// Only the tools whose names have this in them.
+    only: String,
 }
 
 /// One tool's run.
@@ -44,7 +46,7 @@ pub fn many(words: &[&str]) -> Result<(), String> {
     println!("{} files made in {:.0} s", options.files, begun.elapsed().as_secs_f64());
     let target = place.path().join("target");
     let mut rows = Vec::new();
-    for (name, tool) in TOOLS {
+    for (name, tool) in TOOLS.into_iter().filter(|(name, _)| name.contains(&options.only)) {
         let room = Image::mount(&target, options.files)?;
         output(Command::new("sync").arg("-f").arg(&source.folder))?;
         let _ = fs::write("/proc/sys/vm/drop_caches", "3");
@@ -192,7 +194,7 @@ fn page(options: &Options, rows: &[Row]) -> String {
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
-    let mut options = Options { files: FILES, disk: target_folder() };
+    let mut options = Options { files: FILES, disk: target_folder(), only: String::new() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("bench many: {word} needs a value"))?;
@@ -202,6 +204,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
                 options.files = number.ok_or("bench many: --files needs a number")?;
             }
             "--disk" => options.disk = PathBuf::from(value),
+            "--only" => options.only = (*value).to_string(),
             _ => return Err(format!("bench many: unknown option {word}")),
         }
     }
