@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::system;
 use super::volume::Handle;
@@ -91,10 +91,19 @@ fn new_socket(address: SocketAddr, tuning: &Tuning) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// How long a connection may say nothing before TCP asks whether the other end is there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+
 /// Tunes a connection that has proved who it is.
 pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = socket2::SockRef::from(stream);
+    // A path that forgets connections is noticed on one that waits, and kept from forgetting it.
+    let alive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_AFTER)
+        .with_retries(3);
+    socket.set_tcp_keepalive(&alive)?;
     if tuning.window_bytes.is_none() && is_same_host(stream) {
         socket.set_send_buffer_size(SAME_HOST_BUFFER_BYTES)?;
         socket.set_recv_buffer_size(SAME_HOST_BUFFER_BYTES)?;

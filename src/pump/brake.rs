@@ -59,7 +59,10 @@ impl Brake {
     }
 
     pub fn hold_lane(&self, lane: Arc<dyn Wake>) {
-        self.lock().lanes.push(lane);
+        let mut state = self.lock();
+        // Those of lanes that are over have no other owner.
+        state.lanes.retain(|held| Arc::strong_count(held) > 1);
+        state.lanes.push(lane);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -231,6 +231,12 @@ fn open_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
 }
 
 /// `.datapump-<8 hex>-<1 to 16 of 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and nothing else.
+/// True for a path whose last name only datapump gives.
+pub fn is_ours(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    kind_of(name).is_some()
+}
+
 fn kind_of(name: &[u8]) -> Option<Kind> {
     let hex = |text: &[u8]| text.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let rest = name.strip_prefix(b".datapump-")?;

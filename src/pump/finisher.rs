@@ -59,7 +59,7 @@ impl Finisher {
                 apply(object, |wanted| prepare(&*volume, wanted));
             }
             if self.fsync == Fsync::File {
-                sync(&*volume, &mut objects);
+                self.sync(&*volume, &mut objects);
             }
             if let Err(fault) = self.note_done(&*volume, &mut objects) {
                 objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
@@ -84,6 +84,20 @@ impl Finisher {
             }
         }
         objects.into_iter().chain(places).map(Finished::from).collect()
+    }
+
+    /// What fails to be synced is not believed again: the kernel may have dropped its pages.
+    fn sync(&mut self, volume: &dyn Volume, objects: &mut [Complete]) {
+        let well: Vec<bool> = objects.iter().map(|object| object.outcome.is_ok()).collect();
+        sync(volume, objects);
+        let failed =
+            objects.iter().zip(well).filter(|(object, well)| *well && object.outcome.is_err());
+        for (object, _) in failed {
+            let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
+            if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
+                let _ = journal.drop_file(file).and_then(|()| journal.sync());
+            }
+        }
     }
 
     /// Says in the journal that these are complete, before any has its name: a rerun then knows
@@ -248,7 +262,8 @@ fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
     };
     let handle = file.handle()?;
     // What pads the last block is cut off; a hole at the end is put on.
-    if file.cache() == Cache::Around || file.sparse {
+    // Another run may have begun it in another way.
+    if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
         volume.set_length(handle, &wanted.temporary, wanted.size)?;
     }
     volume.set_metadata(handle, &wanted.temporary, &wanted.meta)

@@ -17,7 +17,7 @@
 //! which costs time and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crc_fast::{CrcAlgorithm, checksum};
 
@@ -46,6 +46,9 @@ pub struct Origin {
     pub digest: DigestKind,
 }
 
+/// The digest of a complete file, and which it is; none where none was made.
+pub type Made = Option<(DigestKind, Sum)>;
+
 /// One thing that the journal says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -53,7 +56,7 @@ pub enum Record {
     Begin { file: u32, origin: Origin, inode: u64 },
     Have { file: u32, ranges: Vec<(u64, u64)>, nodes: Vec<Node> },
     Flushed { file: u32 },
-    Done { files: Vec<(Key, Option<Sum>)> },
+    Done { files: Vec<(Key, Made)> },
     Drop { file: u32 },
 }
 
@@ -64,6 +67,8 @@ const RECORD_BYTES_MAX: usize = 256 << 10;
 const LIST_MAX: usize = 2048;
 /// Bytes in front of the first file of a `Done`: front, kind, count.
 const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
+/// Bytes of a digest and its kind.
+const MADE_BYTES: u64 = 33;
 
 impl Record {
     pub fn encode(&self) -> Vec<u8> {
@@ -117,9 +122,12 @@ impl Record {
             Record::Done { files } => {
                 out.u8(5);
                 out.u16(files.len() as u16);
-                for (key, sum) in files {
+                for (key, made) in files {
                     out.raw(key);
-                    out.option(*sum, |out, sum| out.raw(&sum));
+                    out.option(*made, |out, (kind, sum)| {
+                        out.u8(kind as u8);
+                        out.raw(&sum);
+                    });
                 }
             }
             Record::Drop { file } => {
@@ -174,8 +182,14 @@ impl Record {
             }
             4 => Record::Flushed { file: from.u32()? },
             5 => {
-                let file =
-                    |from: &mut Reader<'_>| Ok((from.array()?, from.option(|from| from.array())?));
+                let file = |from: &mut Reader<'_>| {
+                    let key = from.array()?;
+                    let made = from.option(|from| {
+                        let kind = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
+                        Ok((kind, from.array()?))
+                    })?;
+                    Ok((key, made))
+                };
                 Record::Done { files: list(from, file)? }
             }
             6 => Record::Drop { file: from.u32()? },
@@ -278,7 +292,7 @@ impl Replay {
                 return first;
             }
             Record::Begin { file, origin, inode } => {
-                if file < self.files || origin.path.is_empty() {
+                if file < self.files || file == u32::MAX || origin.path.is_empty() {
                     return false;
                 }
                 self.files = file.saturating_add(1);
@@ -307,9 +321,9 @@ impl Replay {
             }
             Record::Done { files } => {
                 let mut at = self.sound_bytes + DONE_FRONT_BYTES as u64;
-                for (key, sum) in &files {
+                for (key, made) in &files {
                     self.done.push((front_of(key), at));
-                    at += 16 + 1 + if sum.is_some() { 32 } else { 0 };
+                    at += 16 + 1 + if made.is_some() { MADE_BYTES } else { 0 };
                 }
             }
             Record::Drop { file } => {
@@ -372,12 +386,16 @@ pub fn tag_of(transfer: &TransferId) -> String {
     format!("{id:08x}")
 }
 
+/// Where the journal ends: both of those who add to it know.
+type End = Arc<Mutex<u64>>;
+
 /// What earlier runs of the same transfer left here.
 #[derive(Debug)]
 pub struct Past {
     volume: Arc<dyn Volume>,
     name: Vec<u8>,
     file: Handle,
+    end: End,
     partials: HashMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
 }
@@ -388,7 +406,7 @@ pub struct Journal {
     volume: Arc<dyn Volume>,
     name: Vec<u8>,
     file: Handle,
-    at: u64,
+    end: End,
     transfer: TransferId,
     files: u32,
     /// True once its name is on stable storage.
@@ -396,12 +414,14 @@ pub struct Journal {
     /// Files of which some is here, and whether any is complete.
     begun: BTreeSet<u32>,
     any_done: bool,
+    digest: DigestKind,
 }
 
 /// Finds what earlier runs left, and takes over from them. `None` while another process is at it.
 pub fn open(
     volume: &Arc<dyn Volume>,
     transfer: TransferId,
+    digest: DigestKind,
 ) -> Result<Option<(Past, Journal)>, Fault> {
     let name = journal_name(&transfer);
     let Some(file) = volume.open_locked(&name)? else { return Ok(None) };
@@ -411,20 +431,29 @@ pub fn open(
     let begun = replay.partials.keys().copied().collect();
     let mut done = replay.done;
     done.sort_unstable();
+    let end: End = Arc::new(Mutex::new(replay.sound_bytes));
+    let journals_end = end.clone();
     let partials = replay.partials.into_values();
     let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
-    let past =
-        Past { volume: volume.clone(), name: name.clone(), file: file.clone(), partials, done };
+    let past = Past {
+        volume: volume.clone(),
+        name: name.clone(),
+        file: file.clone(),
+        end,
+        partials,
+        done,
+    };
     let journal = Journal {
         volume: volume.clone(),
         name,
         file,
-        at: replay.sound_bytes,
+        end: journals_end,
         transfer,
         files: replay.files,
         named: replay.sound_bytes > 0,
         begun,
         any_done: !past.done.is_empty(),
+        digest,
     };
     Ok(Some((past, journal)))
 }
@@ -503,21 +532,30 @@ impl Past {
         let there = kept()?.is_some_and(|status| status.inode.1 == partial.inode);
         let fits = partial.flushed.fits(origin.size, slot_bytes);
         let some = !partial.flushed.ranges.is_empty() && origin.size > u64::from(slot_bytes);
-        Ok((partial.origin == *origin && there && fits && some).then_some(partial))
+        if partial.origin == *origin && there && fits && some {
+            return Ok(Some(partial));
+        }
+        // Its temporary file makes room for a new one, which may get the same inode.
+        let drop = Record::Drop { file: partial.file }.encode();
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        self.volume.append(&self.file, &self.name, *end, &drop)?;
+        *end += drop.len() as u64;
+        self.volume.sync(&self.file, &self.name)?;
+        Ok(None)
     }
 
     /// The digest of a file that an earlier run completed, where it did and the file is the same
     /// still.
-    pub fn done(&self, key: &Key) -> Result<Option<Option<Sum>>, Fault> {
+    pub fn done(&self, key: &Key) -> Result<Option<Made>, Fault> {
         let front = front_of(key);
         let from = self.done.partition_point(|(other, _)| *other < front);
         for (_, at) in self.done[from..].iter().take_while(|(other, _)| *other == front) {
-            let mut record = [0; 16 + 1 + 32];
+            let mut record = [0; 16 + 1 + MADE_BYTES as usize];
             let count = self.volume.read_at(&self.file, &self.name, *at, &mut record)?;
             if count >= 17 && record[..16] == *key {
-                let sum = (record[16] == 1 && count == record.len())
-                    .then(|| record[17..].try_into().expect("32 bytes"));
-                return Ok(Some(sum));
+                let sum = record[18..].try_into().expect("32 bytes");
+                let made = DigestKind::from_code(record[17]).map(|kind| (kind, sum));
+                return Ok(Some(made.filter(|_| record[16] == 1 && count == record.len())));
             }
         }
         Ok(None)
@@ -537,7 +575,7 @@ impl Journal {
     /// Gives a file that begins its number.
     pub fn begin(&mut self, origin: Origin, inode: u64) -> Result<u32, Fault> {
         let file = self.files;
-        self.files += 1;
+        self.files = file.saturating_add(1);
         self.begun.insert(file);
         self.add(&Record::Begin { file, origin, inode })?;
         Ok(file)
@@ -566,6 +604,8 @@ impl Journal {
 
     pub fn done(&mut self, files: Vec<(Key, Option<Sum>)>) -> Result<(), Fault> {
         self.any_done = true;
+        let made = |(key, sum): (Key, Option<Sum>)| (key, sum.map(|sum| (self.digest, sum)));
+        let files: Vec<(Key, Made)> = files.into_iter().map(made).collect();
         files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
     }
 
@@ -587,7 +627,8 @@ impl Journal {
     /// Begins again with an empty journal.
     pub fn restart(&mut self) -> Result<(), Fault> {
         self.volume.set_length(&self.file, &self.name, 0)?;
-        (self.at, self.files, self.named) = (0, 0, false);
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        (self.files, self.named) = (0, false);
         (self.begun, self.any_done) = (BTreeSet::new(), false);
         Ok(())
     }
@@ -603,14 +644,15 @@ impl Journal {
     }
 
     fn add(&mut self, record: &Record) -> Result<(), Fault> {
-        if self.at == 0 {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if *end == 0 {
             let open = Record::Open { transfer: self.transfer }.encode();
             self.volume.append(&self.file, &self.name, 0, &open)?;
-            self.at = open.len() as u64;
+            *end = open.len() as u64;
         }
         let bytes = record.encode();
-        self.volume.append(&self.file, &self.name, self.at, &bytes)?;
-        self.at += bytes.len() as u64;
+        self.volume.append(&self.file, &self.name, *end, &bytes)?;
+        *end += bytes.len() as u64;
         Ok(())
     }
 }
@@ -650,7 +692,9 @@ mod tests {
             have(0, 0, 40),
             Record::Flushed { file: 0 },
             have(0, 60, 100),
-            Record::Done { files: vec![([1; 16], Some([2; 32])), ([4; 16], None)] },
+            Record::Done {
+                files: vec![([1; 16], Some((DigestKind::Crc64, [2; 32]))), ([4; 16], None)],
+            },
             Record::Begin { file: 1, origin: origin(b"b", 50), inode: 10 },
             have(1, 0, 50),
             Record::Drop { file: 1 },

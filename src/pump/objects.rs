@@ -350,7 +350,7 @@ impl Objects {
     pub fn end_pipe(&self, bytes: u64) -> Result<(), Fault> {
         let mut state = self.lock();
         let Some(object) =
-            state.objects.values_mut().find(|object| object.wanted.size == ENDLESS_BYTES)
+            state.objects.values().find(|object| object.wanted.size == ENDLESS_BYTES)
         else {
             return Err(Fault::peer("the end of a pipe that was not offered"));
         };
@@ -358,9 +358,15 @@ impl Objects {
         let Some(missing) = bytes.checked_sub(came) else {
             return Err(Fault::peer("a pipe that ended before bytes that have come"));
         };
+        let (number, slot) = (object.wanted.number, object.slot);
+        if let Some(Slot::Whole { received, .. }) = state.slots.get(&slot)
+            && received.ranges().last().is_some_and(|(_, end)| end > bytes)
+        {
+            return Err(Fault::peer("a pipe that ended before bytes that have come"));
+        }
+        let object = state.objects.get_mut(&number).expect("found above");
         object.wanted.size = bytes;
         object.missing = missing;
-        let (number, slot) = (object.wanted.number, object.slot);
         if let Some(Slot::Whole { size, .. }) = state.slots.get_mut(&slot) {
             *size = bytes; // nothing beyond is expected any more
         }

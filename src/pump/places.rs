@@ -27,6 +27,7 @@ fn make_name(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
     if is_same_file(volume, &wanted.path, &wanted.twin)? {
         return Ok(());
     }
+    volume.remove(&wanted.temporary)?; // an earlier run may have left it
     volume.make_hard_link(&wanted.temporary, &wanted.twin)?;
     let named = volume.rename(&wanted.temporary, &wanted.path, wanted.replace);
     if named.is_err() {

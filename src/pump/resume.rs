@@ -53,7 +53,7 @@ impl Memory {
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
         let (mut past, mut journal) = loop {
-            match journal::open(volume, transfer) {
+            match journal::open(volume, transfer, settings.digest) {
                 Ok(Some(found)) => break found,
                 // What was cut off a moment ago may still be ending.
                 Ok(None) if clock::now() < give_up && !(voice.stopping)() => {

@@ -8,7 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+mod held;
+
 use super::afterwards::{Afterwards, End, Ready};
+use super::clean::is_ours;
 use super::finisher::{Ending, Finished};
 use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
@@ -29,7 +32,7 @@ use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, Status, StatusKind, Volume, show,
 };
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
-use crate::wire::message::{FINISHED_MAX, HELD_RANGES_MAX, Message, Origin, RANGES_MAX, Wish};
+use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX};
 
 /// Files of this size and more go around the page cache where that is left to us: they would push
 /// everything else out of it, and must reach the disk anyway.
@@ -279,6 +282,7 @@ impl SinkSide {
                 Ok(Verdict::Done) => done.push((number, None)),
                 Ok(Verdict::Held(sum)) => {
                     self.hold(entry.size);
+                    self.renew(&entry.path); // its name may not have reached the disk
                     held.push((number, sum));
                 }
                 Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
@@ -464,55 +468,6 @@ impl SinkSide {
         }
     }
 
-    fn hold(&mut self, bytes: u64) {
-        if self.alone {
-            self.watch.gauge.files_held.fetch_add(1, Relaxed);
-        }
-        self.note_held_bytes(bytes);
-    }
-
-    fn note_held_bytes(&self, bytes: u64) {
-        if self.alone {
-            let gauge = &self.watch.gauge;
-            gauge.bytes_found.fetch_add(bytes, Relaxed);
-            gauge.bytes_done.fetch_add(bytes, Relaxed);
-            gauge.bytes_held.fetch_add(bytes, Relaxed);
-        }
-    }
-
-    /// Looks for what earlier runs left of long files.
-    fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
-        let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
-            return Ok(());
-        };
-        let slot = self.settings.request_bytes;
-        let mut ranges = 0;
-        for (member, entry) in chunk.entries.iter().enumerate() {
-            if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
-                continue;
-            }
-            let name = temporary(&self.tag, &entry.path);
-            let origin = origin_of(entry, self.settings.digest);
-            let Some(partial) = past.partial(&origin, slot, || volume.status(&name))? else {
-                continue;
-            };
-            ranges += partial.flushed.ranges.range_count();
-            if ranges <= HELD_RANGES_MAX {
-                self.partials.insert(chunk.first + member as u64, partial);
-            }
-        }
-        Ok(())
-    }
-
-    fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Wish> {
-        let wish = |(number, wanted): (u64, &bool)| match (wanted, self.partials.get(&number)) {
-            (false, _) => Wish::Nothing,
-            (true, None) => Wish::All,
-            (true, Some(partial)) => Wish::Rest(partial.flushed.ranges.ranges().collect()),
-        };
-        (first..).zip(wanted).map(wish).collect()
-    }
-
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -535,6 +490,14 @@ impl SinkSide {
             });
         };
         let volume = volume.clone();
+        if is_ours(&entry.path) {
+            let text = format!(
+                "'{}' has a name that datapump keeps for what is not complete: rename it, or \
+                 leave it out",
+                show(&*volume, &entry.path)
+            );
+            return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
+        }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
             return Ok(match (root, self.settings.archive) {
                 (Root::Made, _) | (Root::Found, true) => Verdict::Wanted,
@@ -622,8 +585,10 @@ impl SinkSide {
         }
         for fsync in [Fsync::File, Fsync::Off] {
             let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
-            if let Some(sum) = past.done(&key)? {
-                return Ok(Some(Verdict::Held(sum)));
+            if let Some(made) = past.done(&key)? {
+                // One of another kind is none that this run could tell.
+                let sum = made.filter(|(kind, _)| *kind == self.settings.digest);
+                return Ok(Some(Verdict::Held(sum.map(|(_, sum)| sum))));
             }
         }
         Ok(None)
@@ -809,7 +774,8 @@ impl SinkSide {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
-                Some(Arc::new(file.with_holes(entry.sparse)))
+                // Where it goes on, zeros are written over whatever may be there.
+                Some(Arc::new(file.with_holes(entry.sparse && begun.is_none())))
             }
             _ => None,
         };

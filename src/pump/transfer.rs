@@ -61,7 +61,7 @@ pub enum Event {
     /// A data stream has proved that it belongs here.
     Joined(Stream),
     /// A stream that was to take another's place could not be opened.
-    NotJoined(u32, Fault),
+    NotJoined(Fault),
     /// A message of the source, with the numbers of objects that are here byte for byte.
     Compared(Message, Vec<u64>),
 }
@@ -165,6 +165,8 @@ struct Running {
     window_seen_bytes: u64,
     done: Done,
     reported: bool,
+    /// It went away when everything was done, before it had said what it did.
+    peer_is_gone: bool,
     carrier: Carrier,
     usage: system::Usage,
 }
@@ -174,7 +176,6 @@ impl Running {
         let Part { settings, source, sink, streams, peer, window_bytes, memory, watch, .. } = part;
         let (events_in, events) = part.events;
         let rename = part.rename.or_else(|| sink.as_ref().and_then(Target::rename));
-        let usage = system::usage();
         let brake = Arc::new(Brake::default());
         let (complete_in, complete) = channel();
         let slot = settings.request_bytes;
@@ -232,8 +233,9 @@ impl Running {
             window_seen_bytes: 0,
             done: Done { report: first_report(&assembly), ..Done::default() },
             reported: false,
+            peer_is_gone: false,
             carrier: part.carrier,
-            usage,
+            usage: system::usage(),
             assembly,
             settings,
         };
@@ -300,8 +302,12 @@ impl Running {
     fn handle(&mut self, event: Event) -> Result<(), Fault> {
         match event {
             Event::Heard(message) => self.hear(message),
-            // Who has said everything may go.
+            // Who has said everything may go; and what is complete needs no more words.
             Event::Closed(_) if self.done.peer_report.is_some() => Ok(()),
+            Event::Closed(_) if self.drives() && self.own_part_over() => {
+                self.peer_is_gone = true;
+                Ok(())
+            }
             Event::Closed(fault) => Err(fault.unwrap_or_else(|| {
                 Fault::new(Class::Unreachable, "the far side went away: its connection was closed")
             })),
@@ -320,7 +326,7 @@ impl Running {
                 self.take_in(message)
             }
             Event::Joined(stream) => self.join(stream),
-            Event::NotJoined(number, fault) => self.dial_again(number, &fault),
+            Event::NotJoined(fault) => self.dial_again(&fault),
             Event::Walked => Ok(()),
         }
     }
@@ -668,7 +674,7 @@ impl Running {
         match self.drives() {
             true => {
                 let heard = self.peer.is_none() || self.done.peer_report.is_some();
-                heard && self.own_part_over()
+                (heard || self.peer_is_gone) && self.own_part_over()
             }
             false => self.reported,
         }

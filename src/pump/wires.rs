@@ -51,7 +51,7 @@ pub struct Wires {
 const DAMAGED_MAX: u32 = 16;
 
 impl Wires {
-    /// `streams` begin together; their numbers come first.
+    /// The first `streams` have the first numbers; those that take another's place come behind.
     pub fn new(streams: u16, brake: Arc<Brake>) -> Wires {
         Wires {
             each: BTreeMap::new(),

@@ -105,12 +105,17 @@ struct Tries {
 impl Tries {
     /// An attempt has ended early; did it get as far as a conversation?
     fn note(&mut self, opened: bool, watch: &Watch) {
-        if opened {
+        if !opened {
+            return;
+        }
+        let gauge = &watch.gauge;
+        let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
+        let done = (gauge.files_done.load(Relaxed), gauge.bytes_done.load(Relaxed));
+        self.held_first.get_or_insert(held);
+        // One that moves nothing is no better than none.
+        if self.lost_at.is_none() || done.0 > held.0 || done.1 > held.1 {
             self.lost_at = Some(clock::now());
             self.failed_in_a_row = 0;
-            let gauge = &watch.gauge;
-            let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
-            self.held_first.get_or_insert(held);
         }
     }
 

@@ -32,6 +32,9 @@ use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
 const PROOF_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long to wait before connections are accepted again after that failed.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 const MAGIC: &[u8; 4] = b"DPS1";
 const PREAMBLE_BYTES: usize = 40;
 
@@ -118,12 +121,12 @@ impl Dial for Dialer {
             };
             let _ = events.send(match connected {
                 Ok(stream) => Event::Joined(stream),
-                Err(fault) => Event::NotJoined(number, fault),
+                Err(fault) => Event::NotJoined(fault),
             });
         };
         if let Err(error) = thread::Builder::new().name("datapump-dial".into()).spawn(connect) {
             let fault = Fault::system("start a thread", &error);
-            let _ = self.events.send(Event::NotJoined(number, fault));
+            let _ = self.events.send(Event::NotJoined(fault));
         }
     }
 }
@@ -157,12 +160,16 @@ pub fn start_accepting(
     let strangers = Arc::new(AtomicUsize::new(0));
     let work = move || {
         for connection in listener.incoming() {
-            let Ok(connection) = connection else { return };
+            let Ok(connection) = connection else {
+                thread::sleep(ACCEPT_AGAIN_AFTER); // out of descriptors, or it went away at once
+                continue;
+            };
             if strangers.fetch_add(1, SeqCst) >= STRANGERS_MAX {
                 strangers.fetch_sub(1, SeqCst);
                 continue; // dropped: so many at once are nobody's streams
             }
             let (tuning, credentials) = (tuning.clone(), credentials.clone());
+            let counted = strangers.clone();
             let (strangers, events) = (strangers.clone(), events.clone());
             let prove = move || {
                 let proved = prove_listener(connection, &tuning, &credentials);
@@ -172,7 +179,7 @@ pub fn start_accepting(
                 }
             };
             if thread::Builder::new().name("datapump-join".into()).spawn(prove).is_err() {
-                return;
+                counted.fetch_sub(1, SeqCst);
             }
         }
     };

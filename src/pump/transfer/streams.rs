@@ -101,26 +101,26 @@ impl Running {
     /// Opens a stream in the place of one that is gone, where that is this side's to do.
     fn replace(&mut self) {
         if self.needs_streams() {
-            self.dial();
+            self.dial(Duration::ZERO);
         }
     }
 
     /// Opens those of the first streams that could not be opened at once.
     pub(super) fn open_missing(&mut self, begun: usize) {
         if self.carrier == Carrier::Tcp {
-            (begun..usize::from(self.settings.streams)).for_each(|_| self.dial());
+            (begun..usize::from(self.settings.streams)).for_each(|_| self.dial(Duration::ZERO));
         }
     }
 
-    fn dial(&mut self) {
+    fn dial(&mut self, after: Duration) {
         let number = self.wires.next_number();
         if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
             self.wires.awaited += 1;
-            dial.dial(number, Duration::ZERO);
+            dial.dial(number, after);
         }
     }
 
-    pub(super) fn dial_again(&mut self, number: u32, fault: &Fault) -> Result<(), Fault> {
+    pub(super) fn dial_again(&mut self, fault: &Fault) -> Result<(), Fault> {
         if !self.needs_streams() {
             self.wires.awaited -= 1;
             return Ok(());
@@ -131,18 +131,21 @@ impl Running {
             let text = format!("every data stream was lost, and no other can be opened: {fault}");
             return Err(Fault::new(Class::Unreachable, text));
         }
-        if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
-            dial.dial(number, REDIAL_AFTER);
-        }
+        self.wires.awaited -= 1;
+        self.dial(REDIAL_AFTER); // under a new number: the far side may have known the old one
         Ok(())
     }
 
     pub(super) fn join(&mut self, stream: Stream) -> Result<(), Fault> {
         let number = stream.wire.number;
         self.wires.awaited = self.wires.awaited.saturating_sub(1);
-        let over = self.own_part_over() || self.reported;
-        if over || !self.wires.may_join(number, self.settings.streams) {
+        if self.own_part_over() || self.reported {
             return Ok(()); // it is closed by being dropped
+        }
+        if !self.wires.may_join(number, self.settings.streams) {
+            drop(stream);
+            self.replace();
+            return Ok(());
         }
         if number >= u32::from(self.settings.streams) {
             self.wires.replaced += 1;

@@ -24,6 +24,8 @@ use crate::wire::reader::{Reader, Writer};
 
 const PLACES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 32;
+/// From a tenth of a second to an hour.
+const STALLS: std::ops::RangeInclusive<u64> = 100_000_000..=3_600_000_000_000;
 
 pub fn get_list<T>(
     from: &mut Reader<'_>,
@@ -284,6 +286,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         && settings.memory_bytes >= MEMORY_BYTES_MIN
         && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
         && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
+        && STALLS.contains(&settings.stall.0)
         && depth_fits(settings.depth_source)
         && depth_fits(settings.depth_sink);
     match fits {

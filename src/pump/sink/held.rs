@@ -1,0 +1,60 @@
+//! What earlier runs have left of the objects that are offered.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::resume::temporary;
+use super::{SinkSide, origin_of};
+use crate::base::fault::Fault;
+use crate::wire::manifest::{Chunk, EntryKind};
+use crate::wire::message::{HELD_RANGES_MAX, Wish};
+
+impl SinkSide {
+    pub(super) fn hold(&mut self, bytes: u64) {
+        if self.alone {
+            self.watch.gauge.files_held.fetch_add(1, Relaxed);
+        }
+        self.note_held_bytes(bytes);
+    }
+
+    pub(super) fn note_held_bytes(&self, bytes: u64) {
+        if self.alone {
+            let gauge = &self.watch.gauge;
+            gauge.bytes_found.fetch_add(bytes, Relaxed);
+            gauge.bytes_done.fetch_add(bytes, Relaxed);
+            gauge.bytes_held.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Looks for what earlier runs left of long files.
+    pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
+        let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
+            return Ok(());
+        };
+        let slot = self.settings.request_bytes;
+        let mut ranges = 0;
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
+                continue;
+            }
+            let name = temporary(&self.tag, &entry.path);
+            let origin = origin_of(entry, self.settings.digest);
+            let Some(partial) = past.partial(&origin, slot, || volume.status(&name))? else {
+                continue;
+            };
+            ranges += partial.flushed.ranges.range_count();
+            if ranges <= HELD_RANGES_MAX {
+                self.partials.insert(chunk.first + member as u64, partial);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Wish> {
+        let wish = |(number, wanted): (u64, &bool)| match (wanted, self.partials.get(&number)) {
+            (false, _) => Wish::Nothing,
+            (true, None) => Wish::All,
+            (true, Some(partial)) => Wish::Rest(partial.flushed.ranges.ranges().collect()),
+        };
+        (first..).zip(wanted).map(wish).collect()
+    }
+}
