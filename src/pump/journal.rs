@@ -347,7 +347,8 @@ fn nodes_fit(digest: DigestKind, ranges: &[(u64, u64)], nodes: &[Node]) -> bool 
                     && covered.insert_new(node.offset, end)
             })
     });
-    apart && covered.total() == ranges.iter().map(|(start, end)| end - start).sum::<u64>()
+    let said: u128 = ranges.iter().map(|(start, end)| u128::from(end - start)).sum();
+    apart && u128::from(covered.total()) == said
 }
 
 fn front_of(key: &Key) -> u64 {

@@ -11,7 +11,7 @@ use self::finishing::{FinisherThread, News, Work};
 use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
 use super::compare::Compare;
-use super::finisher::{Finished, Finisher};
+use super::finisher::{Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Complete, Objects, Unfinished};
 use super::plan::Plan;
@@ -304,7 +304,7 @@ impl Running {
             Event::Heard(message) => self.hear(message),
             // Who has said everything may go; and what is complete needs no more words.
             Event::Closed(_) if self.done.peer_report.is_some() => Ok(()),
-            Event::Closed(_) if self.drives() && self.own_part_over() => {
+            Event::Closed(_) if self.own_part_over() => {
                 self.peer_is_gone = true;
                 Ok(())
             }
@@ -676,7 +676,8 @@ impl Running {
                 let heard = self.peer.is_none() || self.done.peer_report.is_some();
                 (heard || self.peer_is_gone) && self.own_part_over()
             }
-            false => self.reported,
+            // Only then is the journal of no more use: the driver knows that all is done.
+            false => self.reported && (self.done.peer_report.is_some() || self.peer_is_gone),
         }
     }
 
@@ -692,11 +693,6 @@ impl Running {
         let faults = self.sink.as_mut().map(SinkSide::close).unwrap_or_default();
         for fault in faults {
             self.warn(fault.text)?;
-        }
-        if let (Some(sink), Some((finisher, _))) = (&mut self.sink, &self.finisher) {
-            let (closed_in, closed) = channel();
-            let _ = finisher.send(Work::Close(sink.ending(), closed_in));
-            let _ = closed.recv(); // who hears the report finds no journal
         }
         self.fill_report();
         let report = Box::new(self.done.report.clone());
@@ -720,7 +716,17 @@ impl Running {
     fn done(mut self) -> Result<Done, Fault> {
         self.fill_report();
         self.done.replaced = self.wires.replaced;
+        let heard = self.done.peer_report.is_some();
+        if let Some(peer) = self.peer.as_mut().filter(|peer| peer.drives && heard) {
+            // The last word: whoever was started knows that it is known what it did.
+            let _ = peer.line.send(&Message::Report(Box::new(self.done.report.clone())));
+        }
+        let known = heard || self.peer.as_ref().is_none_or(|peer| peer.drives);
         if let Some((finisher, thread)) = self.finisher.take() {
+            if let Some(sink) = &mut self.sink {
+                let ending = if known { sink.ending() } else { Ending::Short };
+                let _ = finisher.send(Work::Close(ending));
+            }
             drop(finisher);
             if thread.join().is_err() {
                 return Err(Fault::new(Class::Local, "the finisher panicked: please report this"));

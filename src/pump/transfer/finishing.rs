@@ -17,7 +17,7 @@ pub(super) enum Work {
     Finish(Vec<Complete>),
     Advance(Vec<Advance>),
     Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
-    Close(Ending, Sender<()>),
+    Close(Ending),
 }
 
 /// What has been written since the journal was told of it.
@@ -92,10 +92,7 @@ pub(super) fn start(mut finisher: Finisher, events: Sender<Event>) -> FinisherTh
                     let _ = events.send(Event::Advanced(finisher.advance(&advances)));
                 }
                 Work::Stop { advances, left } => finisher.stop(&advances, &left),
-                Work::Close(ending, closed) => {
-                    finisher.close(ending);
-                    let _ = closed.send(());
-                }
+                Work::Close(ending) => finisher.close(ending),
             }
             next = next.or_else(|| work.recv().ok());
         }
