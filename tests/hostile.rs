@@ -625,7 +625,7 @@ fn list(count: u16, rest: &[u8]) -> Vec<u8> {
 }
 
 const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none";
-const ENDS_WITHIN: Duration = Duration::from_secs(8);
+const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const KILLED_AFTER: Duration = Duration::from_secs(12);
 const SWAPPED_FOR: Duration = Duration::from_secs(3);
 /// The proof must be over by then, however slowly it comes.
