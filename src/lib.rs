@@ -15,6 +15,7 @@ pub mod base;
 pub mod cli;
 pub mod ends;
 pub mod io;
+pub mod lab;
 pub mod pump;
 pub mod remote;
 pub mod report;

@@ -212,8 +212,9 @@ const WALLS: &[(&str, &[&str])] = &[
     ("ends", &["base", "wire", "io", "work"]),
     ("pump", &["base", "wire", "io", "work", "ends"]),
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
-    ("report", &["base"]),
-    ("cli", &["base", "wire", "io", "work", "ends", "pump", "remote", "report"]),
+    ("lab", &["base", "io", "pump", "remote"]),
+    ("report", &["base", "lab"]),
+    ("cli", &["base", "wire", "io", "work", "ends", "pump", "remote", "lab", "report"]),
 ];
 
 /// Words that a room must not contain, besides what the walls forbid.

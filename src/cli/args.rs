@@ -28,7 +28,11 @@ pub enum Task {
     Demo,
     Verify { manifest: PathBuf, path: OsString },
     Clean { paths: Vec<OsString> },
+    Measure { what: Vec<OsString> },
+    Model { action: OsString, words: Vec<OsString> },
+    Results { action: OsString, runs: Vec<OsString> },
     Peer,
+    Probe,
     Man,
     Completions(clap_complete::Shell),
 }
@@ -108,7 +112,17 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
             path: all("PATH").next().unwrap_or_default(),
         },
         Verb::Clean => Task::Clean { paths: all("PATH").collect() },
+        Verb::Measure => Task::Measure { what: all("WHAT").collect() },
+        Verb::Model => Task::Model {
+            action: all("ACTION").next().unwrap_or_default(),
+            words: all("WORDS").collect(),
+        },
+        Verb::Results => Task::Results {
+            action: all("ACTION").next().unwrap_or_default(),
+            runs: all("RUN").collect(),
+        },
         Verb::Peer => Task::Peer,
+        Verb::Probe => Task::Probe,
         Verb::Man => Task::Man,
         Verb::Completions => {
             let shell = typed.get_one("SHELL").copied();

@@ -20,7 +20,11 @@ pub enum Verb {
     Demo,
     Verify,
     Clean,
+    Measure,
+    Model,
+    Results,
     Peer,
+    Probe,
     Man,
     Completions,
 }
@@ -31,9 +35,13 @@ impl Verb {
         Verb::Demo,
         Verb::Verify,
         Verb::Clean,
+        Verb::Measure,
+        Verb::Model,
+        Verb::Results,
         Verb::Man,
         Verb::Completions,
         Verb::Peer,
+        Verb::Probe,
     ];
 
     pub fn name(self) -> &'static str {
@@ -42,7 +50,11 @@ impl Verb {
             Verb::Demo => "demo",
             Verb::Verify => "verify",
             Verb::Clean => "clean",
+            Verb::Measure => "measure",
+            Verb::Model => "model",
+            Verb::Results => "results",
             Verb::Peer => "peer",
+            Verb::Probe => "probe",
             Verb::Man => "man",
             Verb::Completions => "completions",
         }
@@ -58,7 +70,13 @@ impl Verb {
             }
             Verb::Verify => "Read again what a receipt (copy --manifest) says was written",
             Verb::Clean => "Remove what copies that were given up have left below a folder",
+            Verb::Measure => {
+                "Measure what a byte costs: each part alone, then what is made of them"
+            }
+            Verb::Model => "Fit, show and use the cost model of what was measured",
+            Verb::Results => "List, show and export what was recorded of every run",
             Verb::Peer => "The far side of a copy, started over ssh; not for typing",
+            Verb::Probe => "The clocks of a host while something is measured; not for typing",
             Verb::Man => "Print the man page",
             Verb::Completions => "Print a shell's completions",
         }
@@ -114,7 +132,20 @@ fn subcommand(verb: Verb) -> Command {
                 "Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
                  runs stay. A copy that is begun again afterwards starts over.",
             ),
-        Verb::Peer => with_knobs.hide(true),
+        Verb::Measure => with_knobs.arg(
+            positional("WHAT", "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk or all")
+                .required(false)
+                .num_args(0..),
+        ),
+        Verb::Model => with_knobs
+            .arg(positional("ACTION", "fit, show or predict"))
+            .arg(positional("WORDS", "For predict: SRC... DST").required(false).num_args(0..)),
+        Verb::Results => with_knobs.arg(positional("ACTION", "list, show or export")).arg(
+            positional("RUN", "Numbers of runs; all where none is given")
+                .required(false)
+                .num_args(0..),
+        ),
+        Verb::Peer | Verb::Probe => with_knobs.hide(true),
         Verb::Man => with_knobs,
         Verb::Completions => with_knobs.arg(
             Arg::new("SHELL")

@@ -6,8 +6,11 @@ mod command;
 mod endpoint;
 mod help;
 mod knobs;
+mod measure;
+mod model;
 mod order;
 mod progress;
+mod results;
 mod signals;
 mod voice;
 mod words;
@@ -62,6 +65,10 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Demo => demo(&args.options, started),
         Task::Verify { manifest, path } => verify(manifest, path, &args.options, started),
         Task::Clean { paths } => clean(paths, &args.options, started),
+        Task::Measure { what } => measure::run(what, &args.options, started),
+        Task::Model { action, words } => model::run(action, words, &args.options, started),
+        Task::Results { action, runs } => results::run(action, runs, &args.options, started),
+        Task::Probe => Ok(measure::probe()),
         Task::Peer => Ok(remote::peer::main()),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
         Task::Completions(shell) => {
