@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use datapump::base::limits::HEADROOM_BYTES;
+use datapump::base::settings::Receive;
 use datapump::io::backend::{Backend, Speed, Verb, Wait};
 use datapump::io::disk::Disk;
 use datapump::io::engine::Engine;
@@ -189,7 +190,8 @@ fn bad_write(engine: &mut Engine, ground: &Ground) {
 fn sends_and_receives(engine: &mut Engine, ground: &Ground) {
     let (near, far) = (ground.connect)();
     let bytes = pattern(5, 10_000);
-    engine.submit(Verb::Receive { socket: far.clone() }, request(&[0; 6000]));
+    engine
+        .submit(Verb::Receive { socket: far.clone(), how: Receive::WaitAll }, request(&[0; 6000]));
     engine.submit(Verb::Send { socket: near }, request(&bytes));
     let mut done = land(engine, 2);
     done.sort_by_key(|request| request.label.body_len);
@@ -197,7 +199,7 @@ fn sends_and_receives(engine: &mut Engine, ground: &Ground) {
     // What needs only a byte takes what is there.
     let mut any = request(&[0; 50_000]);
     any.need = 1;
-    engine.submit(Verb::Receive { socket: far }, any);
+    engine.submit(Verb::Receive { socket: far, how: Receive::WaitAll }, any);
     let done = land(engine, 1);
     let got = done[0].outcome.unwrap() as usize;
     assert!((1..=4000).contains(&got));
@@ -211,7 +213,8 @@ fn gone_peer(engine: &mut Engine, ground: &Ground) {
     let (near, far) = UnixStream::pair().unwrap();
     (&near).write_all(b"abc").unwrap();
     drop(near);
-    let verb = Verb::Receive { socket: Handle::new(OwnedFd::from(far)) };
+    let socket = Handle::new(OwnedFd::from(far));
+    let verb = Verb::Receive { socket, how: Receive::Any };
     engine.submit(verb, request(&[0; 10]));
     let done = land(engine, 1);
     assert_eq!((done[0].outcome, &done[0].body()[..3]), (Ok(3), &b"abc"[..]));

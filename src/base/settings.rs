@@ -17,6 +17,7 @@ pub struct Settings {
     pub rate: Option<Rate>,
     pub engine: EngineChoice,
     pub direct: Direct,
+    pub receive: Receive,
     pub seal: Seal,
     pub digest: DigestKind,
     pub fsync: Fsync,
@@ -72,6 +73,15 @@ macro_rules! choice {
 choice!(
     /// Which backend does the input and output.
     EngineChoice { Auto = "auto", Uring = "uring", Threads = "threads", }
+);
+choice!(
+    /// How a source takes a body off a socket.
+    Receive {
+        /// One call waits for all of it, where nothing else is to be done.
+        WaitAll = "waitall",
+        /// Each call takes what is there.
+        Any = "any",
+    }
 );
 choice!(
     /// Whether files bypass the page cache.
@@ -132,6 +142,7 @@ impl Default for Settings {
             rate: None,
             engine: EngineChoice::Auto,
             direct: Direct::Auto,
+            receive: Receive::WaitAll,
             seal: Seal::Tls,
             digest: DigestKind::Blake3,
             fsync: Fsync::File,

@@ -9,7 +9,8 @@ use super::command::Verb;
 use super::words;
 use crate::base::limits;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal, SkipUnchanged,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Receive, Seal,
+    SkipUnchanged,
 };
 use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 use crate::pump::select;
@@ -702,6 +703,18 @@ pub const KNOBS: &[Knob] = &[
         more: "",
         group: Group::Storage,
         verbs: MOVING,
+    },
+    Knob {
+        name: "receive",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(Receive::NAMES, |o, i| o.settings.receive = Receive::ALL[i]),
+        default: "waitall",
+        help: "How bodies are taken off a socket",
+        more: "waitall lets one call wait for a whole request; any takes what has come, so that \
+               there are more calls. For measuring; sealed streams take what has come anyway.",
+        group: Group::Moving,
+        verbs: COPY,
     },
     Knob {
         name: "fsync",

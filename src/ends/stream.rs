@@ -6,7 +6,7 @@ use super::endpoint::{Endpoint, Nature, Next};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Kind;
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
-use crate::base::settings::DigestKind;
+use crate::base::settings::{DigestKind, Receive};
 use crate::base::tally::Stage;
 use crate::io::backend::Verb;
 use crate::io::buffer::Buffer;
@@ -119,6 +119,7 @@ impl Endpoint for StreamSink {
 pub struct StreamSource {
     socket: Handle,
     inner: Inner,
+    how: Receive,
     body_bytes_max: u32,
     digest: DigestKind,
     wire_bytes: u64,
@@ -145,11 +146,17 @@ impl StreamSource {
             Protection::Auth(tags) => Inner::Clear { tags: Some(tags) },
             Protection::Tls(tls) => Inner::Sealed(Opener::new(tls, body_bytes_max, begun)),
         };
-        StreamSource { socket, inner, body_bytes_max, digest, wire_bytes: 0, ended: false }
+        let how = Receive::WaitAll;
+        StreamSource { socket, inner, how, body_bytes_max, digest, wire_bytes: 0, ended: false }
+    }
+
+    /// Takes bodies off the socket in another way.
+    pub fn reading(self, how: Receive) -> StreamSource {
+        StreamSource { how, ..self }
     }
 
     fn receive(&self) -> Next {
-        Next::Do(Verb::Receive { socket: self.socket.clone() })
+        Next::Do(Verb::Receive { socket: self.socket.clone(), how: self.how })
     }
 
     /// Clear frames: the kernel puts header and body where they belong.

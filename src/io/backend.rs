@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::request::Request;
 use super::volume::{Batch, Handle};
+use crate::base::settings::Receive;
 use crate::base::units::Tick;
 
 /// Everything an engine can be asked to do. Closed: a new verb is a decision record.
@@ -27,6 +28,7 @@ pub enum Verb {
     /// Bytes of a stream or a pipe, in their order.
     Receive {
         socket: Handle,
+        how: Receive,
     },
     Send {
         socket: Handle,

@@ -8,6 +8,7 @@ use super::backend::{Speed, Verb};
 use super::request::Request;
 use super::volume::Batch;
 use crate::base::limits::HEADROOM_BYTES;
+use crate::base::settings::Receive;
 
 /// Whether a receive may come back with nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,9 @@ pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
 /// Takes bytes off a socket: all that are needed, or those that are there. A request that needs
 /// less than its span takes what the socket has.
 pub fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
-    let Verb::Receive { socket } = verb else { panic!("{verb:?} is no receive") };
-    let all = request.need == request.span.end - request.span.start;
+    let Verb::Receive { socket, how } = verb else { panic!("{verb:?} is no receive") };
+    let whole = request.need == request.span.end - request.span.start;
+    let all = whole && *how == Receive::WaitAll;
     let flags = match patience {
         Patience::Block if all => RecvFlags::WAITALL,
         Patience::Block => RecvFlags::empty(),

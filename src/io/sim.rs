@@ -161,7 +161,7 @@ impl Inner {
             false => asked,
         };
         match verb {
-            Verb::Receive { socket: Handle::Sim(id) } => self.receive(*id, count, request),
+            Verb::Receive { socket: Handle::Sim(id), .. } => self.receive(*id, count, request),
             Verb::Send { socket: Handle::Sim(id) } => self.send(*id, count, request),
             Verb::ReadAt { file: Handle::Sim(id), offset, .. } => {
                 Some(self.read_at(*id, offset + u64::from(request.moved), count, request))

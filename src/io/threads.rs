@@ -84,7 +84,7 @@ impl Threads {
         if let Some(other) = other {
             fds.push(PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN));
         }
-        if let Some((Verb::Receive { socket }, _)) = self.receiving.front() {
+        if let Some((Verb::Receive { socket, .. }, _)) = self.receiving.front() {
             fds.push(PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN));
         }
         let timeout = deadline.map(|deadline| timespec(deadline.since(clock::now())));

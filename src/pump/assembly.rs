@@ -269,7 +269,7 @@ fn endpoints(
         (None, Some(sink), Some(Stream { wire, protection, begun })) => {
             let (digest, socket) = (settings.digest, wire.socket);
             let stream = StreamSource::new(socket, protection, digest, body, &begun);
-            (Box::new(stream), sink)
+            (Box::new(stream.reading(settings.receive)), sink)
         }
         _ => panic!("a lane has one source and one sink"),
     }

@@ -15,8 +15,8 @@ use crate::base::limits::{
     REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Seal, Settings,
-    SkipUnchanged,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Receive, Seal,
+    Settings, SkipUnchanged,
 };
 use crate::base::tally::{SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -230,6 +230,7 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.option(settings.rate, |out, rate| out.u64(rate.bytes_per_second as u64));
     out.u8(settings.engine as u8);
     out.u8(settings.direct as u8);
+    out.u8(settings.receive as u8);
     out.u8(settings.seal as u8);
     out.u8(settings.digest as u8);
     out.u8(settings.fsync as u8);
@@ -260,6 +261,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         rate: from.option(|from| Ok(Rate { bytes_per_second: from.u64()? as f64 }))?,
         engine: get_choice(from, EngineChoice::from_code)?,
         direct: get_choice(from, Direct::from_code)?,
+        receive: get_choice(from, Receive::from_code)?,
         seal: get_choice(from, Seal::from_code)?,
         digest: get_choice(from, DigestKind::from_code)?,
         fsync: get_choice(from, Fsync::from_code)?,
