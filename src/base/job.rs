@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::cpus::Cpus;
 use super::settings::Settings;
 use super::tally::SideReport;
 use super::units::Nanos;
@@ -32,12 +33,14 @@ pub struct Remote {
     pub ports: Option<(u16, u16)>,
     /// How long a lost connection is made again before the transfer ends; 0 for not at all.
     pub retry_for: Nanos,
+    /// The CPUs that the far side is held to; any where not given.
+    pub cpus: Option<Cpus>,
 }
 
 impl Default for Remote {
     fn default() -> Remote {
         let retry_for = Nanos::from_millis(10 * 60 * 1000);
-        Remote { ssh: None, datapump: None, ports: None, retry_for }
+        Remote { ssh: None, datapump: None, ports: None, retry_for, cpus: None }
     }
 }
 

@@ -10,6 +10,7 @@ use super::command::{Verb, command};
 use super::help;
 use super::knobs::{KNOBS, Kind, Knob};
 use super::words;
+use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
@@ -42,6 +43,8 @@ pub enum Task {
 pub struct Options {
     pub settings: Settings,
     pub remote: Remote,
+    /// The CPUs that this side is held to.
+    pub cpus: Option<Cpus>,
     pub seed: u64,
     pub manifest: Option<PathBuf>,
     /// `-p` was typed.
@@ -60,6 +63,7 @@ impl Default for Options {
         Options {
             settings: Settings::default(),
             remote: Remote::default(),
+            cpus: None,
             seed: 0,
             manifest: None,
             preserve: false,

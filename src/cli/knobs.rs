@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::args::Options;
 use super::command::Verb;
 use super::words;
+use crate::base::cpus::{CPUS_PHRASE, Cpus};
 use crate::base::limits;
 use crate::base::settings::{
     DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Receive, Seal,
@@ -74,6 +75,7 @@ pub enum Kind {
     /// A line of gitignore rules. It may be given again; the order on the command line counts.
     Pattern(fn(&mut Options, String)),
     Ports(fn(&mut Options, (u16, u16))),
+    Cpus(fn(&mut Options, Cpus)),
     Words(fn(&mut Options, Vec<String>)),
     Text(fn(&mut Options, String)),
     Path(fn(&mut Options, PathBuf)),
@@ -138,6 +140,7 @@ impl Knob {
                 set(options, text.to_string());
             }
             Kind::Ports(set) => set(options, ports(text)?),
+            Kind::Cpus(set) => set(options, Cpus::parse(text)?),
             Kind::Words(set) => set(options, words::split(text)?),
             Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
             Kind::Text(set) => set(options, text.to_string()),
@@ -156,6 +159,7 @@ impl Knob {
             Kind::Seconds(_) => SECONDS_PHRASE.to_string(),
             Kind::Time(_) => TIME_PHRASE.to_string(),
             Kind::Ports(_) => PORTS_PHRASE.to_string(),
+            Kind::Cpus(_) => CPUS_PHRASE.to_string(),
             _ => String::new(),
         }
     }
@@ -263,6 +267,8 @@ fn kernel_name(text: &str) -> Result<String, String> {
 const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
+const PINNED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Peer];
+const PINNING: &[Verb] = &[Verb::Copy, Verb::Measure];
 const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
 const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean];
@@ -539,6 +545,17 @@ pub const KNOBS: &[Knob] = &[
         verbs: COPY,
     },
     Knob {
+        name: "remote-cpus",
+        letter: None,
+        value: "LIST",
+        kind: Kind::Cpus(|o, cpus| o.remote.cpus = Some(cpus)),
+        default: "",
+        help: "Hold the far side to these CPUs",
+        more: "As --cpus does here.",
+        group: Group::Remote,
+        verbs: PINNING,
+    },
+    Knob {
         name: "retry-for",
         letter: None,
         value: "TIME",
@@ -670,6 +687,17 @@ pub const KNOBS: &[Knob] = &[
         more: "",
         group: Group::Moving,
         verbs: MOVING,
+    },
+    Knob {
+        name: "cpus",
+        letter: None,
+        value: "LIST",
+        kind: Kind::Cpus(|o, cpus| o.cpus = Some(cpus)),
+        default: "",
+        help: "Hold this side to these CPUs",
+        more: "As 'taskset' does: what the kernel's own threads do for it may be elsewhere.",
+        group: Group::Moving,
+        verbs: PINNED,
     },
     Knob {
         name: "stall",

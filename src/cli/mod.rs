@@ -31,6 +31,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Cleaned, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
+use crate::io::system;
 use crate::pump::clean::{self, Cleaning};
 use crate::pump::receipt::{self, Receipt};
 use crate::pump::watch::Watch;
@@ -60,6 +61,12 @@ pub fn main() -> ExitCode {
 
 fn perform(args: &Args, started: Instant) -> u8 {
     let form = if args.options.json { Form::Json } else { Form::Text };
+    // Before there is any other thread: those that come are held to the same CPUs. A far side tells
+    // its near side itself.
+    let cpus = args.options.cpus.as_ref().filter(|_| args.task != Task::Peer);
+    if let Some(Err(why)) = cpus.map(system::pin) {
+        return refuse(form, started, &format!("--cpus: {why}"));
+    }
     let done = match &args.task {
         Task::Copy { sources, target } => copy(sources, target, &args.options, started),
         Task::Demo => demo(&args.options, started),
@@ -69,7 +76,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
         Task::Probe => Ok(measure::probe()),
-        Task::Peer => Ok(remote::peer::main()),
+        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
         Task::Completions(shell) => {
             Ok(written("completions", command::completions(*shell, &mut io::stdout().lock())))

@@ -11,7 +11,7 @@ pub mod engine;
 pub mod holes;
 pub mod request;
 pub mod sim;
-#[expect(unsafe_code, reason = "TCP_INFO and getrusage have no safe binding")]
+#[expect(unsafe_code, reason = "TCP_INFO, CPU clocks and scheduling have no safe binding")]
 pub mod system;
 pub mod tcp;
 pub mod threads;

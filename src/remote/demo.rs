@@ -39,7 +39,7 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
         settings: Settings { recursive: true, ..order.settings.clone() },
         remote: Remote::default(),
     };
-    let launch = Launch::Process { program: own_program()? };
+    let launch = Launch::Process { program: own_program()?, cpus: None };
     let outcome = run_with(&job, &launch, watch, clock::now())?;
     let files = compare(&source, &folder.path.join("copy"))?;
     match files == order.files + 1 {

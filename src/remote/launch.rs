@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Remote;
 
@@ -19,6 +20,8 @@ pub enum Launch {
     /// This very program, as another process on this host.
     Process {
         program: PathBuf,
+        /// The CPUs that it is held to.
+        cpus: Option<Cpus>,
     },
 }
 
@@ -43,8 +46,24 @@ pub struct Launched {
 }
 
 impl Launch {
+    /// Starts the far side of a copy.
     pub fn start(&self, login: Login) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
-        let (mut command, launched_as) = self.command(login);
+        let cpus = match self {
+            Launch::Ssh { remote, .. } => remote.cpus.as_ref(),
+            Launch::Process { cpus, .. } => cpus.as_ref(),
+        };
+        let mut words = vec!["peer".to_string()];
+        words.extend(cpus.map(|cpus| format!("--cpus={cpus}")));
+        self.start_as(&words, login)
+    }
+
+    /// Starts this program there with these words, none of which a shell must be kept from.
+    pub fn start_as(
+        &self,
+        words: &[String],
+        login: Login,
+    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        let (mut command, launched_as) = self.command(words, login);
         let what = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
@@ -61,11 +80,11 @@ impl Launch {
     }
 
     /// The command, and what the far program is called there.
-    fn command(&self, login: Login) -> (Command, String) {
+    fn command(&self, words: &[String], login: Login) -> (Command, String) {
         match self {
-            Launch::Process { program } => {
+            Launch::Process { program, .. } => {
                 let mut command = Command::new(program);
-                command.arg("peer");
+                command.args(words);
                 (command, program.display().to_string())
             }
             Launch::Ssh { host, remote } => {
@@ -89,7 +108,7 @@ impl Launch {
                         command
                     }
                 };
-                command.arg(host).arg(format!("{} peer", quoted(&program)));
+                command.arg(host).arg(format!("{} {}", quoted(&program), words.join(" ")));
                 (command, program)
             }
         }

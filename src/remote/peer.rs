@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
 use super::streams::{self, Credentials, carried, random};
+use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::settings::Settings;
 use crate::io::tcp::Tuning;
-use crate::io::{clock, tcp};
+use crate::io::{clock, system, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::names::Names;
 use crate::pump::resume::{Memory, Voice};
@@ -28,15 +29,17 @@ use crate::work::seal::{Identity, Secret};
 /// The name and version that either side greets with.
 pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
 
-/// `datapump peer`: the exit code.
-pub fn main() -> u8 {
+/// `datapump peer`, held to these CPUs: the exit code.
+pub fn main(cpus: Option<&Cpus>) -> u8 {
+    // Before there is any other thread.
+    let pinned = cpus.map_or(Ok(()), system::pin);
     let duplicated = io::stdin()
         .as_fd()
         .try_clone_to_owned()
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let line = ControlLine::new(std::fs::File::from(output));
-    match serve(std::fs::File::from(input), line.clone()) {
+    match serve(std::fs::File::from(input), line.clone(), pinned) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -45,7 +48,11 @@ pub fn main() -> u8 {
     }
 }
 
-fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
+fn serve(
+    input: std::fs::File,
+    mut line: ControlLine,
+    pinned: Result<(), String>,
+) -> Result<(), Fault> {
     let (events_in, events) = channel();
     let carried_data = CarrierSlot::default();
     line.send_mark()?;
@@ -53,6 +60,7 @@ fn serve(input: std::fs::File, mut line: ControlLine) -> Result<(), Fault> {
     line.send(&session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &events)?;
+    pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")))?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line)?;
     let settings = open.settings.clone();
