@@ -2,5 +2,10 @@
 //! touch the world; everything else here is a pure function of recorded samples.
 
 pub mod experiment;
+pub mod file;
+pub mod gates;
 pub mod model;
+pub mod moment;
+pub mod probe;
 pub mod sample;
+pub mod soaker;

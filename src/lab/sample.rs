@@ -202,6 +202,9 @@ pub struct Machine {
     pub span_s: f64,
     /// All CPUs' time less idle, waiting and stolen time, as the kernel counts.
     pub busy_idle_s: f64,
+    /// The CPUs with a soaker. The next two are of these only.
+    #[serde(default)]
+    pub soaked_cpus: Vec<u32>,
     /// The same from the soaker's iterations and from its own CPU clock; `None` without a soaker.
     pub busy_iter_s: Option<f64>,
     pub busy_clock_s: Option<f64>,
