@@ -7,5 +7,6 @@ pub mod gates;
 pub mod model;
 pub mod moment;
 pub mod probe;
+pub mod results;
 pub mod sample;
 pub mod soaker;

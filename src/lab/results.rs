@@ -1,0 +1,495 @@
+//! The results store: one SQLite file in which every run stands with all that is known of it.
+
+pub mod columns;
+pub mod schema;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBehavior};
+use rusqlite::{OptionalExtension, params, params_from_iter};
+
+use self::columns::{Column, integer, text};
+use self::schema::Unusable;
+use super::model::HostModel;
+use super::sample::{Environment, Record, Scenario, Side};
+use crate::base::fault::{Class, Fault};
+
+/// An open store. Each run is a transaction of its own: what was inserted stays, however the
+/// program ends.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// What a run must survive once it was inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// The end of the machine too: each run waits for the disk.
+    Machine,
+    /// The end of the program. The disk is not waited for: a copy shall not take longer for it.
+    Program,
+}
+
+/// All runs of one command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Experiment {
+    /// No other has it.
+    pub name: String,
+    /// As typed.
+    pub command: String,
+    pub started_unix_s: f64,
+    pub seed: u64,
+    /// What else there is to know: the grid, how it ended.
+    pub more: BTreeMap<String, serde_json::Value>,
+}
+
+/// Which runs are meant; every part that is set must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    pub ids: Vec<i64>,
+    pub experiment: Option<String>,
+    pub command: Option<String>,
+    pub scenario: Option<Scenario>,
+    /// Started at this time or later.
+    pub since_unix_s: Option<f64>,
+    /// Only so many, the newest.
+    pub newest: Option<u32>,
+}
+
+impl Store {
+    /// Opens the store to write into it, and makes it where it is not there.
+    pub fn open(path: &Path) -> Result<Store, Fault> {
+        Store::open_lasting(path, Lasting::Machine)
+    }
+
+    pub fn open_lasting(path: &Path, lasting: Lasting) -> Result<Store, Fault> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|why| {
+                let fault = Fault::io("make the folder of the results store", folder, &why);
+                Fault { text: format!("{}; {ANOTHER}", fault.text), ..fault }
+            })?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        Store::open_with(path, flags, lasting)
+    }
+
+    /// Opens a store that is there already.
+    pub fn open_existing(path: &Path) -> Result<Store, Fault> {
+        match fs::metadata(path) {
+            Ok(_) => Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE, Lasting::Machine),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Err(Fault::new(
+                Class::Local,
+                format!(
+                    "nothing has been recorded yet: there is no results store '{}'; \
+                     a copy makes it, or name another with --results",
+                    path.display()
+                ),
+            )),
+            Err(why) => Err(Fault::io("open the results store", path, &why)),
+        }
+    }
+
+    /// Where results are kept unless something else is said: `DATAPUMP_RESULTS`, else
+    /// `datapump/results.db` in `XDG_STATE_HOME` or `~/.local/state`. `None` where there is no home.
+    pub fn default_path() -> Option<PathBuf> {
+        let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(path) = named("DATAPUMP_RESULTS") {
+            return Some(PathBuf::from(path));
+        }
+        // The standard says that a relative path there is to be ignored.
+        let state = named("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || named("HOME").map(|home| Path::new(&home).join(".local/state"));
+        Some(state.or_else(home)?.join("datapump/results.db"))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notes an experiment before its first run, or what has become of one.
+    pub fn begin_experiment(&mut self, experiment: &Experiment) -> Result<(), Fault> {
+        let more = serde_json::to_string(&experiment.more).unwrap_or_else(|_| "{}".into());
+        let sql = "INSERT INTO experiments (name, command, started_unix_s, seed, more_json) \
+                   VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET \
+                   command = excluded.command, started_unix_s = excluded.started_unix_s, \
+                   seed = excluded.seed, more_json = excluded.more_json";
+        let values = params![
+            experiment.name,
+            experiment.command,
+            experiment.started_unix_s,
+            experiment.seed.to_string(),
+            more
+        ];
+        let done = self.connection.execute(sql, values).map(|_| ());
+        self.told("write to", done)
+    }
+
+    /// All experiments, the oldest first.
+    pub fn experiments(&self) -> Result<Vec<Experiment>, Fault> {
+        let sql = "SELECT * FROM experiments ORDER BY started_unix_s, rowid";
+        self.told("read", all(&self.connection, sql, &[], experiment))
+    }
+
+    /// The number of an environment: the same for the same content.
+    pub fn environment(&mut self, environment: &Environment) -> Result<i64, Fault> {
+        let found = environment_id(&self.connection, environment);
+        self.told("write to", found)
+    }
+
+    /// What stands under a number that `environment` has given.
+    pub fn environment_of(&self, id: i64) -> Result<Option<Environment>, Fault> {
+        let read = |row: &Row<'_>| {
+            Ok(Environment { host: row.get("host")?, facts: columns::parsed(row, "facts_json")? })
+        };
+        let sql = "SELECT host, facts_json FROM environments WHERE id = ?";
+        let found = self.connection.query_row(sql, [id], read).optional();
+        self.told("read", found)
+    }
+
+    /// Adds a run and gives its number. The number that the record carries counts for nothing.
+    pub fn insert(&mut self, record: &Record) -> Result<i64, Fault> {
+        let done = insert(&mut self.connection, record);
+        self.told("write to", done)
+    }
+
+    /// The runs that are meant, in the order of their numbers.
+    pub fn records(&self, filter: &Filter) -> Result<Vec<Record>, Fault> {
+        let (sql, values) = filter.query();
+        let runs = all(&self.connection, &sql, &values, columns::run);
+        let runs = self.told("read", runs)?;
+        let whole = |run| with_lists(&self.connection, run);
+        self.told("read", runs.into_iter().map(whole).collect())
+    }
+
+    /// Keeps a host's model beside those that it had before.
+    pub fn put_model(&mut self, model: &HostModel) -> Result<(), Fault> {
+        let json = serde_json::to_string(model).unwrap_or_else(|_| "null".into());
+        let sql = "INSERT INTO models (host, fitted_unix_s, experiment, model_json) \
+                   VALUES (?, ?, ?, ?)";
+        let values = params![model.host, model.fitted_unix_s, model.experiment, json];
+        let done = self.connection.execute(sql, values).map(|_| ());
+        self.told("write to", done)
+    }
+
+    /// The newest model of a host.
+    pub fn model(&self, host: &str) -> Result<Option<HostModel>, Fault> {
+        let sql = "SELECT model_json FROM models WHERE host = ? \
+                   ORDER BY fitted_unix_s DESC, rowid DESC LIMIT 1";
+        let read = |row: &Row<'_>| columns::parsed(row, "model_json");
+        self.told("read", self.connection.query_row(sql, [host], read).optional())
+    }
+
+    fn open_with(path: &Path, flags: OpenFlags, lasting: Lasting) -> Result<Store, Fault> {
+        let prepared = || -> Result<Connection, Unusable> {
+            let mut connection =
+                Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            connection.busy_timeout(BUSY_PATIENCE)?;
+            connection.pragma_update(None, "foreign_keys", true)?;
+            // Before anything is changed: somebody else's database stays as it is.
+            schema::version(&connection, schema::MIGRATIONS.len())?;
+            write_ahead(&connection)?;
+            schema::migrate(&mut connection, schema::MIGRATIONS)?;
+            if lasting == Lasting::Program {
+                connection.pragma_update(None, "synchronous", "NORMAL")?;
+                // Closing would write everything back to the file and wait for the disk.
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            }
+            Ok(connection)
+        };
+        match prepared() {
+            Ok(connection) => Ok(Store { path: path.to_path_buf(), connection }),
+            Err(why) => Err(refused(path, why)),
+        }
+    }
+
+    fn told<T>(&self, doing: &str, result: rusqlite::Result<T>) -> Result<T, Fault> {
+        result.map_err(|why| fault(doing, &self.path, &why))
+    }
+}
+
+impl Filter {
+    fn query(&self) -> (String, Vec<Value>) {
+        let mut wheres = Vec::new();
+        let mut values = Vec::new();
+        let texts = [
+            ("experiment = ?", self.experiment.clone()),
+            ("command = ?", self.command.clone()),
+            ("scenario = ?", self.scenario.map(|scenario| scenario.name().to_string())),
+        ];
+        for (condition, value) in texts {
+            if let Some(value) = value {
+                wheres.push(condition);
+                values.push(Value::Text(value));
+            }
+        }
+        if let Some(since) = self.since_unix_s {
+            wheres.push("started_unix_s >= ?");
+            values.push(Value::Real(since));
+        }
+        if !self.ids.is_empty() {
+            // As one value, since a statement has room for only so many.
+            wheres.push("id IN (SELECT value FROM json_each(?))");
+            values.push(Value::Text(serde_json::json!(self.ids).to_string()));
+        }
+        let condition = match wheres.is_empty() {
+            true => "true".to_string(),
+            false => wheres.join(" AND "),
+        };
+        let newest = self.newest.map_or(String::new(), |number| format!(" LIMIT {number}"));
+        let sql = format!(
+            "SELECT * FROM (SELECT * FROM runs WHERE {condition} ORDER BY id DESC{newest}) \
+             ORDER BY id"
+        );
+        (sql, values)
+    }
+}
+
+/// Readers and one writer do not wait for each other. Where the file system cannot do that, SQLite
+/// stays with what it can.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let name = |row: &Row<'_>| row.get::<_, String>(0);
+    if connection.pragma_query_value(None, "journal_mode", name)? == "wal" {
+        return Ok(());
+    }
+    // The change needs the file for itself, and SQLite does not wait for that.
+    for _ in 0..WRITE_AHEAD_ATTEMPTS {
+        let changed = connection.pragma_update_and_check(None, "journal_mode", "wal", name);
+        match changed {
+            Err(why) if is_busy(&why) => thread::sleep(WRITE_AHEAD_PAUSE),
+            // Somebody else's file that may only be read can be read without.
+            Err(why) if why.sqlite_error_code() == Some(ErrorCode::ReadOnly) => return Ok(()),
+            other => return other.map(|_| ()),
+        }
+    }
+    Ok(())
+}
+
+fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64> {
+    // Immediate: what must wait for another writer waits here, and not half way.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(place) = &record.place {
+        let sql = "INSERT OR IGNORE INTO experiments \
+                   (name, command, started_unix_s, seed, more_json) VALUES (?, ?, ?, ?, '{}')";
+        let seed = place.seed.to_string();
+        transaction.prepare_cached(sql)?.execute(params![
+            place.experiment,
+            record.command,
+            record.started_unix_s,
+            seed
+        ])?;
+    }
+    put(&transaction, "runs", Vec::new(), columns::of_run(record))?;
+    let run = transaction.last_insert_rowid();
+    put_side(&transaction, run, "source", &record.source)?;
+    if let Some(sink) = &record.sink {
+        put_side(&transaction, run, "sink", sink)?;
+    }
+    for (at, machine) in (0..).zip(&record.machines) {
+        let key = vec![integer("run", run), integer("machine", at)];
+        put(&transaction, "machines", key.clone(), columns::of_machine(machine))?;
+        for (place, thread) in (0..).zip(&machine.kernel_threads) {
+            let key = [key.clone(), vec![integer("place", place)]].concat();
+            let columns = columns::of_kernel_thread(thread);
+            put(&transaction, "machine_kernel_threads", key, columns)?;
+        }
+    }
+    let key = |place: i64| vec![integer("run", run), integer("place", place)];
+    for (place, gate) in (0..).zip(&record.gates) {
+        put(&transaction, "gates", key(place), columns::of_gate(gate))?;
+    }
+    for (place, point) in (0..).zip(&record.series) {
+        put(&transaction, "series", key(place), columns::of_point(point))?;
+    }
+    transaction.commit()?;
+    Ok(run)
+}
+
+fn put_side(
+    transaction: &Transaction<'_>,
+    run: i64,
+    role: &str,
+    side: &Side,
+) -> rusqlite::Result<()> {
+    let key = vec![integer("run", run), text("role", role)];
+    put(transaction, "sides", key.clone(), columns::of_side(side))?;
+    for thread in &side.kernel_threads_s {
+        let columns = columns::of_spent("name", "cpu_s", thread);
+        put(transaction, "side_kernel_threads", key.clone(), columns)?;
+    }
+    for stage in &side.stages_s {
+        put(transaction, "side_stages", key.clone(), columns::of_spent("stage", "spent_s", stage))?;
+    }
+    Ok(())
+}
+
+/// Inserts one row: `key` says where it belongs, `columns` what it is.
+fn put(
+    transaction: &Transaction<'_>,
+    table: &str,
+    mut key: Vec<Column>,
+    columns: Vec<Column>,
+) -> rusqlite::Result<()> {
+    key.extend(columns);
+    let names: Vec<&str> = key.iter().map(|column| column.name).collect();
+    let marks = vec!["?"; names.len()].join(", ");
+    let sql = format!("INSERT INTO {table} ({}) VALUES ({marks})", names.join(", "));
+    let values = key.iter().map(|column| &column.cell);
+    transaction.prepare_cached(&sql)?.execute(params_from_iter(values))?;
+    Ok(())
+}
+
+fn with_lists(connection: &Connection, run: Record) -> rusqlite::Result<Record> {
+    let id = [Value::Integer(run.id)];
+    let list =
+        |table: &str, order: &str| format!("SELECT * FROM {table} WHERE run = ? ORDER BY {order}");
+    let gates = all(connection, &list("gates", "place"), &id, columns::gate)?;
+    let series = all(connection, &list("series", "place"), &id, columns::point)?;
+    let mut machines = all(connection, &list("machines", "machine"), &id, columns::machine)?;
+    let threads = list("machine_kernel_threads", "machine, place");
+    let threads = all(connection, &threads, &id, |row| {
+        Ok((row.get::<_, u32>("machine")?, columns::kernel_thread(row)?))
+    })?;
+    for (machine, thread) in threads {
+        if let Some(machine) = machines.get_mut(machine as usize) {
+            machine.kernel_threads.push(thread);
+        }
+    }
+    let source = side(connection, run.id, "source")?.unwrap_or_default();
+    let sink = side(connection, run.id, "sink")?;
+    Ok(Record { source, sink, machines, gates, series, ..run })
+}
+
+fn side(connection: &Connection, run: i64, role: &str) -> rusqlite::Result<Option<Side>> {
+    let key = [Value::Integer(run), Value::Text(role.to_string())];
+    let spent = |table: &str, name: &'static str, spent: &'static str| {
+        let sql = format!("SELECT * FROM {table} WHERE run = ? AND role = ?");
+        let read = |row: &Row<'_>| Ok((row.get(name)?, columns::number(row, spent)?));
+        all(connection, &sql, &key, read).map(|pairs| pairs.into_iter().collect())
+    };
+    let sql = "SELECT * FROM sides WHERE run = ? AND role = ?";
+    let Some(side) = all(connection, sql, &key, columns::side)?.pop() else {
+        return Ok(None);
+    };
+    Ok(Some(Side {
+        kernel_threads_s: spent("side_kernel_threads", "name", "cpu_s")?,
+        stages_s: spent("side_stages", "stage", "spent_s")?,
+        ..side
+    }))
+}
+
+fn environment_id(connection: &Connection, environment: &Environment) -> rusqlite::Result<i64> {
+    let facts = serde_json::to_string(&environment.facts).unwrap_or_else(|_| "{}".into());
+    let mut hasher = blake3::Hasher::new();
+    for part in [&environment.host, &facts] {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    let hash = hasher.finalize().to_hex();
+    let known = "SELECT id FROM environments WHERE content_hash = ?";
+    let find = || connection.query_row(known, [hash.as_str()], |row| row.get(0)).optional();
+    if let Some(id) = find()? {
+        return Ok(id);
+    }
+    let sql = "INSERT OR IGNORE INTO environments (content_hash, host, facts_json) \
+               VALUES (?, ?, ?)";
+    connection.execute(sql, params![hash.as_str(), environment.host, facts])?;
+    // Another program may have been faster: then its number counts.
+    find()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn experiment(row: &Row<'_>) -> rusqlite::Result<Experiment> {
+    let seed: String = row.get("seed")?;
+    Ok(Experiment {
+        name: row.get("name")?,
+        command: row.get("command")?,
+        started_unix_s: columns::number(row, "started_unix_s")?,
+        seed: seed.parse().unwrap_or_default(),
+        more: columns::parsed(row, "more_json")?,
+    })
+}
+
+fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(params_from_iter(values), read)?;
+    rows.collect()
+}
+
+fn is_busy(why: &rusqlite::Error) -> bool {
+    matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn refused(path: &Path, why: Unusable) -> Fault {
+    let shown = path.display();
+    let today = schema::MIGRATIONS.len();
+    match why {
+        Unusable::Sqlite(why) => fault("open", path, &why),
+        Unusable::Foreign => Fault::new(
+            Class::Local,
+            format!("'{shown}' is a database, but no results store of datapump; {ANOTHER}"),
+        ),
+        Unusable::Newer(version) => Fault::new(
+            Class::Local,
+            format!(
+                "the results store '{shown}' has version {version}, this datapump knows those up \
+                 to {today}: use the newer datapump that made it, or name another store with \
+                 --results"
+            ),
+        ),
+    }
+}
+
+/// What SQLite says, as a fault with what to do next.
+fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
+    let (class, reason, next) = match why.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => {
+            (Class::NoSpace, "no space left on device".to_string(), "make room, or name another")
+        }
+        Some(ErrorCode::NotADatabase) => {
+            (Class::Local, "it is no SQLite database".to_string(), "name another")
+        }
+        Some(ErrorCode::DatabaseCorrupt) => (
+            Class::Local,
+            format!("it is damaged ({why})"),
+            "move it away and a new one is made, or name another",
+        ),
+        Some(ErrorCode::ReadOnly) => {
+            (Class::Local, "it may only be read".to_string(), "change its mode, or name another")
+        }
+        Some(ErrorCode::CannotOpen) => (
+            Class::Local,
+            "it or its folder cannot be opened".to_string(),
+            "make both readable and writable, or name another",
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            Class::Local,
+            format!("another program has held it for {} s", BUSY_PATIENCE.as_secs()),
+            "try again when that has ended, or name another",
+        ),
+        _ => (Class::Local, why.to_string(), "mend it, or name another"),
+    };
+    let path = path.display();
+    Fault::new(
+        class,
+        format!("cannot {doing} the results store '{path}': {reason}; {next} with --results"),
+    )
+}
+
+/// How long a program waits for another that writes.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_AHEAD_ATTEMPTS: u32 = 500;
+const WRITE_AHEAD_PAUSE: Duration = Duration::from_millis(10);
+const ANOTHER: &str = "name another with --results";
+
+#[cfg(test)]
+mod tests;

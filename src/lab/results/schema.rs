@@ -1,0 +1,225 @@
+//! The tables of the results store, and how an older store becomes one of today. Units stand in the
+//! names of columns; a list within a list is JSON.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// What stands in a store's file header, so that another program's database is not taken for one.
+const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
+
+/// Each takes a store from one version to the next. What was released is never edited.
+pub const MIGRATIONS: &[&str] = &[VERSION_1];
+
+/// Why a database cannot be used as a store.
+#[derive(Debug)]
+pub enum Unusable {
+    /// It has tables, and they are not ours.
+    Foreign,
+    /// A later datapump has made it.
+    Newer(usize),
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Unusable {
+    fn from(why: rusqlite::Error) -> Unusable {
+        Unusable::Sqlite(why)
+    }
+}
+
+/// Makes of a database a store of today's version, all at once or not at all.
+pub fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), Unusable> {
+    // Nearly always there is nothing to do, and then nobody who writes is waited for.
+    if version(connection, migrations.len())? == migrations.len() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Somebody else may have been faster.
+    let found = version(&transaction, migrations.len())?;
+    for migration in &migrations[found..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", migrations.len() as i64)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// How many migrations a store has seen.
+pub fn version(connection: &Connection, newest: usize) -> Result<usize, Unusable> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let application = number("application_id")?;
+    let version = number("user_version")?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let ours = application == i64::from(APPLICATION_ID);
+    match usize::try_from(version) {
+        Ok(0) if tables == 0 => Ok(0),
+        Ok(version) if ours && version <= newest => Ok(version),
+        Ok(version) if ours => Err(Unusable::Newer(version)),
+        _ => Err(Unusable::Foreign),
+    }
+}
+
+const VERSION_1: &str = "
+CREATE TABLE environments (
+    id INTEGER PRIMARY KEY,
+    content_hash TEXT NOT NULL UNIQUE,
+    host TEXT NOT NULL,
+    facts_json TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE experiments (
+    name TEXT PRIMARY KEY,
+    command TEXT NOT NULL,
+    started_unix_s REAL,
+    seed TEXT NOT NULL,
+    more_json TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE models (
+    host TEXT NOT NULL,
+    fitted_unix_s REAL,
+    experiment TEXT NOT NULL,
+    model_json TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    command TEXT NOT NULL,
+    version TEXT NOT NULL,
+    started_unix_s REAL,
+    sources_json TEXT NOT NULL,
+    target TEXT NOT NULL,
+    experiment TEXT REFERENCES experiments (name),
+    scenario TEXT,
+    seed TEXT,
+    order_index INTEGER,
+    repeat INTEGER,
+    block INTEGER,
+    request_bytes INTEGER NOT NULL,
+    depth_source INTEGER,
+    depth_sink INTEGER,
+    streams INTEGER NOT NULL,
+    window_bytes INTEGER,
+    congestion TEXT,
+    rate_limit_bytes_per_s REAL,
+    engine TEXT NOT NULL,
+    direct TEXT NOT NULL,
+    seal TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    fsync TEXT NOT NULL,
+    receive TEXT NOT NULL,
+    codec TEXT,
+    cache TEXT NOT NULL,
+    resident_before REAL,
+    carrier TEXT NOT NULL,
+    source_file_system TEXT,
+    sink_file_system TEXT,
+    soaked_cpus_json TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    files INTEGER NOT NULL,
+    wire_bytes INTEGER NOT NULL,
+    elapsed_s REAL,
+    goodput_bytes_per_s REAL,
+    steady_bytes_per_s REAL,
+    steady_from_s REAL,
+    retries INTEGER NOT NULL,
+    void_reason TEXT,
+    predicted_elapsed_low_s REAL,
+    predicted_elapsed_s REAL,
+    predicted_elapsed_high_s REAL,
+    predicted_cpu_source_low_s REAL,
+    predicted_cpu_source_s REAL,
+    predicted_cpu_source_high_s REAL,
+    predicted_cpu_sink_low_s REAL,
+    predicted_cpu_sink_s REAL,
+    predicted_cpu_sink_high_s REAL,
+    predicted_binding TEXT,
+    more_json TEXT NOT NULL
+) STRICT;
+CREATE INDEX runs_of_experiment ON runs (experiment);
+CREATE INDEX runs_by_time ON runs (started_unix_s);
+
+CREATE TABLE sides (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    role TEXT NOT NULL,
+    environment INTEGER REFERENCES environments (id),
+    cpus_json TEXT NOT NULL,
+    cpu_user_s REAL,
+    cpu_system_s REAL,
+    requests INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    partial_returns INTEGER NOT NULL,
+    partial_bytes INTEGER NOT NULL,
+    fill_s REAL,
+    pass_s REAL,
+    gate_s REAL,
+    drain_s REAL,
+    peak_memory_bytes INTEGER NOT NULL,
+    planned_memory_bytes INTEGER NOT NULL,
+    engine TEXT NOT NULL,
+    depth INTEGER NOT NULL,
+    congestion TEXT NOT NULL,
+    window_seen_bytes INTEGER NOT NULL,
+    PRIMARY KEY (run, role)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE side_kernel_threads (
+    run INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    name TEXT NOT NULL,
+    cpu_s REAL,
+    PRIMARY KEY (run, role, name),
+    FOREIGN KEY (run, role) REFERENCES sides (run, role) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE side_stages (
+    run INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    spent_s REAL,
+    PRIMARY KEY (run, role, stage),
+    FOREIGN KEY (run, role) REFERENCES sides (run, role) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE machines (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    machine INTEGER NOT NULL,
+    cpus INTEGER NOT NULL,
+    span_s REAL,
+    busy_idle_s REAL,
+    busy_iter_s REAL,
+    busy_clock_s REAL,
+    background_s REAL,
+    steal_s REAL,
+    PRIMARY KEY (run, machine)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE machine_kernel_threads (
+    run INTEGER NOT NULL,
+    machine INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    cpu INTEGER,
+    cpu_s REAL,
+    PRIMARY KEY (run, machine, place),
+    FOREIGN KEY (run, machine) REFERENCES machines (run, machine) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE gates (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value REAL,
+    limit_value REAL,
+    passed INTEGER NOT NULL,
+    PRIMARY KEY (run, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE series (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    at_s REAL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (run, place)
+) STRICT, WITHOUT ROWID;
+";

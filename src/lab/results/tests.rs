@@ -1,0 +1,414 @@
+use std::os::unix::fs::PermissionsExt;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::lab::sample::{
+    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted,
+    SeriesPoint,
+};
+
+/// A store in a folder of its own.
+fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("deep/er/results.db")).unwrap();
+    (folder, store)
+}
+
+fn maybe<T: std::fmt::Debug + Clone>(
+    some: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Option<T>> {
+    prop::option::of(some)
+}
+
+fn names() -> impl Strategy<Value = BTreeMap<String, f64>> {
+    prop::collection::btree_map("[ -~\u{e4}\u{1f600}]{0,8}", real(), 0..4)
+}
+
+fn real() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), prop::num::f64::NORMAL, Just(f64::INFINITY), Just(f64::MIN_POSITIVE)]
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    0..=i64::MAX as u64
+}
+
+prop_compose! {
+    fn place()(
+        experiment in "[a-c]{1,2}",
+        scenario in prop::sample::select(Scenario::ALL.to_vec()),
+        seed: u64, order_index: u32, repeat: u32, block: u32,
+    ) -> PlaceInExperiment {
+        PlaceInExperiment { experiment, scenario, seed, order_index, repeat, block }
+    }
+}
+
+prop_compose! {
+    fn knobs()(
+        (request_bytes, depth_source, depth_sink, streams) in
+            any::<(u32, Option<u16>, Option<u16>, u16)>(),
+        window_bytes: Option<u32>,
+        congestion in maybe(".{0,5}"),
+        rate_bytes_per_s in maybe(real()),
+        words in prop::array::uniform6(".{0,5}"),
+        codec in maybe(".{0,5}"),
+    ) -> Knobs {
+        let [engine, direct, seal, digest, fsync, receive] = words;
+        Knobs {
+            request_bytes, depth_source, depth_sink, streams, window_bytes, congestion,
+            rate_bytes_per_s, engine, direct, seal, digest, fsync, receive, codec,
+        }
+    }
+}
+
+prop_compose! {
+    fn side()(
+        environment in Just(0),
+        cpus: Vec<u32>,
+        times in prop::array::uniform6(real()),
+        counts in prop::array::uniform7(count()),
+        (kernel_threads_s, stages_s) in (names(), names()),
+        (engine, congestion) in (".{0,5}", ".{0,5}"),
+        depth: u16,
+    ) -> Side {
+        let [cpu_user_s, cpu_system_s, fill_s, pass_s, gate_s, drain_s] = times;
+        let [requests, calls, partial_returns, partial_bytes, peak, planned, window] = counts;
+        Side {
+            environment, cpus, cpu_user_s, cpu_system_s, kernel_threads_s, requests, calls,
+            partial_returns, partial_bytes, fill_s, pass_s, gate_s, drain_s, stages_s,
+            peak_memory_bytes: peak, planned_memory_bytes: planned, engine, depth, congestion,
+            window_seen_bytes: window,
+        }
+    }
+}
+
+prop_compose! {
+    fn machine()(
+        cpus: u32,
+        (span_s, busy_idle_s, steal_s) in (real(), real(), real()),
+        (busy_iter_s, busy_clock_s, background_s) in
+            (maybe(real()), maybe(real()), maybe(real())),
+        threads in prop::collection::vec((".{0,5}", any::<Option<u32>>(), real()), 0..4),
+    ) -> Machine {
+        let thread = |(name, cpu, cpu_s)| KernelThread { name, cpu, cpu_s };
+        Machine {
+            cpus, span_s, busy_idle_s, busy_iter_s, busy_clock_s, background_s, steal_s,
+            kernel_threads: threads.into_iter().map(thread).collect(),
+        }
+    }
+}
+
+prop_compose! {
+    fn moved()(
+        (bytes, files, wire_bytes, retries) in (count(), count(), count(), any::<u32>()),
+        (elapsed_s, goodput_bytes_per_s) in (real(), real()),
+        (steady_bytes_per_s, steady_from_s) in (maybe(real()), maybe(real())),
+    ) -> Moved {
+        Moved {
+            bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, steady_bytes_per_s,
+            steady_from_s, retries,
+        }
+    }
+}
+
+prop_compose! {
+    fn conditions()(
+        (cache, carrier) in (".{0,5}", ".{0,5}"),
+        resident_before in maybe(real()),
+        (source_file_system, sink_file_system) in (maybe(".{0,5}"), maybe(".{0,5}")),
+        soaked_cpus: Vec<u32>,
+    ) -> Conditions {
+        Conditions {
+            cache, resident_before, carrier, source_file_system, sink_file_system, soaked_cpus,
+        }
+    }
+}
+
+prop_compose! {
+    fn record()(
+        (command, version, target) in (".{0,5}", ".{0,5}", ".{0,5}"),
+        started_unix_s in real(),
+        sources: Vec<String>,
+        (place, knobs, conditions, moved) in (maybe(place()), knobs(), conditions(), moved()),
+        (source, sink) in (side(), maybe(side())),
+        machines in prop::collection::vec(machine(), 0..3),
+        gates in prop::collection::vec((".{0,5}", real(), real(), any::<bool>()), 0..4),
+        void_reason in maybe(".{0,9}"),
+        series in prop::collection::vec((real(), count()), 0..5),
+        predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
+        more in prop::collection::btree_map(".{0,5}", any::<(i64, String)>(), 0..3),
+    ) -> Record {
+        let gate = |(name, value, limit, passed)| Gate { name, value, limit, passed };
+        let predicted = predicted.map(|(n, binding)| Predicted {
+            elapsed_s: [n[0], n[1], n[2]],
+            cpu_source_s: [n[3], n[4], n[5]],
+            cpu_sink_s: [n[6], n[7], n[8]],
+            binding,
+        });
+        Record {
+            id: 0, command, version, started_unix_s, sources, target, place, knobs, conditions,
+            moved, source, sink, machines, predicted, void_reason,
+            gates: gates.into_iter().map(gate).collect(),
+            series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
+            more: more.into_iter().map(|(name, value)| (name, serde_json::json!(value))).collect(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_record_comes_back_as_it_was(records in prop::collection::vec(record(), 1..4)) {
+        let mut store = Store::open(Path::new(":memory:")).unwrap();
+        let mut expect = Vec::new();
+        for record in records {
+            let id = store.insert(&record).unwrap();
+            expect.push(Record { id, ..record });
+        }
+        prop_assert_eq!(store.records(&Filter::default()).unwrap(), expect);
+    }
+}
+
+#[test]
+fn what_is_no_number_is_kept_as_none() {
+    let (_folder, mut store) = store();
+    let moved = Moved { elapsed_s: f64::NAN, bytes: u64::MAX, ..Moved::default() };
+    store.insert(&Record { moved, ..Record::default() }).unwrap();
+    let back = store.records(&Filter::default()).unwrap().remove(0);
+    assert!(back.moved.elapsed_s.is_nan());
+    assert_eq!(back.moved.bytes, i64::MAX as u64, "as much as there is room for");
+}
+
+#[test]
+fn filters() {
+    let (_folder, mut store) = store();
+    let place = |name: &str, scenario| PlaceInExperiment {
+        experiment: name.into(),
+        scenario,
+        seed: u64::MAX,
+        order_index: 0,
+        repeat: 0,
+        block: 0,
+    };
+    let rows = [
+        ("copy", 10.0, None),
+        ("measure", 20.0, Some(place("a", Scenario::Cpu))),
+        ("measure", 30.0, Some(place("a", Scenario::Net))),
+        ("measure", 40.0, Some(place("b", Scenario::Cpu))),
+    ];
+    for (command, started_unix_s, place) in rows {
+        let record = Record { command: command.into(), started_unix_s, place, ..Record::default() };
+        store.insert(&record).unwrap();
+    }
+    let none = Filter::default;
+    let cases = [
+        (none(), vec![1, 2, 3, 4]),
+        (Filter { ids: vec![4, 2, 99], ..none() }, vec![2, 4]),
+        (Filter { experiment: Some("a".into()), ..none() }, vec![2, 3]),
+        (Filter { experiment: Some("'; DROP TABLE runs; --".into()), ..none() }, vec![]),
+        (Filter { command: Some("copy".into()), ..none() }, vec![1]),
+        (Filter { scenario: Some(Scenario::Cpu), ..none() }, vec![2, 4]),
+        (Filter { since_unix_s: Some(30.0), ..none() }, vec![3, 4]),
+        (Filter { since_unix_s: Some(f64::NAN), ..none() }, vec![]),
+        (Filter { newest: Some(2), ..none() }, vec![3, 4]),
+        (Filter { newest: Some(1), experiment: Some("a".into()), ..none() }, vec![3]),
+    ];
+    for (filter, expect) in cases {
+        let ids: Vec<i64> = store.records(&filter).unwrap().iter().map(|run| run.id).collect();
+        assert_eq!(ids, expect, "{filter:?}");
+    }
+    let names: Vec<String> = store.experiments().unwrap().into_iter().map(|e| e.name).collect();
+    assert_eq!(names, ["a", "b"], "an experiment is there with its first run at the latest");
+}
+
+#[test]
+fn experiments_environments_and_models() {
+    let (_folder, mut store) = store();
+    let mut experiment = Experiment {
+        name: "e".into(),
+        command: "datapump measure all".into(),
+        started_unix_s: 5.5,
+        seed: u64::MAX,
+        more: BTreeMap::new(),
+    };
+    store.begin_experiment(&experiment).unwrap();
+    experiment.more.insert("ended".into(), serde_json::json!("well"));
+    store.begin_experiment(&experiment).unwrap();
+    assert_eq!(store.experiments().unwrap(), [experiment]);
+
+    let facts = |kernel: &str| BTreeMap::from([("kernel".to_string(), kernel.to_string())]);
+    let one = Environment { host: "h".into(), facts: facts("6.1") };
+    let other = Environment { host: "h".into(), facts: facts("6.2") };
+    let ids = [&one, &other, &one].map(|environment| store.environment(environment).unwrap());
+    assert_eq!(ids, [1, 2, 1]);
+    assert_eq!(store.environment_of(2).unwrap(), Some(other));
+    assert_eq!(store.environment_of(3).unwrap(), None);
+
+    for fitted_unix_s in [2.0, 3.0, 1.0] {
+        let model = HostModel { host: "h".into(), fitted_unix_s, ..HostModel::default() };
+        store.put_model(&model).unwrap();
+    }
+    assert_eq!(store.model("h").unwrap().unwrap().fitted_unix_s, 3.0);
+    assert_eq!(store.model("g").unwrap(), None);
+}
+
+#[test]
+fn a_run_in_an_environment_that_is_not_there_is_refused_whole() {
+    let (_folder, mut store) = store();
+    let source = Side { environment: 7, ..Side::default() };
+    let why = store.insert(&Record { source, ..Record::default() }).unwrap_err();
+    assert!(why.text.starts_with("cannot write to the results store"), "{why}");
+    assert_eq!(store.records(&Filter::default()).unwrap(), [], "nothing of it stays");
+}
+
+/// Every version with a run in it becomes one of today, and the run is still there.
+#[test]
+fn older_stores_become_todays() {
+    for version in 1..=schema::MIGRATIONS.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.db");
+        let mut connection = Connection::open(&path).unwrap();
+        schema::migrate(&mut connection, &schema::MIGRATIONS[..version]).unwrap();
+        connection.execute_batch(RUN_OF_VERSION_1).unwrap();
+        drop(connection);
+        let store = Store::open(&path).unwrap();
+        let runs = store.records(&Filter::default()).unwrap();
+        assert_eq!(runs.len(), 1, "version {version}");
+        assert_eq!((runs[0].id, runs[0].moved.bytes), (3, 1 << 30), "version {version}");
+        assert_eq!(runs[0].source.requests, 1024, "version {version}");
+    }
+}
+
+/// The machinery, shown with a migration that there is not yet.
+#[test]
+fn a_migration_is_done_wholly_or_not_at_all() {
+    let (folder, mut store) = store();
+    store.insert(&Record::default()).unwrap();
+    let path = store.path().to_path_buf();
+    drop(store);
+    let mut connection = Connection::open(&path).unwrap();
+    let good = "ALTER TABLE runs ADD COLUMN colour TEXT;";
+    let bad = "ALTER TABLE runs ADD COLUMN taste TEXT; ALTER TABLE nowhere ADD COLUMN a TEXT;";
+    let with = |more: &[&'static str]| [schema::MIGRATIONS, more].concat();
+    let columns = |connection: &Connection| -> i64 {
+        let sql = "SELECT count(*) FROM pragma_table_info('runs') \
+                   WHERE name IN ('colour', 'taste')";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    assert!(schema::migrate(&mut connection, &with(&[good, bad])).is_err());
+    assert_eq!(columns(&connection), 0, "not even the good one");
+    schema::migrate(&mut connection, &with(&[good])).unwrap();
+    schema::migrate(&mut connection, &with(&[good])).unwrap();
+    assert_eq!(columns(&connection), 1);
+    drop(connection);
+    // To this program that is a version of the future.
+    let why = Store::open(&path).unwrap_err();
+    let versions = format!("has version {}", schema::MIGRATIONS.len() + 1);
+    assert!(why.text.contains(&versions), "{why}");
+    assert!(why.text.contains("use the newer datapump"), "{why}");
+    drop(folder);
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("text"), "no database at all, but text that is longer than a header".repeat(9))
+        .unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    let foreign = Connection::open(path("foreign")).unwrap();
+    foreign.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1;").unwrap();
+    drop(foreign);
+    let cases = [
+        ("text", "it is no SQLite database; name another with --results"),
+        ("folder", "cannot open the results store"),
+        ("foreign", "is a database, but no results store of datapump"),
+        ("text/below", "cannot make the folder of the results store"),
+    ];
+    for (name, expect) in cases {
+        let before = fs::read(path(name)).ok();
+        let why = Store::open(&path(name)).unwrap_err();
+        assert!(why.text.contains(expect), "{name}: {why}");
+        assert!(why.text.contains("--results"), "{name}: {why}");
+        assert!(fs::read(path(name)).ok() == before, "{name} has changed");
+    }
+    let why = Store::open_existing(&path("nothing")).unwrap_err();
+    assert!(why.text.starts_with("nothing has been recorded yet"), "{why}");
+    assert!(!path("nothing").exists());
+}
+
+#[test]
+fn a_damaged_store_is_a_fault() {
+    let (_folder, mut store) = store();
+    for _ in 0..50 {
+        store.insert(&Record::default()).unwrap();
+    }
+    let path = store.path().to_path_buf();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096..].fill(0x5a);
+    fs::write(&path, bytes).unwrap();
+    let result = Store::open(&path).and_then(|store| store.records(&Filter::default()));
+    let why = result.unwrap_err();
+    assert!(why.text.contains("damaged") && why.text.contains("move it away"), "{why}");
+}
+
+#[test]
+fn values_that_somebody_has_put_there_are_a_fault() {
+    let (_folder, mut store) = store();
+    for (column, value) in [
+        ("bytes", "-1"),
+        ("sources_json", "'{'"),
+        ("request_bytes", "99999999999"),
+        ("experiment", "NULL"),
+    ] {
+        let id = store.insert(&Record::default()).unwrap();
+        let sql = format!("UPDATE runs SET {column} = {value} WHERE id = {id}");
+        store.connection.execute_batch(&sql).unwrap();
+        let result = store.records(&Filter { ids: vec![id], ..Filter::default() });
+        assert_eq!(result.is_ok(), column == "experiment", "{column}: {result:?}");
+    }
+}
+
+/// What a disk without room says, without a full disk.
+#[test]
+fn no_room_is_a_fault_of_its_class() {
+    let (_folder, mut store) = store();
+    store.connection.pragma_update(None, "max_page_count", 1).unwrap();
+    let series = vec![SeriesPoint::default(); 10_000];
+    let why = store.insert(&Record { series, ..Record::default() }).unwrap_err();
+    assert_eq!(why.class, Class::NoSpace, "{why}");
+    store.insert(&Record::default()).ok();
+    assert!(store.records(&Filter::default()).unwrap().len() <= 1, "nothing half");
+}
+
+/// Root may write everywhere, so what it says is only seen as another user.
+#[test]
+fn a_store_that_may_only_be_read_can_be_read() {
+    let (folder, mut store) = store();
+    store.insert(&Record::default()).unwrap();
+    let path = store.path().to_path_buf();
+    drop(store);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let mut store = Store::open_existing(&path).unwrap();
+    assert_eq!(store.records(&Filter::default()).unwrap().len(), 1);
+    if !rustix::process::geteuid().is_root() {
+        let why = store.insert(&Record::default()).unwrap_err();
+        assert!(why.text.contains("may only be read"), "{why}");
+    }
+    drop(folder);
+}
+
+const RUN_OF_VERSION_1: &str = "
+INSERT INTO runs (id, command, version, started_unix_s, sources_json, target, request_bytes,
+    streams, engine, direct, seal, digest, fsync, receive, cache, carrier, soaked_cpus_json,
+    bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, retries, more_json)
+VALUES (3, 'copy', '0.1.0', 1.5, '[\"a\"]', 'b', 1048576, 8, 'auto', 'auto', 'tls', 'blake3',
+    'file', 'any', '', 'memory', '[]', 1073741824, 1, 0, 2.0, 536870912.0, 0, '{}');
+INSERT INTO sides (run, role, cpus_json, cpu_user_s, cpu_system_s, requests, calls,
+    partial_returns, partial_bytes, fill_s, pass_s, gate_s, drain_s, peak_memory_bytes,
+    planned_memory_bytes, engine, depth, congestion, window_seen_bytes)
+VALUES (3, 'source', '[]', 0.5, 0.25, 1024, 1024, 0, 0, 0.1, 0.1, 0.1, 0.1, 0, 0, 'uring', 4,
+    '', 0);
+";
