@@ -8,5 +8,6 @@ pub mod model;
 pub mod moment;
 pub mod probe;
 pub mod results;
+pub mod rig;
 pub mod sample;
 pub mod soaker;

@@ -159,6 +159,12 @@ impl Store {
         self.told("write to", done)
     }
 
+    /// Writes a run that is there already anew, under its number: its calibration came after it.
+    pub fn replace(&mut self, record: &Record) -> Result<(), Fault> {
+        let done = replace(&mut self.connection, record);
+        self.told("write to", done)
+    }
+
     /// The runs that are meant, in the order of their numbers.
     pub fn records(&self, filter: &Filter) -> Result<Vec<Record>, Fault> {
         let (sql, values) = filter.query();
@@ -274,6 +280,23 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64> {
     // Immediate: what must wait for another writer waits here, and not half way.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let run = write(&transaction, Vec::new(), record)?;
+    transaction.commit()?;
+    Ok(run)
+}
+
+fn replace(connection: &mut Connection, record: &Record) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute("DELETE FROM runs WHERE id = ?", [record.id])?;
+    write(&transaction, vec![integer("id", record.id)], record)?;
+    transaction.commit()
+}
+
+fn write(
+    transaction: &Transaction<'_>,
+    key: Vec<Column>,
+    record: &Record,
+) -> rusqlite::Result<i64> {
     if let Some(place) = &record.place {
         let sql = "INSERT OR IGNORE INTO experiments \
                    (name, command, started_unix_s, seed, more_json) VALUES (?, ?, ?, ?, '{}')";
@@ -285,29 +308,28 @@ fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64>
             seed
         ])?;
     }
-    put(&transaction, "runs", Vec::new(), columns::of_run(record))?;
+    put(transaction, "runs", key, columns::of_run(record))?;
     let run = transaction.last_insert_rowid();
-    put_side(&transaction, run, "source", &record.source)?;
+    put_side(transaction, run, "source", &record.source)?;
     if let Some(sink) = &record.sink {
-        put_side(&transaction, run, "sink", sink)?;
+        put_side(transaction, run, "sink", sink)?;
     }
     for (at, machine) in (0..).zip(&record.machines) {
         let key = vec![integer("run", run), integer("machine", at)];
-        put(&transaction, "machines", key.clone(), columns::of_machine(machine))?;
+        put(transaction, "machines", key.clone(), columns::of_machine(machine))?;
         for (place, thread) in (0..).zip(&machine.kernel_threads) {
             let key = [key.clone(), vec![integer("place", place)]].concat();
             let columns = columns::of_kernel_thread(thread);
-            put(&transaction, "machine_kernel_threads", key, columns)?;
+            put(transaction, "machine_kernel_threads", key, columns)?;
         }
     }
     let key = |place: i64| vec![integer("run", run), integer("place", place)];
     for (place, gate) in (0..).zip(&record.gates) {
-        put(&transaction, "gates", key(place), columns::of_gate(gate))?;
+        put(transaction, "gates", key(place), columns::of_gate(gate))?;
     }
     for (place, point) in (0..).zip(&record.series) {
-        put(&transaction, "series", key(place), columns::of_point(point))?;
+        put(transaction, "series", key(place), columns::of_point(point))?;
     }
-    transaction.commit()?;
     Ok(run)
 }
 

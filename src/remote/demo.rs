@@ -89,7 +89,8 @@ fn make_data(source: &Path, order: &DemoOrder, watch: &Watch) -> Result<(), Faul
     Ok(())
 }
 
-fn make_file(path: &Path, seed: u64, bytes: u64) -> Result<(), Fault> {
+/// Makes a file of bytes from a seed: no file system can leave any out.
+pub fn make_file(path: &Path, seed: u64, bytes: u64) -> Result<(), Fault> {
     let mut block = vec![0; 1 << 20];
     let made = fs::File::create_new(path).and_then(|mut file| {
         let mut start = 0;

@@ -291,6 +291,7 @@ pub fn of_machine(machine: &Machine) -> Vec<Column> {
         maybe_real("busy_clock_s", machine.busy_clock_s),
         maybe_real("background_s", machine.background_s),
         real("steal_s", machine.steal_s),
+        json("soaked_cpus_json", &machine.soaked_cpus),
     ]
 }
 
@@ -303,6 +304,7 @@ pub fn machine(row: &Row<'_>) -> rusqlite::Result<Machine> {
         busy_clock_s: row.get("busy_clock_s")?,
         background_s: row.get("background_s")?,
         steal_s: number(row, "steal_s")?,
+        soaked_cpus: parsed(row, "soaked_cpus_json")?,
         kernel_threads: Vec::new(),
     })
 }

@@ -191,6 +191,7 @@ CREATE TABLE machines (
     busy_clock_s REAL,
     background_s REAL,
     steal_s REAL,
+    soaked_cpus_json TEXT NOT NULL,
     PRIMARY KEY (run, machine)
 ) STRICT, WITHOUT ROWID;
 

@@ -412,3 +412,16 @@ INSERT INTO sides (run, role, cpus_json, cpu_user_s, cpu_system_s, requests, cal
 VALUES (3, 'source', '[]', 0.5, 0.25, 1024, 1024, 0, 0, 0.1, 0.1, 0.1, 0.1, 0, 0, 'uring', 4,
     '', 0);
 ";
+
+#[test]
+fn a_run_is_written_anew_under_its_number() {
+    let (_folder, mut store) = store();
+    let first = store.insert(&Record::default()).unwrap();
+    let mut record = Record { id: first, void_reason: Some("drift".into()), ..Record::default() };
+    record.series.push(SeriesPoint { at_s: 0.5, bytes: 7 });
+    for _ in 0..2 {
+        store.replace(&record).unwrap();
+        assert_eq!(store.records(&Filter::default()).unwrap(), [record.clone()]);
+    }
+    assert_eq!(store.insert(&Record::default()).unwrap(), first + 1);
+}

@@ -1,0 +1,329 @@
+//! Makes the runs: the pump that `copy` uses, between the ends that a cell asks for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::experiment::{Cell, bytes_for};
+use super::sample::{Scenario, SeriesPoint};
+use crate::base::cpus::Cpus;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Job, Outcome, Place, Remote};
+use crate::base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
+use crate::base::units::Bytes;
+use crate::io::{clock, system};
+use crate::pump::watch::Watch;
+use crate::remote::copy;
+use crate::remote::demo::make_file;
+use crate::remote::launch::Launch;
+
+/// How the page cache stands to the files of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Around it: direct I/O.
+    Bypass,
+    /// Everything that is read is in it.
+    Warm,
+    /// Nothing that is read is in it.
+    Cold,
+}
+
+impl Cache {
+    pub const NAMES: &[&str] = &["bypass", "warm", "cold"];
+    pub const ALL: &[Cache] = &[Cache::Bypass, Cache::Warm, Cache::Cold];
+
+    pub fn name(self) -> &'static str {
+        Cache::NAMES[self as usize]
+    }
+}
+
+/// Where runs are made, and under which conditions.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// A folder in which files are made, or a file that is read.
+    pub place: PathBuf,
+    pub settings: Settings,
+    pub cache: Cache,
+    /// How the other end of the network is started.
+    pub far: Launch,
+    /// Its folder; the near one where both ends are on this host.
+    pub far_folder: Option<PathBuf>,
+    /// CPUs that the near end is held to.
+    pub near_cpus: Option<Cpus>,
+    /// About how long a run is to take.
+    pub run_s: f64,
+    /// How many bytes a run moves, where it is not left to `run_s`.
+    pub bytes: Option<u64>,
+    pub seed: u64,
+}
+
+/// What a run was, before anybody has made a record of it.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub job: Job,
+    pub outcome: Outcome,
+    pub series: Vec<SeriesPoint>,
+}
+
+/// Files and sizes for the runs of one experiment. What it has made is removed with it.
+#[derive(Debug)]
+pub struct Rig {
+    ground: Ground,
+    folder: TempDir,
+    /// The file that is read, where one was given.
+    given: Option<(PathBuf, u64)>,
+    sizes: BTreeMap<Cell, u64>,
+}
+
+impl Rig {
+    pub fn new(ground: Ground) -> Result<Rig, Fault> {
+        let place = &ground.place;
+        let metadata = fs::metadata(place).map_err(|error| Fault::io("find", place, &error))?;
+        let (parent, given) = match metadata.is_dir() {
+            true => (place.clone(), None),
+            false if !metadata.is_file() || metadata.len() == 0 => {
+                return Err(Fault::usage(format!(
+                    "'{}' is no folder and no file with bytes in it: name one or the other",
+                    place.display()
+                )));
+            }
+            false => {
+                let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let parent = parent.unwrap_or(Path::new(".")).to_path_buf();
+                (parent, Some((place.clone(), metadata.len())))
+            }
+        };
+        let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(&parent);
+        let folder = folder.map_err(|error| Fault::io("make a folder in", &parent, &error))?;
+        Ok(Rig { ground, folder, given, sizes: BTreeMap::new() })
+    }
+
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// Where the files of this experiment lie.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Finds out how many bytes a run of this cell is to move.
+    pub fn size(&mut self, cell: Cell, watch: &Watch) -> Result<(), Fault> {
+        if self.sizes.contains_key(&cell) {
+            return Ok(());
+        }
+        let request = u64::from(cell.request_bytes);
+        let pilot = match (cell.scenario, &self.given, self.ground.bytes) {
+            (scenario, Some((_, length)), _) if scenario.reads_disk() => *length,
+            (scenario, None, Some(bytes)) if scenario.reads_disk() => self.rung(bytes)?,
+            (_, _, Some(bytes)) if cell.scenario != Scenario::Cpu => bytes,
+            (Scenario::Cpu, ..) => CPU_PILOT_REQUESTS * request,
+            _ => PILOT_BYTES,
+        };
+        let fixed = match cell.scenario {
+            Scenario::Cpu => false,
+            scenario => {
+                self.ground.bytes.is_some() || (scenario.reads_disk() && self.given.is_some())
+            }
+        };
+        if fixed {
+            self.sizes.insert(cell, pilot);
+            return Ok(());
+        }
+        self.sizes.insert(cell, pilot);
+        let ran = self.run(cell, watch);
+        self.sizes.remove(&cell);
+        let ran = ran?;
+        let wanted =
+            bytes_for(pilot, ran.outcome.elapsed.seconds(), self.ground.run_s, cell.request_bytes);
+        let bytes = match cell.scenario {
+            scenario if scenario.reads_disk() => self.rung(wanted)?,
+            scenario if scenario.writes_disk() => wanted.min(self.room()?),
+            _ => wanted,
+        };
+        self.sizes.insert(cell, bytes);
+        Ok(())
+    }
+
+    /// The largest file that is read so far.
+    pub fn largest_file_bytes(&self) -> u64 {
+        let read = self.sizes.iter().filter(|(cell, _)| cell.scenario.reads_disk());
+        read.map(|(_, bytes)| *bytes).max().unwrap_or(0)
+    }
+
+    /// The file that a run of this cell reads.
+    pub fn source_of(&self, cell: Cell) -> Option<PathBuf> {
+        let bytes = *self.sizes.get(&cell)?;
+        cell.scenario.reads_disk().then(|| match &self.given {
+            Some((path, _)) => path.clone(),
+            None => self.rung_path(bytes),
+        })
+    }
+
+    /// Where a run writes on this host, if it does.
+    pub fn sink(&self) -> PathBuf {
+        self.folder().join("sink")
+    }
+
+    /// Makes one run. What it wrote on this host is gone when this returns.
+    pub fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
+        let bytes = self.sizes[&cell];
+        let source = match cell.scenario.reads_disk() {
+            true => {
+                let path = self.source_of(cell).expect("it has a size");
+                if self.given.is_none() {
+                    self.rung(bytes)?;
+                }
+                Place::Path(path)
+            }
+            false => Place::Null { len: bytes },
+        };
+        let far_file = || match &self.ground.far_folder {
+            Some(folder) => folder.join(FAR_SINK),
+            None => self.sink(),
+        };
+        let target = match (cell.scenario.writes_disk(), cell.scenario.has_net()) {
+            (true, true) => Place::Path(far_file()),
+            (true, false) => Place::Path(self.sink()),
+            (false, _) => Place::Null { len: 0 },
+        };
+        let (target_host, remote) = match (&self.ground.far, cell.scenario.has_net()) {
+            (Launch::Ssh { host, remote }, true) => (Some(host.clone()), remote.clone()),
+            _ => (None, Remote::default()),
+        };
+        let job = Job {
+            sources: vec![source],
+            source_host: None,
+            target,
+            target_host,
+            settings: self.settings(cell),
+            listed: None,
+            remote,
+        };
+        let ran = self.transfer(job, cell.scenario.has_net(), watch);
+        let sink = self.sink();
+        if sink.exists() {
+            fs::remove_file(&sink).map_err(|error| Fault::io("remove", &sink, &error))?;
+        }
+        ran
+    }
+
+    fn settings(&self, cell: Cell) -> Settings {
+        Settings {
+            streams: 1,
+            request_bytes: cell.request_bytes,
+            depth_source: Some(cell.depth),
+            depth_sink: Some(cell.depth),
+            seal: Seal::Off,
+            digest: DigestKind::None,
+            overwrite: Overwrite::Always,
+            direct: match self.ground.cache {
+                Cache::Bypass => Direct::On,
+                Cache::Warm | Cache::Cold => Direct::Off,
+            },
+            fresh: true,
+            ..self.ground.settings.clone()
+        }
+    }
+
+    /// Runs on a thread that is held to the near CPUs, as all that it starts then are, and notes
+    /// how far it is.
+    fn transfer(&self, job: Job, has_net: bool, outer: &Watch) -> Result<Ran, Fault> {
+        let (notices, heard) = channel();
+        let watch = Arc::new(Watch::new(notices));
+        let far = self.ground.far.clone();
+        let cpus = self.ground.near_cpus.clone();
+        let (its_job, its_watch) = (job.clone(), watch.clone());
+        let begun = clock::now();
+        let work = move || {
+            if let Some(cpus) = &cpus {
+                system::pin(cpus).map_err(Fault::usage)?;
+            }
+            match has_net {
+                true => copy::run_with(&its_job, &far, &its_watch, clock::now()),
+                false => copy::run(&its_job, &its_watch),
+            }
+        };
+        let working = thread::Builder::new()
+            .name("run".into())
+            .spawn(work)
+            .map_err(|error| Fault::system("start a thread", &error))?;
+        let mut series = Vec::new();
+        while !working.is_finished() {
+            if outer.stopping() {
+                watch.stop();
+            }
+            thread::sleep(LOOK_EVERY);
+            series.push(SeriesPoint {
+                at_s: clock::now().since(begun).seconds(),
+                bytes: watch.gauge.bytes_done.load(Relaxed),
+            });
+        }
+        let ended = working.join().unwrap_or_else(|_| {
+            Err(Fault::new(Class::Local, "a run panicked; its message is above"))
+        });
+        drop(heard);
+        let outcome = ended?;
+        Ok(Ran { job, outcome, series })
+    }
+
+    /// The smallest file of the ladder that is long enough, or the longest there is room for. Each
+    /// is twice as long as the one before, and made when it is first needed.
+    fn rung(&self, bytes: u64) -> Result<u64, Fault> {
+        let mut length = PILOT_BYTES;
+        while length < bytes && length < LONGEST_BYTES {
+            length *= 2;
+        }
+        let path = self.rung_path(length);
+        if path.exists() {
+            return Ok(length);
+        }
+        let room = self.room()?;
+        while length > PILOT_BYTES && length > room {
+            length /= 2;
+        }
+        if length > room {
+            return Err(Fault::new(
+                Class::NoSpace,
+                format!(
+                    "'{}' has not the room for what is measured: {} are needed; name another \
+                     folder with --file",
+                    self.ground.place.display(),
+                    Bytes(2 * PILOT_BYTES)
+                ),
+            ));
+        }
+        make_file(&path, self.ground.seed, length)?;
+        let synced = fs::File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(|error| Fault::io("sync", &path, &error))?;
+        Ok(length)
+    }
+
+    fn rung_path(&self, bytes: u64) -> PathBuf {
+        self.folder().join(format!("source-{bytes}"))
+    }
+
+    /// What one more file may take: the sink of a run must fit beside it.
+    fn room(&self) -> Result<u64, Fault> {
+        let at = self.folder();
+        let found =
+            rustix::fs::statvfs(at).map_err(|error| Fault::io("look at", at, &error.into()))?;
+        Ok(found.f_bavail * found.f_frsize / 5 * 2)
+    }
+}
+
+/// What a folder of an experiment is called; one that was killed leaves its own behind.
+pub const FOLDER_PREFIX: &str = ".datapump-measure-";
+const FAR_SINK: &str = ".datapump-measure-sink";
+/// What a first run moves, to see how fast it is.
+const PILOT_BYTES: u64 = 256 << 20;
+const CPU_PILOT_REQUESTS: u64 = 100_000;
+const LONGEST_BYTES: u64 = 8 << 30;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
