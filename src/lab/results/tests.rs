@@ -89,10 +89,12 @@ prop_compose! {
         (busy_iter_s, busy_clock_s, background_s) in
             (maybe(real()), maybe(real()), maybe(real())),
         threads in prop::collection::vec((".{0,5}", any::<Option<u32>>(), real()), 0..4),
+        soaked_cpus: Vec<u32>,
     ) -> Machine {
         let thread = |(name, cpu, cpu_s)| KernelThread { name, cpu, cpu_s };
         Machine {
             cpus, span_s, busy_idle_s, busy_iter_s, busy_clock_s, background_s, steal_s,
+            soaked_cpus,
             kernel_threads: threads.into_iter().map(thread).collect(),
         }
     }
