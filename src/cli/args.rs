@@ -8,12 +8,14 @@ use clap::error::ErrorKind;
 
 use super::command::{Verb, command};
 use super::help;
-use super::knobs::{KNOBS, Kind, Knob};
+use super::knobs::{self, Kind, Knob};
 use super::words;
 use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
+use crate::lab::experiment::{Order, Soak};
+use crate::lab::rig::Cache;
 
 /// The command line, word by word.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ pub struct Options {
     pub interval: Option<Nanos>,
     pub json: bool,
     pub quiet: bool,
+    pub measure: Measuring,
     pub demo_bytes: u64,
     pub demo_files: u64,
 }
@@ -72,8 +75,41 @@ impl Default for Options {
             interval: None,
             json: false,
             quiet: false,
+            measure: Measuring::default(),
             demo_bytes: 512 << 20,
             demo_files: 2000,
+        }
+    }
+}
+
+/// What is measured and how, as typed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measuring {
+    pub request_sizes: Vec<u32>,
+    pub depths: Option<Vec<u16>>,
+    pub bytes: Option<u64>,
+    pub repeat: Option<u32>,
+    pub order: Order,
+    pub soak: Soak,
+    pub cache: Cache,
+    pub place: Option<PathBuf>,
+    pub on: Option<String>,
+    pub thorough: bool,
+}
+
+impl Default for Measuring {
+    fn default() -> Measuring {
+        Measuring {
+            request_sizes: (14..=20).map(|power| 1 << power).collect(),
+            depths: None,
+            bytes: None,
+            repeat: None,
+            order: Order::Random,
+            soak: Soak::All,
+            cache: Cache::Bypass,
+            place: None,
+            on: None,
+            thorough: false,
         }
     }
 }
@@ -138,7 +174,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
 fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
     let mut options = Options::default();
     let mut patterns: Vec<(usize, &Knob, OsString)> = Vec::new();
-    for knob in KNOBS.iter().filter(|knob| knob.verbs.contains(&verb)) {
+    for knob in knobs::all().filter(|knob| knob.verbs.contains(&verb)) {
         match knob.kind {
             Kind::Flag(_) if typed.get_flag(knob.name) => knob.set(&mut options, OsStr::new(""))?,
             Kind::Flag(_) => {}

@@ -11,7 +11,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::args::Options;
 use super::help;
-use super::knobs::{KNOBS, Kind, Knob};
+use super::knobs::{self, Kind, Knob};
 
 /// What the program can be told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,7 @@ pub fn command() -> Command {
 
 fn subcommand(verb: Verb) -> Command {
     let plain = Command::new(verb.name()).about(verb.about()).args_override_self(true);
-    let with_knobs = KNOBS
-        .iter()
+    let with_knobs = knobs::all()
         .filter(|knob| knob.verbs.contains(&verb))
         .fold(plain, |command, knob| command.arg(argument(knob)));
     match verb {
@@ -321,7 +320,7 @@ mod tests {
         let mut shell = Vec::new();
         completions(clap_complete::Shell::Bash, &mut shell).unwrap();
         let shell = String::from_utf8(shell).unwrap();
-        for knob in KNOBS {
+        for knob in knobs::all() {
             let typed = format!("--{}", knob.name);
             let text = if knob.verbs.contains(&Verb::Copy) { &help } else { &demo };
             assert!(text.contains(&typed), "{typed} in --help");

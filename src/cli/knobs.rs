@@ -1,6 +1,8 @@
 //! Every knob, as one row of one table. The parser, `--help`, the man page, the completions and a
 //! sweep's axes are all made from these rows; nothing else knows a knob's name.
 
+mod lab;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -43,6 +45,7 @@ pub enum Group {
     Remote,
     Moving,
     Storage,
+    Measuring,
     Showing,
 }
 
@@ -53,6 +56,7 @@ impl Group {
             Group::Remote => "The far side",
             Group::Moving => "How bytes move",
             Group::Storage => "Reading and writing files",
+            Group::Measuring => "What is measured",
             Group::Showing => "What is shown",
         }
     }
@@ -65,6 +69,8 @@ pub enum Kind {
     Number(Limits, fn(&mut Options, u64)),
     /// A number, or the word that leaves it to the program.
     NumberOr(&'static str, Limits, fn(&mut Options, Option<u64>)),
+    /// Several numbers: `1,5`, or a range.
+    List(Limits, Range, fn(&mut Options, Vec<u64>)),
     RateOr(&'static str, fn(&mut Options, Option<Rate>)),
     NameOr(&'static str, fn(&mut Options, Option<String>)),
     /// One of the names; the setter gets its place among them.
@@ -88,6 +94,13 @@ pub struct Limits {
     pub min: u64,
     pub max: u64,
     pub step: u64,
+}
+
+/// What `LOW..HIGH` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    Each,
+    Doubling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +133,7 @@ impl Knob {
                 let number = limits.parse(text).map_err(|why| format!("{why}, or {word}"))?;
                 set(options, Some(number));
             }
+            Kind::List(limits, range, set) => set(options, limits.list(*range, text)?),
             Kind::RateOr(word, set) if text == *word => set(options, None),
             Kind::RateOr(word, set) => {
                 let rate = parse_rate(text).map_err(|_| {
@@ -154,6 +168,7 @@ impl Knob {
         match &self.kind {
             Kind::Number(limits, _) => limits.phrase(),
             Kind::NumberOr(word, limits, _) => format!("{}, or {word}", limits.phrase()),
+            Kind::List(limits, range, _) => limits.list_phrase(*range),
             Kind::RateOr(word, _) => format!("100Mbit (bits) or 80MB (bytes a second), or {word}"),
             Kind::Choice(names, _) => any_of(names),
             Kind::Seconds(_) => SECONDS_PHRASE.to_string(),
@@ -182,6 +197,34 @@ impl Limits {
         number
             .filter(|n| (self.min..=self.max).contains(n) && n.is_multiple_of(self.step))
             .ok_or_else(|| format!("write {}", self.phrase()))
+    }
+
+    /// `16K..1M`, or `16K,96K`.
+    fn list(self, range: Range, text: &str) -> Result<Vec<u64>, String> {
+        let parse = |word: &str| {
+            self.parse(word.trim()).map_err(|_| format!("write {}", self.list_phrase(range)))
+        };
+        let Some((low, high)) = text.split_once("..") else {
+            return text.split(',').map(parse).collect();
+        };
+        let (low, high) = (parse(low)?, parse(high)?);
+        let next = |number: &u64| match range {
+            Range::Each => number.checked_add(1),
+            Range::Doubling => number.checked_mul(2),
+        };
+        let numbers = std::iter::successors(Some(low), next);
+        let numbers: Vec<u64> = numbers.take_while(|number| *number <= high).collect();
+        match numbers.is_empty() {
+            true => Err(format!("write {}", self.list_phrase(range))),
+            false => Ok(numbers),
+        }
+    }
+
+    fn list_phrase(self, range: Range) -> String {
+        match range {
+            Range::Each => format!("numbers as 1..4 or 1,3: each {}", self.phrase()),
+            Range::Doubling => format!("sizes as 16K..1M or 16K,96K: each {}", self.phrase()),
+        }
     }
 
     fn phrase(self) -> String {
@@ -283,8 +326,12 @@ const TIME_SECONDS_MAX: u64 = 7 * 24 * 3600;
 const TIME_PHRASE: &str = "a time such as 90s, 10m or 2h (a week at most), or off";
 const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 65535)";
 
-/// The table, in the order of `--help`.
-pub const KNOBS: &[Knob] = &[
+/// Every knob, in the order of `--help`.
+pub fn all() -> impl Iterator<Item = &'static Knob> {
+    KNOBS.iter().chain(lab::LAB)
+}
+
+const KNOBS: &[Knob] = &[
     Knob {
         name: "recursive",
         letter: Some('r'),

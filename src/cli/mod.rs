@@ -40,7 +40,7 @@ use crate::report::json::{self, End, Event, Start};
 use crate::report::live::{Phase, count};
 use crate::report::text::{self, Dry};
 
-pub use self::knobs::{KNOBS, Knob};
+pub use self::knobs::Knob;
 
 /// The whole program.
 pub fn main() -> ExitCode {

@@ -1,12 +1,12 @@
 use super::*;
 
 fn knob(name: &str) -> &'static Knob {
-    KNOBS.iter().find(|knob| knob.name == name).unwrap()
+    all().find(|knob| knob.name == name).unwrap()
 }
 
 #[test]
 fn defaults_are_those_of_the_settings() {
-    for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
+    for knob in all().filter(|knob| !knob.default.is_empty()) {
         if matches!(knob.kind, Kind::Words(_) | Kind::Text(_)) {
             continue; // Their defaults name a program that stays unset.
         }
@@ -18,10 +18,11 @@ fn defaults_are_those_of_the_settings() {
 
 #[test]
 fn names_and_letters_are_unique_and_texts_are_there() {
-    for (i, knob) in KNOBS.iter().enumerate() {
-        assert!(KNOBS[..i].iter().all(|other| other.name != knob.name), "--{}", knob.name);
+    let rows: Vec<_> = all().collect();
+    for (i, knob) in rows.iter().enumerate() {
+        assert!(rows[..i].iter().all(|other| other.name != knob.name), "--{}", knob.name);
         let same = |other: &Knob| other.letter.is_some() && other.letter == knob.letter;
-        assert!(!KNOBS[..i].iter().any(same), "--{}", knob.name);
+        assert!(!rows[..i].iter().any(|other| same(other)), "--{}", knob.name);
         assert!(!knob.help.is_empty() && !knob.help.ends_with('.'), "--{}", knob.name);
         assert_eq!(knob.value.is_empty(), matches!(knob.kind, Kind::Flag(_)), "--{}", knob.name);
     }

@@ -1,0 +1,141 @@
+//! The knobs of measuring.
+
+use super::{Group, Kind, Knob, Limits, Range, Unit};
+use crate::base::limits;
+use crate::cli::command::Verb;
+use crate::lab::experiment::{Order, Soak};
+use crate::lab::rig::Cache;
+
+const MEASURE: &[Verb] = &[Verb::Measure];
+
+pub const LAB: &[Knob] = &[
+    Knob {
+        name: "request-sizes",
+        letter: None,
+        value: "LIST",
+        kind: Kind::List(
+            Limits {
+                unit: Unit::Bytes,
+                min: limits::REQUEST_BYTES_MIN as u64,
+                max: limits::REQUEST_BYTES_MAX as u64,
+                step: limits::REQUEST_BYTES_STEP as u64,
+            },
+            Range::Doubling,
+            |o, sizes| o.measure.request_sizes = sizes.iter().map(|size| *size as u32).collect(),
+        ),
+        default: "16K..1M",
+        help: "Request sizes that are measured",
+        more: "16K..1M doubles from one to the other; 16K,96K are just these.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "depths",
+        letter: None,
+        value: "LIST",
+        kind: Kind::List(
+            Limits { unit: Unit::Count, min: 1, max: limits::DEPTH_MAX as u64, step: 1 },
+            Range::Each,
+            |o, depths| {
+                o.measure.depths = Some(depths.iter().map(|depth| *depth as u16).collect());
+            },
+        ),
+        default: "",
+        help: "Request depths that are measured, of both ends [default: 1]",
+        more: "1..4 are 1, 2, 3 and 4. The end that is a connection has one request in the air; its \
+               depth is the buffers behind it.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "bytes",
+        letter: None,
+        value: "SIZE",
+        kind: Kind::NumberOr("auto", Limits::bytes(4096, 1 << 50), |o, n| o.measure.bytes = n),
+        default: "auto",
+        help: "How much each run moves",
+        more: "auto sizes each run to take a second or more. null to null counts requests anyway.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "repeat",
+        letter: None,
+        value: "N",
+        kind: Kind::Number(Limits::count(1, 1000), |o, n| o.measure.repeat = Some(n as u32)),
+        default: "",
+        help: "How often each combination is run [default: 5]",
+        more: "One repeat is a pass through all combinations, so that a slow minute of the machine \
+               hits none of them more than the others.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "order",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(Order::NAMES, |o, i| o.measure.order = Order::ALL[i]),
+        default: "random",
+        help: "In which order combinations are run",
+        more: "random mixes every pass by --seed.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "soak",
+        letter: None,
+        value: "CPUS",
+        kind: Kind::Choice(Soak::NAMES, |o, i| o.measure.soak = Soak::ALL[i]),
+        default: "all",
+        help: "On which CPUs a soaker counts the time that is left",
+        more: "Each combination is run without the soaker for its bandwidth and beside it for its \
+               CPU time. A soaker is a thread of the lowest priority on each CPU; some are half of \
+               them. With none, idle time is what the kernel says it is.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "cache",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(Cache::NAMES, |o, i| o.measure.cache = Cache::ALL[i]),
+        default: "bypass",
+        help: "How the page cache stands to the files",
+        more: "bypass is direct I/O; with warm all that is read is in it, with cold nothing.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "file",
+        letter: None,
+        value: "PATH",
+        kind: Kind::Path(|o, path| o.measure.place = Some(path)),
+        default: "",
+        help: "The folder where files are made, or a file to read [default: this folder]",
+        more: "What is made is removed at the end. A file that is named is only read.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "on",
+        letter: None,
+        value: "HOST[:FOLDER]",
+        kind: Kind::Text(|o, host| o.measure.on = Some(host)),
+        default: "",
+        help: "Another host as the other end of the network, reached by ssh",
+        more: "Without it the other end is another process on this host.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
+        name: "thorough",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.measure.thorough = true),
+        default: "",
+        help: "Measure depths 1 to 4, ten times each; says first how long it takes",
+        more: "",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+];
