@@ -129,14 +129,17 @@ fn prepare(cpu: u32) -> Result<CpuClock, String> {
     CpuClock::of_this_thread().ok_or_else(|| "its thread has no clock".into())
 }
 
-/// A chain of multiplications, each of which waits for the one before: four cycles a step, in
-/// registers, whatever else the processor could do at the same time.
+/// A chain of steps each of which waits for the one before, in registers, whatever else the
+/// processor could do at the same time: Marsaglia's xorshift. (Steps of a linear generator will not
+/// do: compilers join several into one.)
 fn churn(mut number: u64) -> u64 {
     for _ in 0..ROUND {
-        number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        number ^= number << 13;
+        number ^= number >> 7;
+        number ^= number << 17;
     }
     std::hint::black_box(number)
 }
 
 /// Iterations between two looks at what is shared: about two microseconds.
-const ROUND: u64 = 1500;
+const ROUND: u64 = 1000;
