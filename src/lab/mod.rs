@@ -11,3 +11,4 @@ pub mod results;
 pub mod rig;
 pub mod sample;
 pub mod soaker;
+pub mod statistics;

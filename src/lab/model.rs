@@ -1,5 +1,7 @@
 //! What a byte costs: `CPU(B, RS) = B·Cb + (B/RS)·Cr`, fitted to samples, and what follows from it.
 
+pub mod fit;
+
 use serde::{Deserialize, Serialize};
 
 /// A value with its 95 % interval.
