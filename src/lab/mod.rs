@@ -9,6 +9,7 @@ pub mod moment;
 pub mod probe;
 pub mod results;
 pub mod rig;
+pub mod observations;
 pub mod sample;
 pub mod soaker;
 pub mod statistics;

@@ -1,5 +1,6 @@
 //! What a byte costs: `CPU(B, RS) = B·Cb + (B/RS)·Cr`, fitted to samples, and what follows from it.
 
+pub mod curve;
 pub mod fit;
 
 use serde::{Deserialize, Serialize};
