@@ -59,6 +59,11 @@ pub struct Options {
     pub measure: Measuring,
     pub demo_bytes: u64,
     pub demo_files: u64,
+    /// The measurements of `model fit`, in place of the store.
+    pub input: Option<PathBuf>,
+    pub experiment: Option<String>,
+    /// The place of the form in `knobs::FORMATS`.
+    pub format: Option<usize>,
 }
 
 impl Default for Options {
@@ -78,6 +83,9 @@ impl Default for Options {
             measure: Measuring::default(),
             demo_bytes: 512 << 20,
             demo_files: 2000,
+            input: None,
+            experiment: None,
+            format: None,
         }
     }
 }

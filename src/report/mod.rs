@@ -1,6 +1,8 @@
 //! Numbers to people and programs: pure functions from values to text. Nothing here measures,
 //! prints or decides.
 
+pub mod curves;
 pub mod json;
 pub mod live;
+pub mod sheet;
 pub mod text;

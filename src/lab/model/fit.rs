@@ -170,11 +170,21 @@ impl Fit {
     /// Fits the two costs to runs, after `known` was taken off. The order of runs does not matter;
     /// the same runs and seed give the same numbers.
     pub fn of(runs: &[Observation], known: Known, seed: u64) -> Result<Fit, NoFit> {
+        Fit::resampled(runs, known, seed, RESAMPLES)
+    }
+
+    /// The same with so many resamples; with none the intervals are points.
+    pub fn resampled(
+        runs: &[Observation],
+        known: Known,
+        seed: u64,
+        resamples: usize,
+    ) -> Result<Fit, NoFit> {
         let sample = Sample::of(runs, known)?;
         let left_out = runs.len() - sample.rows.len();
         let all: Vec<usize> = (0..sample.rows.len()).collect();
         let solved = robust(&sample.rows, &all).ok_or(NoFit::CallsAlike)?;
-        let (drawn, intervals) = sample.resampled(solved, seed);
+        let (drawn, intervals) = sample.resampled(solved, seed, resamples);
         let estimate = |value: f64, pick: fn(&Costs) -> f64| {
             percentile_interval(value, &drawn.iter().map(pick).collect::<Vec<_>>())
         };
@@ -307,18 +317,18 @@ impl Sample {
     }
 
     /// The costs of every resample.
-    fn resampled(&self, solved: Costs, seed: u64) -> (Vec<Costs>, Intervals) {
+    fn resampled(&self, solved: Costs, seed: u64, times: usize) -> (Vec<Costs>, Intervals) {
         if self.strata.iter().all(|stratum| stratum.len() == 1) {
-            return (self.dealt_out(solved, seed), Intervals::Residuals);
+            return (self.dealt_out(solved, seed, times), Intervals::Residuals);
         }
         let mut bootstrap = Bootstrap::new(&self.strata, seed);
-        let drawn = (0..RESAMPLES).filter_map(|_| robust(&self.rows, &bootstrap.draw())).collect();
+        let drawn = (0..times).filter_map(|_| robust(&self.rows, &bootstrap.draw())).collect();
         (drawn, Intervals::Runs)
     }
 
     /// Without repeats: the residuals, made larger by what two fitted numbers took from them, are
     /// dealt to other sizes.
-    fn dealt_out(&self, solved: Costs, seed: u64) -> Vec<Costs> {
+    fn dealt_out(&self, solved: Costs, seed: u64, times: usize) -> Vec<Costs> {
         let all: Vec<usize> = (0..self.rows.len()).collect();
         let n = self.rows.len() as f64;
         if self.rows.len() <= 2 {
@@ -336,7 +346,7 @@ impl Sample {
             }
             robust(&rows, &all)
         };
-        (0..RESAMPLES).filter_map(|_| draw()).collect()
+        (0..times).filter_map(|_| draw()).collect()
     }
 
     fn sizes(&self, solved: Costs) -> Vec<SizeFit> {

@@ -121,7 +121,7 @@ fn intervals_cover() {
     let mut held = (0, 0);
     for seed in 0..40 {
         let runs = planted(0.5, 20_000.0, 0.03, 1000 + seed, whole);
-        let fit = Fit::of(&runs, Known::default(), 1).unwrap();
+        let fit = Fit::resampled(&runs, Known::default(), 1, 400).unwrap();
         held.0 += usize::from(fit.cb_ns.low <= 0.5 && 0.5 <= fit.cb_ns.high);
         held.1 += usize::from(fit.cr_ns.low <= 20_000.0 && 20_000.0 <= fit.cr_ns.high);
     }
@@ -138,7 +138,7 @@ proptest! {
         let cr = cb * balance;
         let calls = if partial { |size: u32| f64::from(size >> 10).sqrt() } else { whole };
         let runs = planted(cb, cr, 0.01, seed, calls);
-        let fit = Fit::of(&runs, Known::default(), 1).unwrap();
+        let fit = Fit::resampled(&runs, Known::default(), 1, 20).unwrap();
         prop_assert!(fit.max_error() < 0.03, "{:?}", fit.sizes);
         let middle = 65536u32;
         let x = calls(middle) / f64::from(middle);
@@ -151,7 +151,7 @@ proptest! {
         let runs = planted(0.5, 20_000.0, 0.05, seed, whole);
         let mut other = runs.clone();
         other.reverse();
-        let fit = |runs: &[Observation]| Fit::of(runs, Known::default(), 9).unwrap();
+        let fit = |runs: &[Observation]| Fit::resampled(runs, Known::default(), 9, 20).unwrap();
         prop_assert_eq!(fit(&runs), fit(&other));
     }
 
@@ -165,6 +165,6 @@ proptest! {
                 Observation { request_bytes, bytes, calls, cpu_s }
             })
             .collect();
-        let _ = Fit::of(&runs, Known::default(), 1);
+        let _ = Fit::resampled(&runs, Known::default(), 1, 20);
     }
 }

@@ -1,0 +1,141 @@
+//! A fitted curve as a table: what was seen and what the model says at every request size.
+
+use super::sheet::{Sheet, ns, percent, signed_percent, size, us};
+use crate::base::units::Bytes;
+use crate::lab::model::Estimate;
+use crate::lab::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
+use crate::lab::model::fit::{AtBound, Fit, Intervals, SizeFit, balance_bytes};
+
+/// Observed, predicted and error at every request size, and below it the costs and how they fit.
+pub fn curve(title: &str, curve: &Curve) -> Sheet {
+    let mut sheet = Sheet::new(title, SIZE_COLUMNS);
+    curve.sizes().for_each(|size| sheet.row(size_row(size)));
+    for fit in &curve.fits {
+        costs(fit).into_iter().for_each(|line| sheet.note(line));
+    }
+    if let Some(line) = knee(curve) {
+        sheet.note(line);
+    }
+    sheet
+}
+
+pub const SIZE_COLUMNS: &[&str] =
+    &["request size", "n", "observed ns/B", "predicted ns/B", "error", "signed"];
+
+pub fn size_row(seen: &SizeFit) -> Vec<String> {
+    vec![
+        size(seen.request_bytes),
+        seen.n.to_string(),
+        ns(seen.observed_ns),
+        ns(seen.predicted_ns),
+        percent(seen.symmetric_error()),
+        signed_percent(seen.signed_error()),
+    ]
+}
+
+/// What there is to say of one fit, a line each.
+pub fn costs(fit: &Fit) -> Vec<String> {
+    let range = match (fit.sizes.first(), fit.sizes.last()) {
+        (Some(first), Some(last)) => {
+            format!("{} to {}", size(first.request_bytes), size(last.request_bytes))
+        }
+        _ => "no size".into(),
+    };
+    let mut lines = vec![format!(
+        "{range}: Cb = {} ns/B, Cr = {} us{}",
+        interval(fit.cb_ns, ns),
+        interval(fit.cr_ns, us),
+        match fit.known.cb_ns != 0.0 || fit.known.cr_ns != 0.0 {
+            true => " (without the pump's own)",
+            false => "",
+        }
+    )];
+    lines.extend(match fit.at_bound {
+        AtBound::Neither => None,
+        AtBound::Cb => Some("Cb is at its bound 0: it would be negative".to_string()),
+        AtBound::Cr => Some("Cr is at its bound 0: it would be negative".to_string()),
+        AtBound::Both => Some("Cb and Cr are at their bounds 0".to_string()),
+    });
+    lines.extend(balance(fit));
+    if let Some(line) = fit.theil_sen {
+        lines.push(format!(
+            "Theil and Sen, who know no bounds: Cb = {} ns/B, Cr = {} us",
+            ns(line.intercept),
+            us(line.slope)
+        ));
+    }
+    lines.push(format!(
+        "error: {} at most, {} median, over {} sizes and {} runs{}",
+        percent(fit.max_error()),
+        percent(fit.median_error()),
+        fit.sizes.len(),
+        fit.n,
+        match fit.left_out {
+            0 => String::new(),
+            left_out => format!("; {left_out} runs without bytes or a CPU time are left out"),
+        }
+    ));
+    lines.push(adequacy(fit));
+    lines
+}
+
+fn adequacy(fit: &Fit) -> String {
+    let verdict = if fit.adequate() { "adequate" } else { "not adequate" };
+    let judged = match (fit.lack_of_fit, fit.intervals) {
+        (Some(lack), _) => format!(
+            "lack of fit F({}, {}) = {}, p = {:.3}",
+            lack.degrees.0,
+            lack.degrees.1,
+            if lack.f < 1e6 { format!("{:.2}", lack.f) } else { "over a million".into() },
+            lack.p
+        ),
+        (None, Intervals::Residuals) => {
+            "one value a size: no F test, the intervals are from the residuals, and the largest \
+             error judges"
+                .to_string()
+        }
+        (None, Intervals::Runs) => {
+            "two sizes: a line through both always fits, so there is no F test".to_string()
+        }
+    };
+    format!("{verdict}: {judged} (F passes, or no error above 10 %)")
+}
+
+fn balance(fit: &Fit) -> Option<String> {
+    let balance = balance_bytes(fit.cb_ns.value, fit.cr_ns.value)?;
+    let typed = |bytes: f64| Bytes(bytes as u64).to_string();
+    let largest = fit.sizes.last()?;
+    let rate = cpu_bound_rate(1, largest.predicted_ns)?;
+    Some(format!(
+        "RS* = Cr/Cb = {}; requests cost at most 10 % of bytes from {}; one CPU does {} MB/s at {}",
+        typed(balance),
+        typed(request_share_bytes(balance, 0.1)),
+        super::sheet::mega(rate),
+        size(largest.request_bytes),
+    ))
+}
+
+fn knee(curve: &Curve) -> Option<String> {
+    Some(match curve.knee {
+        Knee::None | Knee::NotNeeded => return None,
+        Knee::At(bytes) => format!(
+            "two fits: above {} the requests in flight leave the cache of a core",
+            size(bytes)
+        ),
+        Knee::TooFewSizes => {
+            "one fit does not do, and on a side of the cache's knee there are fewer than three \
+             sizes: measure more"
+                .into()
+        }
+        Knee::DoesNotPay => "a knee at the cache's size makes it hardly better".into(),
+    })
+}
+
+pub fn interval(estimate: Estimate, form: fn(f64) -> String) -> String {
+    match estimate.low == estimate.high {
+        true => form(estimate.value),
+        false => {
+            format!("{} [{}, {}]", form(estimate.value), form(estimate.low), form(estimate.high))
+        }
+    }
+}
