@@ -311,10 +311,11 @@ const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
 const PINNED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Peer];
-const PINNING: &[Verb] = &[Verb::Copy, Verb::Measure];
+const COPYING: &[Verb] = &[Verb::Copy, Verb::Measure];
 const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
-const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean];
+const PUMPING: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
+const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure];
 
 /// The largest size that `parse_size` reads.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -531,7 +532,7 @@ const KNOBS: &[Knob] = &[
         help: "Seed of the bytes that 'random:SIZE' makes",
         more: "The same seed and size give the same bytes on every host.",
         group: Group::Copying,
-        verbs: COPY,
+        verbs: COPYING,
     },
     Knob {
         name: "bytes",
@@ -566,7 +567,7 @@ const KNOBS: &[Knob] = &[
                host and the far command follow. Your ssh configuration, agent and jump hosts \
                apply; one login.",
         group: Group::Remote,
-        verbs: COPY,
+        verbs: COPYING,
     },
     Knob {
         name: "remote-datapump",
@@ -577,7 +578,7 @@ const KNOBS: &[Knob] = &[
         help: "The far side's datapump, where it is not in PATH",
         more: "",
         group: Group::Remote,
-        verbs: COPY,
+        verbs: COPYING,
     },
     Knob {
         name: "ports",
@@ -589,7 +590,7 @@ const KNOBS: &[Knob] = &[
         more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
                data goes over the ssh connection itself, and a warning says so.",
         group: Group::Remote,
-        verbs: COPY,
+        verbs: COPYING,
     },
     Knob {
         name: "remote-cpus",
@@ -600,7 +601,7 @@ const KNOBS: &[Knob] = &[
         help: "Hold the far side to these CPUs",
         more: "As --cpus does here.",
         group: Group::Remote,
-        verbs: PINNING,
+        verbs: COPYING,
     },
     Knob {
         name: "retry-for",
@@ -686,7 +687,7 @@ const KNOBS: &[Knob] = &[
                kernel's limits (net.core.rmem_max) can make it less. auto leaves it to TCP, \
                which suits most paths.",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: PUMPING,
     },
     Knob {
         name: "congestion",
@@ -697,7 +698,7 @@ const KNOBS: &[Knob] = &[
         help: "TCP congestion control, such as cubic or bbr",
         more: "default is what each host's kernel is set to.",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: PUMPING,
     },
     Knob {
         name: "rate",
@@ -766,7 +767,7 @@ const KNOBS: &[Knob] = &[
         help: "What does the input and output",
         more: "auto takes what measures best for each end; the summary names it.",
         group: Group::Storage,
-        verbs: MOVING,
+        verbs: PUMPING,
     },
     Knob {
         name: "direct",
@@ -789,7 +790,7 @@ const KNOBS: &[Knob] = &[
         more: "waitall lets one call wait for a whole request; any takes what has come, so that \
                there are more calls. For measuring; sealed streams take what has come anyway.",
         group: Group::Moving,
-        verbs: COPY,
+        verbs: COPYING,
     },
     Knob {
         name: "fsync",
@@ -801,7 +802,7 @@ const KNOBS: &[Knob] = &[
         more: "file: each file, and then its folder, is synced. off: the system writes when it \
                likes; a crash soon after can leave files without their bytes.",
         group: Group::Storage,
-        verbs: MOVING,
+        verbs: PUMPING,
     },
     Knob {
         name: "preallocate",
@@ -827,7 +828,7 @@ const KNOBS: &[Knob] = &[
         help: "Memory that each side may use for buffers",
         more: "Depths that are left to the program are chosen to fit.",
         group: Group::Storage,
-        verbs: MOVING,
+        verbs: PUMPING,
     },
     Knob {
         name: "interval",

@@ -1,18 +1,273 @@
-//! `datapump measure`.
+//! `datapump measure`: what a byte costs, part by part.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use super::args::Options;
-use crate::lab::probe;
-use crate::lab::sample::Environment;
+use super::args::{Measuring, Options};
+use super::order::{Channel, Show};
+use super::signals;
+use super::voice::Voice;
+use crate::base::cpus::Cpus;
+use crate::base::fault::{Class, Fault};
+use crate::base::units::{Bytes, Nanos};
+use crate::io::clock;
+use crate::lab::environment;
+use crate::lab::experiment::{Beside, Cell, Design, Soak};
+use crate::lab::measure::{self, Audience, Bench, Eye, Step};
+use crate::lab::probe::{self, Probe};
+use crate::lab::results::{Experiment, Filter, Store};
+use crate::lab::rig::{Ground, Rig};
+use crate::lab::sample::{Record, Scenario};
+use crate::pump::watch::Watch;
+use crate::remote::launch::Launch;
+use crate::report::json::{self, Event};
+use crate::report::live;
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let _ = (what, options, started);
-    Err("measure is being built".into())
+    let scenarios = scenarios(what)?;
+    let design = design(scenarios, options);
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    voice.event(&super::start("measure", words(what), None, None));
+    let (notices, _) = channel();
+    let watch = Arc::new(Watch::new(notices));
+    if let Err(why) = signals::install(&watch) {
+        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let result = carry_out(design, options, &voice, &watch);
+    voice.clear();
+    let (class, text) = match result {
+        Ok(()) => (None, None),
+        Err(_) if watch.stopping() => {
+            let text = "stopped; what was measured so far is recorded ('datapump results list')";
+            (Some(Class::Interrupted), Some(text.to_string()))
+        }
+        Err(fault) => (Some(fault.class), Some(fault.text)),
+    };
+    if let Some(text) = &text {
+        voice.error(text);
+    }
+    let end = json::end(class, text);
+    let code = end.exit_code;
+    voice.event(&Event::End(Box::new(end)));
+    Ok(code)
 }
 
 /// The far eye: the exit code.
 pub fn probe() -> u8 {
-    probe::main(Environment::default)
+    probe::main(environment::here)
 }
+
+fn words(what: &[OsString]) -> Vec<String> {
+    what.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn scenarios(what: &[OsString]) -> Result<Vec<Scenario>, String> {
+    let mut scenarios = Vec::new();
+    for word in words(what) {
+        match (word.as_str(), Scenario::parse(&word)) {
+            ("all", _) => scenarios.extend(Scenario::ALL),
+            (_, Some(scenario)) => scenarios.push(scenario),
+            (_, None) => {
+                return Err(format!(
+                    "'{word}' cannot be measured: write {} or all",
+                    Scenario::NAMES.join(", ")
+                ));
+            }
+        }
+    }
+    scenarios.sort();
+    scenarios.dedup();
+    match scenarios.is_empty() {
+        true => Ok(Scenario::ALL.to_vec()),
+        false => Ok(scenarios),
+    }
+}
+
+fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
+    let Measuring { request_sizes, depths, repeat, order, soak, thorough, .. } = &options.measure;
+    let usual_depths = if *thorough { vec![1, 2, 3, 4] } else { vec![1] };
+    Design {
+        scenarios,
+        request_sizes: request_sizes.clone(),
+        depths: depths.clone().unwrap_or(usual_depths),
+        repeats: repeat.unwrap_or(if *thorough { 10 } else { 5 }),
+        order: *order,
+        soak: *soak,
+        seed: options.seed,
+    }
+}
+
+fn carry_out(design: Design, options: &Options, voice: &Voice, watch: &Watch) -> Result<(), Fault> {
+    let mut store = open_store(options)?;
+    let mut bench = bench(design, options, &mut store)?;
+    let duration = bench.design.duration_s(RUN_S);
+    voice.remark(&opening(&bench, duration));
+    let began = clock::now();
+    let name = bench.name.clone();
+    store.begin_experiment(&Experiment {
+        name: name.clone(),
+        command: "measure".into(),
+        started_unix_s: measure::unix_s(),
+        seed: bench.design.seed,
+        more: BTreeMap::new(),
+    })?;
+    let mut tell = |step: &Step<'_>| told(voice, step, clock::now().since(began), duration);
+    let mut keep = |record: &Record| match record.id {
+        0 => store.insert(record),
+        id => store.replace(record).map(|()| id),
+    };
+    bench.carry_out(watch, &mut Audience { tell: &mut tell, keep: &mut keep })?;
+    voice.clear();
+    let records = store.records(&Filter { experiment: Some(name.clone()), ..Filter::default() })?;
+    voice.summary(&format!("{} runs of experiment {name}", records.len()));
+    Ok(())
+}
+
+fn open_store(_options: &Options) -> Result<Store, Fault> {
+    let path = Store::default_path();
+    let path = path.ok_or_else(|| {
+        Fault::usage("there is no home folder to keep results in: name a file with --results")
+    })?;
+    Store::open(&path)
+}
+
+fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
+    let mut near = Probe::start(&measure::own_process()?)?;
+    let near_environment = store.environment(&near.environment()?)?;
+    let (far_launch, far_folder) = far(options)?;
+    let far = match &far_launch {
+        Launch::Process { .. } => None,
+        Launch::Ssh { .. } => {
+            let mut probe = Probe::start(&far_launch)?;
+            let environment = store.environment(&probe.environment()?)?;
+            Some(Eye { probe, environment })
+        }
+    };
+    let (near_cpus, far_cpus) = seats(options, near.cpus(), far.is_some());
+    let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
+    let ground = Ground {
+        place: options.measure.place.clone().unwrap_or_else(|| PathBuf::from(".")),
+        settings: options.settings.clone(),
+        cache: options.measure.cache,
+        far: held_to(far_launch, far_cpus),
+        far_folder,
+        near_cpus,
+        run_s: RUN_S,
+        bytes: options.measure.bytes,
+        seed: options.seed,
+    };
+    let name = format!("measure-{}", live::stamp(clock::unix()));
+    Ok(Bench {
+        name,
+        design,
+        rig: Rig::new(ground)?,
+        near: Eye { probe: near, environment: near_environment },
+        far,
+        far_cpus: far_list,
+        intrusion: BTreeMap::new(),
+    })
+}
+
+/// The other end of the network: another process here, or ssh to `HOST[:FOLDER]`.
+fn far(options: &Options) -> Result<(Launch, Option<PathBuf>), Fault> {
+    let Some(on) = &options.measure.on else { return Ok((measure::own_process()?, None)) };
+    let (host, folder) = on.split_once(':').unwrap_or((on, ""));
+    let launch = Launch::Ssh { host: host.to_string(), remote: options.remote.clone() };
+    Ok((launch, Some(Path::new(folder).to_path_buf())))
+}
+
+/// On one host each end has a CPU of its own, so that its costs can be told from the other's.
+fn seats(options: &Options, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
+    let one = |place: usize| allowed.get(place).and_then(|cpu| Cpus::of([*cpu]));
+    let usual = match (two_hosts, allowed.len()) {
+        (_, 0 | 1) => (None, None),
+        (true, _) => (one(0), None),
+        (false, _) => (one(0), one(1)),
+    };
+    (options.cpus.clone().or(usual.0), options.remote.cpus.clone().or(usual.1))
+}
+
+fn held_to(launch: Launch, cpus: Option<Cpus>) -> Launch {
+    match launch {
+        Launch::Process { program, .. } => Launch::Process { program, cpus },
+        Launch::Ssh { host, mut remote } => {
+            remote.cpus = cpus;
+            Launch::Ssh { host, remote }
+        }
+    }
+}
+
+fn opening(bench: &Bench, duration_s: f64) -> String {
+    let design = &bench.design;
+    let runs: usize = design.blocks().iter().map(Vec::len).sum();
+    let names: Vec<&str> = design.scenarios.iter().map(|scenario| scenario.name()).collect();
+    let soaker = match design.soak {
+        Soak::None => "without a soaker",
+        Soak::Some | Soak::All => "half of them beside a soaker",
+    };
+    format!(
+        "measuring {}: {} combinations, {runs} runs, {soaker}; about {}\nfiles lie in {}; \
+         the seed is {}",
+        names.join(", "),
+        design.cells().len(),
+        live::clock(Nanos((duration_s * 1e9) as u64)),
+        bench.rig.folder().display(),
+        design.seed
+    )
+}
+
+fn told(voice: &Voice, step: &Step<'_>, elapsed: Nanos, duration_s: f64) {
+    let line = match step {
+        Step::Sizing { cell, done, of } => {
+            format!("sizing {}: {done} of {of} combinations", words_of(*cell))
+        }
+        Step::Calibrating { done, of } => format!("calibrating the soakers: {done} of {of} runs"),
+        Step::Ran { record, beside, done, of } => {
+            let left_s = (duration_s - elapsed.seconds())
+                .max(elapsed.seconds() / *done as f64 * (*of - *done) as f64);
+            let line = ran(record, *beside);
+            voice.event(&Event::Run(Box::new((*record).clone())));
+            let left = live::clock(Nanos((left_s * 1e9) as u64));
+            format!("{done} of {of} runs, {left} left: {line}")
+        }
+        Step::Void { why, runs, again } => {
+            let then = if *again { "they are made again at the end" } else { "they stay void" };
+            voice.warning(&format!("{runs} runs count for nothing: {why}; {then}"));
+            return;
+        }
+    };
+    match voice.has_line() {
+        true => voice.draw(line),
+        false => voice.remark(&line),
+    }
+}
+
+fn ran(record: &Record, beside: Beside) -> String {
+    let place = record.place.as_ref();
+    let scenario = place.map_or("", |place| place.scenario.name());
+    let rate = record.moved.steady_bytes_per_s.unwrap_or(record.moved.goodput_bytes_per_s);
+    let near = record.source.cpu_s();
+    let far = record.sink.as_ref().map_or(0.0, |sink| sink.cpu_s());
+    let soaked = match beside {
+        Beside::Nothing => "",
+        Beside::Soaker => " beside the soaker",
+    };
+    format!(
+        "{scenario} {}{soaked}: {}/s, {:.3} ns/B",
+        Bytes(record.knobs.request_bytes.into()).typed(),
+        Bytes(rate as u64),
+        (near + far) * 1e9 / record.moved.bytes.max(1) as f64
+    )
+}
+
+fn words_of(cell: Cell) -> String {
+    let size = Bytes(cell.request_bytes.into()).typed();
+    format!("{} {size} depth {}", cell.scenario.name(), cell.depth)
+}
+
+/// What a run is to take.
+const RUN_S: f64 = 1.15;

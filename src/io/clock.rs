@@ -1,7 +1,7 @@
 //! The clock: one origin for the whole process.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::base::units::{Nanos, Tick};
 
@@ -11,4 +11,9 @@ static ORIGIN: OnceLock<Instant> = OnceLock::new();
 pub fn now() -> Tick {
     let origin = ORIGIN.get_or_init(Instant::now);
     Tick(Nanos::from(origin.elapsed()).0)
+}
+
+/// What people call the time, since 1970-01-01T00:00:00Z: for records.
+pub fn unix() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

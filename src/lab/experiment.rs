@@ -119,13 +119,14 @@ impl Soak {
         Soak::NAMES[self as usize]
     }
 
-    /// Which of so many CPUs.
-    pub fn cpus(self, cpus: u32) -> Vec<u32> {
-        match self {
-            Soak::None => Vec::new(),
-            Soak::Some => (0..cpus.div_ceil(2)).collect(),
-            Soak::All => (0..cpus).collect(),
-        }
+    /// Which of these CPUs.
+    pub fn among(self, cpus: &[u32]) -> Vec<u32> {
+        let count = match self {
+            Soak::None => 0,
+            Soak::Some => cpus.len().div_ceil(2),
+            Soak::All => cpus.len(),
+        };
+        cpus[..count].to_vec()
     }
 }
 
@@ -212,9 +213,9 @@ mod tests {
 
     #[test]
     fn some_cpus_are_half_of_them() {
-        assert_eq!(Soak::Some.cpus(2), [0]);
-        assert_eq!(Soak::Some.cpus(1), [0]);
-        assert_eq!(Soak::All.cpus(3), [0, 1, 2]);
-        assert_eq!(Soak::None.cpus(3), [0; 0]);
+        assert_eq!(Soak::Some.among(&[0, 2]), [0]);
+        assert_eq!(Soak::Some.among(&[5]), [5]);
+        assert_eq!(Soak::All.among(&[0, 1, 4]), [0, 1, 4]);
+        assert_eq!(Soak::None.among(&[0, 1]), [0; 0]);
     }
 }

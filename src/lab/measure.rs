@@ -1,29 +1,49 @@
 //! Carries an experiment out: sizes its runs, brackets each block of them with calibrations, and
 //! judges them.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::thread;
+use std::time::Duration;
 
-use super::experiment::{Beside, Cell, Design, Run};
-use super::gates::{self, Calibration};
+use super::copied::{Copied, record_of_copy};
+use super::experiment::{Beside, Cell, Design, Run, Soak};
+use super::gates::{self, Calibration, Seat};
 use super::moment::Moment;
 use super::probe::Probe;
-use super::record;
 use super::rig::{Cache, Ran, Rig};
-use super::sample::{Gate, PlaceInExperiment, Record};
+use super::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
+use super::statistics;
 use crate::base::fault::Fault;
+use crate::base::job::Place;
+use crate::io::clock;
 use crate::pump::watch::Watch;
 
 /// What is told while it goes on.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// It finds out how much a cell is to move; so many of so many.
-    Sizing { cell: Cell, done: usize, of: usize },
-    Calibrating { block: usize, of: usize },
-    /// A run is over; so many of so many, those that are made again counted in.
-    Ran { record: &'a Record, done: usize, of: usize },
-    /// A block counts for nothing, and is made again or not.
-    Void { why: &'a str, runs: usize, again: bool },
+    /// It finds out how much a cell is to move.
+    Sizing {
+        cell: Cell,
+        done: usize,
+        of: usize,
+    },
+    Calibrating {
+        done: usize,
+        of: usize,
+    },
+    Ran {
+        record: &'a Record,
+        beside: Beside,
+        done: usize,
+        of: usize,
+    },
+    /// A block of runs counts for nothing.
+    Void {
+        why: &'a str,
+        runs: usize,
+        again: bool,
+    },
 }
 
 /// Who hears of it, and who keeps it.
@@ -33,23 +53,313 @@ pub struct Audience<'a> {
     pub keep: &'a mut dyn FnMut(&Record) -> Result<i64, Fault>,
 }
 
-/// The eyes on both hosts; one eye where both ends are on one.
-#[derive(Debug)]
-pub struct Eyes {
-    pub near: Probe,
-    pub far: Option<Probe>,
-    /// Numbers of their environments in the store.
-    pub near_environment: i64,
-    pub far_environment: i64,
+impl fmt::Debug for Audience<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Audience")
+    }
 }
 
-/// An experiment on a rig.
+/// The eye on a host, and the number of its environment in the store.
+#[derive(Debug)]
+pub struct Eye {
+    pub probe: Probe,
+    pub environment: i64,
+}
+
+/// An experiment, ready to be carried out.
 #[derive(Debug)]
 pub struct Bench {
+    /// What its runs have in common in the store.
     pub name: String,
     pub design: Design,
     pub rig: Rig,
-    pub eyes: Eyes,
-    /// The best rate that each soaker has had so far: what an undisturbed CPU can do.
-    pub best: gates::Best,
+    pub near: Eye,
+    /// On the other host, where there is one.
+    pub far: Option<Eye>,
+    /// CPUs that the other end of the network is held to.
+    pub far_cpus: Vec<u32>,
+    /// Share of each CPU that a soaker takes from who wants it.
+    pub intrusion: BTreeMap<u32, f64>,
 }
+
+/// A run between two calibrations, with the moments around it.
+struct Made {
+    record: Record,
+    from: Moment,
+    to: Moment,
+    file_bytes: u64,
+}
+
+impl Bench {
+    /// Makes every run. A block that fails a gate is made again at the end, once.
+    pub fn carry_out(&mut self, watch: &Watch, audience: &mut Audience<'_>) -> Result<(), Fault> {
+        let cells = self.design.cells();
+        for (done, &cell) in cells.iter().enumerate() {
+            (audience.tell)(&Step::Sizing { cell, done, of: cells.len() });
+            self.rig.size(cell, watch)?;
+        }
+        self.measure_intrusion()?;
+        let mut blocks: Vec<(Vec<Run>, bool)> =
+            self.design.blocks().into_iter().map(|runs| (runs, true)).collect();
+        let mut of: usize = blocks.iter().map(|(runs, _)| runs.len()).sum();
+        let (mut done, mut best, mut at) = (0, BTreeMap::new(), 0);
+        while at < blocks.len() {
+            let (runs, may_repeat) = blocks[at].clone();
+            (audience.tell)(&Step::Calibrating { done, of });
+            let before = self.calibrate(&best)?;
+            best = before.rho_best.clone();
+            let mut made = Vec::new();
+            for run in &runs {
+                let mut one = self.make(*run, (at, done), &before, watch)?;
+                one.record.id = (audience.keep)(&one.record)?;
+                done += 1;
+                let record = &one.record;
+                (audience.tell)(&Step::Ran { record, beside: run.beside, done, of });
+                made.push(one);
+            }
+            let after = self.calibrate(&best)?;
+            best = after.rho_best.clone();
+            let block = self.gates_of_block(&before, &after);
+            let mean = before.mean(&after);
+            for one in &mut made {
+                self.judge(one, &block, &mean);
+                (audience.keep)(&one.record)?;
+            }
+            if let Some(why) = gates::void_reason(&block) {
+                let again = may_repeat && at < 2 * self.design.blocks().len();
+                if again {
+                    of += runs.len();
+                    blocks.push((runs.clone(), false));
+                }
+                (audience.tell)(&Step::Void { why: &why, runs: runs.len(), again });
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// How much the soaker takes from a thread of a run. Once: it is a matter of the scheduler's
+    /// settings.
+    fn measure_intrusion(&mut self) -> Result<(), Fault> {
+        let cpus = self.soaked();
+        if cpus.is_empty() {
+            return Ok(());
+        }
+        let mut spinner = Probe::start(&own_process()?)?;
+        self.near.probe.soak(&cpus)?;
+        self.intrusion = super::probe::intrusion(&mut self.near.probe, &mut spinner)?;
+        self.near.probe.soak(&[])
+    }
+
+    fn soaked(&self) -> Vec<u32> {
+        self.design.soak.among(self.near.probe.cpus())
+    }
+
+    /// What soakers and kernel threads do while nothing is measured.
+    fn calibrate(&mut self, best: &BTreeMap<u32, f64>) -> Result<Calibration, Fault> {
+        let cpus = self.soaked();
+        let probe = &mut self.near.probe;
+        probe.soak(&cpus)?;
+        let from = probe.moment()?;
+        thread::sleep(CALIBRATION);
+        let to = probe.moment()?;
+        probe.soak(&[])?;
+        Ok(Calibration::between(&from, &to, best))
+    }
+
+    fn gates_of_block(&self, before: &Calibration, after: &Calibration) -> Vec<Gate> {
+        match self.design.soak {
+            // Nobody knows how fast the CPUs were.
+            Soak::None => Vec::new(),
+            Soak::Some | Soak::All => gates::of_block(before, after, &self.intrusion),
+        }
+    }
+
+    fn make(
+        &mut self,
+        run: Run,
+        (block, order_index): (usize, usize),
+        calibration: &Calibration,
+        watch: &Watch,
+    ) -> Result<Made, Fault> {
+        let cpus = match run.beside {
+            Beside::Nothing => Vec::new(),
+            Beside::Soaker => self.soaked(),
+        };
+        let resident = self.prepare_cache(run.cell)?;
+        self.near.probe.soak(&cpus)?;
+        let far_from = self.far_moment(run.cell)?;
+        let from = self.near.probe.moment()?;
+        let started_unix_s = unix_s();
+        let ran = self.rig.run(run.cell, watch)?;
+        let to = self.near.probe.moment()?;
+        let far_to = self.far_moment(run.cell)?;
+        self.near.probe.soak(&[])?;
+        let mut record = self.record(&ran, started_unix_s)?;
+        record.place = Some(PlaceInExperiment {
+            experiment: self.name.clone(),
+            scenario: run.cell.scenario,
+            seed: self.design.seed,
+            order_index: order_index as u32,
+            repeat: run.repeat,
+            block: block as u32,
+        });
+        record.conditions.cache = self.rig.ground().cache.name().to_string();
+        record.conditions.resident_before = resident;
+        record.conditions.soaked_cpus = cpus;
+        let file_bytes = match self.rig.ground().cache {
+            Cache::Bypass => 0,
+            Cache::Warm | Cache::Cold => ran.outcome.bytes,
+        };
+        let touches = run.cell.scenario.reads_disk() || run.cell.scenario.writes_disk();
+        let file_bytes = if touches { file_bytes } else { 0 };
+        let far = far_from.zip(far_to).map(|(from, to)| from.until(&to));
+        let mut made = Made { record, from, to, file_bytes };
+        made.record.machines = std::iter::once(Machine::default()).chain(far).collect();
+        self.judge(&mut made, &[], calibration);
+        Ok(made)
+    }
+
+    /// Everything that depends on a calibration: what the machine did, whose the kernel's threads
+    /// were, and whether it counts.
+    fn judge(&self, made: &mut Made, block: &[Gate], calibration: &Calibration) {
+        let Made { record, from, to, file_bytes } = made;
+        let machine = calibration.referee(from, to);
+        let place = record.place.as_ref().expect("a run of an experiment");
+        let scenario = place.scenario;
+        let near_cpus = self.rig.ground().near_cpus.as_ref().map(|cpus| cpus.list().to_vec());
+        let seat = |cpus: &[u32], reads_files, writes_files| Seat {
+            cpus: cpus.to_vec(),
+            reads_files,
+            writes_files,
+        };
+        let near_cpus = near_cpus.unwrap_or_default();
+        let (reads, writes) = (scenario.reads_disk(), scenario.writes_disk());
+        let on_one_host = self.far.is_none();
+        let seats = match (&record.sink, on_one_host) {
+            (None, _) => vec![seat(&near_cpus, reads, writes)],
+            (Some(_), true) => {
+                vec![seat(&near_cpus, reads, false), seat(&self.far_cpus, false, writes)]
+            }
+            (Some(_), false) => vec![seat(&near_cpus, reads, false)],
+        };
+        let mut charged = gates::attribute(&calibration.beyond_usual(&machine), &seats).into_iter();
+        record.source.kernel_threads_s = charged.next().unwrap_or_default();
+        record.source.cpus = near_cpus;
+        if let Some(sink) = &mut record.sink {
+            sink.kernel_threads_s = charged.next().unwrap_or_else(|| {
+                let threads = record.machines.get(1).map(|far| far.kernel_threads.clone());
+                let seats = [seat(&self.far_cpus, false, writes)];
+                gates::attribute(&threads.unwrap_or_default(), &seats).remove(0)
+            });
+            sink.cpus = self.far_cpus.clone();
+        }
+        let own = gates::of_run(&machine, to.memory_available_bytes, *file_bytes);
+        record.gates = block.iter().cloned().chain(own).collect();
+        record.void_reason = gates::void_reason(&record.gates);
+        match record.machines.first_mut() {
+            Some(first) => *first = machine,
+            None => record.machines.push(machine),
+        }
+    }
+
+    fn far_moment(&mut self, cell: Cell) -> Result<Option<Moment>, Fault> {
+        match &mut self.far {
+            Some(far) if cell.scenario.has_net() => far.probe.moment().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Warms or cools what is read; the share of it that the page cache then has.
+    fn prepare_cache(&mut self, cell: Cell) -> Result<Option<f64>, Fault> {
+        let Some(path) = self.rig.source_of(cell) else { return Ok(None) };
+        let path = std::path::absolute(&path).unwrap_or(path);
+        match self.rig.ground().cache {
+            Cache::Bypass => {}
+            Cache::Cold => self.near.probe.drop_from_cache(&path)?,
+            Cache::Warm => {
+                let resident = self.near.probe.file(&path)?.resident;
+                if resident.is_none_or(|share| share < WARM_SHARE) {
+                    self.rig.read_through(&path)?;
+                }
+            }
+        }
+        Ok(self.near.probe.file(&path)?.resident)
+    }
+
+    fn record(&mut self, ran: &Ran, started_unix_s: f64) -> Result<Record, Fault> {
+        let shown = |place: &Place| match place {
+            Place::Path(path) => path.display().to_string(),
+            Place::Null { len: 0 } => "null:".to_string(),
+            Place::Null { len } => format!("null:{len}"),
+            other => format!("{other:?}"),
+        };
+        let file_system = |probe: &mut Probe, place: &Place| match place {
+            Place::Path(path) => {
+                let path = std::path::absolute(path).unwrap_or(path.clone());
+                let state = probe.file(&path)?;
+                Ok(Some(format!("{} {}", state.file_system, state.mount_options)))
+            }
+            _ => Ok(None),
+        };
+        let source_file_system = file_system(&mut self.near.probe, &ran.job.sources[0])?;
+        let over_net = ran.outcome.far.is_some();
+        let sink_probe = match &mut self.far {
+            Some(far) if over_net => &mut far.probe,
+            _ => &mut self.near.probe,
+        };
+        let sink_file_system = file_system(sink_probe, &ran.job.target)?;
+        let mut record = record_of_copy(&Copied {
+            command: "measure",
+            sources: vec![shown(&ran.job.sources[0])],
+            target: shown(&ran.job.target),
+            settings: &ran.job.settings,
+            outcome: &ran.outcome,
+            series: &ran.series,
+            started_unix_s,
+            environment: self.near.environment,
+            source_file_system,
+            sink_file_system,
+            predicted: None,
+        });
+        if let Some(sink) = &mut record.sink {
+            let far = self.far.as_ref().map(|far| far.environment);
+            sink.environment = far.unwrap_or(self.near.environment);
+        }
+        let steady = steady(&record.series, record.moved.bytes);
+        record.moved.steady_from_s = steady.map(|(from_s, _)| from_s);
+        record.moved.steady_bytes_per_s = steady.map(|(_, rate)| rate);
+        Ok(record)
+    }
+}
+
+/// From when on bytes came at a steady rate, and which. What comes behind the last byte is no part
+/// of it.
+fn steady(series: &[SeriesPoint], bytes: u64) -> Option<(f64, f64)> {
+    let last = series.iter().position(|point| point.bytes >= bytes).unwrap_or(series.len());
+    let moving = &series[..last];
+    let first = moving.iter().position(|point| point.bytes > 0)?;
+    let moving = &moving[first..];
+    let rate = |pair: &[SeriesPoint]| {
+        (pair[1].bytes.saturating_sub(pair[0].bytes)) as f64 / (pair[1].at_s - pair[0].at_s)
+    };
+    let rates: Vec<f64> = moving.windows(2).map(rate).collect();
+    let steady = statistics::steady_state(&rates)?;
+    Some((moving[steady.from_index].at_s, steady.mean))
+}
+
+/// This program as another process on this host.
+pub fn own_process() -> Result<crate::remote::launch::Launch, Fault> {
+    let program = crate::remote::launch::own_program()?;
+    Ok(crate::remote::launch::Launch::Process { program, cpus: None })
+}
+
+/// What people call the time, for records.
+pub fn unix_s() -> f64 {
+    clock::unix().as_secs_f64()
+}
+
+/// Long beside a tick.
+const CALIBRATION: Duration = Duration::from_secs(2);
+/// The page cache has all but the odd page.
+const WARM_SHARE: f64 = 0.99;

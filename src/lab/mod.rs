@@ -1,15 +1,18 @@
 //! Measurement as a science: what is run, what is known of each run, what it means. Runs and probes
 //! touch the world; everything else here is a pure function of recorded samples.
 
+pub mod copied;
+pub mod environment;
 pub mod experiment;
 pub mod file;
 pub mod gates;
+pub mod measure;
 pub mod model;
 pub mod moment;
+pub mod observations;
 pub mod probe;
 pub mod results;
 pub mod rig;
-pub mod observations;
 pub mod sample;
 pub mod soaker;
 pub mod statistics;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::copied::Series;
 use super::experiment::{Cell, bytes_for};
-use super::sample::{Scenario, SeriesPoint};
+use super::sample::Scenario;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place, Remote};
@@ -69,7 +70,7 @@ pub struct Ground {
 pub struct Ran {
     pub job: Job,
     pub outcome: Outcome,
-    pub series: Vec<SeriesPoint>,
+    pub series: Series,
 }
 
 /// Files and sizes for the runs of one experiment. What it has made is removed with it.
@@ -215,6 +216,13 @@ impl Rig {
         ran
     }
 
+    /// Reads a file, so that the page cache has it.
+    pub fn read_through(&self, path: &Path) -> Result<(), Fault> {
+        let read = fs::File::open(path)
+            .and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
+        read.map(|_| ()).map_err(|error| Fault::io("read", path, &error))
+    }
+
     fn settings(&self, cell: Cell) -> Settings {
         Settings {
             streams: 1,
@@ -255,16 +263,13 @@ impl Rig {
             .name("run".into())
             .spawn(work)
             .map_err(|error| Fault::system("start a thread", &error))?;
-        let mut series = Vec::new();
+        let mut series = Series::default();
         while !working.is_finished() {
             if outer.stopping() {
                 watch.stop();
             }
             thread::sleep(LOOK_EVERY);
-            series.push(SeriesPoint {
-                at_s: clock::now().since(begun).seconds(),
-                bytes: watch.gauge.bytes_done.load(Relaxed),
-            });
+            series.add(clock::now().since(begun), watch.gauge.bytes_done.load(Relaxed));
         }
         let ended = working.join().unwrap_or_else(|_| {
             Err(Fault::new(Class::Local, "a run panicked; its message is above"))

@@ -16,6 +16,7 @@ use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
+use crate::lab::sample::Record;
 
 pub const SCHEMA: u32 = 1;
 
@@ -34,7 +35,11 @@ pub enum Event {
     Start(Start),
     Progress(Progress),
     File(File),
-    Warning { text: String },
+    Warning {
+        text: String,
+    },
+    /// A run of an experiment.
+    Run(Box<Record>),
     End(Box<End>),
 }
 

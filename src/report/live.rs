@@ -1,7 +1,9 @@
 //! A running transfer in one line.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use super::json::utc;
 use crate::base::units::{Bytes, Nanos, Rate};
 
 /// What a gauge said at one moment.
@@ -209,6 +211,11 @@ pub fn clock(time: Nanos) -> String {
         (0, _) => format!("{hours}:{minutes:02}:{seconds:02}"),
         _ => format!("{days}d {hours:02}:{minutes:02}"),
     }
+}
+
+/// A time as part of a name: `20261121T153000Z`.
+pub fn stamp(unix: Duration) -> String {
+    utc(unix).chars().filter(|c| c.is_ascii_digit() || *c == 'T').take(15).chain(['Z']).collect()
 }
 
 /// `1 file`, `2 files`.

@@ -1,0 +1,285 @@
+//! What a copy was, as a record.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
+use crate::base::job::{Carrier, Outcome};
+use crate::base::settings::Settings;
+use crate::base::tally::{SideReport, Stage};
+use crate::base::units::Nanos;
+
+/// A copy that ran to its end, and what is known around it.
+#[derive(Clone, Debug)]
+pub struct Copied<'a> {
+    /// `copy` or `demo`.
+    pub command: &'a str,
+    /// As typed.
+    pub sources: Vec<String>,
+    pub target: String,
+    pub settings: &'a Settings,
+    pub outcome: &'a Outcome,
+    pub series: &'a Series,
+    pub started_unix_s: f64,
+    /// This host's environment, as the store numbers it.
+    pub environment: i64,
+    /// Where an end is in files of this host.
+    pub source_file_system: Option<String>,
+    pub sink_file_system: Option<String>,
+    pub predicted: Option<Predicted>,
+}
+
+/// Bytes over time. Once there are many points every second goes and the next ones stand twice as
+/// far apart, so that a day takes no more room than a minute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    points: Vec<SeriesPoint>,
+    /// Of so many looks one is kept.
+    stride: u32,
+    looks: u32,
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        Series { points: Vec::new(), stride: 1, looks: 0 }
+    }
+}
+
+impl Series {
+    pub fn add(&mut self, at: Nanos, bytes: u64) {
+        self.looks += 1;
+        if self.looks < self.stride {
+            return;
+        }
+        self.looks = 0;
+        self.points.push(SeriesPoint { at_s: at.seconds(), bytes });
+        if self.points.len() == POINTS_MAX {
+            // The second, the fourth, …: the looks that the longer stride would have kept.
+            let mut place = 0;
+            self.points.retain(|_| {
+                place += 1;
+                place % 2 == 0
+            });
+            self.stride = self.stride.saturating_mul(2);
+        }
+    }
+
+    pub fn points(&self) -> &[SeriesPoint] {
+        &self.points
+    }
+}
+
+pub fn record_of_copy(copied: &Copied<'_>) -> Record {
+    let Copied { settings, outcome, .. } = copied;
+    let (source, sink) = match &outcome.far {
+        None => (&outcome.near, None),
+        Some(far) if outcome.near_is_source => (&outcome.near, Some(far)),
+        Some(far) => (far, Some(&outcome.near)),
+    };
+    let near_is_source = outcome.near_is_source || sink.is_none();
+    let environment = |is_near: bool| if is_near { copied.environment } else { 0 };
+    Record {
+        id: 0,
+        command: copied.command.to_string(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        started_unix_s: copied.started_unix_s,
+        sources: copied.sources.clone(),
+        target: copied.target.clone(),
+        place: None,
+        knobs: knobs(settings, outcome),
+        conditions: Conditions {
+            carrier: match outcome.carrier {
+                Carrier::Memory => "memory",
+                Carrier::Tcp => "tcp",
+                Carrier::Control => "control",
+            }
+            .to_string(),
+            source_file_system: copied.source_file_system.clone(),
+            sink_file_system: copied.sink_file_system.clone(),
+            ..Conditions::default()
+        },
+        moved: moved(outcome, source),
+        source: side(source, environment(near_is_source)),
+        sink: sink.map(|report| side(report, environment(!near_is_source))),
+        machines: Vec::new(),
+        gates: Vec::new(),
+        void_reason: None,
+        series: copied.series.points().to_vec(),
+        predicted: copied.predicted.clone(),
+        more: more(outcome),
+    }
+}
+
+fn knobs(settings: &Settings, outcome: &Outcome) -> Knobs {
+    Knobs {
+        request_bytes: outcome.request_bytes,
+        depth_source: settings.depth_source,
+        depth_sink: settings.depth_sink,
+        streams: outcome.streams,
+        window_bytes: settings.window_bytes,
+        congestion: settings.congestion.clone(),
+        rate_bytes_per_s: settings.rate.map(|rate| rate.bytes_per_second),
+        engine: settings.engine.name().to_string(),
+        direct: settings.direct.name().to_string(),
+        seal: settings.seal.name().to_string(),
+        digest: settings.digest.name().to_string(),
+        fsync: settings.fsync.name().to_string(),
+        receive: settings.receive.name().to_string(),
+        codec: None,
+    }
+}
+
+fn moved(outcome: &Outcome, source: &SideReport) -> Moved {
+    let bytes = outcome.bytes.saturating_sub(outcome.resumed_bytes);
+    let elapsed_s = outcome.elapsed.seconds();
+    Moved {
+        bytes,
+        files: outcome.files,
+        wire_bytes: source.tally.wire_bytes,
+        elapsed_s,
+        goodput_bytes_per_s: if elapsed_s > 0.0 { bytes as f64 / elapsed_s } else { 0.0 },
+        steady_bytes_per_s: None,
+        steady_from_s: None,
+        retries: outcome.retries,
+    }
+}
+
+fn side(report: &SideReport, environment: i64) -> Side {
+    let tally = &report.tally;
+    let stages = Stage::NAMES.iter().zip(tally.stages);
+    Side {
+        environment,
+        cpus: Vec::new(),
+        cpu_user_s: report.cpu_user.seconds(),
+        cpu_system_s: report.cpu_system.seconds(),
+        kernel_threads_s: BTreeMap::new(),
+        requests: tally.requests,
+        calls: tally.calls,
+        partial_returns: tally.partial_returns,
+        partial_bytes: tally.partial_bytes,
+        fill_s: tally.life.fill.seconds(),
+        pass_s: tally.life.pass.seconds(),
+        gate_s: tally.life.gate.seconds(),
+        drain_s: tally.life.drain.seconds(),
+        stages_s: stages.map(|(name, spent)| (name.to_string(), spent.seconds())).collect(),
+        peak_memory_bytes: report.peak_memory_bytes,
+        planned_memory_bytes: report.planned_memory_bytes,
+        engine: report.engine.clone(),
+        depth: report.depth,
+        congestion: report.congestion.clone(),
+        window_seen_bytes: report.window_seen_bytes,
+    }
+}
+
+/// What only some copies have.
+fn more(outcome: &Outcome) -> BTreeMap<String, serde_json::Value> {
+    let counts = [
+        ("directories", outcome.directories),
+        ("failed", outcome.failed),
+        ("kept", outcome.kept),
+        ("excluded", outcome.excluded),
+        ("resumed_bytes", outcome.resumed_bytes),
+        ("held_files", outcome.held_files),
+        ("exit_code", outcome.worst.map_or(0, |class| u64::from(class.exit_code()))),
+    ];
+    let there = counts.into_iter().filter(|(_, number)| *number > 0);
+    there.map(|(name, number)| (name.to_string(), json!(number))).collect()
+}
+
+/// Two minutes of looks that are 100 ms apart.
+const POINTS_MAX: usize = 1200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fault::Class;
+
+    fn outcome() -> Outcome {
+        let report = |requests, cpu| {
+            let mut report = SideReport {
+                cpu_user: Nanos::from_millis(cpu),
+                cpu_system: Nanos::from_millis(cpu),
+                engine: "uring".into(),
+                ..SideReport::default()
+            };
+            report.tally.requests = requests;
+            report.tally.stages[Stage::Seal as usize] = Nanos::from_millis(7);
+            report
+        };
+        Outcome {
+            files: 3,
+            directories: 0,
+            failed: 1,
+            kept: 0,
+            excluded: 0,
+            resumed_bytes: 1000,
+            held_files: 0,
+            retries: 2,
+            dry: None,
+            worst: Some(Class::SomeFailed),
+            bytes: 5000,
+            elapsed: Nanos::from_millis(2000),
+            streams: 4,
+            request_bytes: 1 << 20,
+            carrier: Carrier::Tcp,
+            near_is_source: false,
+            near: report(10, 100),
+            far: Some(report(20, 200)),
+        }
+    }
+
+    fn record(outcome: &Outcome) -> Record {
+        record_of_copy(&Copied {
+            command: "copy",
+            sources: vec!["host:a".into()],
+            target: "b".into(),
+            settings: &Settings::default(),
+            outcome,
+            series: &Series::default(),
+            started_unix_s: 5.0,
+            environment: 7,
+            source_file_system: None,
+            sink_file_system: Some("ext4 rw".into()),
+            predicted: None,
+        })
+    }
+
+    #[test]
+    fn a_pull_has_its_source_on_the_far_side() {
+        let record = record(&outcome());
+        let sink = record.sink.as_ref().unwrap();
+        assert_eq!((record.source.requests, sink.requests), (20, 10));
+        assert_eq!((record.source.environment, sink.environment), (0, 7));
+        assert_eq!(record.source.cpu_s(), 0.4);
+        assert_eq!(record.source.stages_s["seal"], 0.007);
+        assert_eq!(record.moved.bytes, 4000, "what was there already did not move");
+        assert_eq!(record.moved.goodput_bytes_per_s, 2000.0);
+        assert_eq!(record.more["failed"], json!(1));
+        assert_eq!(record.more["exit_code"], json!(3));
+        assert!(!record.more.contains_key("kept"));
+    }
+
+    #[test]
+    fn a_local_copy_has_one_side() {
+        let outcome = Outcome { far: None, elapsed: Nanos(0), ..outcome() };
+        let record = record(&outcome);
+        assert_eq!((record.source.environment, record.sink), (7, None));
+        assert_eq!(record.moved.goodput_bytes_per_s, 0.0);
+    }
+
+    #[test]
+    fn a_series_has_room_for_any_time() {
+        let mut series = Series::default();
+        let looks = 100_000;
+        for look in 1..=looks {
+            series.add(Nanos::from_millis(look * 100), look);
+        }
+        let points = series.points();
+        assert!((POINTS_MAX / 2..POINTS_MAX).contains(&points.len()), "{}", points.len());
+        let steps: Vec<u64> = points.windows(2).map(|two| two[1].bytes - two[0].bytes).collect();
+        assert!(steps.iter().all(|step| *step == steps[0]), "all as far apart");
+        assert_eq!(points[0].bytes, steps[0]);
+        assert!(looks - points[points.len() - 1].bytes < steps[0]);
+    }
+}
