@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Where results are kept unless something else is said: `DATAPUMP_RESULTS`, else
-    /// `datapump/results.db` in `XDG_STATE_HOME` or `~/.local/state`. `None` where there is no home.
+    /// `datapump/results.db` in `XDG_STATE_HOME` or `~/.local/state`. `None` without a home.
     pub fn default_path() -> Option<PathBuf> {
         let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = named("DATAPUMP_RESULTS") {
@@ -198,12 +198,14 @@ impl Store {
                 Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             connection.busy_timeout(BUSY_PATIENCE)?;
             connection.pragma_update(None, "foreign_keys", true)?;
+            if lasting == Lasting::Program {
+                connection.pragma_update(None, "synchronous", "NORMAL")?;
+            }
             // Before anything is changed: somebody else's database stays as it is.
             schema::version(&connection, schema::MIGRATIONS.len())?;
             write_ahead(&connection)?;
             schema::migrate(&mut connection, schema::MIGRATIONS)?;
             if lasting == Lasting::Program {
-                connection.pragma_update(None, "synchronous", "NORMAL")?;
                 // Closing would write everything back to the file and wait for the disk.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             }
