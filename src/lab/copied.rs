@@ -105,7 +105,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         machines: Vec::new(),
         gates: Vec::new(),
         void_reason: None,
-        series: copied.series.points().to_vec(),
+        series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
         more: more(outcome),
     }
@@ -170,6 +170,15 @@ fn side(report: &SideReport, environment: i64) -> Side {
         congestion: report.congestion.clone(),
         window_seen_bytes: report.window_seen_bytes,
     }
+}
+
+/// What was seen, and how it ended.
+fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
+    let mut points = seen.points().to_vec();
+    let last_s = points.last().map_or(0.0, |point| point.at_s);
+    let bytes = outcome.bytes.saturating_sub(outcome.resumed_bytes);
+    points.push(SeriesPoint { at_s: outcome.elapsed.seconds().max(last_s), bytes });
+    points
 }
 
 /// What only some copies have.
@@ -258,6 +267,7 @@ mod tests {
         assert_eq!(record.more["failed"], json!(1));
         assert_eq!(record.more["exit_code"], json!(3));
         assert!(!record.more.contains_key("kept"));
+        assert_eq!(record.series, [SeriesPoint { at_s: 2.0, bytes: 4000 }]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod file;
 pub mod gates;
 pub mod measure;
+pub mod export;
 pub mod model;
 pub mod moment;
 pub mod observations;
