@@ -61,9 +61,15 @@ pub struct Options {
     pub demo_files: u64,
     /// The measurements of `model fit`, in place of the store.
     pub input: Option<PathBuf>,
+    /// Where results are kept, if not in the usual place.
+    pub results: Option<PathBuf>,
+    pub no_record: bool,
+    /// Runs that a list shows.
+    pub limit: u32,
     pub experiment: Option<String>,
-    /// The place of the form in `knobs::FORMATS`.
+    /// Of `FORMATS`.
     pub format: Option<usize>,
+    pub output: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -84,8 +90,12 @@ impl Default for Options {
             demo_bytes: 512 << 20,
             demo_files: 2000,
             input: None,
+            results: None,
+            no_record: false,
+            limit: 20,
             experiment: None,
             format: None,
+            output: None,
         }
     }
 }

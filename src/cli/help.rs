@@ -12,6 +12,13 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...";
 
+/// Where the results are, below the options of the command that shows them.
+pub const RESULTS: &str = "\
+list shows the newest runs, show all that is known of those that are numbered, export writes\n\
+them for other programs: one row a run in csv and parquet, with lists as JSON text; all of it\n\
+in json. The store is one SQLite file, ~/.local/state/datapump/results.db where nothing else\n\
+is said; sqlite3 reads it too (the tables runs, sides, machines, gates, series, environments).";
+
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =
     "copy needs something to copy and a place to put it: datapump copy [OPTIONS] SRC... DST";

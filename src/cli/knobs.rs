@@ -3,6 +3,8 @@
 
 mod lab;
 
+pub use self::lab::FORMATS;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -47,6 +49,7 @@ pub enum Group {
     Storage,
     Measuring,
     Showing,
+    Recording,
 }
 
 impl Group {
@@ -58,6 +61,7 @@ impl Group {
             Group::Storage => "Reading and writing files",
             Group::Measuring => "What is measured",
             Group::Showing => "What is shown",
+            Group::Recording => "What is recorded",
         }
     }
 }
@@ -865,44 +869,7 @@ const KNOBS: &[Knob] = &[
         group: Group::Showing,
         verbs: ALL,
     },
-    Knob {
-        name: "input",
-        letter: None,
-        value: "FILE",
-        kind: Kind::Path(|o, path| o.input = Some(path)),
-        default: "",
-        help: "Fit the measurements in this CSV file, - for standard input, not those in the store",
-        more: "The first line names the columns: request_size (32K or 32768) and ns_per_byte, or \
-               request_size, bytes, cpu_s and, where they were counted, calls.",
-        group: Group::Showing,
-        verbs: &[Verb::Model],
-    },
-    Knob {
-        name: "experiment",
-        letter: None,
-        value: "NAME",
-        kind: Kind::Text(|o, name| o.experiment = Some(name)),
-        default: "",
-        help: "Take the runs of this experiment",
-        more: "Left out, it is the newest one.",
-        group: Group::Showing,
-        verbs: &[Verb::Model],
-    },
-    Knob {
-        name: "format",
-        letter: None,
-        value: "FORM",
-        kind: Kind::Choice(FORMATS, |o, place| o.format = Some(place)),
-        default: "",
-        help: "The form of what is printed",
-        more: "Left out, it is text.",
-        group: Group::Showing,
-        verbs: &[Verb::Model],
-    },
 ];
-
-/// The forms in which models are printed.
-pub const FORMATS: &[&str] = &["text", "json", "markdown"];
 
 #[cfg(test)]
 mod tests;

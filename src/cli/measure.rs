@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::args::{Measuring, Options};
 use super::order::{Channel, Show};
+use super::record::NO_HOME;
 use super::signals;
 use super::voice::Voice;
 use crate::base::cpus::Cpus;
@@ -127,11 +128,9 @@ fn carry_out(design: Design, options: &Options, voice: &Voice, watch: &Watch) ->
     Ok(())
 }
 
-fn open_store(_options: &Options) -> Result<Store, Fault> {
-    let path = Store::default_path();
-    let path = path.ok_or_else(|| {
-        Fault::usage("there is no home folder to keep results in: name a file with --results")
-    })?;
+fn open_store(options: &Options) -> Result<Store, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
     Store::open(&path)
 }
 

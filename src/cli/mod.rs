@@ -10,6 +10,7 @@ mod measure;
 mod model;
 mod order;
 mod progress;
+mod record;
 mod results;
 mod signals;
 mod voice;
@@ -136,6 +137,11 @@ fn copy(
         Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(&job, watch)),
         Err(fault) => (Err(fault), Heard::default()),
     };
+    if let Ok(outcome) = &result {
+        let sources = sources.iter().map(shown).collect();
+        let ends = record::Ends::of(&job, sources, shown(target));
+        record::keep(&voice, options, "copy", &ends, outcome, &heard);
+    }
     Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &job.settings)), heard))
 }
 
@@ -150,6 +156,10 @@ fn demo(options: &Options, started: Instant) -> Result<u8, String> {
     voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
     let (result, heard) =
         watched(&voice, Phase::Connecting, None, |watch| remote::demo::run(&order, watch));
+    if let Ok(outcome) = &result {
+        let ends = record::Ends::of_demo();
+        record::keep(&voice, options, "demo", &ends, outcome, &heard);
+    }
     Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &order.settings)), heard))
 }
 

@@ -11,6 +11,7 @@ use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
 use crate::base::units::Nanos;
+use crate::lab::copied::Series;
 use crate::pump::receipt::Receipt;
 use crate::pump::watch::Watch;
 use crate::report::json;
@@ -33,6 +34,8 @@ pub struct Heard {
     pub failed_count: u64,
     /// All that finished files gave, unless writing it failed.
     pub receipt: Option<Result<Receipt, Fault>>,
+    /// Bytes that were where they belong, over time.
+    pub series: Series,
 }
 
 /// Starts to follow. Until something is found, `first` is what the transfer is busy with.
@@ -153,6 +156,7 @@ impl Follower {
     fn start_over(&mut self) {
         self.heard.failed.clear();
         self.heard.failed_count = 0;
+        self.heard.series = Series::default();
         if let Some(Ok(receipt)) = &mut self.heard.receipt
             && let Err(fault) = receipt.restart()
         {
@@ -181,6 +185,7 @@ impl Follower {
             return;
         };
         let seen = self.seen(&watch);
+        self.heard.series.add(seen.at, seen.bytes_done.saturating_sub(seen.bytes_held));
         self.meter.see(&seen);
         // Not while connecting: ssh may be asking for a password on the same line.
         if self.voice.has_line() && seen.phase() != Phase::Connecting {

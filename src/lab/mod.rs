@@ -4,10 +4,10 @@
 pub mod copied;
 pub mod environment;
 pub mod experiment;
+pub mod export;
 pub mod file;
 pub mod gates;
 pub mod measure;
-pub mod export;
 pub mod model;
 pub mod moment;
 pub mod observations;

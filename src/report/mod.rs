@@ -4,5 +4,6 @@
 pub mod curves;
 pub mod json;
 pub mod live;
+pub mod results;
 pub mod sheet;
 pub mod text;

@@ -7,6 +7,11 @@ use crate::lab::experiment::{Order, Soak};
 use crate::lab::rig::Cache;
 
 const MEASURE: &[Verb] = &[Verb::Measure];
+const MODEL: &[Verb] = &[Verb::Model];
+const RESULTS: &[Verb] = &[Verb::Results];
+const READING: &[Verb] = &[Verb::Model, Verb::Results];
+const RECORDED: &[Verb] = &[Verb::Copy, Verb::Demo];
+const RECORDS: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Model, Verb::Results];
 
 pub const LAB: &[Knob] = &[
     Knob {
@@ -138,4 +143,86 @@ pub const LAB: &[Knob] = &[
         group: Group::Measuring,
         verbs: MEASURE,
     },
+    Knob {
+        name: "results",
+        letter: None,
+        value: "FILE",
+        kind: Kind::Path(|o, path| o.results = Some(path)),
+        default: "",
+        help: "The results store, an SQLite file",
+        more: "Left out, it is what the variable DATAPUMP_RESULTS names, else datapump/results.db \
+               in $XDG_STATE_HOME or ~/.local/state.",
+        group: Group::Recording,
+        verbs: RECORDS,
+    },
+    Knob {
+        name: "no-record",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.no_record = true),
+        default: "",
+        help: "Do not record this run in the results store",
+        more: "The same with the variable DATAPUMP_NO_RECORD set to 1.",
+        group: Group::Recording,
+        verbs: RECORDED,
+    },
+    Knob {
+        name: "input",
+        letter: None,
+        value: "FILE",
+        kind: Kind::Path(|o, path| o.input = Some(path)),
+        default: "",
+        help: "Fit the measurements in this CSV file, - for standard input, not those in the store",
+        more: "The first line names the columns: request_size (32K or 32768) and ns_per_byte, or \
+               request_size, bytes, cpu_s and, where they were counted, calls.",
+        group: Group::Recording,
+        verbs: MODEL,
+    },
+    Knob {
+        name: "limit",
+        letter: None,
+        value: "N",
+        kind: Kind::Number(Limits::count(1, u32::MAX as u64), |o, n| o.limit = n as u32),
+        default: "20",
+        help: "Runs that a list shows, the newest",
+        more: "",
+        group: Group::Recording,
+        verbs: RESULTS,
+    },
+    Knob {
+        name: "experiment",
+        letter: None,
+        value: "NAME",
+        kind: Kind::Text(|o, name| o.experiment = Some(name)),
+        default: "",
+        help: "Only runs of this experiment",
+        more: "A model is made from the newest one where nothing is said.",
+        group: Group::Recording,
+        verbs: READING,
+    },
+    Knob {
+        name: "format",
+        letter: None,
+        value: "FORMAT",
+        kind: Kind::Choice(FORMATS, |o, i| o.format = Some(i)),
+        default: "",
+        help: "How it is written",
+        more: "model writes text, json or markdown; results export writes csv, json or parquet.",
+        group: Group::Recording,
+        verbs: READING,
+    },
+    Knob {
+        name: "output",
+        letter: None,
+        value: "FILE",
+        kind: Kind::Path(|o, path| o.output = Some(path)),
+        default: "",
+        help: "Write there, and not to standard output",
+        more: "A file that is there already is not replaced.",
+        group: Group::Recording,
+        verbs: RESULTS,
+    },
 ];
+
+/// The forms in which results and models are written; not every command has all.
+pub const FORMATS: &[&str] = &["text", "json", "markdown", "csv", "parquet"];

@@ -1,0 +1,97 @@
+//! A run that ran to its end is recorded in the results store. What goes wrong with that is one
+//! warning: the files are where they belong.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::args::Options;
+use super::progress::Heard;
+use super::voice::Voice;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Job, Outcome, Place};
+use crate::lab::copied::{Copied, record_of_copy};
+use crate::lab::environment;
+use crate::lab::results::{Lasting, Store};
+
+/// Where a run went from and to, as typed, and on which file systems of this host.
+#[derive(Debug, Default)]
+pub struct Ends {
+    sources: Vec<String>,
+    target: String,
+    source_file_system: Option<String>,
+    sink_file_system: Option<String>,
+}
+
+impl Ends {
+    pub fn of(job: &Job, sources: Vec<String>, target: String) -> Ends {
+        let here = |place: Option<&Place>, host: &Option<String>| match (place, host) {
+            (Some(Place::Path(path)), None) => environment::file_system(path),
+            _ => None,
+        };
+        Ends {
+            sources,
+            target,
+            source_file_system: here(job.sources.first(), &job.source_host),
+            sink_file_system: here(Some(&job.target), &job.target_host),
+        }
+    }
+
+    /// A demo makes both ends, in the folder for what is temporary.
+    pub fn of_demo() -> Ends {
+        let file_system = environment::file_system(&std::env::temp_dir());
+        Ends {
+            source_file_system: file_system.clone(),
+            sink_file_system: file_system,
+            ..Ends::default()
+        }
+    }
+}
+
+pub fn keep(
+    voice: &Voice,
+    options: &Options,
+    command: &str,
+    ends: &Ends,
+    outcome: &Outcome,
+    heard: &Heard,
+) {
+    if outcome.dry.is_some() || !is_wanted(options) {
+        return;
+    }
+    let done = store(options).and_then(|mut store| {
+        let environment = store.environment(&environment::here())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let record = record_of_copy(&Copied {
+            command,
+            sources: ends.sources.clone(),
+            target: ends.target.clone(),
+            settings: &options.settings,
+            outcome,
+            series: &heard.series,
+            started_unix_s: now.as_secs_f64() - voice.started().elapsed().as_secs_f64(),
+            environment,
+            source_file_system: ends.source_file_system.clone(),
+            sink_file_system: ends.sink_file_system.clone(),
+            predicted: None,
+        });
+        store.insert(&record)
+    });
+    if let Err(fault) = done {
+        voice.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
+    }
+}
+
+fn is_wanted(options: &Options) -> bool {
+    let refused = std::env::var_os("DATAPUMP_NO_RECORD")
+        .is_some_and(|value| !value.is_empty() && value != "0");
+    !options.no_record && !refused
+}
+
+fn store(options: &Options) -> Result<Store, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
+    Store::open_lasting(&path, Lasting::Program)
+}
+
+/// Where results are when nobody says where.
+pub const NO_HOME: &str =
+    "there is no place for results, since HOME is not set: name a file with --results";
