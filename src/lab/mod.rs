@@ -17,3 +17,4 @@ pub mod rig;
 pub mod sample;
 pub mod soaker;
 pub mod statistics;
+pub mod study;

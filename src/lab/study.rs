@@ -1,0 +1,183 @@
+//! What the runs of an experiment say together: every cell of the grid, each part's curve, and how
+//! well the parts predict what is composed of them. A pure function of stored records: the same
+//! records give the same study, in whatever order they come.
+
+pub mod cells;
+pub mod compositions;
+pub mod parts;
+pub mod referee;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use self::cells::Cell;
+use self::compositions::Composition;
+use self::parts::PartStudy;
+use self::referee::Referee;
+use super::model::{Component, HostModel, Part};
+use super::sample::{Record, Scenario};
+
+/// Everything that the tables need.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Study {
+    pub experiments: Vec<String>,
+    pub started_unix_s: f64,
+    pub ended_unix_s: f64,
+    pub versions: Vec<String>,
+    /// Runs that stand in an experiment; others are no part of a study.
+    pub runs: usize,
+    pub voids: Vec<Void>,
+    pub gates: Vec<GateTally>,
+    pub cells: Vec<Cell>,
+    pub parts: Vec<PartStudy>,
+    pub compositions: Vec<Composition>,
+    pub referees: Vec<Referee>,
+    /// What could not be made of the runs, and why.
+    pub remarks: Vec<String>,
+}
+
+/// A run that counts for nothing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Void {
+    pub id: i64,
+    pub scenario: Scenario,
+    pub request_bytes: u32,
+    pub reason: String,
+}
+
+/// What a gate saw over all runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateTally {
+    pub name: String,
+    pub passed: usize,
+    pub failed: usize,
+    /// The largest value seen and the limit that it had.
+    pub worst: f64,
+    pub limit: f64,
+}
+
+impl Study {
+    pub fn of(records: &[Record]) -> Study {
+        Study::with_cache(records, None)
+    }
+
+    /// The same where it is known how much a core's own cache (its second level) holds: requests in
+    /// flight that leave it may cost more.
+    pub fn with_cache(records: &[Record], cache_bytes: Option<u64>) -> Study {
+        let mut placed: Vec<&Record> =
+            records.iter().filter(|record| record.place.is_some()).collect();
+        placed.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let counting: Vec<&Record> =
+            placed.iter().copied().filter(|record| record.void_reason.is_none()).collect();
+        let mut study = Study {
+            experiments: names(
+                placed.iter().filter_map(|record| Some(&record.place.as_ref()?.experiment)),
+            ),
+            versions: names(placed.iter().map(|record| &record.version)),
+            started_unix_s: placed.first().map_or(0.0, |record| record.started_unix_s),
+            ended_unix_s: placed
+                .last()
+                .map_or(0.0, |record| record.started_unix_s + record.moved.elapsed_s),
+            runs: placed.len(),
+            voids: placed.iter().filter_map(|record| void(record)).collect(),
+            gates: gates(&placed),
+            cells: cells::of(&placed),
+            referees: referee::of(&counting),
+            ..Study::default()
+        };
+        study.parts = parts::of(&counting, cache_bytes, &mut study.remarks);
+        study.compositions =
+            compositions::of(&study.cells, &counting, &study.parts, &mut study.remarks);
+        study
+    }
+
+    /// The curve of a part that stands for it: of all conditions alike the smallest depth that is
+    /// near the best rate.
+    pub fn chosen(&self) -> Vec<&PartStudy> {
+        let mut chosen: BTreeMap<(Part, &str), &PartStudy> = BTreeMap::new();
+        for part in &self.parts {
+            let key = (part.part, part.conditions.as_str());
+            let better = chosen.get(&key).is_none_or(|other| part.stands_before(other));
+            if better {
+                chosen.insert(key, part);
+            }
+        }
+        chosen.into_values().collect()
+    }
+
+    /// The models of the hosts that the parts ran on: `host_of` names the host of an environment.
+    pub fn hosts(&self, host_of: impl Fn(i64) -> String) -> Vec<HostModel> {
+        let mut hosts: BTreeMap<String, HostModel> = BTreeMap::new();
+        for part in self.chosen() {
+            let host = host_of(part.environment);
+            let model = hosts.entry(host.clone()).or_insert_with(|| HostModel {
+                host,
+                cpus: part.cpus,
+                experiment: self.experiments.join(" "),
+                fitted_unix_s: self.ended_unix_s,
+                components: Vec::new(),
+            });
+            model.cpus = model.cpus.max(part.cpus);
+            model.components.push(part.component());
+        }
+        hosts.into_values().collect()
+    }
+}
+
+impl HostModel {
+    /// The model of all parts, as of one host; whoever knows its name sets it.
+    pub fn of(records: &[Record]) -> HostModel {
+        Study::of(records).hosts(|_| String::new()).pop().unwrap_or_default()
+    }
+
+    pub fn component(&self, part: Part, conditions: &str) -> Option<&Component> {
+        self.components.iter().find(|one| one.part == part && one.conditions == conditions)
+    }
+}
+
+/// In order of time, and of numbers where clocks stood still.
+fn order(record: &Record) -> (f64, u32, i64) {
+    let index = record.place.as_ref().map_or(0, |place| place.order_index);
+    (record.started_unix_s, index, record.id)
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = all.cloned().collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn void(record: &Record) -> Option<Void> {
+    Some(Void {
+        id: record.id,
+        scenario: record.place.as_ref()?.scenario,
+        request_bytes: record.knobs.request_bytes,
+        reason: record.void_reason.clone()?,
+    })
+}
+
+fn gates(records: &[&Record]) -> Vec<GateTally> {
+    let mut tallies: BTreeMap<&str, GateTally> = BTreeMap::new();
+    for gate in records.iter().flat_map(|record| &record.gates) {
+        let tally = tallies.entry(&gate.name).or_insert_with(|| GateTally {
+            name: gate.name.clone(),
+            passed: 0,
+            failed: 0,
+            worst: gate.value,
+            limit: gate.limit,
+        });
+        match gate.passed {
+            true => tally.passed += 1,
+            false => tally.failed += 1,
+        }
+        if !tally.worst.is_finite() || gate.value > tally.worst {
+            (tally.worst, tally.limit) = (gate.value, gate.limit);
+        }
+    }
+    tallies.into_values().collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

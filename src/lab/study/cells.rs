@@ -1,0 +1,250 @@
+//! The cells of the grid: runs that differ in nothing but chance.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::lab::sample::{Record, Scenario, Side};
+use crate::lab::statistics::{Spread, median};
+
+/// What runs of one cell have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct CellKey {
+    pub scenario: Scenario,
+    /// As words: `ext4 direct cold`, `tcp cubic any`.
+    pub conditions: String,
+    pub depths: Depths,
+    pub request_bytes: u32,
+}
+
+/// Requests in flight at the source and at the sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Depths {
+    pub source: u16,
+    pub sink: u16,
+}
+
+/// What the runs of a cell did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    pub key: CellKey,
+    /// Bytes a second. From runs without a soaker where there are any: it may slow a run down.
+    pub rate: Option<Spread>,
+    /// The same from runs with one.
+    pub rate_soaked: Option<Spread>,
+    /// From runs with a soaker where there are any: theirs is the CPU time that has a referee.
+    pub source: Option<SideCell>,
+    pub sink: Option<SideCell>,
+    /// Runs that count for nothing, by reason.
+    pub voids: BTreeMap<String, usize>,
+}
+
+/// CPU time and returns of one side, medians but for the whole cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SideCell {
+    /// Nanoseconds for each byte, of all that is this side's.
+    pub cost_ns: Spread,
+    pub user_ns: f64,
+    pub system_ns: f64,
+    pub kernel_threads_ns: f64,
+    pub calls_per_request: f64,
+    /// The share of calls that returned less than they were asked for.
+    pub partial_share: f64,
+    /// What a call returned on the average, as a share of a request.
+    pub mean_return: f64,
+}
+
+impl Cell {
+    pub fn side(&self, end: End) -> Option<&SideCell> {
+        match end {
+            End::Source => self.source.as_ref(),
+            End::Sink => self.sink.as_ref(),
+        }
+    }
+}
+
+/// One of the two processes of a transfer; the first has both ends where there is one only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    Source,
+    Sink,
+}
+
+impl End {
+    pub fn of(self, record: &Record) -> Option<&Side> {
+        match self {
+            End::Source => Some(&record.source),
+            End::Sink => record.sink.as_ref(),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Source => "source",
+            End::Sink => "sink",
+        }
+    }
+}
+
+pub fn of(records: &[&Record]) -> Vec<Cell> {
+    let mut groups: BTreeMap<CellKey, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        if let Some(key) = key(record) {
+            groups.entry(key).or_default().push(record);
+        }
+    }
+    groups.into_iter().map(|(key, records)| cell(key, &records)).collect()
+}
+
+fn cell(key: CellKey, records: &[&Record]) -> Cell {
+    let mut voids = BTreeMap::new();
+    for reason in records.iter().filter_map(|record| record.void_reason.as_ref()) {
+        *voids.entry(reason.clone()).or_default() += 1;
+    }
+    let counting: Vec<&Record> =
+        records.iter().copied().filter(|record| record.void_reason.is_none()).collect();
+    let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
+        counting.iter().partition(|record| is_soaked(record));
+    let rate = |records: &[&Record]| {
+        Spread::of(&records.iter().map(|record| rate(record)).collect::<Vec<_>>())
+    };
+    let with_cpu = if soaked.is_empty() { &bare } else { &soaked };
+    Cell {
+        rate: rate(if bare.is_empty() { &soaked } else { &bare }),
+        rate_soaked: if bare.is_empty() { None } else { rate(&soaked) },
+        source: side(with_cpu, End::Source),
+        sink: side(with_cpu, End::Sink),
+        key,
+        voids,
+    }
+}
+
+fn side(records: &[&Record], end: End) -> Option<SideCell> {
+    let runs: Vec<(&Record, &Side)> = records
+        .iter()
+        .filter(|record| record.moved.bytes > 0)
+        .filter_map(|record| Some((*record, end.of(record)?)))
+        .collect();
+    let middle = |of: &dyn Fn(&Record, &Side) -> f64| {
+        median(&runs.iter().map(|(record, side)| of(record, side)).collect::<Vec<_>>())
+            .unwrap_or(0.0)
+    };
+    let per_byte = |record: &Record, seconds: f64| seconds * 1e9 / record.moved.bytes as f64;
+    let costs: Vec<f64> =
+        runs.iter().map(|(record, side)| per_byte(record, side.cpu_s())).collect();
+    let calls = |side: &Side| side.calls.max(1) as f64;
+    Some(SideCell {
+        cost_ns: Spread::of(&costs)?,
+        user_ns: middle(&|record, side| per_byte(record, side.cpu_user_s)),
+        system_ns: middle(&|record, side| per_byte(record, side.cpu_system_s)),
+        kernel_threads_ns: middle(&|record, side| {
+            per_byte(record, side.kernel_threads_s.values().sum())
+        }),
+        calls_per_request: middle(&|record, side| side.calls as f64 / requests(record)),
+        partial_share: middle(&|_, side| side.partial_returns as f64 / calls(side)),
+        mean_return: middle(&|record, side| match side.calls {
+            0 => 1.0,
+            calls => (requests(record) / calls as f64).min(1.0),
+        }),
+    })
+}
+
+/// Full requests that the bytes of a run fill: what a counted call is compared with.
+pub fn requests(record: &Record) -> f64 {
+    record.moved.bytes as f64 / f64::from(record.knobs.request_bytes.max(1))
+}
+
+pub fn is_soaked(record: &Record) -> bool {
+    !record.conditions.soaked_cpus.is_empty()
+}
+
+/// Bytes a second, once steady where that was found.
+pub fn rate(record: &Record) -> f64 {
+    record.moved.steady_bytes_per_s.unwrap_or(record.moved.goodput_bytes_per_s)
+}
+
+pub fn key(record: &Record) -> Option<CellKey> {
+    let scenario = record.place.as_ref()?.scenario;
+    Some(CellKey {
+        scenario,
+        conditions: conditions(record, scenario),
+        depths: depths(record),
+        request_bytes: record.knobs.request_bytes,
+    })
+}
+
+pub fn depths(record: &Record) -> Depths {
+    let sink = record.sink.as_ref().unwrap_or(&record.source);
+    Depths {
+        source: record.knobs.depth_source.unwrap_or(record.source.depth),
+        sink: record.knobs.depth_sink.unwrap_or(sink.depth),
+    }
+}
+
+/// What a run was measured under, of all that it touched.
+pub fn conditions(record: &Record, scenario: Scenario) -> String {
+    let mut words = Vec::new();
+    if scenario.reads_disk() {
+        words.push(source_conditions(record));
+    }
+    if scenario.has_net() {
+        words.push(net_conditions(record));
+    }
+    if scenario.writes_disk() {
+        words.push(sink_conditions(record));
+    }
+    words.retain(|word| !word.is_empty());
+    words.join(" to ")
+}
+
+pub fn source_conditions(record: &Record) -> String {
+    let file_system = record.conditions.source_file_system.as_deref();
+    let read = (!in_memory(file_system)).then_some(record.conditions.cache.as_str());
+    disk(record, file_system, read)
+}
+
+pub fn sink_conditions(record: &Record) -> String {
+    disk(record, record.conditions.sink_file_system.as_deref(), None)
+}
+
+fn disk(record: &Record, file_system: Option<&str>, cache: Option<&str>) -> String {
+    // The mount options follow the name.
+    let name = file_system.and_then(|name| name.split_whitespace().next()).unwrap_or("files");
+    let direct = match record.knobs.direct.as_str() {
+        _ if in_memory(file_system) => "",
+        "on" => "direct",
+        "off" => "buffered",
+        _ => "",
+    };
+    words([name, direct, cache.unwrap_or(""), engine(record)])
+}
+
+fn in_memory(file_system: Option<&str>) -> bool {
+    file_system.is_some_and(|name| name.starts_with("tmpfs") || name.starts_with("ramfs"))
+}
+
+pub fn net_conditions(record: &Record) -> String {
+    let congestion = match record.knobs.congestion.as_deref() {
+        Some(asked) => asked,
+        None => &record.source.congestion,
+    };
+    let carrier = match record.conditions.carrier.as_str() {
+        "" => "tcp",
+        carrier => carrier,
+    };
+    words([carrier, congestion, &record.knobs.receive, engine(record)])
+}
+
+/// The engine, where one was asked for.
+fn engine(record: &Record) -> &str {
+    match record.knobs.engine.as_str() {
+        "auto" => "",
+        engine => engine,
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> String {
+    let said: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    said.join(" ")
+}

@@ -1,0 +1,183 @@
+//! What is composed of parts, predicted from them and never fitted: `c = pump + source + sink`,
+//! each end of a network by itself.
+
+use serde::Serialize;
+
+use super::cells::{self, Cell, Depths, End};
+use super::parts::PartStudy;
+use crate::lab::model::Part;
+use crate::lab::sample::{Record, Scenario};
+use crate::lab::statistics::symmetric_error;
+
+/// One end of a composition under one set of conditions at one depth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Composition {
+    pub scenario: Scenario,
+    pub end: End,
+    pub conditions: String,
+    pub depths: Depths,
+    /// The parts whose costs are added to the pump's.
+    pub parts: [Part; 2],
+    pub sizes: Vec<Composed>,
+}
+
+/// One request size of a composition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Composed {
+    pub request_bytes: u32,
+    pub n: usize,
+    /// Nanoseconds for each byte; `None` where every run is void.
+    pub observed_ns: Option<f64>,
+    pub predicted_ns: f64,
+    pub observed_rate: Option<f64>,
+    /// That of the slowest part.
+    pub predicted_rate: Option<f64>,
+    /// Why runs count for nothing, and how many.
+    pub voids: Vec<(String, usize)>,
+}
+
+impl Composed {
+    pub fn symmetric_error(&self) -> Option<f64> {
+        Some(symmetric_error(self.observed_ns?, self.predicted_ns))
+    }
+
+    pub fn signed_error(&self) -> Option<f64> {
+        Some(self.predicted_ns / self.observed_ns? - 1.0)
+    }
+}
+
+impl Composition {
+    pub fn errors(&self) -> Vec<f64> {
+        self.sizes.iter().filter_map(Composed::symmetric_error).collect()
+    }
+}
+
+/// The ends of what is composed, with the part on either side of its pump.
+const COMPOSED: [(Scenario, End, [Part; 2]); 3] = [
+    (Scenario::DiskDisk, End::Source, [Part::DiskSource, Part::DiskSink]),
+    (Scenario::DiskNetDisk, End::Source, [Part::DiskSource, Part::NetSink]),
+    (Scenario::DiskNetDisk, End::Sink, [Part::NetSource, Part::DiskSink]),
+];
+
+pub fn of(
+    all: &[Cell],
+    records: &[&Record],
+    parts: &[PartStudy],
+    remarks: &mut Vec<String>,
+) -> Vec<Composition> {
+    let mut found: Vec<Composition> = Vec::new();
+    for (scenario, end, pair) in COMPOSED {
+        for cell in all.iter().filter(|cell| cell.key.scenario == scenario) {
+            // Conditions of the parts are read from a run; a cell of void runs has none, and the
+            // words of its neighbours do.
+            let run = records.iter().find(|record| {
+                cells::key(record).is_some_and(|key| {
+                    key.scenario == scenario && key.conditions == cell.key.conditions
+                })
+            });
+            let Some(run) = run else {
+                let voids = spelled(cell);
+                let size = cell.key.request_bytes;
+                remarks
+                    .push(format!("{} at {size} B: every run is void: {voids}", scenario.name()));
+                continue;
+            };
+            let used: Result<Vec<&PartStudy>, String> =
+                pair.iter().map(|part| part_for(*part, run, cell.key.depths, parts)).collect();
+            let used = match used {
+                Ok(used) => used,
+                Err(why) => {
+                    remarks.push(format!("{} at the {}: {why}", scenario.name(), end.name()));
+                    continue;
+                }
+            };
+            let same = |one: &Composition| {
+                (one.scenario, one.end, one.depths) == (scenario, end, cell.key.depths)
+                    && one.conditions == cell.key.conditions
+            };
+            let composed = composed(cell, end, &used, run, parts);
+            match found.iter_mut().find(|one| same(one)) {
+                Some(one) => one.sizes.push(composed),
+                None => found.push(Composition {
+                    scenario,
+                    end,
+                    conditions: cell.key.conditions.clone(),
+                    depths: cell.key.depths,
+                    parts: pair,
+                    sizes: vec![composed],
+                }),
+            }
+        }
+    }
+    remarks.sort();
+    remarks.dedup();
+    found
+}
+
+fn composed(
+    cell: &Cell,
+    end: End,
+    used: &[&PartStudy],
+    run: &Record,
+    parts: &[PartStudy],
+) -> Composed {
+    let size = cell.key.request_bytes;
+    // Every part knows the pump; it is added once.
+    let pump = used.first().map_or(0.0, |part| part.curve.fit(size).known.cost_ns(size));
+    let seen = cell.side(end);
+    // The slowest of all that bytes pass through, whichever end it is at.
+    let all = match cell.key.scenario {
+        Scenario::DiskNetDisk => vec![Part::DiskSource, Part::NetSink, Part::DiskSink],
+        _ => vec![Part::DiskSource, Part::DiskSink],
+    };
+    let rates: Option<Vec<f64>> = all
+        .into_iter()
+        .map(|part| part_for(part, run, cell.key.depths, parts).ok()?.rate(size))
+        .collect();
+    Composed {
+        request_bytes: size,
+        n: seen.map_or(0, |side| side.cost_ns.n),
+        observed_ns: seen.map(|side| side.cost_ns.median),
+        predicted_ns: pump + used.iter().map(|part| part.own_cost_ns(size)).sum::<f64>(),
+        observed_rate: cell.rate.as_ref().map(|rate| rate.median),
+        predicted_rate: rates.map(|rates| rates.into_iter().fold(f64::INFINITY, f64::min)),
+        voids: cell.voids.clone().into_iter().collect(),
+    }
+}
+
+/// The part under the conditions of a run: at the same depth where that was measured, else at the
+/// depth that stands for it.
+fn part_for<'a>(
+    part: Part,
+    run: &Record,
+    depths: Depths,
+    parts: &'a [PartStudy],
+) -> Result<&'a PartStudy, String> {
+    let conditions = match part {
+        Part::Pump => String::new(),
+        Part::DiskSource => cells::source_conditions(run),
+        Part::DiskSink => cells::sink_conditions(run),
+        Part::NetSource | Part::NetSink => cells::net_conditions(run),
+    };
+    let same = || parts.iter().filter(|one| one.part == part && one.conditions == conditions);
+    let exact = same().find(|one| one.depths == depths);
+    let chosen = || same().reduce(|a, b| if b.stands_before(a) { b } else { a });
+    exact.or_else(chosen).ok_or_else(|| {
+        format!("{} was not measured alone under '{conditions}': measure it too", name(part))
+    })
+}
+
+pub fn name(part: Part) -> &'static str {
+    match part {
+        Part::Pump => "pump",
+        Part::DiskSource => "disk source",
+        Part::DiskSink => "disk sink",
+        Part::NetSource => "network source",
+        Part::NetSink => "network sink",
+    }
+}
+
+fn spelled(cell: &Cell) -> String {
+    let reasons = cell.voids.iter().map(|(reason, count)| format!("{count} x {reason}"));
+    reasons.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,111 @@
+//! The referee: what whole machines did, against what the sides say that they did.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::lab::sample::{Machine, Record, Scenario, Side};
+use crate::lab::statistics::{median, symmetric_error};
+
+/// How the accounts of one scenario's runs agree. Ratios are medians over runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Referee {
+    pub scenario: Scenario,
+    pub n: usize,
+    /// The sides' CPU time, kernel threads included, over what the machines were busy without the
+    /// background: by idle accounting, and by the soaker where there was one.
+    pub own_to_idle: f64,
+    pub own_to_soaker: Option<f64>,
+    pub soaker_to_idle: Option<f64>,
+    /// Interrupts that the soaker took in, as a share of what it says was busy.
+    pub absorbed: Option<f64>,
+    /// What no side accounts for: kernel threads by name, in seconds a run.
+    pub residue: Vec<(String, f64)>,
+}
+
+impl Referee {
+    /// Whether all accounts are within 10 % of each other.
+    pub fn agrees(&self) -> bool {
+        let all = [Some(self.own_to_idle), self.own_to_soaker, self.soaker_to_idle];
+        all.iter().flatten().all(|ratio| symmetric_error(*ratio, 1.0) <= AGREEMENT)
+    }
+}
+
+pub fn of(records: &[&Record]) -> Vec<Referee> {
+    let mut scenarios: BTreeMap<Scenario, Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| !record.machines.is_empty()) {
+        if let Some(place) = &record.place {
+            scenarios.entry(place.scenario).or_default().push(record);
+        }
+    }
+    scenarios.into_iter().filter_map(|(scenario, records)| referee(scenario, &records)).collect()
+}
+
+fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
+    // Where some runs were soaked, the CPU time is theirs.
+    let soaked = |record: &&&Record| record.machines.iter().all(|m| m.busy_iter_s.is_some());
+    let with: Vec<&Record> = records.iter().filter(soaked).copied().collect();
+    let records = if with.is_empty() { records } else { &with };
+    let of = |busy: fn(&Machine) -> Option<f64>| {
+        let ratios: Vec<f64> = records
+            .iter()
+            .filter_map(|record| Some(own_s(record) / busy_s(record, busy)?))
+            .collect();
+        median(&ratios)
+    };
+    let own_to_idle = of(|machine| Some(machine.busy_idle_s))?;
+    let own_to_soaker = of(|machine| machine.busy_iter_s);
+    Some(Referee {
+        scenario,
+        n: records.len(),
+        own_to_idle,
+        own_to_soaker,
+        soaker_to_idle: own_to_soaker.map(|ratio| own_to_idle / ratio),
+        absorbed: absorbed(records),
+        residue: residue(records),
+    })
+}
+
+fn own_s(record: &Record) -> f64 {
+    record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s)
+}
+
+/// What the machines did for the run: busy without the background.
+fn busy_s(record: &Record, busy: fn(&Machine) -> Option<f64>) -> Option<f64> {
+    let of = |machine: &Machine| Some(busy(machine)? - machine.background_s.unwrap_or(0.0));
+    let sum = record.machines.iter().map(of).sum::<Option<f64>>()?;
+    (sum > 0.0).then_some(sum)
+}
+
+fn absorbed(records: &[&Record]) -> Option<f64> {
+    let of = |machine: &Machine| {
+        let busy = machine.busy_iter_s?;
+        (busy > 0.0).then_some(())?;
+        Some((busy - machine.busy_clock_s?) / busy)
+    };
+    median(&records.iter().flat_map(|record| &record.machines).filter_map(of).collect::<Vec<_>>())
+}
+
+/// Kernel threads that ran on no side's account, the largest three.
+fn residue(records: &[&Record]) -> Vec<(String, f64)> {
+    let mut seconds: BTreeMap<&str, f64> = BTreeMap::new();
+    for record in records {
+        let sides = || [Some(&record.source), record.sink.as_ref()].into_iter().flatten();
+        for thread in record.machines.iter().flat_map(|machine| &machine.kernel_threads) {
+            if !sides().any(|side| side.kernel_threads_s.contains_key(&thread.name)) {
+                *seconds.entry(&thread.name).or_default() += thread.cpu_s;
+            }
+        }
+    }
+    let runs = records.len().max(1) as f64;
+    let mut all: Vec<(String, f64)> =
+        seconds.into_iter().map(|(name, sum)| (name.to_string(), sum / runs)).collect();
+    all.retain(|(_, seconds)| *seconds >= RESIDUE_S_MIN);
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(3);
+    all
+}
+
+const AGREEMENT: f64 = 0.10;
+/// What is less than a tick a run is not worth a name.
+const RESIDUE_S_MIN: f64 = 0.004;
