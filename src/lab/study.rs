@@ -6,6 +6,7 @@ pub mod cells;
 pub mod compositions;
 pub mod parts;
 pub mod referee;
+pub mod verdicts;
 
 use std::collections::BTreeMap;
 

@@ -6,4 +6,5 @@ pub mod json;
 pub mod live;
 pub mod results;
 pub mod sheet;
+pub mod tables;
 pub mod text;

@@ -382,9 +382,9 @@ impl Sample {
         let (above, below) = (between / degrees.0 as f64, within / degrees.1 as f64);
         // Runs that are equal to the last digit have no variance to compare with.
         let f = match below > ROUNDING * ROUNDING {
-            true => above / below,
+            true => (above / below).min(F_MAX),
             false if above <= ROUNDING * ROUNDING => 0.0,
-            false => f64::MAX,
+            false => F_MAX,
         };
         let fisher = FisherSnedecor::new(degrees.0 as f64, degrees.1 as f64).ok()?;
         Some(LackOfFit { f, degrees, p: 1.0 - fisher.cdf(f) })
@@ -462,6 +462,8 @@ const TOLERANCE: f64 = 1e-9;
 const ROUNDING: f64 = 1e-12;
 /// Of the squared sine between the two columns.
 const ALIKE: f64 = 1e-9;
+/// What is larger has the same p, and the distribution's own arithmetic ends somewhere.
+const F_MAX: f64 = 1e9;
 const SIGNIFICANCE: f64 = 0.05;
 /// A misfit up to this is small enough for a model to be of use.
 const ERROR_SMALL: f64 = 0.10;

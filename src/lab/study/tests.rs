@@ -1,1 +1,236 @@
 use super::*;
+use crate::lab::model::Estimate;
+use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
+use crate::lab::statistics::generator;
+use crate::lab::study::cells::End;
+use crate::lab::study::verdicts::Outcome;
+use rand::RngExt;
+
+/// What a planted part costs: nanoseconds for each byte, and for each request or call.
+type Planted = (f64, f64);
+
+const PUMP: Planted = (0.0, 1_500.0);
+const DISK_SOURCE: Planted = (0.12, 9_000.0);
+const DISK_SINK: Planted = (0.3, 14_000.0);
+const NET_SOURCE: Planted = (0.25, 3_000.0);
+const NET_SINK: Planted = (0.15, 5_000.0);
+
+/// Calls that a full request takes of a network source: returns are of 64 KiB at most.
+fn calls_of_a_read(request_bytes: u32) -> f64 {
+    (f64::from(request_bytes) / 65536.0).max(1.0)
+}
+
+fn planted_side(parts: &[(Planted, f64)], bytes: f64, request_bytes: u32, noise: f64) -> Side {
+    let requests = bytes / f64::from(request_bytes);
+    let pump = bytes * PUMP.0 + requests * PUMP.1;
+    let of = |((cb, cr), calls): &(Planted, f64)| bytes * cb + requests * calls * cr;
+    let cpu_s = (pump + parts.iter().map(of).sum::<f64>()) / 1e9 * noise;
+    let calls: f64 = parts.iter().map(|(_, calls)| requests * calls).sum();
+    Side {
+        cpu_user_s: cpu_s * 0.3,
+        cpu_system_s: cpu_s * 0.6,
+        kernel_threads_s: [("ksoftirqd/0".to_string(), cpu_s * 0.1)].into(),
+        requests: requests as u64,
+        calls: calls.round() as u64,
+        partial_returns: parts.iter().map(|(_, n)| (requests * (n - 1.0)) as u64).sum(),
+        depth: 1,
+        environment: 1,
+        ..Side::default()
+    }
+}
+
+/// An experiment over planted costs: every scenario, five sizes, five repeats, with and without a
+/// soaker.
+pub(crate) fn planted(noise: f64) -> Vec<Record> {
+    let mut generator = generator(11);
+    let mut records = Vec::new();
+    for scenario in Scenario::ALL {
+        for size in [16u32, 64, 128, 256, 1024].map(|kibibytes| kibibytes << 10) {
+            for repeat in 0..10u32 {
+                let wobble = 1.0 + noise * (generator.random::<f64>() * 2.0 - 1.0);
+                let id = records.len() as i64 + 1;
+                records.push(planted_record(scenario, size, repeat, wobble, id));
+            }
+        }
+    }
+    records
+}
+
+fn planted_record(
+    scenario: Scenario,
+    request_bytes: u32,
+    repeat: u32,
+    wobble: f64,
+    id: i64,
+) -> Record {
+    let bytes = 1e9;
+    let read = (NET_SOURCE, calls_of_a_read(request_bytes));
+    let (source, sink): (Vec<(Planted, f64)>, Option<Vec<(Planted, f64)>>) = match scenario {
+        Scenario::Cpu => (vec![], None),
+        Scenario::DiskSource => (vec![(DISK_SOURCE, 1.0)], None),
+        Scenario::DiskSink => (vec![(DISK_SINK, 1.0)], None),
+        Scenario::Net => (vec![(NET_SINK, 1.0)], Some(vec![read])),
+        Scenario::DiskDisk => (vec![(DISK_SOURCE, 1.0), (DISK_SINK, 1.0)], None),
+        Scenario::DiskNetDisk => {
+            (vec![(DISK_SOURCE, 1.0), (NET_SINK, 1.0)], Some(vec![read, (DISK_SINK, 1.0)]))
+        }
+    };
+    let side = |parts: &[(Planted, f64)]| planted_side(parts, bytes, request_bytes, wobble);
+    let (source, sink) = (side(&source), sink.as_deref().map(side));
+    let own = source.cpu_s() + sink.as_ref().map_or(0.0, Side::cpu_s);
+    let soaked = repeat % 2 == 1;
+    let machine = crate::lab::sample::Machine {
+        cpus: 2,
+        span_s: 1.0,
+        busy_idle_s: own * 1.02,
+        busy_iter_s: soaked.then_some(own * 1.01),
+        busy_clock_s: soaked.then_some(own),
+        ..Default::default()
+    };
+    let mut conditions = crate::lab::sample::Conditions {
+        carrier: "tcp".into(),
+        source_file_system: Some("tmpfs rw".into()),
+        sink_file_system: Some("ext4 rw,relatime".into()),
+        ..Default::default()
+    };
+    if soaked {
+        conditions.soaked_cpus = vec![0, 1];
+    }
+    Record {
+        id,
+        command: "measure".into(),
+        version: "0.1.0".into(),
+        started_unix_s: 1.7e9 + id as f64,
+        place: Some(PlaceInExperiment {
+            experiment: "planted".into(),
+            scenario,
+            seed: 1,
+            order_index: id as u32,
+            repeat,
+            block: 0,
+        }),
+        knobs: Knobs {
+            request_bytes,
+            streams: 1,
+            engine: "auto".into(),
+            direct: "on".into(),
+            receive: "any".into(),
+            congestion: Some("cubic".into()),
+            ..Knobs::default()
+        },
+        conditions,
+        moved: Moved {
+            bytes: bytes as u64,
+            elapsed_s: 1.0,
+            goodput_bytes_per_s: 1e9 * wobble,
+            ..Moved::default()
+        },
+        source,
+        sink,
+        machines: vec![machine],
+        gates: vec![Gate { name: "drift".into(), value: 0.01, limit: 0.03, passed: true }],
+        ..Record::default()
+    }
+}
+
+#[test]
+fn planted_parts_are_found_and_predict_what_is_composed_of_them() {
+    let study = Study::of(&planted(0.04));
+    let near = |found: Estimate, planted: f64, slack: f64| {
+        assert!((found.value - planted).abs() <= slack, "{found:?} for {planted}");
+    };
+    for (part, (cb, cr)) in [
+        (Part::Pump, PUMP),
+        (Part::DiskSource, DISK_SOURCE),
+        (Part::DiskSink, DISK_SINK),
+        (Part::NetSource, NET_SOURCE),
+        (Part::NetSink, NET_SINK),
+    ] {
+        let chosen = study.chosen();
+        let one = chosen.iter().find(|one| one.part == part).unwrap();
+        let regime = one.curve.regimes()[0];
+        near(regime.cb_ns, cb, 0.1 * cb + 0.02);
+        near(regime.cr_ns, cr, 0.1 * cr + 300.0);
+        let counts =
+            if part == Part::NetSource { parts::Counts::Calls } else { parts::Counts::Requests };
+        assert_eq!(one.counts, counts, "{part:?}");
+    }
+    assert_eq!(study.compositions.len(), 3, "{:?}", study.remarks);
+    for one in &study.compositions {
+        assert_eq!(one.sizes.len(), 5);
+        assert!(one.errors().iter().all(|error| *error < 0.05), "{one:?}");
+    }
+    assert!(study.remarks.is_empty(), "{:?}", study.remarks);
+    for verdict in verdicts::of(&study) {
+        assert_eq!(verdict.outcome, Outcome::Passed, "{verdict:?}");
+    }
+}
+
+#[test]
+fn bandwidth_is_from_bare_runs_and_cpu_from_soaked_ones() {
+    let mut records = planted(0.0);
+    for record in records.iter_mut().filter(|record| cells::is_soaked(record)) {
+        record.moved.goodput_bytes_per_s = 0.5e9;
+        record.source.cpu_user_s += 1.0;
+    }
+    let study = Study::of(&records);
+    let cell = &study.cells[0];
+    assert_eq!(cell.rate.as_ref().unwrap().median, 1e9);
+    assert_eq!(cell.rate_soaked.as_ref().unwrap().median, 0.5e9);
+    assert!(cell.side(End::Source).unwrap().cost_ns.min > 1.0);
+}
+
+#[test]
+fn what_a_gate_took_is_named_and_not_averaged() {
+    let mut records = planted(0.01);
+    let disk_disk =
+        |record: &&mut Record| record.place.as_ref().unwrap().scenario == Scenario::DiskDisk;
+    for record in records.iter_mut().filter(disk_disk) {
+        record.void_reason = Some("steal".into());
+        record.source.cpu_user_s = 1e6;
+    }
+    let study = Study::of(&records);
+    assert_eq!(study.voids.len(), 50);
+    let verdicts = verdicts::of(&study);
+    let verdict = verdicts.iter().find(|one| one.what.starts_with("disk-disk from")).unwrap();
+    assert_eq!(verdict.outcome, Outcome::Void);
+    assert!(verdict.because.contains("steal"), "{verdict:?}");
+}
+
+#[test]
+fn order_is_no_matter_and_odd_records_do_no_harm() {
+    let records = planted(0.05);
+    let mut other = records.clone();
+    other.reverse();
+    assert_eq!(Study::of(&records), Study::of(&other));
+    let odd: Vec<Record> = records
+        .iter()
+        .enumerate()
+        .map(|(i, record)| {
+            let mut odd = record.clone();
+            match i % 5 {
+                0 => odd.moved.bytes = 0,
+                1 => odd.source.cpu_user_s = f64::NAN,
+                2 => odd.knobs.request_bytes = 0,
+                3 => odd.sink = None,
+                _ => odd.started_unix_s = f64::NAN,
+            }
+            odd
+        })
+        .collect();
+    let study = Study::of(&odd);
+    let _ = (verdicts::of(&study), study.hosts(|_| "a".into()));
+    assert_eq!(Study::of(&[]), Study { ..Study::default() });
+    assert_eq!(Study::of(&[Record::default()]), Study { ..Study::default() });
+}
+
+#[test]
+fn a_model_holds_every_part() {
+    let model = HostModel::of(&planted(0.02));
+    assert_eq!((model.components.len(), model.cpus), (5, 2));
+    let net = model.component(Part::NetSource, "tcp cubic any").unwrap();
+    let calls = net.calls_per_request.last().unwrap();
+    assert!((calls.1 - 16.0).abs() < 0.1, "{calls:?}");
+    assert!(model.component(Part::DiskSource, "tmpfs").is_some());
+    assert!(model.component(Part::DiskSink, "ext4 direct").is_some(), "{model:?}");
+}

@@ -96,6 +96,16 @@ fn a_misfit_is_shown() {
     assert!(!fit.adequate() && fit.max_error() > 0.2, "{:?}", fit.sizes);
 }
 
+/// Runs that are the same to the last digit leave nothing to compare a misfit with.
+#[test]
+fn equal_runs_do_no_harm() {
+    let sizes = [(16 << 10, 3.0), (32 << 10, 2.0), (64 << 10, 1.9), (128 << 10, 1.0)];
+    let once = sizes.map(|(size, ns)| Observation::per_byte(size, ns));
+    let runs: Vec<Observation> = once.iter().chain(&once).copied().collect();
+    let fit = Fit::of(&runs, Known::default(), 1).unwrap();
+    assert_eq!(fit.lack_of_fit_passes(), Some(false), "{:?}", fit.lack_of_fit);
+}
+
 #[test]
 fn without_enough_there_is_no_fit() {
     let one = Observation::per_byte(65536, 1.0);
