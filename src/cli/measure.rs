@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::args::{Measuring, Options};
 use super::order::{Channel, Show};
 use super::record::NO_HOME;
+use super::results::environments;
 use super::signals;
 use super::voice::Voice;
 use crate::base::cpus::Cpus;
@@ -22,11 +23,14 @@ use crate::lab::measure::{self, Audience, Bench, Eye, Step};
 use crate::lab::probe::{self, Probe};
 use crate::lab::results::{Experiment, Filter, Store};
 use crate::lab::rig::{Ground, Rig};
-use crate::lab::sample::{Record, Scenario};
+use crate::lab::sample::{Environment, Record, Scenario};
+use crate::lab::study::Study;
 use crate::pump::watch::Watch;
 use crate::remote::launch::Launch;
 use crate::report::json::{self, Event};
 use crate::report::live;
+use crate::report::sheet::Form;
+use crate::report::tables;
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
     let scenarios = scenarios(what)?;
@@ -123,8 +127,23 @@ fn carry_out(design: Design, options: &Options, voice: &Voice, watch: &Watch) ->
     };
     bench.carry_out(watch, &mut Audience { tell: &mut tell, keep: &mut keep })?;
     voice.clear();
-    let records = store.records(&Filter { experiment: Some(name.clone()), ..Filter::default() })?;
-    voice.summary(&format!("{} runs of experiment {name}", records.len()));
+    conclude(&mut store, &name, voice)
+}
+
+/// What was found: the tables, and the models that predictions are made from.
+fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
+    let records =
+        store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })?;
+    let environments = environments(store, &records)?;
+    let caches = environments.values().filter_map(environment::core_cache_bytes);
+    let study = Study::with_cache(&records, caches.min());
+    let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
+    for model in study.hosts(host) {
+        store.put_model(&model)?;
+    }
+    let environments: Vec<Environment> = environments.into_values().collect();
+    voice.summary(&tables::page(&study, &environments, Form::Text));
+    voice.summary(&format!("The runs are experiment {name} of {}", store.path().display()));
     Ok(())
 }
 

@@ -100,7 +100,10 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
     }
 }
 
-fn environments(store: &Store, records: &[Record]) -> Result<BTreeMap<i64, Environment>, Fault> {
+pub fn environments(
+    store: &Store,
+    records: &[Record],
+) -> Result<BTreeMap<i64, Environment>, Fault> {
     let mut environments = BTreeMap::new();
     let sides = records.iter().flat_map(|run| std::iter::once(&run.source).chain(&run.sink));
     for id in sides.map(|side| side.environment) {

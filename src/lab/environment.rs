@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::sample::Environment;
+use crate::base::units::parse_size;
 
 /// The texts that facts are made of, by path.
 pub type Texts = BTreeMap<String, String>;
@@ -179,6 +180,12 @@ fn virtualization(texts: &Texts) -> String {
 fn memory_total(meminfo: &str) -> Option<String> {
     let kib: u64 = field(meminfo, "MemTotal")?.split(' ').next()?.parse().ok()?;
     Some(kib.saturating_mul(1024).to_string())
+}
+
+/// What a core's own cache, that of the second level, holds.
+pub fn core_cache_bytes(environment: &Environment) -> Option<u64> {
+    let (_, size) = environment.facts.iter().find(|(name, _)| name.starts_with("cache L2"))?;
+    parse_size(size).ok()
 }
 
 /// `cache L1 Data` → `32K`.
