@@ -112,6 +112,19 @@ impl Running {
         panic!("{}: no bytes are moved\n{ran}", self.words);
     }
 
+    /// Reads its events up to one of this name.
+    pub fn wait_for(&mut self, name: &str) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            let event: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
+            self.stdout.extend(line);
+            if event["event"] == name {
+                return;
+            }
+        }
+        let ran = self.stop();
+        panic!("{}: no event {name}\n{ran}", self.words);
+    }
+
     /// Waits for its end, and fails the test where that does not come.
     pub fn end(self) -> Ran {
         self.end_within(PATIENCE)

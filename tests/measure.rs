@@ -1,0 +1,172 @@
+//! `datapump measure` as its users meet it, with the real program, disk and far side.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::processes::send;
+use support::run::{self, Ran};
+use support::{Scene, each, far};
+
+/// Short runs: what is looked at here is what is done, not how fast.
+const SHORT: &str = "--bytes 8M --repeat 1 --soak none --file @/ --results @/results.db";
+
+fn set_up() -> Scene {
+    let scene = Scene::new();
+    data_file(&scene.path("given"), 4 << 20);
+    scene
+}
+
+fn data_file(path: &Path, bytes: u64) {
+    support::data::write_file(path, 7, bytes as usize);
+}
+
+fn runs(ran: &Ran) -> Vec<Value> {
+    ran.events().into_iter().filter(|event| event["event"] == "run").collect()
+}
+
+#[test]
+fn every_part_is_measured_recorded_and_removed() {
+    let scene = set_up();
+    let line = format!("measure all --request-sizes 64K,1M --json --seed 3 {SHORT}");
+    let ran = scene.succeed(&line);
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 12, "six scenarios at two sizes\n{ran}");
+    for run in &runs {
+        let scenario = run["place"]["scenario"].as_str().unwrap();
+        assert_eq!(run["knobs"]["streams"], 1);
+        assert_eq!(run["sink"].is_null(), !scenario.contains("net"), "{scenario}");
+        let on_disk = scenario.starts_with("disk");
+        let reads = on_disk && scenario != "disk-sink";
+        assert_eq!(run["conditions"]["source_file_system"].is_null(), !reads, "{scenario}");
+        let cpu_s = |side: &Value| {
+            side["cpu_user_s"].as_f64().unwrap() + side["cpu_system_s"].as_f64().unwrap()
+        };
+        assert!(cpu_s(&run["source"]) > 0.0, "{run}");
+        assert!(run["source"]["environment"].as_i64() > Some(0));
+        assert!(run["machines"][0]["span_s"].as_f64() > Some(0.0));
+    }
+    // What was made is gone, and what was measured is there.
+    scene.assert_holds("", &["far-datapump", "given", "results.db"]);
+    let listed = scene.succeed("results export --format json --results @/results.db");
+    let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(stored.len(), 12);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order() {
+    let scene = set_up();
+    let order = |seed: u32| {
+        let line = format!("measure cpu net --request-sizes 16K..64K --json --seed {seed} {SHORT}");
+        let cells = runs(&scene.succeed(&line)).into_iter();
+        let cell =
+            |run: Value| (run["place"]["scenario"].clone(), run["knobs"]["request_bytes"].clone());
+        cells.map(cell).collect::<Vec<_>>()
+    };
+    let first = order(5);
+    assert_eq!(first, order(5));
+    assert!((6..12).any(|seed| order(seed) != first));
+}
+
+#[test]
+fn the_other_end_on_another_host() {
+    let scene = set_up();
+    let ssh = far::ssh_command();
+    let line = format!("measure net disk-net-disk --request-sizes 1M --json {SHORT} --on");
+    let mut args = scene.words(&line);
+    args.push(format!("far:{}", scene.path("").display()).into());
+    let mut command = scene.command(&args);
+    command.arg("--ssh").arg(ssh).arg("--remote-datapump").arg(scene.far_program());
+    let ran = run::to_end(command, b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    for run in runs(&ran) {
+        assert_eq!(run["machines"].as_array().unwrap().len(), 2, "an eye on each host: {run}");
+        assert_eq!(run["conditions"]["carrier"], "tcp");
+    }
+}
+
+#[test]
+fn a_given_file_is_read_and_stays() {
+    let scene = set_up();
+    let before = fs::read(scene.path("given")).unwrap();
+    for cache in ["bypass", "warm", "cold"] {
+        let line = format!(
+            "measure disk-source disk-disk --request-sizes 64K --json --cache {cache} --repeat 1 \
+             --soak none --results @/results.db --file @/given"
+        );
+        for run in runs(&scene.succeed(&line)) {
+            assert_eq!(run["moved"]["bytes"], before.len());
+            assert_eq!(run["conditions"]["cache"], cache);
+            let resident = run["conditions"]["resident_before"].as_f64();
+            match cache {
+                "warm" => assert!(resident.is_none_or(|share| share > 0.98), "{run}"),
+                _ => assert_eq!(run["void_reason"], Value::Null),
+            }
+        }
+    }
+    assert_eq!(fs::read(scene.path("given")).unwrap(), before);
+}
+
+#[test]
+fn reading_any_counts_more_calls() {
+    let scene = set_up();
+    let calls = |how: &str| {
+        let line = format!(
+            "measure net --request-sizes 1M --json --receive {how} --bytes 64M --repeat 3 \
+             --soak none --results @/results.db --file @/"
+        );
+        let runs = runs(&scene.succeed(&line));
+        runs.iter().map(|run| run["sink"]["calls"].as_u64().unwrap()).sum::<u64>()
+    };
+    let (whole, any) = (calls("waitall"), calls("any"));
+    // Two for each request, the header and the body, where the body comes whole.
+    assert!(any > whole, "{any} calls with any, {whole} with waitall");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let cases: [(&str, i32, &[&str]); 9] = [
+        ("measure disks", 2, &["'disks' cannot be measured: write cpu, disk-source"]),
+        ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes as 16K..1M"]),
+        ("measure cpu --request-sizes 1M..16K", 2, &["--request-sizes '1M..16K'"]),
+        ("measure cpu --depths 0..4", 2, &["--depths '0..4': write numbers as 1..4"]),
+        ("measure cpu --soak one", 2, &["--soak 'one': write none, some or all"]),
+        ("measure cpu --file @/nowhere --results @/r.db", 1, &["nowhere"]),
+        ("measure cpu --file /dev/null --results @/r.db", 2, &["is no folder and no file"]),
+        ("measure cpu --file @/ --results @/given", 1, &["it is no SQLite database"]),
+        ("measure cpu --cpus 4095 --file @/ --results @/r.db", 2, &["CPU 4095"]),
+    ];
+    each(cases, |(line, code, words)| {
+        let scene = set_up();
+        let ran = scene.run(line);
+        assert_eq!(ran.code, *code, "{line}\n{ran}");
+        for word in *words {
+            assert!(ran.stderr.contains(word), "{line}: {word}\n{ran}");
+        }
+    });
+}
+
+/// Ctrl-C ends within a second or two; a kill leaves a folder that the next experiment removes. The
+/// runs that were made stay either way.
+#[test]
+fn what_was_measured_stays() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::KILL, 128 + 9)] {
+        let scene = set_up();
+        let line = format!("measure cpu disk-sink --request-sizes 64K --json {SHORT}");
+        let line = line.replace("--repeat 1", "--repeat 1000");
+        let mut running = run::start(scene.command(&scene.words(&line)));
+        running.wait_for("run");
+        send(running.pid(), signal);
+        let ran = running.end();
+        assert_eq!(ran.code, code, "{ran}");
+        let made = runs(&ran).len();
+        let listed = scene.succeed("results export --format json --results @/results.db");
+        let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+        assert!(stored.len() >= made.max(1), "{} of {made} runs are recorded", stored.len());
+        scene.succeed(&format!("measure cpu --request-sizes 64K {SHORT}"));
+        scene.assert_holds("", &["far-datapump", "given", "results.db"]);
+    }
+}
