@@ -105,7 +105,8 @@ fn a_store_that_cannot_be_written_fails_no_copy() {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.pragma_update(None, "user_version", 99).unwrap();
     };
-    let cases: [(&str, fn(&Path), &str); 3] = [
+    type Make = fn(&Path);
+    let cases: [(&str, Make, &str); 3] = [
         ("text", make_text, "it is no SQLite database"),
         ("folder", make_folder, "cannot open the results store"),
         ("newer", make_newer, "has version 99"),
@@ -138,6 +139,7 @@ fn a_folder_that_may_not_be_written_fails_no_copy() {
         let mut command = Command::new(setpriv);
         command.args(["--reuid", "65534", "--clear-groups"]).arg(program);
         command.args(["copy", "null:1M", "null:"]).env("DATAPUMP_RESULTS", recorded.store());
+        command.env_remove("DATAPUMP_NO_RECORD");
         let ran = run::to_end(command, b"");
         assert_eq!(ran.code, 0, "{ran}");
         assert!(ran.stderr.contains("this run is not recorded"), "{ran}");

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -124,7 +126,10 @@ fn told(what: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> 
 fn into_file(path: &Path, records: &[Record], format: Format) -> Result<(), Fault> {
     let failed = |why: &io::Error| Fault::write("write", path, why);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let temporary = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+    // Its mode is that of any new file, the umask taken off.
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(Permissions::from_mode(0o666));
+    let temporary = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
     let mut temporary = temporary.map_err(|why| failed(&why))?;
     let mut out = BufWriter::new(temporary.as_file_mut());
     format.write(records, &mut out).and_then(|()| out.flush()).map_err(|why| failed(&why))?;

@@ -385,6 +385,25 @@ fn no_room_is_a_fault_of_its_class() {
     assert!(store.records(&Filter::default()).unwrap().len() <= 1, "nothing half");
 }
 
+/// Programs that each record one run and do not wait for the disk: their log is written back in the
+/// end.
+#[test]
+fn a_log_does_not_grow_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.db");
+    let mut longest = 0;
+    for _ in 0..100 {
+        let mut store = Store::open_lasting(&path, Lasting::Program).unwrap();
+        store.insert(&Record::default()).unwrap();
+        drop(store);
+        longest = longest.max(log_bytes(&path));
+    }
+    assert!(longest > 0, "most runs leave it to others");
+    assert!(longest < 2 * LOG_BYTES_MAX, "{longest}");
+    let store = Store::open_existing(&path).unwrap();
+    assert_eq!(store.records(&Filter::default()).unwrap().len(), 100);
+}
+
 /// Root may write everywhere, so what it says is only seen as another user.
 #[test]
 fn a_store_that_may_only_be_read_can_be_read() {
