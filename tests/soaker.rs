@@ -12,12 +12,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use datapump::base::job::Remote;
 use datapump::lab::gates::{Calibration, of_block, void_reason};
 use datapump::lab::moment::Moment;
 use datapump::lab::probe::{Probe, intrusion};
 use datapump::remote::launch::Launch;
 use rustix::process::Signal;
-use support::{PROGRAM, Scene, each, processes};
+use support::{PROGRAM, Scene, each, far, processes};
 
 fn local() -> Launch {
     Launch::Process { program: PROGRAM.into(), cpus: None }
@@ -161,6 +162,30 @@ fn a_soaker_gives_way_within_a_session() {
     soaking.soak(&[cpu]).unwrap();
     let shares = intrusion(&mut soaking, &mut spinner).unwrap();
     // The gate is at 1 %; of a thread of its own weight a soaker would take half.
+    assert!(shares[&cpu] < 0.1, "{shares:?}");
+}
+
+/// A login has a session of its own, which is a group of its own to the scheduler.
+#[test]
+fn a_far_soaker_gives_way_too() {
+    let scene = Scene::new();
+    let mut words = far::ssh_command().split(' ').map(String::from).collect::<Vec<_>>();
+    words.retain(|word| !word.is_empty());
+    let remote = Remote {
+        ssh: Some(words),
+        datapump: Some(scene.far_program().display().to_string()),
+        ..Remote::default()
+    };
+    let launch = Launch::Ssh { host: "far".into(), remote };
+    let mut soaking = Probe::start(&launch).unwrap();
+    let pids = processes::named_exactly(&scene.far_program());
+    let group = || fs::read_to_string(format!("/proc/{}/autogroup", pids[0]));
+    let mut spinner = Probe::start(&launch).unwrap();
+    let cpu = soaking.cpus()[0];
+    soaking.soak(&[cpu]).unwrap();
+    // Kernels that are built without such groups have no such file.
+    assert!(group().is_ok_and(|text| text.trim().ends_with("nice 19")) || group().is_err());
+    let shares = intrusion(&mut soaking, &mut spinner).unwrap();
     assert!(shares[&cpu] < 0.1, "{shares:?}");
 }
 

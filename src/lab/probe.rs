@@ -37,6 +37,8 @@ enum Request {
     Soak {
         cpus: Vec<u32>,
     },
+    /// Whoever else is on the host goes first, also to the scheduler's groups.
+    GiveWay {},
     Environment {},
     File {
         path: PathBuf,
@@ -128,6 +130,10 @@ fn fulfil(
     match request {
         Request::Moment {} => Ok(Answer::Moment(Box::new(moment(own, soakers)))),
         Request::Soak { cpus } => soakers.soak(&cpus, clock::now()).map(|()| Answer::Done {}),
+        Request::GiveWay {} => {
+            give_way();
+            Ok(Answer::Done {})
+        }
         Request::Environment {} => Ok(Answer::Environment(environment())),
         Request::File { path } => file::state(&path).map(Answer::File),
         Request::Drop { path } => file::drop_from_cache(&path).map(|()| Answer::Done {}),
@@ -190,6 +196,19 @@ fn kernel_thread(pid: u32) -> Option<ThreadTime> {
     Some(ThreadTime { pid, started, name, cpu, cpu_ns })
 }
 
+/// To the scheduler a session is a group (where `sched_autogroup_enabled` is 1), and SCHED_IDLE gives
+/// way within a group only: a soaker in a session of its own would take half of a CPU. A session's
+/// weight can be lowered to 15 where that of others is 1024; 1.5 % of a busy CPU is what remains.
+/// A session that is not the probe's own is left alone: it is somebody's terminal.
+fn give_way() {
+    let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+    // sshd starts a session for the shell, which becomes this program or waits for it.
+    if system::session_of(own).is_some_and(|leader| leader == own || leader == parent) {
+        // A kernel without such groups has no such file.
+        let _ = fs::write("/proc/self/autogroup", "19");
+    }
+}
+
 /// Wants all of a CPU for a while.
 fn spin(cpu: u32, for_ms: u32) -> Result<Spun, String> {
     let one = Cpus::of([cpu]).ok_or("there is no such CPU")?;
@@ -213,6 +232,18 @@ pub struct Probe {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     cpus: Vec<u32>,
+    group: Group,
+}
+
+/// The scheduler's group that a probe is in, and so its soakers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// That of who started it.
+    Shared,
+    /// One of its own, as an ssh login has, which weighs as much as any other.
+    Own,
+    /// One of its own that gives way to others.
+    Light,
 }
 
 impl Probe {
@@ -223,10 +254,14 @@ impl Probe {
             Launch::Ssh { host, .. } => format!("the probe at {host}"),
             Launch::Process { .. } => "the probe on this host".to_string(),
         };
+        let group = match how {
+            Launch::Ssh { .. } => Group::Own,
+            Launch::Process { .. } => Group::Shared,
+        };
         let (launched, stdin, stdout) = how.start_as(&["probe".to_string()], Login::First)?;
         let lines = read(stdout);
-        let mut probe =
-            Probe { what, launched: Some(launched), stdin: Some(stdin), lines, cpus: Vec::new() };
+        let (launched, stdin, cpus) = (Some(launched), Some(stdin), Vec::new());
+        let mut probe = Probe { what, launched, stdin, lines, cpus, group };
         match probe.greeted() {
             Ok(()) => Ok(probe),
             Err(fault) => Err(match &mut probe.launched {
@@ -271,7 +306,15 @@ impl Probe {
 
     /// Has exactly these CPUs soaked from now on.
     pub fn soak(&mut self, cpus: &[u32]) -> Result<(), Fault> {
-        match self.ask(&Request::Soak { cpus: cpus.to_vec() })? {
+        if self.group == Group::Own && !cpus.is_empty() {
+            self.done(&Request::GiveWay {})?;
+            self.group = Group::Light;
+        }
+        self.done(&Request::Soak { cpus: cpus.to_vec() })
+    }
+
+    fn done(&mut self, request: &Request) -> Result<(), Fault> {
+        match self.ask(request)? {
             Answer::Done {} => Ok(()),
             other => Err(self.strange(&other)),
         }
@@ -294,10 +337,7 @@ impl Probe {
 
     /// Makes the page cache forget a file: cold without being root.
     pub fn drop_from_cache(&mut self, path: &Path) -> Result<(), Fault> {
-        match self.ask(&Request::Drop { path: path.into() })? {
-            Answer::Done {} => Ok(()),
-            other => Err(self.strange(&other)),
-        }
+        self.done(&Request::Drop { path: path.into() })
     }
 
     /// Has a thread of the probe's own session want all of a CPU.
