@@ -2,7 +2,6 @@
 //! with other things. How well three ways of counting agree on a quiet one, `cargo bench --bench
 //! soaker` prints.
 
-#[allow(dead_code, reason = "other test programs use more of it")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -111,7 +111,7 @@ mod tests {
                     32 27 0:32 / /data rw - tmpfs tmpfs\n\
                     broken line\n- \n";
         let cases = [
-            ("/home/x", Some(("ext4", "rw,relatime,discard"))),
+            ("/srv/x", Some(("ext4", "rw,relatime,discard"))),
             ("/data/x", Some(("tmpfs", "rw"))),
             ("/data two/x", Some(("tmpfs", "ro,rw,size=1k"))),
             ("/database", Some(("ext4", "rw,relatime,discard"))),

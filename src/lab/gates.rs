@@ -286,8 +286,8 @@ pub struct Seat {
 ///
 /// A thread that is bound to a CPU serves the one side that is held to that CPU. Any other is that
 /// of the side that writes files (writing back, the journal, making room), else of the one that
-/// reads, else of the first, which is the source. With both sides on the same CPUs the bound ones go
-/// that way too.
+/// reads, else of the first, which is the source. With both sides on the same CPUs the bound ones
+/// go that way too.
 pub fn attribute(threads: &[KernelThread], seats: &[Seat]) -> Vec<BTreeMap<String, f64>> {
     let mut charged = vec![BTreeMap::new(); seats.len()];
     let roaming = seats

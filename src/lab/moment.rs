@@ -72,7 +72,7 @@ impl Moment {
     /// What the machine did from here to there.
     ///
     /// `busy_idle_s` is of all CPUs: a soaker's time counts as idle. `busy_clock_s` is of the CPUs
-    /// in `soaked_cpus` only, and `busy_iter_s` needs a calibration (`gates::Calibration::referee`).
+    /// in `soaked_cpus` only, and `busy_iter_s` needs a calibration: `gates::Calibration::referee`.
     pub fn until(&self, later: &Moment) -> Machine {
         let span_s = self.span_s(later);
         let mut machine = Machine { span_s, ..Machine::default() };
@@ -121,7 +121,7 @@ impl Moment {
         }
     }
 
-    /// A thread that came meanwhile did all its work meanwhile. What one did that went is not known.
+    /// A thread that came meanwhile did all its work meanwhile. What one did that went is lost.
     fn kernel_threads_until(&self, later: &Moment) -> Vec<KernelThread> {
         let key = |thread: &ThreadTime| (thread.pid, thread.started);
         let before: BTreeMap<_, u64> =

@@ -196,9 +196,10 @@ fn kernel_thread(pid: u32) -> Option<ThreadTime> {
     Some(ThreadTime { pid, started, name, cpu, cpu_ns })
 }
 
-/// To the scheduler a session is a group (where `sched_autogroup_enabled` is 1), and SCHED_IDLE gives
-/// way within a group only: a soaker in a session of its own would take half of a CPU. A session's
-/// weight can be lowered to 15 where that of others is 1024; 1.5 % of a busy CPU is what remains.
+/// To the scheduler a session is a group (where `sched_autogroup_enabled` is 1), and SCHED_IDLE
+/// gives way within a group only: a soaker in a session of its own would take half of a CPU. A
+/// session's weight can be lowered to 15 where that of others is 1024; some 1.5 % of a busy CPU is
+/// what remains.
 /// A session that is not the probe's own is left alone: it is somebody's terminal.
 fn give_way() {
     let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
@@ -417,9 +418,9 @@ fn read(stdout: ChildStdout) -> Receiver<String> {
 }
 
 /// The share of each CPU that its soaker takes from a thread that wants all of it, measured while
-/// `soaking` has soakers there. `spinner` is another probe, started in the way that what is measured
-/// will be: to the scheduler a session is a group, and the weights of groups are what counts
-/// between two of them.
+/// `soaking` has soakers there. `spinner` is another probe, started in the way that what is
+/// measured will be: to the scheduler a session is a group, and the weights of groups are what
+/// counts between two of them.
 pub fn intrusion(soaking: &mut Probe, spinner: &mut Probe) -> Result<BTreeMap<u32, f64>, Fault> {
     let cpus: Vec<u32> = soaking.moment()?.soakers.into_keys().collect();
     let mut shares = BTreeMap::new();

@@ -1,5 +1,6 @@
 //! The far side: started over the control connection, and gone when that is.
 
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -33,13 +34,14 @@ pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
 pub fn main(cpus: Option<&Cpus>) -> u8 {
     // Before there is any other thread.
     let pinned = cpus.map_or(Ok(()), system::pin);
+    let pinned = pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")));
     let duplicated = io::stdin()
         .as_fd()
         .try_clone_to_owned()
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
-    let line = ControlLine::new(std::fs::File::from(output));
-    match serve(std::fs::File::from(input), line.clone(), pinned) {
+    let line = ControlLine::new(File::from(output));
+    match serve(File::from(input), line.clone(), pinned) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -48,11 +50,7 @@ pub fn main(cpus: Option<&Cpus>) -> u8 {
     }
 }
 
-fn serve(
-    input: std::fs::File,
-    mut line: ControlLine,
-    pinned: Result<(), String>,
-) -> Result<(), Fault> {
+fn serve(input: File, mut line: ControlLine, pinned: Result<(), Fault>) -> Result<(), Fault> {
     let (events_in, events) = channel();
     let carried_data = CarrierSlot::default();
     line.send_mark()?;
@@ -60,7 +58,7 @@ fn serve(
     line.send(&session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &events)?;
-    pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")))?;
+    pinned?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line)?;
     let settings = open.settings.clone();

@@ -52,7 +52,7 @@ fn cpus_are_read_whatever_stands_there() {
 fn only_threads_of_the_kernel_are_read() {
     let cases = [
         (
-            "5858 (kworker/u8:0-iou_exit) I 2 0 0 0 -1 69238880 0 0 0 0 0 139 0 0 20 0 1 0 1215351 0",
+            "5858 (kworker/u8:0-iou_exit) I 2 0 0 0 -1 69238880 0 0 0 0 0 9 0 0 20 0 1 0 1215351",
             Some(("kworker/u8-iou_exit", 1_215_351)),
         ),
         ("31 (a) b) (c) S 2 0 0 0 -1 2097152 0 0 0 0 0 1 0 0 20 0 1 0 7 0", Some(("a) b) (c", 7))),
