@@ -15,6 +15,8 @@ use datapump::lab::sample::{Gate, Machine};
 use datapump::remote::launch::Launch;
 
 const CALIBRATION: Duration = Duration::from_secs(2);
+/// How often a row is measured until it passes its gates.
+const TRIES_MAX: u32 = 3;
 const LOAD: Duration = Duration::from_secs(5);
 
 const LOADS: &[(&str, fn())] = &[
@@ -38,8 +40,19 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut best = BTreeMap::new();
     for (name, load) in LOADS {
-        row(name, *load, &mut probe, &mut spinner, &mut best);
+        for _ in 0..TRIES_MAX {
+            if row(name, *load, &mut probe, &mut spinner, &mut best) == Told::Counts {
+                break;
+            }
+        }
     }
+}
+
+/// Whether a row passed its gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Counts,
+    Void,
 }
 
 /// What looking at the clocks costs.
@@ -61,7 +74,7 @@ fn row(
     probe: &mut Probe,
     spinner: &mut Probe,
     best: &mut BTreeMap<u32, f64>,
-) {
+) -> Told {
     let cpus = probe.cpus().to_vec();
     probe.soak(&[]).expect("no soaker");
     let (from, own_before) = (probe.moment().expect("a moment"), own_s());
@@ -102,6 +115,7 @@ fn row(
         if residues.is_empty() { "yes".to_string() } else { residues.join("; ") },
         if failed.is_empty() { "passed".to_string() } else { failed.join("; ") },
     );
+    if failed.is_empty() { Told::Counts } else { Told::Void }
 }
 
 fn clocks_s(machine: &Machine, own_s: f64) -> f64 {
