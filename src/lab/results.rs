@@ -521,7 +521,7 @@ fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
 
 /// How long a program waits for another that writes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
-/// Whoever opens a store reads the log again that was left to it: 128 pages take 0.2 ms. One copy
+/// Whoever opens a store reads the log again that was left to it, 128 pages at most. One copy
 /// in some fifteen writes it back, and waits for the disk.
 const LOG_BYTES_MAX: u64 = 512 << 10;
 const WRITE_AHEAD_ATTEMPTS: u32 = 500;
