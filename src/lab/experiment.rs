@@ -73,8 +73,8 @@ impl Design {
         cells
     }
 
-    /// Every run, in blocks. One repeat is a complete pass through all cells; within it the order is
-    /// mixed, so that a slow minute of the machine hits no cell more than the others.
+    /// Every run, in blocks. One repeat is a complete pass through all cells; within it the order
+    /// is mixed, so that a slow minute of the machine hits no cell more than the others.
     pub fn blocks(&self) -> Vec<Vec<Run>> {
         let mut generator = Pcg64::seed_from_u64(self.seed);
         let mut runs = Vec::new();

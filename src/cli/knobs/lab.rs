@@ -47,8 +47,8 @@ pub const LAB: &[Knob] = &[
         ),
         default: "",
         help: "Request depths that are measured, of both ends [default: 1]",
-        more: "1..4 are 1, 2, 3 and 4. The end that is a connection has one request in the air; its \
-               depth is the buffers behind it.",
+        more: "1..4 are 1, 2, 3 and 4. The end that is a connection has one request in the air: \
+               its depth is the buffers behind it.",
         group: Group::Measuring,
         verbs: MEASURE,
     },
