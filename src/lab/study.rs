@@ -117,7 +117,7 @@ impl Study {
                 cpus: part.cpus,
                 experiment: self.experiments.join(" "),
                 fitted_unix_s: self.ended_unix_s,
-                components: Vec::new(),
+                ..HostModel::default()
             });
             model.cpus = model.cpus.max(part.cpus);
             model.components.push(part.component());

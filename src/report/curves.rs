@@ -52,8 +52,8 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     )];
     lines.extend(match fit.at_bound {
         AtBound::Neither => None,
-        AtBound::Cb => Some("Cb is at its bound 0: it would be negative".to_string()),
-        AtBound::Cr => Some("Cr is at its bound 0: it would be negative".to_string()),
+        AtBound::Cb => Some(at_bound("Cb", fit)),
+        AtBound::Cr => Some(at_bound("Cr", fit)),
         AtBound::Both => Some("Cb and Cr are at their bounds 0".to_string()),
     });
     lines.extend(balance(fit));
@@ -79,6 +79,20 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     lines
 }
 
+/// A cost that the free fit would put below 0 leaves a trend over the sizes.
+fn at_bound(which: &str, fit: &Fit) -> String {
+    let ends = [fit.sizes.first(), fit.sizes.last()].map(|size| size.map(SizeFit::signed_error));
+    let trend = match ends {
+        [Some(first), Some(last)] => format!(
+            "; the misfit that this leaves goes from {} at the smallest size to {} at the largest",
+            signed_percent(first),
+            signed_percent(last)
+        ),
+        _ => String::new(),
+    };
+    format!("{which} is at its bound 0: a free fit would make it negative{trend}")
+}
+
 fn adequacy(fit: &Fit) -> String {
     let verdict = if fit.adequate() { "adequate" } else { "not adequate" };
     let judged = match (fit.lack_of_fit, fit.intervals) {
@@ -90,9 +104,11 @@ fn adequacy(fit: &Fit) -> String {
             lack.p
         ),
         (None, Intervals::Residuals) => {
-            "one value a size: no F test, the intervals are from the residuals, and the largest \
-             error judges"
-                .to_string()
+            format!(
+                "lack of fit is judged by the largest error, {}: with one value a size there is no \
+                 F test, and intervals are from residuals",
+                percent(fit.max_error())
+            )
         }
         (None, Intervals::Runs) => {
             "two sizes: a line through both always fits, so there is no F test".to_string()
@@ -102,7 +118,9 @@ fn adequacy(fit: &Fit) -> String {
 }
 
 fn balance(fit: &Fit) -> Option<String> {
-    let balance = balance_bytes(fit.cb_ns.value, fit.cr_ns.value)?;
+    // Where a byte costs nothing there is no balance to speak of.
+    let balance = balance_bytes(fit.cb_ns.value, fit.cr_ns.value)
+        .filter(|_| !fit.cb_ns.holds(0.0) && fit.cr_ns.value > 0.0)?;
     let typed = |bytes: f64| Bytes(bytes as u64).to_string();
     let largest = fit.sizes.last()?;
     let rate = cpu_bound_rate(1, largest.predicted_ns)?;

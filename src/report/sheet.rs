@@ -49,9 +49,9 @@ impl Sheet {
                 cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
             };
             for row in &all {
-                let cells = row.iter().enumerate().map(|(i, cell)| match i {
-                    0 => format!("{cell:<width$}", width = width(0)),
-                    i => format!("{cell:>width$}", width = width(i)),
+                let cells = row.iter().enumerate().map(|(i, cell)| match self.is_text(i) {
+                    true => format!("{cell:<width$}", width = width(i)),
+                    false => format!("{cell:>width$}", width = width(i)),
                 });
                 let line = cells.collect::<Vec<_>>().join("  ");
                 text.push_str(&format!("  {}\n", line.trim_end()));
@@ -59,6 +59,15 @@ impl Sheet {
         }
         self.notes.iter().for_each(|note| text.push_str(&format!("  {}\n", harmless(note))));
         text
+    }
+
+    /// Words stand to the left, numbers to the right. The first column names the row.
+    fn is_text(&self, column: usize) -> bool {
+        let number = |cell: &String| {
+            cell.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'))
+                && !cell.contains(',')
+        };
+        column == 0 || !self.rows.iter().filter_map(|row| row.get(column)).any(number)
     }
 
     fn markdown(&self) -> String {
@@ -69,7 +78,8 @@ impl Sheet {
                 format!("| {} |\n", cells.join(" | "))
             };
             text.push_str(&line(&self.columns));
-            let rules = (0..self.columns.len()).map(|i| if i == 0 { "---" } else { "---:" });
+            let rules =
+                (0..self.columns.len()).map(|i| if self.is_text(i) { "---" } else { "---:" });
             text.push_str(&format!("|{}|\n", rules.collect::<Vec<_>>().join("|")));
             self.rows.iter().for_each(|row| text.push_str(&line(row)));
             text.push('\n');
@@ -124,6 +134,7 @@ pub fn percent(share: f64) -> String {
 /// With its sign.
 pub fn signed_percent(share: f64) -> String {
     match share.is_finite() {
+        true if share.abs() < 0.0005 => "0.0 %".into(),
         true => format!("{:+.1} %", share * 100.0),
         false => "no end".into(),
     }
@@ -134,16 +145,16 @@ pub fn size(bytes: u32) -> String {
     crate::base::units::Bytes(u64::from(bytes)).typed()
 }
 
+/// Three digits that mean something; a number below a thousandth of a thousandth is 0.
 fn digits(value: f64) -> String {
-    let places = match value.abs() {
-        value if !value.is_finite() => return "-".into(),
-        value if value >= 100.0 => 0,
-        value if value >= 10.0 => 1,
-        value if value >= 1.0 => 2,
-        value if value >= 0.1 => 3,
-        _ => 4,
-    };
-    format!("{value:.places$}")
+    match value.abs() {
+        size if !size.is_finite() => "-".into(),
+        size if size < 5e-7 => "0".into(),
+        size => {
+            let places = (2.0 - size.log10().floor()).clamp(0.0, 6.0) as usize;
+            format!("{value:.places$}")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn numbers() {
-        let cases = [(0.0, "0.0000"), (0.012345, "0.0123"), (0.95, "0.950"), (3.21, "3.21")];
+        let cases = [(0.0, "0"), (0.012345, "0.0123"), (0.95, "0.950"), (-3.21, "-3.21")];
         for (value, expect) in cases {
             assert_eq!(digits(value), expect);
         }

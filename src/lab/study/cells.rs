@@ -200,8 +200,10 @@ pub fn conditions(record: &Record, scenario: Scenario) -> String {
 
 pub fn source_conditions(record: &Record) -> String {
     let file_system = record.conditions.source_file_system.as_deref();
-    let read = (!in_memory(file_system)).then_some(record.conditions.cache.as_str());
-    disk(record, file_system, read)
+    let cache = record.conditions.cache.as_str();
+    // What is read around the page cache says so already.
+    let said = in_memory(file_system) || (cache == "bypass" && record.knobs.direct == "on");
+    disk(record, file_system, (!said).then_some(cache))
 }
 
 pub fn sink_conditions(record: &Record) -> String {
