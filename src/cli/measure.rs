@@ -8,6 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::args::{Measuring, Options};
+use super::model::studied;
 use super::order::{Channel, Show};
 use super::record::NO_HOME;
 use super::results::environments;
@@ -24,7 +25,6 @@ use crate::lab::probe::{self, Probe};
 use crate::lab::results::{Experiment, Filter, Store};
 use crate::lab::rig::{Ground, Rig};
 use crate::lab::sample::{Environment, Record, Scenario};
-use crate::lab::study::Study;
 use crate::pump::watch::Watch;
 use crate::remote::launch::Launch;
 use crate::report::json::{self, Event};
@@ -135,8 +135,7 @@ fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
     let records =
         store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })?;
     let environments = environments(store, &records)?;
-    let caches = environments.values().filter_map(environment::core_cache_bytes);
-    let study = Study::with_cache(&records, caches.min());
+    let study = studied(&records, &environments);
     let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
     for model in study.hosts(host) {
         store.put_model(&model)?;

@@ -1,5 +1,6 @@
 //! `datapump model`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,13 +8,21 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::args::Options;
+use super::knobs::FORMATS;
+use super::record::NO_HOME;
+use super::results::{environments, into_file};
 use super::voice;
 use crate::base::fault::{Class, Fault};
+use crate::lab::environment;
 use crate::lab::model::curve::Curve;
 use crate::lab::model::fit::Known;
 use crate::lab::observations;
+use crate::lab::results::{Filter, Store};
+use crate::lab::sample::{Environment, Record};
+use crate::lab::study::{Study, verdicts};
 use crate::report::curves;
 use crate::report::sheet::Form;
+use crate::report::tables;
 
 pub fn run(
     action: &OsString,
@@ -21,14 +30,38 @@ pub fn run(
     options: &Options,
     _started: Instant,
 ) -> Result<u8, String> {
+    let form = form(options)?;
     let action = action.to_string_lossy();
-    if let (Some(word), "fit" | "show") = (words.first(), &*action) {
-        return Err(format!("'{}': model {action} takes no words", word.to_string_lossy()));
+    if let (Some(word), "fit") = (words.first(), &*action) {
+        return Err(format!("'{}': model fit takes no words", word.to_string_lossy()));
     }
     match (&*action, &options.input) {
-        ("fit", Some(path)) => Ok(ended(strangers(path, options))),
-        ("fit" | "show", _) => Err("model fit needs --input until runs are stored".into()),
+        ("fit", Some(path)) => Ok(ended(strangers(path, form, options))),
+        ("fit", None) => Ok(ended(fit(form, options))),
+        ("show", None) => match words {
+            [] => Ok(ended(show(&environment::here().host, form, options))),
+            [host] => Ok(ended(show(&host.to_string_lossy(), form, options))),
+            _ => Err("model show takes the name of one host, or none for this one".into()),
+        },
+        ("show", Some(_)) => Err("--input is for model fit".into()),
         (other, _) => Err(format!("model has no '{other}'; write fit, show or predict")),
+    }
+}
+
+/// How a model is written.
+#[derive(Clone, Copy, Debug)]
+enum Written {
+    Page(Form),
+    Json,
+}
+
+fn form(options: &Options) -> Result<Written, String> {
+    match options.format.map(|place| FORMATS[place]) {
+        None | Some("text") if !options.json => Ok(Written::Page(Form::Text)),
+        None | Some("json") => Ok(Written::Json),
+        Some("markdown") => Ok(Written::Page(Form::Markdown)),
+        Some("text") => Err("--json and --format text: leave one of the two out".into()),
+        Some(other) => Err(format!("--format '{other}': model writes text, json or markdown")),
     }
 }
 
@@ -43,8 +76,95 @@ fn ended(result: Result<(), Fault>) -> u8 {
     }
 }
 
+/// The runs of one experiment as tables, and what they say of each host kept as its model.
+fn fit(form: Written, options: &Options) -> Result<(), Fault> {
+    let mut store = store(options)?;
+    let experiment = experiment(&store, options)?;
+    let filter = Filter { experiment: Some(experiment.clone()), ..Filter::default() };
+    let records = store.records(&filter)?;
+    let environments = environments(&store, &records)?;
+    let study = studied(&records, &environments);
+    let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
+    let models = study.hosts(host);
+    for model in &models {
+        store.put_model(model)?;
+    }
+    let text = match form {
+        Written::Page(form) => {
+            let environments: Vec<Environment> = environments.into_values().collect();
+            tables::page(&study, &environments, form)
+        }
+        Written::Json => json(&serde_json::json!({
+            "study": study, "verdicts": verdicts::of(&study), "models": models,
+        })),
+    };
+    put(&text, options)?;
+    match models.is_empty() {
+        false => Ok(()),
+        true => Err(Fault::new(
+            Class::Local,
+            format!(
+                "nothing of experiment {experiment} could be fitted: {}; 'datapump measure' makes \
+                 the runs",
+                study.remarks.first().map_or("no part was measured alone", String::as_str)
+            ),
+        )),
+    }
+}
+
+/// What the records of an experiment say.
+pub fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Study {
+    // Where hosts differ the smaller cache is the first that requests leave.
+    let caches = environments.values().filter_map(environment::core_cache_bytes);
+    Study::with_cache(records, caches.min())
+}
+
+fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
+    let model = store(options)?.model(host)?.ok_or_else(|| {
+        Fault::new(
+            Class::Local,
+            format!(
+                "there is no model of host '{host}': 'datapump measure' makes one, 'datapump model \
+                 fit' makes it anew from stored runs"
+            ),
+        )
+    })?;
+    let text = match form {
+        Written::Page(form) => curves::host(&model).write(form),
+        Written::Json => json(&model),
+    };
+    put(&text, options)
+}
+
+fn store(options: &Options) -> Result<Store, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    Store::open_existing(&path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?)
+}
+
+/// The experiment that is asked for, else the newest.
+fn experiment(store: &Store, options: &Options) -> Result<String, Fault> {
+    let names: Vec<String> = store.experiments()?.into_iter().map(|one| one.name).collect();
+    let there = |name: &String| {
+        let newest: Vec<&str> = names.iter().rev().take(NAMED_MAX).map(String::as_str).collect();
+        Fault::new(
+            Class::Local,
+            match newest.is_empty() {
+                true => "no experiment is stored: 'datapump measure' makes one".to_string(),
+                false => {
+                    format!("there is no experiment '{name}'; the newest are {}", newest.join(", "))
+                }
+            },
+        )
+    };
+    match &options.experiment {
+        Some(name) if names.contains(name) => Ok(name.clone()),
+        Some(name) => Err(there(name)),
+        None => names.last().cloned().ok_or_else(|| there(&String::new())),
+    }
+}
+
 /// Measurements by anything.
-fn strangers(path: &Path, options: &Options) -> Result<(), Fault> {
+fn strangers(path: &Path, form: Written, options: &Options) -> Result<(), Fault> {
     let text = read(path)?;
     let name = match path == Path::new("-") {
         true => "standard input".to_string(),
@@ -54,33 +174,30 @@ fn strangers(path: &Path, options: &Options) -> Result<(), Fault> {
     let runs = observations::read(&text).map_err(wrong)?;
     let curve = Curve::of(&runs, Known::default(), None, options.seed)
         .map_err(|why| wrong(why.to_string()))?;
-    match form(options) {
-        Some(form) => {
-            print(&curves::curve(&format!("Cost of a byte in {name}"), &curve).write(form))
+    let text = match form {
+        Written::Page(form) => {
+            curves::curve(&format!("Cost of a byte in {name}"), &curve).write(form)
         }
-        None => print_json(&curve),
-    }
-    Ok(())
+        Written::Json => json(&curve),
+    };
+    put(&text, options)
 }
 
-/// `None` for JSON.
-fn form(options: &Options) -> Option<Form> {
-    match options.format {
-        _ if options.json => None,
-        None | Some(0) => Some(Form::Text),
-        Some(1) => None,
-        Some(_) => Some(Form::Markdown),
-    }
-}
-
-fn print(text: &str) {
-    voice::print(&mut io::stdout().lock(), text);
-}
-
-fn print_json(value: &impl serde::Serialize) {
+fn json(value: &impl serde::Serialize) -> String {
     // Numbers without an end become null; nothing else in these can fail.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    print(&format!("{text}\n"));
+    format!("{text}\n")
+}
+
+/// Writes to standard output, or to a file that is not there yet.
+fn put(text: &str, options: &Options) -> Result<(), Fault> {
+    match &options.output {
+        Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
+        None => {
+            voice::print(&mut io::stdout().lock(), text);
+            Ok(())
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Fault> {
@@ -108,3 +225,4 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
 
 /// A million rows: resampling them takes minutes already.
 const INPUT_BYTES_MAX: u64 = 32 << 20;
+const NAMED_MAX: usize = 5;

@@ -92,7 +92,7 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
             Ok(told("the runs", &mut |out| out.write_all(pages.join("\n").as_bytes())))
         }
         Action::Export(format) => match &options.output {
-            Some(file) => into_file(file, &records, format).map(|()| 0),
+            Some(file) => into_file(file, &mut |out| format.write(&records, out)).map(|()| 0),
             None if format == Format::Parquet && io::stdout().is_terminal() => {
                 let text = "parquet is not for terminals: name a file with --output";
                 Err(Fault::usage(text))
@@ -123,7 +123,10 @@ fn told(what: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> 
 }
 
 /// Wholly or not at all, and never in place of another file.
-fn into_file(path: &Path, records: &[Record], format: Format) -> Result<(), Fault> {
+pub fn into_file(
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Fault> {
     let failed = |why: &io::Error| Fault::write("write", path, why);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Its mode is that of any new file, the umask taken off.
@@ -132,7 +135,7 @@ fn into_file(path: &Path, records: &[Record], format: Format) -> Result<(), Faul
     let temporary = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
     let mut temporary = temporary.map_err(|why| failed(&why))?;
     let mut out = BufWriter::new(temporary.as_file_mut());
-    format.write(records, &mut out).and_then(|()| out.flush()).map_err(|why| failed(&why))?;
+    write(&mut out).and_then(|()| out.flush()).map_err(|why| failed(&why))?;
     drop(out);
     temporary.persist_noclobber(path).map(|_| ()).map_err(|why| match why.error.kind() {
         io::ErrorKind::AlreadyExists => Fault::new(

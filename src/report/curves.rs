@@ -1,10 +1,11 @@
 //! A fitted curve as a table: what was seen and what the model says at every request size.
 
-use super::sheet::{Sheet, ns, percent, signed_percent, size, us};
+use super::sheet::{Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
-use crate::lab::model::Estimate;
 use crate::lab::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
 use crate::lab::model::fit::{AtBound, Fit, Intervals, SizeFit, balance_bytes};
+use crate::lab::model::{Component, Estimate, HostModel};
+use crate::lab::study::compositions::name;
 
 /// Observed, predicted and error at every request size, and below it the costs and how they fit.
 pub fn curve(title: &str, curve: &Curve) -> Sheet {
@@ -128,9 +129,41 @@ fn balance(fit: &Fit) -> Option<String> {
         "RS* = Cr/Cb = {}; requests cost at most 10 % of bytes from {}; one CPU does {} MB/s at {}",
         typed(balance),
         typed(request_share_bytes(balance, 0.1)),
-        super::sheet::mega(rate),
+        mega(rate),
         size(largest.request_bytes),
     ))
+}
+
+/// What a host's parts cost, as its stored model says.
+pub fn host(model: &HostModel) -> Sheet {
+    let mut sheet = Sheet::new(
+        format!("Host {}: {} CPUs, from {}", model.host, model.cpus, model.experiment),
+        &["part", "sizes", "Cb ns/B", "Cr us", "RS*", "best MB/s", "at"],
+    );
+    for part in &model.components {
+        let best = part.bandwidth.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        for regime in &part.regimes {
+            let balance = balance_bytes(regime.cb_ns.value, regime.cr_ns.value);
+            sheet.row(vec![
+                words(part),
+                format!("{} to {}", size(regime.request_bytes_min), size(regime.request_bytes_max)),
+                interval(regime.cb_ns, ns),
+                interval(regime.cr_ns, us),
+                balance.map_or("-".into(), |bytes| Bytes(bytes as u64).to_string()),
+                best.map_or("-".into(), |(_, rate)| mega(rate.value)),
+                best.map_or("-".into(), |(at, _)| size(*at)),
+            ]);
+        }
+    }
+    sheet.note("the pump's own cost is taken off every other part once");
+    sheet
+}
+
+fn words(part: &Component) -> String {
+    match part.conditions.as_str() {
+        "" => name(part.part).to_string(),
+        words => format!("{} ({words})", name(part.part)),
+    }
 }
 
 fn knee(curve: &Curve) -> Option<String> {

@@ -220,7 +220,7 @@ pub const LAB: &[Knob] = &[
         help: "Write there, and not to standard output",
         more: "A file that is there already is not replaced.",
         group: Group::Recording,
-        verbs: RESULTS,
+        verbs: READING,
     },
 ];
 
