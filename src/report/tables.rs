@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::curves;
+use super::live::stamp;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
 use crate::lab::model::Part;
@@ -368,14 +369,19 @@ fn runs(study: &Study) -> Sheet {
     sheet.note(match study.experiments.len() {
         0 => "there are no runs of an experiment".to_string(),
         _ => format!(
-            "experiment {}, datapump {}, begun at {:.0} s and ended at {:.0} s after 1970 began",
+            "experiment {}, datapump {}, from {} to {}",
             study.experiments.join(", "),
             study.versions.join(", "),
-            study.started_unix_s,
-            study.ended_unix_s
+            when(study.started_unix_s),
+            when(study.ended_unix_s)
         ),
     });
     sheet
+}
+
+fn when(unix_s: f64) -> String {
+    // A stored time may be anything; what is no time is the beginning of times.
+    stamp(std::time::Duration::try_from_secs_f64(unix_s).unwrap_or_default())
 }
 
 fn gates(study: &Study) -> Sheet {
@@ -429,7 +435,7 @@ fn verdicts_sheet(study: &Study) -> Sheet {
             let absorbed = signed_percent(absorbed);
             sheet.note(format!("{name}: interrupts within the soaker: {absorbed} of busy"));
         }
-        if !referee.agrees() {
+        if referee.background_known && !referee.agrees() {
             let residue = referee.residue.iter().map(|(name, s)| format!("{name} {s:.3} s"));
             let named = match referee.residue.is_empty() {
                 true => "no kernel thread accounts for it: interrupts or other processes".into(),

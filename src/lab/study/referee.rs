@@ -19,6 +19,9 @@ pub struct Referee {
     pub soaker_to_idle: Option<f64>,
     /// Interrupts that the soaker took in, as a share of what it says was busy.
     pub absorbed: Option<f64>,
+    /// What others took is known for every run. Where it is not, they are in the machines' figures,
+    /// and nothing can be said.
+    pub background_known: bool,
     /// What no side accounts for: kernel threads by name, in seconds a run.
     pub residue: Vec<(String, f64)>,
 }
@@ -46,15 +49,21 @@ fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
     let soaked = |record: &&&Record| record.machines.iter().all(|m| m.busy_iter_s.is_some());
     let with: Vec<&Record> = records.iter().filter(soaked).copied().collect();
     let records = if with.is_empty() { records } else { &with };
-    let of = |busy: fn(&Machine) -> Option<f64>| {
+    let of = |busy: &dyn Fn(&Record, &Machine) -> Option<f64>| {
         let ratios: Vec<f64> = records
             .iter()
             .filter_map(|record| Some(own_s(record) / busy_s(record, busy)?))
             .collect();
         median(&ratios)
     };
-    let own_to_idle = of(|machine| Some(machine.busy_idle_s))?;
-    let own_to_soaker = of(|machine| machine.busy_iter_s);
+    let own_to_idle =
+        of(&|_, machine| Some(machine.busy_idle_s - machine.background_s.unwrap_or(0.0)))?;
+    // The soaker was calibrated beside the background: what it misses is beyond that. It knows of
+    // its own CPUs only.
+    let own_to_soaker = of(&|record, machine| {
+        let everywhere = record.conditions.soaked_cpus.len() >= machine.cpus as usize;
+        machine.busy_iter_s.filter(|_| everywhere)
+    });
     Some(Referee {
         scenario,
         n: records.len(),
@@ -62,6 +71,10 @@ fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
         own_to_soaker,
         soaker_to_idle: own_to_soaker.map(|ratio| own_to_idle / ratio),
         absorbed: absorbed(records),
+        background_known: records
+            .iter()
+            .flat_map(|record| &record.machines)
+            .all(|machine| machine.background_s.is_some()),
         residue: residue(records),
     })
 }
@@ -70,16 +83,16 @@ fn own_s(record: &Record) -> f64 {
     record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s)
 }
 
-/// What the machines did for the run: busy without the background.
-fn busy_s(record: &Record, busy: fn(&Machine) -> Option<f64>) -> Option<f64> {
-    let of = |machine: &Machine| Some(busy(machine)? - machine.background_s.unwrap_or(0.0));
+/// What the machines did for the run, beyond the background.
+fn busy_s(record: &Record, busy: &dyn Fn(&Record, &Machine) -> Option<f64>) -> Option<f64> {
+    let of = |machine: &Machine| busy(record, machine);
     let sum = record.machines.iter().map(of).sum::<Option<f64>>()?;
     (sum > 0.0).then_some(sum)
 }
 
 fn absorbed(records: &[&Record]) -> Option<f64> {
     let of = |machine: &Machine| {
-        let busy = machine.busy_iter_s?;
+        let busy = machine.busy_iter_s? + machine.background_s.unwrap_or(0.0);
         (busy > 0.0).then_some(())?;
         Some((busy - machine.busy_clock_s?) / busy)
     };

@@ -85,6 +85,7 @@ fn planted_record(
         busy_idle_s: own * 1.02,
         busy_iter_s: soaked.then_some(own * 1.01),
         busy_clock_s: soaked.then_some(own),
+        background_s: Some(0.0),
         ..Default::default()
     };
     let mut conditions = crate::lab::sample::Conditions {
