@@ -459,13 +459,14 @@ fn is_empty(sheet: &Sheet) -> bool {
 }
 
 const METHOD: &str = "\
-Each part ran alone between null ends, over the pump that `copy` uses; bandwidth is from runs without
-a soaker, CPU time from runs with one, where there are both. Costs are fitted to runs as
-`CPU = B Cb + N Cr`: weighted by relative error, Huber's weights, neither cost below 0, intervals from
-2000 resamples of the runs of each size. The pump's own cost is taken off every part once.
-Compositions are predicted from parts and never fitted. The error is that of the report, max/min - 1.
-A run that failed a gate is void: it is counted here, and averaged nowhere. The formulas stand in
-[docs/COST-MODEL.md](../docs/COST-MODEL.md). This page is a pure function of the stored records.
+Each part ran alone between null ends, over the pump that `copy` uses; bandwidth is from runs
+without a soaker, CPU time from runs with one, where there are both. Costs are fitted to runs as
+`CPU = B Cb + N Cr`: weighted by relative error, Huber's weights, neither cost below 0,
+intervals from 2000 resamples of the runs of each size. The pump's own cost is taken off every
+part once. Compositions are predicted from parts and never fitted. The error is that of the
+report, max/min - 1. A run that failed a gate is void: it is counted here, and averaged nowhere.
+The formulas stand in [docs/COST-MODEL.md](../docs/COST-MODEL.md). This page is a pure function
+of the stored records.
 ";
 
 #[cfg(test)]

@@ -56,16 +56,10 @@ pub(crate) fn planted(noise: f64) -> Vec<Record> {
     records
 }
 
-fn planted_record(
-    scenario: Scenario,
-    request_bytes: u32,
-    repeat: u32,
-    wobble: f64,
-    id: i64,
-) -> Record {
-    let bytes = 1e9;
+/// What is at work at either end, besides the pump, and how many calls a request takes of it.
+fn at_work(scenario: Scenario, request_bytes: u32) -> (Work, Option<Work>) {
     let read = (NET_SOURCE, calls_of_a_read(request_bytes));
-    let (source, sink): (Vec<(Planted, f64)>, Option<Vec<(Planted, f64)>>) = match scenario {
+    match scenario {
         Scenario::Cpu => (vec![], None),
         Scenario::DiskSource => (vec![(DISK_SOURCE, 1.0)], None),
         Scenario::DiskSink => (vec![(DISK_SINK, 1.0)], None),
@@ -74,7 +68,20 @@ fn planted_record(
         Scenario::DiskNetDisk => {
             (vec![(DISK_SOURCE, 1.0), (NET_SINK, 1.0)], Some(vec![read, (DISK_SINK, 1.0)]))
         }
-    };
+    }
+}
+
+type Work = Vec<(Planted, f64)>;
+
+fn planted_record(
+    scenario: Scenario,
+    request_bytes: u32,
+    repeat: u32,
+    wobble: f64,
+    id: i64,
+) -> Record {
+    let bytes = 1e9;
+    let (source, sink) = at_work(scenario, request_bytes);
     let side = |parts: &[(Planted, f64)]| planted_side(parts, bytes, request_bytes, wobble);
     let (source, sink) = (side(&source), sink.as_deref().map(side));
     let own = source.cpu_s() + sink.as_ref().map_or(0.0, Side::cpu_s);
