@@ -4,8 +4,8 @@
 //! Slips of the report itself, which are named here and not copied: the caption of Table 5 says
 //! 139 ns where 139 us is meant. The predictions of Table 1 are those of Cb = 0.6 ns, to the last
 //! digit, where its caption and all later sums say 0.5, which errs by up to 15 % and not 2. Its
-//! relative error is max/min - 1, computed from numbers before they were rounded for print, so that printed
-//! errors and those of printed numbers differ a little.
+//! relative error is max/min - 1, computed from numbers before they were rounded for print, so
+//! that printed errors and those of printed numbers differ a little.
 
 use datapump::lab::model::curve::Curve;
 use datapump::lab::model::fit::{AtBound, Fit, Intervals, Known, Observation};
