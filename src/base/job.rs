@@ -102,6 +102,8 @@ pub struct Outcome {
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
     pub elapsed: Nanos,
+    /// How long it took of that until the far side had answered; nothing without one.
+    pub login: Nanos,
     pub streams: u16,
     /// The size of requests as it was: a limited rate has smaller ones.
     pub request_bytes: u32,

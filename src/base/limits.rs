@@ -32,6 +32,8 @@ pub const OFFER_BYTES_MAX: usize = 64 << 10;
 /// A path as it travels, and one name in it.
 pub const PATH_BYTES_MAX: usize = 4095;
 pub const NAME_BYTES_MAX: usize = 255;
+/// What a host says of its parts' costs, as JSON.
+pub const MODEL_BYTES_MAX: usize = 32 << 10;
 /// Bytes that an object's owner and extended attributes may take encoded.
 pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.

@@ -70,6 +70,20 @@ impl Tally {
     }
 }
 
+/// What a host says of itself: what a prediction needs to know of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// What tells one machine from another until it is started again; nothing else can be read
+    /// from it. Empty where it is not known.
+    pub machine: String,
+    /// What its end is in: `tmpfs`, `ext4`, or `pipe`, `null`, `made`.
+    pub file_system: String,
+    /// How much of its sources was in the page cache before, as a sample of them says.
+    pub resident_percent: Option<u8>,
+    /// What its parts cost, as JSON; empty where it has not been measured.
+    pub model: String,
+}
+
 /// What one host says about its part of a transfer when it has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SideReport {
@@ -89,4 +103,5 @@ pub struct SideReport {
     pub excluded: u64,
     /// Room at the destination, where a dry run asked for it.
     pub free_bytes: Option<u64>,
+    pub about: About,
 }

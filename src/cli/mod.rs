@@ -77,7 +77,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
         Task::Probe => Ok(measure::probe()),
-        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref())),
+        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), String::new())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
         Task::Completions(shell) => {
             Ok(written("completions", command::completions(*shell, &mut io::stdout().lock())))

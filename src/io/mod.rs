@@ -9,6 +9,7 @@ pub mod clock;
 pub mod disk;
 pub mod engine;
 pub mod holes;
+pub mod medium;
 pub mod request;
 pub mod sim;
 #[expect(unsafe_code, reason = "TCP_INFO, CPU clocks and scheduling have no safe binding")]

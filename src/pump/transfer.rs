@@ -26,7 +26,7 @@ use crate::base::job::{Carrier, Notice, Place};
 use crate::base::label::Sum;
 use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use crate::base::settings::{Settings, SkipUnchanged};
-use crate::base::tally::{SideReport, Tally};
+use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::Tick;
 use crate::io::{clock, system, tcp};
 use crate::wire::manifest::EntryKind;
@@ -105,6 +105,8 @@ pub struct Part {
     /// The name that a single object gets at a far sink.
     pub rename: Option<Vec<u8>>,
     pub carrier: Carrier,
+    /// What this host says of itself in its report.
+    pub about: About,
     /// What the peer said while the streams were being opened.
     pub early: Vec<Message>,
 }
@@ -231,7 +233,7 @@ impl Running {
             failed_last: String::new(),
             tally: Tally::default(),
             window_seen_bytes: 0,
-            done: Done { report: first_report(&assembly), ..Done::default() },
+            done: Done { report: first_report(&assembly, part.about), ..Done::default() },
             reported: false,
             peer_is_gone: false,
             carrier: part.carrier,
@@ -797,10 +799,11 @@ fn kept_window(settings: &Settings, source: Option<&(Place, Sources)>, far: bool
 }
 
 /// What is known of a side before it has moved anything.
-fn first_report(assembly: &Assembly) -> SideReport {
+fn first_report(assembly: &Assembly, about: About) -> SideReport {
     SideReport {
         depth: assembly.depth(),
         planned_memory_bytes: assembly.planned_memory_bytes,
+        about,
         ..SideReport::default()
     }
 }

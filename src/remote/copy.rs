@@ -15,8 +15,9 @@ use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place, Room};
 use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
-use crate::base::tally::SideReport;
+use crate::base::tally::{About, SideReport};
 use crate::base::units::{Nanos, Tick};
+use crate::io::medium::{self, End};
 use crate::io::{clock, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::journal::TransferId;
@@ -296,6 +297,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         window_bytes,
         rename: None,
         carrier: Carrier::Memory,
+        about: medium::about(&job.sources, End::Source, String::new()),
         memory,
         watch: watch.clone(),
         events: channel(),
@@ -394,6 +396,7 @@ impl Near<'_> {
                 _ => fault,
             })?;
         self.attempt.opened.set(true);
+        let login = clock::now().since(self.attempt.started);
         let (target, memory) = self.target(&opened)?;
         let credentials = Credentials {
             role: self.role,
@@ -427,6 +430,7 @@ impl Near<'_> {
             }),
             rename: opened.rename,
             carrier,
+            about: self.about(),
             memory,
             watch: watch.clone(),
             events: (self.events_in.clone(), events),
@@ -434,7 +438,7 @@ impl Near<'_> {
         };
         let done = transfer::run(part)?;
         let how = (count, self.role, self.attempt.started);
-        Ok(outcome(done, self.job, watch, carrier, how))
+        Ok(Outcome { login, ..outcome(done, self.job, watch, carrier, how) })
     }
 
     /// The sink, where it is here, and what earlier runs left in it.
@@ -473,6 +477,17 @@ impl Near<'_> {
             },
             transfer: self.attempt.transfer,
             listed: self.role == Role::Sink && self.job.listed.is_some(),
+        }
+    }
+
+    /// The far side makes nothing of it, but this side's own report has it.
+    fn about(&self) -> About {
+        match self.role {
+            Role::Source => medium::about(&self.job.sources, End::Source, String::new()),
+            Role::Sink => {
+                let target = std::slice::from_ref(&self.job.target);
+                medium::about(target, End::Target, String::new())
+            }
         }
     }
 
@@ -627,6 +642,7 @@ fn outcome(
         held_files: watch.gauge.files_held.load(Relaxed),
         resumed_bytes: watch.gauge.bytes_held.load(Relaxed),
         retries: 0,
+        login: Nanos(0),
         elapsed: clock::now().since(started),
         streams,
         request_bytes: job.settings.request_bytes,

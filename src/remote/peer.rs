@@ -14,6 +14,8 @@ use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::settings::Settings;
+use crate::base::tally::About;
+use crate::io::medium::{self, End};
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
@@ -30,8 +32,9 @@ use crate::work::seal::{Identity, Secret};
 /// The name and version that either side greets with.
 pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
 
-/// `datapump peer`, held to these CPUs: the exit code.
-pub fn main(cpus: Option<&Cpus>) -> u8 {
+/// `datapump peer`, held to these CPUs: the exit code. `model` is what this host's parts cost, as
+/// JSON, where that is known.
+pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
     // Before there is any other thread.
     let pinned = cpus.map_or(Ok(()), system::pin);
     let pinned = pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")));
@@ -41,7 +44,7 @@ pub fn main(cpus: Option<&Cpus>) -> u8 {
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let line = ControlLine::new(File::from(output));
-    match serve(File::from(input), line.clone(), pinned) {
+    match serve(File::from(input), line.clone(), pinned, model) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -50,7 +53,12 @@ pub fn main(cpus: Option<&Cpus>) -> u8 {
     }
 }
 
-fn serve(input: File, mut line: ControlLine, pinned: Result<(), Fault>) -> Result<(), Fault> {
+fn serve(
+    input: File,
+    mut line: ControlLine,
+    pinned: Result<(), Fault>,
+    model: String,
+) -> Result<(), Fault> {
     let (events_in, events) = channel();
     let carried_data = CarrierSlot::default();
     line.send_mark()?;
@@ -60,7 +68,7 @@ fn serve(input: File, mut line: ControlLine, pinned: Result<(), Fault>) -> Resul
     let open = await_open(&mut session, &events)?;
     pinned?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
-    let prepared = prepare(&open, &line)?;
+    let prepared = prepare(&open, &line, model)?;
     let settings = open.settings.clone();
     let tuning = streams::tuning(&settings);
     let listener = listen(open.ports, &tuning)?;
@@ -99,6 +107,7 @@ fn serve(input: File, mut line: ControlLine, pinned: Result<(), Fault>) -> Resul
         window_bytes: (window_bytes > 0).then_some(window_bytes),
         rename: None,
         carrier,
+        about: prepared.about,
         settings,
         source,
         sink: prepared.target,
@@ -133,6 +142,7 @@ struct Prepared {
     target: Option<Target>,
     memory: Memory,
     watch: Arc<Watch>,
+    about: About,
 }
 
 impl Prepared {
@@ -144,7 +154,9 @@ impl Prepared {
     }
 }
 
-fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
+fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, Fault> {
+    let end = if open.role == Role::Source { End::Source } else { End::Target };
+    let about = medium::about(&open.places, end, model);
     let (notices, _) = channel(); // the driver tells people
     let watch = Arc::new(Watch::new(notices));
     let spare = tag()?;
@@ -156,7 +168,7 @@ fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
             };
             let sources = sources.choose(&open.settings)?;
             let memory = Memory::none(spare);
-            Ok(Prepared { sources: Some(sources), target: None, memory, watch })
+            Ok(Prepared { sources: Some(sources), target: None, memory, watch, about })
         }
         (Role::Sink, Some(origin)) => {
             let target = Target::find(&open.places[0], origin, &open.settings)?;
@@ -164,7 +176,7 @@ fn prepare(open: &Open, line: &ControlLine) -> Result<Prepared, Fault> {
             let stopping = || watch.stopping();
             let voice = Voice { warn: &warn, stopping: &stopping };
             let memory = Memory::open(&target, open.transfer, &open.settings, spare, &voice)?;
-            Ok(Prepared { sources: None, target: Some(target), memory, watch })
+            Ok(Prepared { sources: None, target: Some(target), memory, watch, about })
         }
         (Role::Sink, None) => Err(Fault::peer("a sink that is not told of its source")),
     }

@@ -158,6 +158,8 @@ pub struct Transfer {
     request_bytes: u32,
     bytes: u64,
     elapsed_seconds: f64,
+    /// How long it took of that until the far side had answered.
+    login_seconds: f64,
     rate_bytes_per_second: f64,
     wire_bytes: u64,
     streams: u16,
@@ -388,6 +390,7 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         request_bytes: outcome.request_bytes,
         bytes: outcome.bytes,
         elapsed_seconds: outcome.elapsed.seconds(),
+        login_seconds: outcome.login.seconds(),
         rate_bytes_per_second: Rate::of(outcome.bytes, outcome.elapsed).bytes_per_second,
         wire_bytes: source.tally.wire_bytes,
         streams: outcome.streams,

@@ -384,7 +384,7 @@ const NAME_WIDTH: usize = 18;
 #[cfg(test)]
 pub(super) mod sample {
     use super::*;
-    use crate::base::tally::Life;
+    use crate::base::tally::{About, Life};
 
     fn seconds(seconds: f64) -> Nanos {
         Nanos((seconds * 1e9) as u64)
@@ -418,6 +418,7 @@ pub(super) mod sample {
             window_seen_bytes: 6 << 20,
             excluded: 0,
             free_bytes: None,
+            about: About::default(),
         };
         let mut far = near.clone();
         far.tally.partial_returns = 120;
@@ -438,6 +439,7 @@ pub(super) mod sample {
             worst: None,
             bytes: 4 << 30,
             elapsed: seconds(3.62),
+            login: seconds(0.22),
             streams: 4,
             carrier: Carrier::Tcp,
             near_is_source: true,

@@ -20,7 +20,7 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 1: offers, wants, acks; frames of 64 bytes; BLAKE3 or CRC-64 digests; no codec.
 /// 2: what an earlier run left is not sent again; streams are replaced; hard links, holes,
 /// attributes.
-/// 3: a setting says how bodies are taken off a socket; a report brings its host's cost model.
+/// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
 pub const VERSION_MIN: u16 = 3;
 pub const VERSION_MAX: u16 = 3;
 

@@ -11,14 +11,15 @@ use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{
-    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, NAME_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
-    REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, MODEL_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
+    REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX,
+    WINDOW_BYTES_MIN,
 };
 use crate::base::settings::{
     DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Receive, Seal,
     Settings, SkipUnchanged,
 };
-use crate::base::tally::{SideReport, Tally};
+use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
 use crate::wire::reader::{Reader, Writer};
 
@@ -333,6 +334,13 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
     out.u16(report.depth);
     out.text(&report.engine, TEXT_BYTES_MAX);
     out.text(&report.congestion, TEXT_BYTES_MAX);
+    let about = &report.about;
+    out.text(&about.machine, NAME_BYTES_MAX);
+    out.text(&about.file_system, NAME_BYTES_MAX);
+    out.option(about.resident_percent, Writer::u8);
+    // A part of a model is none.
+    let model = if about.model.len() <= MODEL_BYTES_MAX { about.model.as_str() } else { "" };
+    out.text(model, MODEL_BYTES_MAX);
 }
 
 pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
@@ -364,5 +372,11 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         depth: from.u16()?,
         engine: from.text(TEXT_BYTES_MAX)?,
         congestion: from.text(TEXT_BYTES_MAX)?,
+        about: About {
+            machine: from.text(NAME_BYTES_MAX)?,
+            file_system: from.text(NAME_BYTES_MAX)?,
+            resident_percent: from.option(Reader::u8)?,
+            model: from.text(MODEL_BYTES_MAX)?,
+        },
     })
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::attributes::Attributes;
-use crate::base::tally::Tally;
+use crate::base::tally::{About, Tally};
 use crate::base::units::{Nanos, Rate};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 
@@ -65,6 +65,12 @@ fn samples() -> Vec<Message> {
         cpu_user: Nanos(7),
         engine: "threads".into(),
         depth: 2,
+        about: About {
+            machine: "0123".into(),
+            file_system: "ext4".into(),
+            resident_percent: Some(50),
+            model: "{}".into(),
+        },
         ..SideReport::default()
     };
     let places = vec![
