@@ -1,11 +1,9 @@
 //! What places lie on: which file system, and how much of them is in the page cache already.
 
 use std::fs::{File, OpenOptions};
-use std::io::IoSliceMut;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-use rustix::io::ReadWriteFlags;
 
 use super::system;
 use crate::base::job::Place;
@@ -71,8 +69,7 @@ const FILE_SYSTEMS: &[(u64, &str)] = &[
     (0x6573_5546, "fuse"),
 ];
 
-/// How much of some places in their files is in the page cache. A read that may not wait brings
-/// nothing into it.
+/// How much of the first files of some places is in the page cache.
 fn resident_percent(places: &[Place]) -> Option<u8> {
     let mut files = Vec::new();
     let mut looks_left = LOOKS_MAX;
@@ -81,22 +78,21 @@ fn resident_percent(places: &[Place]) -> Option<u8> {
             find_files(path, &mut files, &mut looks_left);
         }
     }
-    let probes_each = (PROBES / files.len().max(1)).max(1) as u64;
-    let (mut seen, mut there) = (0u32, 0u32);
+    let (mut bytes, mut cached_bytes) = (0u64, 0u64);
     for (path, len) in &files {
-        let Ok(file) = open(path) else { continue };
-        for probe in 0..probes_each {
-            let found = is_resident(&file, len / probes_each * probe);
-            seen += u32::from(found.is_some());
-            there += u32::from(found == Some(true));
-        }
+        let Some(cached) = open(path).ok().and_then(|file| system::cached_bytes(file.as_fd()))
+        else {
+            continue;
+        };
+        bytes = bytes.saturating_add(*len);
+        cached_bytes = cached_bytes.saturating_add(cached.min(*len));
     }
-    (seen > 0).then(|| (there * 100 / seen) as u8)
+    (bytes > 0).then(|| (u128::from(cached_bytes) * 100 / u128::from(bytes)) as u8)
 }
 
 /// Regular files at or below a path, the first that are found.
 fn find_files(path: &Path, files: &mut Vec<(PathBuf, u64)>, looks_left: &mut usize) {
-    if files.len() >= PROBES || *looks_left == 0 {
+    if files.len() >= FILES_MAX || *looks_left == 0 {
         return;
     }
     *looks_left -= 1;
@@ -105,7 +101,7 @@ fn find_files(path: &Path, files: &mut Vec<(PathBuf, u64)>, looks_left: &mut usi
         files.push((path.to_path_buf(), meta.len()));
     } else if meta.is_dir() {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        for entry in entries.take(PROBES) {
+        for entry in entries.take(FILES_MAX) {
             find_files(&entry.path(), files, looks_left);
         }
     }
@@ -117,18 +113,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
-/// `None` where the file system does not say.
-fn is_resident(file: &File, offset: u64) -> Option<bool> {
-    let mut byte = [0];
-    let mut into = [IoSliceMut::new(&mut byte)];
-    match rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT) {
-        Ok(_) => Some(true),
-        Err(rustix::io::Errno::AGAIN) => Some(false),
-        Err(_) => None,
-    }
-}
-
-const PROBES: usize = 64;
+const FILES_MAX: usize = 64;
 const LOOKS_MAX: usize = 512;
 
 #[cfg(test)]
