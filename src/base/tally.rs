@@ -78,6 +78,8 @@ pub struct About {
     pub machine: String,
     /// What its end is in: `tmpfs`, `ext4`, or `pipe`, `null`, `made`.
     pub file_system: String,
+    /// The file system of the sink, where both ends are in one process; it does not travel.
+    pub sink_file_system: String,
     /// How much of its sources was in the page cache before, as a sample of them says.
     pub resident_percent: Option<u8>,
     /// What its parts cost, as JSON; empty where it has not been measured.

@@ -314,12 +314,16 @@ fn kernel_name(text: &str) -> Result<String, String> {
 const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
+/// What `model predict` takes too.
+const FAR: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Model];
+const PLANNED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Model];
 const PINNED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Peer];
 const COPYING: &[Verb] = &[Verb::Copy, Verb::Measure];
 const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
 const PUMPING: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
-const ALL: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure];
+const ALL: &[Verb] =
+    &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure, Verb::Model];
 
 /// The largest size that `parse_size` reads.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -571,7 +575,7 @@ const KNOBS: &[Knob] = &[
                host and the far command follow. Your ssh configuration, agent and jump hosts \
                apply; one login.",
         group: Group::Remote,
-        verbs: COPYING,
+        verbs: FAR,
     },
     Knob {
         name: "remote-datapump",
@@ -582,7 +586,7 @@ const KNOBS: &[Knob] = &[
         help: "The far side's datapump, where it is not in PATH",
         more: "",
         group: Group::Remote,
-        verbs: COPYING,
+        verbs: FAR,
     },
     Knob {
         name: "ports",
@@ -594,7 +598,7 @@ const KNOBS: &[Knob] = &[
         more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
                data goes over the ssh connection itself, and a warning says so.",
         group: Group::Remote,
-        verbs: COPYING,
+        verbs: FAR,
     },
     Knob {
         name: "remote-cpus",
@@ -629,7 +633,7 @@ const KNOBS: &[Knob] = &[
         help: "TCP streams side by side",
         more: "",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: PLANNED,
     },
     Knob {
         name: "request-size",

@@ -33,6 +33,9 @@ use crate::report::sheet::Form;
 use crate::report::tables;
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
+    if what.len() == 1 && what[0] == "whole" {
+        return super::foretell::measure(options, started);
+    }
     let scenarios = scenarios(what)?;
     let design = design(scenarios, options);
     let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);

@@ -4,6 +4,7 @@
 mod args;
 mod command;
 mod endpoint;
+mod foretell;
 mod help;
 mod knobs;
 mod measure;
@@ -33,10 +34,12 @@ use crate::base::job::{Cleaned, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::io::system;
+use crate::lab::predict::Prediction;
 use crate::pump::clean::{self, Cleaning};
 use crate::pump::receipt::{self, Receipt};
 use crate::pump::watch::Watch;
 use crate::remote;
+use crate::report::foretold;
 use crate::report::json::{self, End, Event, Start};
 use crate::report::live::{Phase, count};
 use crate::report::text::{self, Dry};
@@ -77,7 +80,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
         Task::Probe => Ok(measure::probe()),
-        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), String::new())),
+        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), foretell::told())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
         Task::Completions(shell) => {
             Ok(written("completions", command::completions(*shell, &mut io::stdout().lock())))
@@ -133,16 +136,22 @@ fn copy(
         None => Phase::Finding,
     };
     let receipt = receipt.map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
-    let (result, heard) = match receipt {
+    let (result, mut heard) = match receipt {
         Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(&job, watch)),
         Err(fault) => (Err(fault), Heard::default()),
     };
+    heard.expected = result.as_ref().ok().and_then(|outcome| {
+        let model = foretell::model(&mut |text| voice.warning(text));
+        foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref())
+    });
     if let Ok(outcome) = &result {
         let sources = sources.iter().map(shown).collect();
         let ends = record::Ends::of(&job, sources, shown(target));
         record::keep(&voice, options, "copy", &ends, outcome, &heard);
     }
-    Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &job.settings)), heard))
+    let said = result
+        .map(|outcome| moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref()));
+    Ok(conclude(&voice, said, heard))
 }
 
 fn demo(options: &Options, started: Instant) -> Result<u8, String> {
@@ -246,6 +255,22 @@ struct Said {
     /// What was not as it should be, if something was.
     trouble: Option<(Class, String)>,
     end: End,
+}
+
+impl Said {
+    /// Adds what was expected.
+    fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>) -> Said {
+        let text = match (expected, outcome.dry) {
+            (Some(expected), Some(_)) => foretold::expected(expected, outcome),
+            (Some(expected), None) => foretold::compared(expected, outcome),
+            (None, Some(_)) if outcome.files > 0 => foretold::unknown(),
+            (None, _) => String::new(),
+        };
+        self.summary.push_str(&text);
+        let transfer = self.end.transfer.take();
+        self.end.transfer = transfer.map(|transfer| transfer.expected(expected));
+        self
+    }
 }
 
 fn moved(outcome: &Outcome, settings: &Settings) -> Said {

@@ -28,8 +28,11 @@ pub fn run(
     action: &OsString,
     words: &[OsString],
     options: &Options,
-    _started: Instant,
+    started: Instant,
 ) -> Result<u8, String> {
+    if action == "predict" {
+        return super::foretell::predict(words, options, started);
+    }
     let form = form(options)?;
     let action = action.to_string_lossy();
     if let (Some(word), "fit") = (words.first(), &*action) {

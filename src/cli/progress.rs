@@ -12,6 +12,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
 use crate::base::units::Nanos;
 use crate::lab::copied::Series;
+use crate::lab::predict::{Prediction, Shape};
 use crate::pump::receipt::Receipt;
 use crate::pump::watch::Watch;
 use crate::report::json;
@@ -36,6 +37,10 @@ pub struct Heard {
     pub receipt: Option<Result<Receipt, Fault>>,
     /// Bytes that were where they belong, over time.
     pub series: Series,
+    /// What was copied, or would be.
+    pub shape: Shape,
+    /// What was expected of it.
+    pub expected: Option<Prediction>,
 }
 
 /// Starts to follow. Until something is found, `first` is what the transfer is busy with.
@@ -129,6 +134,7 @@ impl Follower {
                 self.start_over();
             }
             Notice::FileDone { path, bytes, digest } => {
+                self.heard.shape.add(bytes);
                 if self.voice.show().amount == Amount::All {
                     self.voice.event(&json::file_done(&path, bytes, digest.as_deref()));
                 }
@@ -137,6 +143,7 @@ impl Follower {
                 }
             }
             Notice::WouldCopy { path, bytes } => {
+                self.heard.shape.add(bytes);
                 if self.voice.show().amount == Amount::All {
                     self.voice.event(&json::would_copy(&path, bytes));
                 }
@@ -157,6 +164,7 @@ impl Follower {
         self.heard.failed.clear();
         self.heard.failed_count = 0;
         self.heard.series = Series::default();
+        self.heard.shape = Shape::default();
         if let Some(Ok(receipt)) = &mut self.heard.receipt
             && let Err(fault) = receipt.restart()
         {

@@ -11,6 +11,7 @@ use crate::base::job::{Job, Outcome, Place};
 use crate::lab::copied::{Copied, record_of_copy};
 use crate::lab::environment;
 use crate::lab::results::{Lasting, Store};
+use crate::lab::sample::Predicted;
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]
@@ -71,7 +72,7 @@ pub fn keep(
             environment,
             source_file_system: ends.source_file_system.clone(),
             sink_file_system: ends.sink_file_system.clone(),
-            predicted: None,
+            predicted: heard.expected.as_ref().map(Predicted::from),
         });
         store.insert(&record)
     });

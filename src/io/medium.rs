@@ -16,7 +16,7 @@ pub fn about(places: &[Place], end: End, model: String) -> About {
         End::Target => None,
     };
     let file_system = places.first().map(file_system).unwrap_or_default();
-    About { machine: machine(), file_system, resident_percent, model }
+    About { machine: machine(), file_system, resident_percent, model, ..About::default() }
 }
 
 /// Which end of a transfer places are.

@@ -5,6 +5,8 @@ pub mod fit;
 
 use serde::{Deserialize, Serialize};
 
+use super::whole::Whole;
+
 /// A value with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
@@ -60,4 +62,7 @@ pub struct HostModel {
     pub experiment: String,
     pub fitted_unix_s: f64,
     pub components: Vec<Component>,
+    /// What whole copies cost, for predictions.
+    #[serde(default)]
+    pub whole: Option<Whole>,
 }

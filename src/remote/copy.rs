@@ -297,7 +297,10 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         window_bytes,
         rename: None,
         carrier: Carrier::Memory,
-        about: medium::about(&job.sources, End::Source, String::new()),
+        about: About {
+            sink_file_system: medium::file_system(&job.target),
+            ..medium::about(&job.sources, End::Source, String::new())
+        },
         memory,
         watch: watch.clone(),
         events: channel(),

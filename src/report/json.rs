@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
 use super::text::Dry;
 use crate::base::fault::{Class, Fault};
@@ -16,6 +17,7 @@ use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
+use crate::lab::predict::Prediction;
 use crate::lab::sample::Record;
 
 pub const SCHEMA: u32 = 1;
@@ -168,6 +170,8 @@ pub struct Transfer {
     /// The largest that the sink's TCP advertised; null when unknown.
     window_seen_bytes: Option<u64>,
     cpu_ns_per_byte: Option<f64>,
+    /// What was expected of it; null where no model knows.
+    expected: Option<Expected>,
     /// One for each host, the source first; one alone when both ends were in this process.
     sides: Vec<Side>,
 }
@@ -402,7 +406,14 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         window_asked_bytes: settings.window_bytes,
         window_seen_bytes: Some(source.window_seen_bytes).filter(|bytes| *bytes > 0),
         cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
+        expected: None,
         sides,
+    }
+}
+
+impl Transfer {
+    pub fn expected(self, prediction: Option<&Prediction>) -> Transfer {
+        Transfer { expected: prediction.map(Expected::from), ..self }
     }
 }
 

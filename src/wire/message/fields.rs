@@ -375,6 +375,7 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         about: About {
             machine: from.text(NAME_BYTES_MAX)?,
             file_system: from.text(NAME_BYTES_MAX)?,
+            sink_file_system: String::new(),
             resident_percent: from.option(Reader::u8)?,
             model: from.text(MODEL_BYTES_MAX)?,
         },

@@ -68,6 +68,7 @@ fn samples() -> Vec<Message> {
         about: About {
             machine: "0123".into(),
             file_system: "ext4".into(),
+            sink_file_system: String::new(),
             resident_percent: Some(50),
             model: "{}".into(),
         },

@@ -1,0 +1,329 @@
+//! What a copy will take: time and CPU on both sides, with 90 % intervals and the part that will
+//! hold it back. Pure: from what is to be copied and what whole copies cost on its hosts.
+//!
+//! A copy's time is that of its login, plus
+//! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of
+//! each side. The five costs of each route are fitted to copies that were made for it.
+
+use super::model::HostModel;
+use super::sample::Predicted;
+use super::whole::cost::{Cost, Features};
+use super::whole::{Route, Whole};
+
+/// How many files and bytes. Files of 16 MiB and more go around the page cache at a disk, and never
+/// share a request: their bytes cost another price.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shape {
+    pub files: u64,
+    pub small_bytes: u64,
+    pub large_bytes: u64,
+}
+
+/// The length from which a file's bytes are large.
+pub const LARGE_FROM_BYTES: u64 = 16 << 20;
+
+impl Shape {
+    pub fn add(&mut self, file_bytes: u64) {
+        self.files += 1;
+        let bytes = match file_bytes < LARGE_FROM_BYTES {
+            true => &mut self.small_bytes,
+            false => &mut self.large_bytes,
+        };
+        *bytes = bytes.saturating_add(file_bytes);
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.small_bytes.saturating_add(self.large_bytes)
+    }
+}
+
+/// A copy that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub shape: Shape,
+    /// `memory`, `tcp` or `control`.
+    pub carrier: &'static str,
+    pub streams: u16,
+    /// File systems of the two ends.
+    pub source: String,
+    pub sink: String,
+    /// How much of the source is in the page cache, from 0 to 1.
+    pub resident: f64,
+    /// How long logging in took; nothing on one host.
+    pub login_s: f64,
+    pub near_is_source: bool,
+    /// Both ends run on the CPUs of one machine.
+    pub same_machine: bool,
+    pub rate_limit_bytes_per_s: Option<f64>,
+    /// Settings that are not those that were measured, by name.
+    pub unusual: Vec<&'static str>,
+}
+
+/// What is expected: low, middle and high, 90 % of copies in between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    pub elapsed_s: [f64; 3],
+    /// Of both sides, where both are one process.
+    pub cpu_source_s: [f64; 3],
+    pub cpu_sink_s: [f64; 3],
+    pub rate_bytes_per_s: [f64; 3],
+    pub binding: Binding,
+    /// Why it may be further off than the intervals say.
+    pub notes: Vec<String>,
+}
+
+/// What takes most of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    Login,
+    Start,
+    Files,
+    Cpu,
+    DiskSource,
+    DiskSink,
+    Net,
+    RateLimit,
+}
+
+impl Binding {
+    /// As people read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Login => "logging in",
+            Binding::Start => "starting: streams, buffers, the first and the last sync",
+            Binding::Files => "what each file costs: making it, syncing it, giving it its name",
+            Binding::Cpu => "CPU",
+            Binding::DiskSource => "reading the source's disk",
+            Binding::DiskSink => "writing the destination's disk",
+            Binding::Net => "the way between the two ends",
+            Binding::RateLimit => "the rate limit",
+        }
+    }
+
+    /// As a program reads it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Binding::Login => "login",
+            Binding::Start => "start",
+            Binding::Files => "files",
+            Binding::Cpu => "cpu",
+            Binding::DiskSource => "disk-source",
+            Binding::DiskSink => "disk-sink",
+            Binding::Net => "net",
+            Binding::RateLimit => "rate-limit",
+        }
+    }
+}
+
+impl Prediction {
+    /// `None` where no model knows anything like this copy.
+    pub fn of(
+        plan: &Plan,
+        near: Option<&HostModel>,
+        far: Option<&HostModel>,
+    ) -> Option<Prediction> {
+        let near = near.and_then(|model| model.whole.as_ref());
+        let far = far.and_then(|model| model.whole.as_ref());
+        // Where the two are one machine its model is the near one; the far one may be another's.
+        let (near, far) = match plan.same_machine {
+            true => (near.or(far)?, None),
+            false => (near.or(far)?, far),
+        };
+        let mut outlook = Outlook::of(plan, near)?;
+        if !plan.same_machine {
+            let there = far.and_then(|whole| Outlook::of(plan, whole));
+            outlook.across(plan, near.cpus, there);
+        }
+        Some(outlook.conclude(plan))
+    }
+}
+
+impl From<&Prediction> for Predicted {
+    fn from(prediction: &Prediction) -> Predicted {
+        Predicted {
+            elapsed_s: prediction.elapsed_s,
+            cpu_source_s: prediction.cpu_source_s,
+            cpu_sink_s: prediction.cpu_sink_s,
+            binding: prediction.binding.word().to_string(),
+        }
+    }
+}
+
+/// The parts of a copy's time, and its CPU, before they are put together.
+#[derive(Clone, Debug)]
+struct Outlook {
+    start_s: f64,
+    files_s: f64,
+    bytes_s: f64,
+    cpu_source_s: f64,
+    cpu_sink_s: f64,
+    /// Half of the interval, as a factor's logarithm.
+    elapsed_spread: f64,
+    cpu_source_spread: f64,
+    cpu_sink_spread: f64,
+    /// What holds the bytes back.
+    byte_binding: Binding,
+    notes: Vec<String>,
+}
+
+impl Outlook {
+    fn of(plan: &Plan, whole: &Whole) -> Option<Outlook> {
+        let features = Features::of(&plan.shape, plan.streams);
+        let wanted = (plan.carrier, plan.source.as_str(), plan.sink.as_str());
+        let (warm, mut notes) = whole.nearest(wanted, false)?;
+        let cold = whole.nearest(wanted, true).map_or(warm, |(route, _)| route);
+        let blend = |of: fn(&Route) -> &Cost| {
+            let (warm, cold) = (of(warm).at(&features), of(cold).at(&features));
+            warm.blend(&cold, plan.resident.clamp(0.0, 1.0))
+        };
+        let elapsed = blend(|route| &route.elapsed);
+        let (source, sink) = (blend(|route| &route.cpu_source), blend(|route| &route.cpu_sink));
+        let beyond = (plan.shape.bytes() as f64 / warm.bytes_max.max(1.0))
+            .max(plan.shape.files as f64 / warm.files_max.max(1.0))
+            .max(1.0);
+        let mut wider = 1.0 + EXTRAPOLATION * beyond.log2();
+        wider *= (notes.len() as f64 * UNKNOWN_LN_WIDER).exp();
+        for name in &plan.unusual {
+            notes.push(format!("{name} is not what the model was made with"));
+            wider *= UNUSUAL_WIDER;
+        }
+        let spread = |cost: &Cost| cost.spread.max(SPREAD_MIN) * wider;
+        Some(Outlook {
+            start_s: elapsed.start_s,
+            files_s: elapsed.files_s,
+            bytes_s: elapsed.bytes_s,
+            cpu_source_s: source.total_s(),
+            cpu_sink_s: sink.total_s(),
+            elapsed_spread: spread(&warm.elapsed),
+            cpu_source_spread: spread(&warm.cpu_source),
+            cpu_sink_spread: spread(&warm.cpu_sink),
+            byte_binding: byte_binding(
+                plan,
+                whole,
+                &features,
+                elapsed.bytes_s,
+                [source.bytes_s, sink.bytes_s],
+            ),
+            notes,
+        })
+    }
+
+    /// The far host is another machine: its part is its own model's, and the two do not share
+    /// CPUs. What lies between them has never been measured.
+    fn across(&mut self, plan: &Plan, near_cpus: u32, there: Option<Outlook>) {
+        self.notes.push("the network between the two hosts has not been measured".into());
+        self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
+        let Some(there) = there else {
+            let text = "the far host has no model: it is taken to be like this one (run \
+                        `datapump measure all` there too)";
+            self.notes.push(text.into());
+            self.cpu_source_spread *= UNUSUAL_WIDER;
+            self.cpu_sink_spread *= UNUSUAL_WIDER;
+            return;
+        };
+        // One machine's time holds the CPU of both sides; on two machines each has its own.
+        if self.byte_binding == Binding::Cpu && near_cpus > 0 {
+            let both = self.cpu_source_s + self.cpu_sink_s;
+            let most = self.cpu_source_s.max(self.cpu_sink_s);
+            self.bytes_s *= if both > 0.0 { most / both } else { 1.0 };
+        }
+        self.start_s = self.start_s.max(there.start_s);
+        self.files_s = self.files_s.max(there.files_s);
+        self.elapsed_spread = self.elapsed_spread.max(there.elapsed_spread);
+        match plan.near_is_source {
+            true => {
+                self.cpu_sink_s = there.cpu_sink_s;
+                self.cpu_sink_spread = there.cpu_sink_spread;
+            }
+            false => {
+                self.cpu_source_s = there.cpu_source_s;
+                self.cpu_source_spread = there.cpu_source_spread;
+            }
+        }
+    }
+
+    fn conclude(self, plan: &Plan) -> Prediction {
+        let bytes = plan.shape.bytes() as f64;
+        let mut total_s = plan.login_s + self.start_s + self.files_s + self.bytes_s;
+        let parts = [
+            (plan.login_s, Binding::Login),
+            (self.start_s, Binding::Start),
+            (self.files_s, Binding::Files),
+            (self.bytes_s, self.byte_binding),
+        ];
+        let largest = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        let mut binding = largest.map_or(Binding::Start, |(_, binding)| binding);
+        let limited_s =
+            plan.rate_limit_bytes_per_s.filter(|rate| *rate > 0.0).map_or(0.0, |rate| bytes / rate);
+        if limited_s > self.bytes_s.max(self.files_s) {
+            total_s = total_s.max(plan.login_s + self.start_s + limited_s);
+            binding = Binding::RateLimit;
+        }
+        // A login takes another time than the one before it.
+        let login_share = if total_s > 0.0 { plan.login_s / total_s } else { 0.0 };
+        let spread = self.elapsed_spread.hypot(LOGIN_SPREAD * login_share);
+        let elapsed_s = around(total_s, spread);
+        let rate = |seconds: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
+        Prediction {
+            elapsed_s,
+            cpu_source_s: around(self.cpu_source_s, self.cpu_source_spread),
+            cpu_sink_s: around(self.cpu_sink_s, self.cpu_sink_spread),
+            rate_bytes_per_s: [rate(elapsed_s[2]), rate(elapsed_s[1]), rate(elapsed_s[0])],
+            binding,
+            notes: self.notes,
+        }
+    }
+}
+
+/// What holds bytes back on a route: CPU where it is busy all the while; else a disk, where memory
+/// in its place would be faster; else the way between.
+fn byte_binding(
+    plan: &Plan,
+    whole: &Whole,
+    features: &Features,
+    bytes_s: f64,
+    cpu_s: [f64; 2],
+) -> Binding {
+    let busy = cpu_s.iter().sum::<f64>() / (f64::from(whole.cpus.max(1)) * bytes_s.max(1e-9));
+    if busy >= CPU_BOUND {
+        return Binding::Cpu;
+    }
+    let without = |source: &str, sink: &str| {
+        let found = whole.find((plan.carrier, source, sink), false);
+        found.map_or(f64::INFINITY, |route| route.elapsed.at(features).bytes_s)
+    };
+    let candidates = [
+        (without("tmpfs", &plan.sink), Binding::DiskSource),
+        (without(&plan.source, "tmpfs"), Binding::DiskSink),
+    ];
+    let best = candidates.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        Some((seconds, binding)) if seconds < bytes_s * DISK_BOUND => binding,
+        _ if plan.carrier == "memory" => Binding::Cpu,
+        _ => Binding::Net,
+    }
+}
+
+/// A middle and its interval.
+fn around(middle: f64, spread: f64) -> [f64; 3] {
+    [middle / spread.exp(), middle, middle * spread.exp()]
+}
+
+/// An interval is never narrower than 3 %: clocks and ticks alone are that.
+const SPREAD_MIN: f64 = 0.03;
+/// How much wider an interval becomes with each doubling beyond what was measured.
+const EXTRAPOLATION: f64 = 0.25;
+const UNUSUAL_WIDER: f64 = 2.0;
+/// For each thing that the model has only something similar to.
+const UNKNOWN_LN_WIDER: f64 = std::f64::consts::LN_2;
+/// A login's time from one to the next.
+const LOGIN_SPREAD: f64 = 0.15;
+/// A network may be slower by any factor; this says at least that little is known.
+const UNKNOWN_NET_SPREAD: f64 = std::f64::consts::LN_2;
+/// The share of all CPUs from which they are what holds a copy back.
+const CPU_BOUND: f64 = 0.8;
+/// A disk holds back where memory in its place would take this much of the time.
+const DISK_BOUND: f64 = 0.85;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! What whole copies cost on this host: copies of the default kind that are made for it, and the
+//! costs of each route that are fitted to them.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use self::cost::{Cost, Features, Point};
+use super::predict::{LARGE_FROM_BYTES, Shape};
+
+pub mod cost;
+pub mod installed;
+pub mod trials;
+
+/// What whole copies cost on one host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Whole {
+    pub cpus: u32,
+    pub fitted_unix_s: f64,
+    pub routes: Vec<Route>,
+}
+
+/// What copies cost between two file systems of one host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// `memory` in one process, `tcp` between two.
+    pub carrier: String,
+    pub source: String,
+    pub sink: String,
+    /// The source was not in the page cache.
+    pub cold: bool,
+    pub copies: u32,
+    /// The largest copies that it was fitted to.
+    pub bytes_max: f64,
+    pub files_max: f64,
+    pub elapsed: Cost,
+    /// Of both sides, where both are one process.
+    pub cpu_source: Cost,
+    pub cpu_sink: Cost,
+}
+
+/// A copy that was made to learn from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WholeSample {
+    pub carrier: String,
+    pub source: String,
+    pub sink: String,
+    pub cold: bool,
+    pub streams: u16,
+    pub files: u64,
+    pub small_bytes: u64,
+    pub large_bytes: u64,
+    pub login_s: f64,
+    pub elapsed_s: f64,
+    pub cpu_source_s: f64,
+    pub cpu_sink_s: f64,
+}
+
+impl WholeSample {
+    pub fn shape(&self) -> Shape {
+        let WholeSample { files, small_bytes, large_bytes, .. } = *self;
+        Shape { files, small_bytes, large_bytes }
+    }
+
+    fn route(&self) -> (&str, &str, &str, bool) {
+        (&self.carrier, &self.source, &self.sink, self.cold)
+    }
+
+    fn point(&self, seconds: f64, beside_s: f64) -> Point {
+        Point { features: Features::of(&self.shape(), self.streams), seconds, beside_s }
+    }
+}
+
+impl Whole {
+    /// Fits each route that was copied on.
+    pub fn fit(samples: &[WholeSample], cpus: u32, fitted_unix_s: f64) -> Whole {
+        let mut routes: Vec<(&str, &str, &str, bool)> = Vec::new();
+        for sample in samples {
+            if !routes.contains(&sample.route()) {
+                routes.push(sample.route());
+            }
+        }
+        let fitted = routes.into_iter().map(|route| {
+            let own: Vec<&WholeSample> =
+                samples.iter().filter(|sample| sample.route() == route).collect();
+            Route::fit(route, &own)
+        });
+        Whole { cpus, fitted_unix_s, routes: fitted.collect() }
+    }
+
+    /// The route with these ends: carrier, source, sink.
+    pub fn find(&self, ends: (&str, &str, &str), cold: bool) -> Option<&Route> {
+        self.routes.iter().find(|route| route.ends() == ends && route.cold == cold)
+    }
+
+    /// The route that is most like the one with these ends, and in what it is not the same.
+    pub fn nearest(&self, ends: (&str, &str, &str), cold: bool) -> Option<(&Route, Vec<String>)> {
+        let (carrier, source, sink) = ends;
+        if let Some(route) = self.find(ends, cold) {
+            return Some((route, Vec::new()));
+        }
+        let like = |wanted: &str, measured: &str| waits(wanted) == waits(measured);
+        // Between two processes is what is most like a connection that carries all.
+        let carrier = if carrier == "control" { "tcp" } else { carrier };
+        let route = self.routes.iter().find(|route| {
+            route.carrier == carrier
+                && route.cold == cold
+                && like(source, &route.source)
+                && like(sink, &route.sink)
+        })?;
+        let wanted = [(ends.0, &route.carrier), (source, &route.source), (sink, &route.sink)];
+        let other = wanted.into_iter().filter(|(wanted, measured)| wanted != measured);
+        let notes = other.map(|(wanted, measured)| {
+            let wanted = if wanted.is_empty() { "an unknown file system" } else { wanted };
+            format!("{wanted} has not been measured: {measured} stands for it")
+        });
+        Some((route, notes.collect()))
+    }
+}
+
+impl Route {
+    fn fit(
+        (carrier, source, sink, cold): (&str, &str, &str, bool),
+        samples: &[&WholeSample],
+    ) -> Route {
+        let most = |of: fn(&WholeSample) -> u64| {
+            samples.iter().map(|sample| of(sample) as f64).fold(0.0, f64::max)
+        };
+        let cost = |seconds: fn(&WholeSample) -> f64, beside_s: fn(&WholeSample) -> f64| {
+            let points = samples.iter().map(|s| s.point(seconds(s), beside_s(s)));
+            Cost::fit(&points.collect::<Vec<_>>())
+        };
+        Route {
+            carrier: carrier.to_string(),
+            source: source.to_string(),
+            sink: sink.to_string(),
+            cold,
+            copies: samples.len() as u32,
+            bytes_max: most(|sample| sample.shape().bytes()),
+            files_max: most(|sample| sample.files),
+            elapsed: cost(|s| (s.elapsed_s - s.login_s).max(0.0), |s| s.login_s),
+            cpu_source: cost(|s| s.cpu_source_s, |_| 0.0),
+            cpu_sink: cost(|s| s.cpu_sink_s, |_| 0.0),
+        }
+    }
+
+    fn ends(&self) -> (&str, &str, &str) {
+        (&self.carrier, &self.source, &self.sink)
+    }
+}
+
+/// True of file systems that have a device behind them; what is not known is taken for one.
+fn waits(file_system: &str) -> bool {
+    !matches!(file_system, "tmpfs" | "ramfs" | "null" | "made" | "pipe")
+}
+
+/// Where an end of a trial lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    Memory,
+    Disk,
+}
+
+/// What is copied in a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub files: u64,
+    pub file_bytes: u64,
+}
+
+impl Load {
+    pub fn shape(self) -> Shape {
+        let bytes = self.files * self.file_bytes;
+        match self.file_bytes < LARGE_FROM_BYTES {
+            true => Shape { files: self.files, small_bytes: bytes, large_bytes: 0 },
+            false => Shape { files: self.files, small_bytes: 0, large_bytes: bytes },
+        }
+    }
+}
+
+/// A copy that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// Through a far side, which is another process here.
+    pub far: bool,
+    pub source: Ground,
+    pub sink: Ground,
+    pub cold: bool,
+    pub load: Load,
+}
+
+/// All trials of a calibration, mixed, so that a slow minute of the machine hits no route more than
+/// the others.
+pub fn calibration_jobs(seed: u64, repeats: u32) -> Vec<Trial> {
+    let grounds = [Ground::Memory, Ground::Disk];
+    let mut generator = Pcg64::seed_from_u64(seed);
+    let mut all = Vec::new();
+    for repeat in 0..repeats {
+        let mut pass = Vec::new();
+        for far in [false, true] {
+            for (source, sink) in grounds.iter().flat_map(|a| grounds.iter().map(move |b| (*a, *b)))
+            {
+                let trial = |load, cold| Trial { far, source, sink, cold, load };
+                pass.extend(LOADS.iter().map(|load| trial(*load, false)));
+                // What is in memory is never cold.
+                if source == Ground::Disk && repeat == 0 {
+                    pass.extend(LOADS.iter().map(|load| trial(*load, true)));
+                }
+            }
+        }
+        pass.shuffle(&mut generator);
+        all.extend(pass);
+    }
+    all
+}
+
+/// What a calibration copies: enough sizes to tell apart what a copy, a file, and a byte of either
+/// kind cost.
+pub const LOADS: &[Load] = &[
+    Load { files: 1, file_bytes: 1 << 20 },
+    Load { files: 1, file_bytes: 12 << 20 },
+    Load { files: 1, file_bytes: 96 << 20 },
+    Load { files: 1, file_bytes: 320 << 20 },
+    Load { files: 1, file_bytes: 1 << 30 },
+    Load { files: 1000, file_bytes: 1 << 10 },
+    Load { files: 4000, file_bytes: 12 << 10 },
+    Load { files: 500, file_bytes: 512 << 10 },
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Five costs that are fitted to whole copies: nonnegative, robust, with a spread that was checked
+//! on copies left out.
+
+use nalgebra::{DMatrix, DVector};
+use serde::{Deserialize, Serialize};
+
+use crate::lab::predict::Shape;
+
+/// What a copy's costs depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Features {
+    pub streams: f64,
+    pub files: f64,
+    pub small_bytes: f64,
+    pub large_bytes: f64,
+}
+
+impl Features {
+    pub fn of(shape: &Shape, streams: u16) -> Features {
+        Features {
+            streams: f64::from(streams),
+            files: shape.files as f64,
+            small_bytes: shape.small_bytes as f64,
+            large_bytes: shape.large_bytes as f64,
+        }
+    }
+
+    fn row(&self) -> [f64; COSTS] {
+        [1.0, self.streams, self.files, self.small_bytes, self.large_bytes]
+    }
+}
+
+/// What a copy costs on one route: seconds of time, or of CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub fixed_s: f64,
+    pub lane_s: f64,
+    pub file_s: f64,
+    pub small_byte_s: f64,
+    pub large_byte_s: f64,
+    /// Nine of ten copies are within this factor's logarithm of what the costs say.
+    pub spread: f64,
+}
+
+/// A cost, divided by what it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parts {
+    pub start_s: f64,
+    pub files_s: f64,
+    pub bytes_s: f64,
+}
+
+impl Parts {
+    pub fn total_s(&self) -> f64 {
+        self.start_s + self.files_s + self.bytes_s
+    }
+
+    /// `share` of these and the rest of the others.
+    pub fn blend(&self, others: &Parts, share: f64) -> Parts {
+        let mix = |mine: f64, theirs: f64| mine * share + theirs * (1.0 - share);
+        Parts {
+            start_s: mix(self.start_s, others.start_s),
+            files_s: mix(self.files_s, others.files_s),
+            bytes_s: mix(self.bytes_s, others.bytes_s),
+        }
+    }
+}
+
+/// One copy as a fit sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub features: Features,
+    /// What is explained.
+    pub seconds: f64,
+    /// What was spent beside it and is known, as for the login: errors are relative to the sum.
+    pub beside_s: f64,
+}
+
+impl Cost {
+    pub fn at(&self, features: &Features) -> Parts {
+        Parts {
+            start_s: self.fixed_s + features.streams * self.lane_s,
+            files_s: features.files * self.file_s,
+            bytes_s: features.small_bytes * self.small_byte_s
+                + features.large_bytes * self.large_byte_s,
+        }
+    }
+
+    /// The costs that fit best. All zero where there are no points.
+    pub fn fit(points: &[Point]) -> Cost {
+        let points: Vec<Point> = points.iter().copied().filter(Point::is_sound).collect();
+        let spread = left_out_spread(&points);
+        Cost { spread, ..robust(&points) }
+    }
+
+    fn of(costs: [f64; COSTS]) -> Cost {
+        let [fixed_s, lane_s, file_s, small_byte_s, large_byte_s] = costs;
+        Cost { fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread: 0.0 }
+    }
+
+    /// Every number, for whoever checks them.
+    pub fn numbers(&self) -> [f64; COSTS + 1] {
+        let Cost { fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread } = *self;
+        [fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread]
+    }
+}
+
+impl Point {
+    fn is_sound(&self) -> bool {
+        let row = self.features.row();
+        let sound = |number: f64| number.is_finite() && number >= 0.0;
+        row.into_iter().chain([self.seconds, self.beside_s]).all(sound) && self.whole_s() > 0.0
+    }
+
+    fn whole_s(&self) -> f64 {
+        self.seconds + self.beside_s
+    }
+
+    /// How far off a fit is: the logarithm of the factor.
+    fn off(&self, cost: &Cost) -> f64 {
+        let predicted = cost.at(&self.features).total_s() + self.beside_s;
+        (self.whole_s() / predicted.max(1e-9)).ln()
+    }
+}
+
+/// Huber's weights on relative residuals, a few times over.
+fn robust(points: &[Point]) -> Cost {
+    let mut weights = vec![1.0; points.len()];
+    let mut cost = Cost::default();
+    for _ in 0..ROUNDS {
+        cost = Cost::of(nonnegative(points, &weights));
+        let off: Vec<f64> = points.iter().map(|point| point.off(&cost).abs()).collect();
+        let scale = (median(&off) / NORMAL_MEDIAN).max(1e-4);
+        for (weight, off) in weights.iter_mut().zip(off) {
+            *weight = (HUBER * scale / off.max(1e-12)).min(1.0);
+        }
+    }
+    cost
+}
+
+/// Weighted least squares of relative errors with no cost below zero. The costs are few, so every
+/// set of those that are not zero is tried.
+fn nonnegative(points: &[Point], weights: &[f64]) -> [f64; COSTS] {
+    let mut best = ([0.0; COSTS], f64::INFINITY);
+    let mut sets: Vec<Vec<usize>> =
+        (1..1_u32 << COSTS).map(|set| (0..COSTS).filter(|i| set >> i & 1 == 1).collect()).collect();
+    // Fewer costs come first: more of them must be better, not only as good.
+    sets.sort_by_key(Vec::len);
+    for set in sets.iter().filter(|set| set.len() <= points.len()) {
+        let Some(costs) = solve(points, weights, set) else { continue };
+        let miss = miss(points, weights, &costs);
+        if costs.iter().all(|cost| *cost >= 0.0) && miss < best.1 * (1.0 - 1e-9) {
+            best = (costs, miss);
+        }
+    }
+    best.0
+}
+
+fn solve(points: &[Point], weights: &[f64], set: &[usize]) -> Option<[f64; COSTS]> {
+    let rows: Vec<[f64; COSTS]> = points.iter().map(|point| point.features.row()).collect();
+    let scales: Vec<f64> =
+        set.iter().map(|i| rows.iter().map(|row| row[*i]).fold(0.0, f64::max)).collect();
+    if scales.iter().any(|scale| *scale <= 0.0) {
+        return None;
+    }
+    let root = |row: usize| weights[row].sqrt() / points[row].whole_s();
+    let left = DMatrix::from_fn(points.len(), set.len(), |row, column| {
+        rows[row][set[column]] / scales[column] * root(row)
+    });
+    let right = DVector::from_fn(points.len(), |row, _| points[row].seconds * root(row));
+    let normal = left.transpose() * &left;
+    let strength = normal.diagonal().max();
+    let solved = normal.cholesky().filter(|factor| {
+        // A set whose costs cannot be told apart has no pivot left for one of them.
+        factor.l_dirty().diagonal().iter().all(|pivot| pivot * pivot > strength * 1e-10)
+    })?;
+    let found = solved.solve(&(left.transpose() * right));
+    let mut costs = [0.0; COSTS];
+    for (place, i) in set.iter().enumerate() {
+        costs[*i] = found[place] / scales[place];
+    }
+    costs.iter().all(|cost| cost.is_finite()).then_some(costs)
+}
+
+fn miss(points: &[Point], weights: &[f64], costs: &[f64; COSTS]) -> f64 {
+    let one = |(point, weight): (&Point, &f64)| {
+        let predicted: f64 = point.features.row().iter().zip(costs).map(|(x, c)| x * c).sum();
+        weight * ((predicted - point.seconds) / point.whole_s()).powi(2)
+    };
+    points.iter().zip(weights).map(one).sum()
+}
+
+/// The ninth decile of how far off copies are that were left out of their own fit: all repeats of
+/// one size go together, so a fit never knows the size that it is asked about. With few points it
+/// is the largest.
+fn left_out_spread(points: &[Point]) -> f64 {
+    let mut off: Vec<f64> = Vec::new();
+    let mut sizes: Vec<Features> = Vec::new();
+    for point in points {
+        if !sizes.contains(&point.features) {
+            sizes.push(point.features);
+        }
+    }
+    for size in sizes {
+        let (out, kept): (Vec<Point>, Vec<Point>) =
+            points.iter().partition(|point| point.features == size);
+        // Where one size alone tells a cost, nothing can be said of it without it.
+        let cost = if has_all_features(&kept, &out) { robust(&kept) } else { robust(points) };
+        off.extend(out.iter().map(|point| point.off(&cost).abs()));
+    }
+    off.sort_by(f64::total_cmp);
+    let rank = ((off.len() + 1) as f64 * 0.9).ceil() as usize;
+    let found = off.get(rank.min(off.len()).saturating_sub(1));
+    found.copied().unwrap_or(SPREAD_UNKNOWN).min(SPREAD_MAX)
+}
+
+/// True when the points that are kept have, twice as large at most, what those left out have.
+fn has_all_features(kept: &[Point], out: &[Point]) -> bool {
+    let largest = |points: &[Point], i: usize| {
+        points.iter().map(|point| point.features.row()[i]).fold(0.0, f64::max)
+    };
+    (0..COSTS).all(|i| largest(out, i) <= largest(kept, i) * REACH)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+const COSTS: usize = 5;
+const ROUNDS: usize = 8;
+const HUBER: f64 = 1.345;
+/// The median of a normal distribution's absolute value.
+const NORMAL_MEDIAN: f64 = 0.6745;
+/// How far a fit that lacks a size is asked about it.
+const REACH: f64 = 5.0;
+const SPREAD_UNKNOWN: f64 = 0.7;
+const SPREAD_MAX: f64 = 3.0;
