@@ -4,21 +4,22 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::args::Options;
 use super::order::{Channel, Show};
+use super::signals;
 use super::voice::Voice;
-use super::watched;
 use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Outcome};
 use crate::base::settings::Settings;
 use crate::base::tally::SideReport;
 use crate::lab::model::HostModel;
 use crate::lab::predict::{Plan, Prediction, Shape};
-use crate::lab::whole::{Whole, installed, trials};
-use crate::report::live::Phase;
+use crate::lab::whole::{Whole, WholeSample, installed, trials};
+use crate::pump::watch::Watch;
 
 /// This host's model; what is wrong with it is a warning.
 pub fn model(warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
@@ -124,25 +125,21 @@ pub fn measure(options: &Options, started: Instant) -> Result<u8, String> {
     let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
     let disk = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
     let repeats = options.measure.repeat.unwrap_or(trials::REPEATS);
-    let (result, heard) = watched(&voice, Phase::Finding, None, |watch| {
-        let order = trials::Order { memory: memory_folder(), disk, seed: options.seed, repeats };
-        let samples = order.run(&|| watch.stopping(), &mut |done, all| {
+    let watch = Arc::new(Watch::new(channel().0));
+    if let Err(why) = signals::install(&watch) {
+        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let order = trials::Order { memory: memory_folder(), disk, seed: options.seed, repeats };
+    let result = order
+        .run(&|| watch.stopping(), &mut |done, all| {
             if voice.has_line() {
-                voice.draw(format!("copying to learn what copies cost: {done} of {all}"));
-            } else if done % 50 == 0 {
+                voice.draw(format!("copying, to learn what copies cost: {done} of {all}"));
+            } else if done % 20 == 0 {
                 voice.remark(&format!("{done} of {all} copies"));
             }
-        })?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let cpus = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        let path = keep(Whole::fit(&samples, cpus, now.as_secs_f64()))?;
-        // What they were fitted to stays beside the costs.
-        let table = path.with_extension("csv");
-        std::fs::write(&table, trials::to_csv(&samples))
-            .map_err(|error| Fault::io("write", &table, &error))?;
-        Ok((path, samples))
-    });
-    drop(heard);
+        })
+        .and_then(|samples| Ok((keep(&samples)?, samples)));
+    voice.clear();
     match result {
         Ok((path, samples)) => {
             let text = format!("{} copies; their costs are in {}", samples.len(), path.display());
@@ -156,11 +153,15 @@ pub fn measure(options: &Options, started: Instant) -> Result<u8, String> {
     }
 }
 
-/// Puts what was learned beside what the model knows already.
-fn keep(whole: Whole) -> Result<PathBuf, Fault> {
+/// Puts what was learned beside what the model knows already, and what it was learned from beside
+/// the model.
+fn keep(samples: &[WholeSample]) -> Result<PathBuf, Fault> {
     let path = installed::path().ok_or_else(|| {
         Fault::usage("there is no home to keep the model in: name a file in DATAPUMP_MODEL")
     })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let cpus = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let whole = Whole::fit(samples, cpus, now.as_secs_f64());
     let before = installed::load(&path).ok().flatten().unwrap_or_default();
     let model = HostModel {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -169,6 +170,9 @@ fn keep(whole: Whole) -> Result<PathBuf, Fault> {
         ..before
     };
     installed::save(&path, &model)?;
+    let table = path.with_extension("csv");
+    std::fs::write(&table, trials::to_csv(samples))
+        .map_err(|error| Fault::io("write", &table, &error))?;
     Ok(path)
 }
 

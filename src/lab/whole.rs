@@ -230,3 +230,7 @@ pub const LOADS: &[Load] = &[
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub mod planted {
+    pub use super::tests::planted_whole;
+}

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ["bench", "peers", options @ ..] => bench::peers(options),
         ["bench", "many", options @ ..] => bench::many(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
+        ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "instructions"] => bench::instructions(),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
@@ -52,6 +53,8 @@ cargo xtask COMMAND
   bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
+  bench predict [--short] [--seed N] [--disk DIR]
+                         40 copies, each predicted and made; writes runs/DATE-prediction.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   man DIR                man page and completions, written by the built program
   wire-hash              the hash of src/wire that docs/WIRE.md states";

@@ -1,1 +1,128 @@
+use super::*;
+use crate::lab::whole::planted::planted_whole;
 
+fn model() -> HostModel {
+    HostModel { cpus: 2, whole: Some(planted_whole()), ..HostModel::default() }
+}
+
+fn plan(carrier: &'static str, source: &str, sink: &str, shape: Shape) -> Plan {
+    Plan {
+        shape,
+        carrier,
+        streams: 4,
+        source: source.into(),
+        sink: sink.into(),
+        resident: 1.0,
+        login_s: if carrier == "memory" { 0.0 } else { 0.25 },
+        near_is_source: true,
+        same_machine: true,
+        rate_limit_bytes_per_s: None,
+        unusual: Vec::new(),
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+fn large(bytes: u64) -> Shape {
+    let mut shape = Shape::default();
+    shape.add(bytes);
+    shape
+}
+
+#[test]
+fn shapes_tell_large_from_small() {
+    let mut shape = Shape::default();
+    for bytes in [0, LARGE_FROM_BYTES - 1, LARGE_FROM_BYTES, u64::MAX] {
+        shape.add(bytes);
+    }
+    assert_eq!(shape.files, 4);
+    assert_eq!(shape.small_bytes, LARGE_FROM_BYTES - 1);
+    assert_eq!(shape.bytes(), u64::MAX, "sums do not run over");
+}
+
+/// The planted costs, and what is said of them.
+#[test]
+fn time_cpu_and_what_binds() {
+    let many = Shape { files: 10_000, small_bytes: 10_000_000, large_bytes: 0 };
+    let cases = [
+        (plan("memory", "tmpfs", "tmpfs", large(GIB)), 0.434, Binding::Cpu),
+        (plan("memory", "tmpfs", "ext4", large(GIB)), 0.664, Binding::DiskSink),
+        (plan("memory", "tmpfs", "ext4", many), 2.03, Binding::Files),
+        (plan("tcp", "tmpfs", "tmpfs", large(1)), 0.28, Binding::Login),
+        (plan("memory", "tmpfs", "tmpfs", large(1)), 0.004, Binding::Start),
+    ];
+    let model = model();
+    for (plan, seconds, binding) in cases {
+        let got = Prediction::of(&plan, Some(&model), None).unwrap();
+        let [low, middle, high] = got.elapsed_s;
+        assert!((middle / seconds - 1.0).abs() < 0.1, "{plan:?}: {got:?}");
+        assert!(low < middle && middle < high && low > 0.0, "{got:?}");
+        assert!(got.notes.is_empty(), "{got:?}");
+        if binding != Binding::Cpu {
+            assert_eq!(got.binding, binding, "{plan:?}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_widens_and_is_said() {
+    let model = model();
+    let usual = plan("memory", "tmpfs", "ext4", large(GIB));
+    let width = |plan: &Plan| {
+        let got = Prediction::of(plan, Some(&model), None).unwrap();
+        (got.elapsed_s[2] / got.elapsed_s[0], got.notes.len())
+    };
+    let (narrow, _) = width(&usual);
+    let cases = [
+        (Plan { sink: "xfs".into(), ..usual.clone() }, 1),
+        (Plan { sink: String::new(), ..usual.clone() }, 1),
+        (Plan { unusual: vec!["--fsync"], ..usual.clone() }, 1),
+        (Plan { shape: large(64 * GIB), ..usual.clone() }, 0),
+        (Plan { same_machine: false, carrier: "tcp", ..usual.clone() }, 2),
+        (Plan { carrier: "control", ..usual.clone() }, 1),
+    ];
+    for (plan, notes) in cases {
+        let (wide, said) = width(&plan);
+        assert!(wide > narrow, "{plan:?}: {wide} against {narrow}");
+        assert_eq!(said, notes, "{plan:?}");
+    }
+}
+
+#[test]
+fn a_rate_limit_is_what_binds() {
+    let limited =
+        Plan { rate_limit_bytes_per_s: Some(1e8), ..plan("memory", "tmpfs", "tmpfs", large(GIB)) };
+    let got = Prediction::of(&limited, Some(&model()), None).unwrap();
+    assert_eq!(got.binding, Binding::RateLimit);
+    assert!((10.0..12.0).contains(&got.elapsed_s[1]), "{got:?}");
+}
+
+/// Two hosts: each side's CPU is its own host's.
+#[test]
+fn each_side_is_its_own_hosts() {
+    let mut slow = planted_whole();
+    for route in &mut slow.routes {
+        route.cpu_sink.large_byte_s *= 10.0;
+        route.cpu_source.large_byte_s *= 10.0;
+    }
+    let far = HostModel { cpus: 8, whole: Some(slow), ..HostModel::default() };
+    let near = model();
+    let across = Plan { same_machine: false, ..plan("tcp", "tmpfs", "tmpfs", large(GIB)) };
+    let alone = Prediction::of(&across, Some(&near), None).unwrap();
+    let push = Prediction::of(&across, Some(&near), Some(&far)).unwrap();
+    assert!(push.cpu_sink_s[1] > 5.0 * alone.cpu_sink_s[1], "{push:?}");
+    assert_eq!(push.cpu_source_s[1], alone.cpu_source_s[1]);
+    let pull = Plan { near_is_source: false, ..across };
+    let pull = Prediction::of(&pull, Some(&near), Some(&far)).unwrap();
+    assert!(pull.cpu_source_s[1] > 5.0 * alone.cpu_source_s[1], "{pull:?}");
+}
+
+#[test]
+fn without_a_model_nothing_is_said() {
+    let plan = plan("memory", "tmpfs", "tmpfs", large(GIB));
+    let none = HostModel::default();
+    let empty = HostModel { whole: Some(Whole { cpus: 2, ..Whole::default() }), ..none.clone() };
+    for model in [None, Some(&none), Some(&empty)] {
+        assert_eq!(Prediction::of(&plan, model, None), None);
+    }
+}

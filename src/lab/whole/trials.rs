@@ -123,7 +123,7 @@ impl Field {
         command.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_MODEL", "");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = command.output().map_err(|error| Fault::system("start a copy", &error))?;
-        let _ = fs::remove_dir_all(&target);
+        let _ = remove(&target);
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().last().unwrap_or_default();
         let failed = || {
@@ -138,9 +138,7 @@ impl Field {
     }
 
     fn settle(&self, target: &Path) -> Result<(), Fault> {
-        if target.exists() {
-            fs::remove_dir_all(target).map_err(|error| Fault::io("empty", target, &error))?;
-        }
+        remove(target).map_err(|error| Fault::io("remove", target, &error))?;
         let disk = self.disk.path();
         let folder = File::open(disk).map_err(|error| Fault::io("open", disk, &error))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Fault::io("sync", disk, &errno.into()))
@@ -210,6 +208,15 @@ fn make_source(path: &Path, load: Load) -> Result<(), Fault> {
         make_file(&folder.join(number.to_string()), number, load.file_bytes)?;
     }
     Ok(())
+}
+
+/// A copy that was made: a file or a folder.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    }
 }
 
 fn each_file(path: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>) -> std::io::Result<()> {

@@ -10,6 +10,7 @@ pub mod machine;
 mod many;
 mod overlap;
 mod page;
+mod predict;
 mod race;
 mod ratios;
 mod rows;
@@ -23,6 +24,7 @@ use crate::step::{cargo, root, run, target_folder};
 pub use instructions::instructions;
 pub use many::many;
 pub use overlap::overlap;
+pub use predict::predict;
 
 /// What a bench was asked to do.
 #[derive(Clone, Debug)]
