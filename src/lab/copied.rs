@@ -228,6 +228,7 @@ mod tests {
             dry: None,
             worst: Some(Class::SomeFailed),
             bytes: 5000,
+            login: Nanos(0),
             elapsed: Nanos::from_millis(2000),
             streams: 4,
             request_bytes: 1 << 20,
