@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use super::args::Options;
 use super::order::{Channel, Show};
@@ -16,6 +16,7 @@ use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Outcome};
 use crate::base::settings::Settings;
 use crate::base::tally::SideReport;
+use crate::io::clock;
 use crate::lab::model::HostModel;
 use crate::lab::predict::{Plan, Prediction, Shape};
 use crate::lab::whole::{Whole, WholeSample, installed, trials};
@@ -159,9 +160,8 @@ fn keep(samples: &[WholeSample]) -> Result<PathBuf, Fault> {
     let path = installed::path().ok_or_else(|| {
         Fault::usage("there is no home to keep the model in: name a file in DATAPUMP_MODEL")
     })?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let cpus = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let whole = Whole::fit(samples, cpus, now.as_secs_f64());
+    let whole = Whole::fit(samples, cpus, clock::unix().as_secs_f64());
     let before = installed::load(&path).ok().flatten().unwrap_or_default();
     let model = HostModel {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),

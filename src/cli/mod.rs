@@ -231,7 +231,8 @@ fn start(
     settings: Option<&Settings>,
 ) -> Event {
     let version = env!("CARGO_PKG_VERSION");
-    Event::Start(Start { version, command, sources, target, settings: settings.map(json::knobs) })
+    let settings = settings.map(json::knobs);
+    Event::Start(Box::new(Start { version, command, sources, target, settings }))
 }
 
 /// Does the work while somebody follows it and signals can stop it.

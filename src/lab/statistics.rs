@@ -352,7 +352,7 @@ mod tests {
         fn a_line_is_found_through_dirt(slope in -10.0..10.0f64, intercept in -10.0..10.0f64) {
             let clean = (0..30).map(|i| (f64::from(i), intercept + slope * f64::from(i)));
             let points: Vec<(f64, f64)> =
-                clean.map(|(x, y)| (x, if x as u32 % 7 == 0 { 1e6 } else { y })).collect();
+                clean.map(|(x, y)| (x, if x % 7.0 == 0.0 { 1e6 } else { y })).collect();
             let line = theil_sen(&points).unwrap();
             prop_assert!((line.slope - slope).abs() < 1e-6, "{line:?}");
             prop_assert!((line.intercept - intercept).abs() < 1e-6, "{line:?}");

@@ -74,14 +74,7 @@ fn serve(
     let listener = listen(open.ports, &tuning)?;
     let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
     let identity = Identity::ephemeral()?;
-    let opened = Opened {
-        fingerprint: identity.fingerprint,
-        port,
-        addresses: own_addresses(),
-        origin: prepared.sources.as_ref().map(|sources| sources.origin),
-        window_bytes: prepared.window_bytes(&settings),
-        rename: prepared.target.as_ref().and_then(Target::rename),
-    };
+    let opened = prepared.opened(&settings, port, &identity);
     let credentials = Arc::new(Credentials {
         role: open.role,
         seal: settings.seal,
@@ -146,6 +139,17 @@ struct Prepared {
 }
 
 impl Prepared {
+    fn opened(&self, settings: &Settings, port: u16, identity: &Identity) -> Opened {
+        Opened {
+            fingerprint: identity.fingerprint,
+            port,
+            addresses: own_addresses(),
+            origin: self.sources.as_ref().map(|sources| sources.origin),
+            window_bytes: self.window_bytes(settings),
+            rename: self.target.as_ref().and_then(Target::rename),
+        }
+    }
+
     fn window_bytes(&self, settings: &Settings) -> u64 {
         match self.target {
             Some(Target::Pipe) => pipe_window_bytes(settings),

@@ -34,7 +34,7 @@ pub struct Stamp {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    Start(Start),
+    Start(Box<Start>),
     Progress(Progress),
     File(File),
     Warning {

@@ -201,7 +201,8 @@ mod tests {
             rate_bytes_per_s: rate,
             cost_ns,
         };
-        let cases: [(&[Offer], Option<(u32, u16)>); 5] = [
+        type Case<'a> = (&'a [Offer], Option<(u32, u16)>);
+        let cases: [Case<'_>; 5] = [
             (&[], None),
             (&[offer(64, 1, None, 2.0), offer(128, 1, None, 1.98)], Some((64, 1))),
             (&[offer(64, 1, None, 2.0), offer(128, 1, None, 1.5)], Some((128, 1))),

@@ -33,7 +33,8 @@ fn check(fit: &Fit, cb: f64, cr: f64, within: f64) {
 #[test]
 fn planted_costs_are_found() {
     let partial = |size: u32| f64::from(size >> 10).sqrt();
-    let cases: [(f64, f64, f64, fn(u32) -> f64); 7] = [
+    type Case = (f64, f64, f64, fn(u32) -> f64);
+    let cases: [Case; 7] = [
         (0.5, 20_000.0, 0.0, whole),
         (0.5, 20_000.0, 0.02, whole),
         (0.5, 20_000.0, 0.02, partial),
