@@ -190,23 +190,27 @@ fn miss(points: &[Point], weights: &[f64], costs: &[f64; COSTS]) -> f64 {
     points.iter().zip(weights).map(one).sum()
 }
 
-/// The ninth decile of how far off copies are that were left out of their own fit: all repeats of
-/// one size go together, so a fit never knows the size that it is asked about. With few points it
-/// is the largest.
+/// The ninth decile of how far off copies are that were left out of their own fit. Where a size
+/// lies between others all its repeats go together, so the fit does not know the size that it is
+/// asked about; the smallest and the largest are left out one copy at a time, as without them
+/// nothing would tell a cost of theirs. With few points it is the largest.
 fn left_out_spread(points: &[Point]) -> f64 {
     let mut off: Vec<f64> = Vec::new();
-    let mut sizes: Vec<Features> = Vec::new();
-    for point in points {
-        if !sizes.contains(&point.features) {
-            sizes.push(point.features);
-        }
-    }
-    for size in sizes {
-        let (out, kept): (Vec<Point>, Vec<Point>) =
-            points.iter().partition(|point| point.features == size);
-        // Where one size alone tells a cost, nothing can be said of it without it.
-        let cost = if has_all_features(&kept, &out) { robust(&kept) } else { robust(points) };
-        off.extend(out.iter().map(|point| point.off(&cost).abs()));
+    for (place, point) in points.iter().enumerate() {
+        let others: Vec<Point> =
+            points.iter().copied().filter(|other| other.features != point.features).collect();
+        let kept = match is_between(point, &others) {
+            true => others,
+            false => {
+                let all = points.iter().enumerate().filter(|(other, _)| *other != place);
+                all.map(|(_, other)| *other).collect()
+            }
+        };
+        // A size that was copied once, and lies at an end, can only be asked of the whole fit.
+        let known = kept.iter().any(|other| other.features == point.features);
+        let between = is_between(point, &kept);
+        let cost = if known || between { robust(&kept) } else { robust(points) };
+        off.push(point.off(&cost).abs());
     }
     off.sort_by(f64::total_cmp);
     let rank = ((off.len() + 1) as f64 * 0.9).ceil() as usize;
@@ -214,12 +218,13 @@ fn left_out_spread(points: &[Point]) -> f64 {
     found.copied().unwrap_or(SPREAD_UNKNOWN).min(SPREAD_MAX)
 }
 
-/// True when the points that are kept have, twice as large at most, what those left out have.
-fn has_all_features(kept: &[Point], out: &[Point]) -> bool {
-    let largest = |points: &[Point], i: usize| {
-        points.iter().map(|point| point.features.row()[i]).fold(0.0, f64::max)
-    };
-    (0..COSTS).all(|i| largest(out, i) <= largest(kept, i) * REACH)
+/// True when others have less and others more of all that a copy has.
+fn is_between(point: &Point, others: &[Point]) -> bool {
+    (0..COSTS).all(|i| {
+        let own = point.features.row()[i];
+        let has = |fits: &dyn Fn(f64) -> bool| others.iter().any(|o| fits(o.features.row()[i]));
+        own == 0.0 || (has(&|other| other >= own) && has(&|other| other > 0.0 && other <= own))
+    })
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -233,7 +238,5 @@ const ROUNDS: usize = 8;
 const HUBER: f64 = 1.345;
 /// The median of a normal distribution's absolute value.
 const NORMAL_MEDIAN: f64 = 0.6745;
-/// How far a fit that lacks a size is asked about it.
-const REACH: f64 = 5.0;
 const SPREAD_UNKNOWN: f64 = 0.7;
 const SPREAD_MAX: f64 = 3.0;
