@@ -224,7 +224,7 @@ pub const LOADS: &[Load] = &[
     Load { files: 1, file_bytes: 320 << 20 },
     Load { files: 1, file_bytes: 1 << 30 },
     Load { files: 1000, file_bytes: 1 << 10 },
-    Load { files: 4000, file_bytes: 12 << 10 },
+    Load { files: 6000, file_bytes: 12 << 10 },
     Load { files: 500, file_bytes: 512 << 10 },
 ];
 

@@ -44,7 +44,7 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let line = ControlLine::new(File::from(output));
-    match serve(File::from(input), line.clone(), pinned, model) {
+    match serve(File::from(input), line.clone(), Host { pinned, model }) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -53,12 +53,14 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
     }
 }
 
-fn serve(
-    input: File,
-    mut line: ControlLine,
+/// This host as the far side has it.
+struct Host {
+    /// Whether it could be held to the CPUs that were asked for.
     pinned: Result<(), Fault>,
     model: String,
-) -> Result<(), Fault> {
+}
+
+fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let (events_in, events) = channel();
     let carried_data = CarrierSlot::default();
     line.send_mark()?;
@@ -66,9 +68,9 @@ fn serve(
     line.send(&session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &events)?;
-    pinned?;
+    host.pinned?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
-    let prepared = prepare(&open, &line, model)?;
+    let prepared = prepare(&open, &line, host.model)?;
     let settings = open.settings.clone();
     let tuning = streams::tuning(&settings);
     let listener = listen(open.ports, &tuning)?;

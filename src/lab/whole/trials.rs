@@ -26,7 +26,7 @@ pub struct Order {
 }
 
 /// How often each copy is made unless something else is said.
-pub const REPEATS: u32 = 2;
+pub const REPEATS: u32 = 3;
 
 impl Order {
     /// Makes all copies. `told` hears how many of how many are made.
