@@ -50,6 +50,8 @@ pub struct Tally {
     /// Calls that returned less than was asked for, and how much those returned in all.
     pub partial_returns: u64,
     pub partial_bytes: u64,
+    /// File requests that found no other of their lane in the air.
+    pub starts: u64,
 }
 
 impl Tally {
@@ -67,6 +69,7 @@ impl Tally {
         self.calls += other.calls;
         self.partial_returns += other.partial_returns;
         self.partial_bytes += other.partial_bytes;
+        self.starts += other.starts;
     }
 }
 

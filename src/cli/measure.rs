@@ -101,6 +101,7 @@ fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
     Design {
         scenarios,
         request_sizes: request_sizes.clone(),
+        depth_apart: (depths.is_none() && !thorough).then_some(DEPTH_APART),
         depths: depths.clone().unwrap_or(usual_depths),
         repeats: repeat.unwrap_or(if *thorough { 10 } else { 5 }),
         order: *order,
@@ -289,5 +290,7 @@ fn words_of(cell: Cell) -> String {
     format!("{} {size} depth {}", cell.scenario.name(), cell.depth)
 }
 
+/// Deep enough that most requests find others in the air.
+const DEPTH_APART: u16 = 4;
 /// What a run is to take.
 const RUN_S: f64 = 1.15;

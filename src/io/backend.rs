@@ -41,6 +41,19 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// True for what reads or writes files.
+    pub fn is_of_files(&self) -> bool {
+        match self {
+            Verb::ReadAt { .. } | Verb::WriteAt { .. } | Verb::Gather(_) | Verb::Scatter(_) => true,
+            Verb::Receive { .. }
+            | Verb::Send { .. }
+            | Verb::ReadNext { .. }
+            | Verb::WriteNext { .. } => false,
+        }
+    }
+}
+
 /// Whether a file's I/O can wait for a device, so that it is worth doing beside the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {

@@ -14,6 +14,8 @@ pub struct Counts {
     pub calls: u64,
     pub partial_returns: u64,
     pub partial_bytes: u64,
+    /// File requests that found none of this engine in the air: the device may have been idle.
+    pub starts: u64,
 }
 
 /// A backend with its bookkeeping. Dropped only when nothing is in the air.
@@ -21,13 +23,20 @@ pub struct Counts {
 pub struct Engine {
     backend: Box<dyn Backend>,
     in_air: usize,
+    files_in_air: usize,
     pub counts: Counts,
     landings: Vec<Landing>,
 }
 
 impl Engine {
     pub fn new(backend: Box<dyn Backend>) -> Engine {
-        Engine { backend, in_air: 0, counts: Counts::default(), landings: Vec::new() }
+        Engine {
+            backend,
+            in_air: 0,
+            files_in_air: 0,
+            counts: Counts::default(),
+            landings: Vec::new(),
+        }
     }
 
     pub fn name(&self) -> &'static str {
@@ -55,6 +64,10 @@ impl Engine {
         request.moved = 0;
         self.in_air += 1;
         self.counts.calls += 1;
+        if verb.is_of_files() {
+            self.counts.starts += u64::from(self.files_in_air == 0);
+            self.files_in_air += 1;
+        }
         self.backend.submit(verb, request);
     }
 
@@ -63,8 +76,10 @@ impl Engine {
         let mut landings = std::mem::take(&mut self.landings);
         let reaped = self.backend.reap(wait, &mut landings);
         for landing in landings.drain(..) {
+            let is_of_files = landing.verb.is_of_files();
             if let Some(request) = self.settle(landing) {
                 self.in_air -= 1;
+                self.files_in_air -= usize::from(is_of_files);
                 done.push(request);
             }
         }

@@ -158,6 +158,7 @@ fn side(report: &SideReport, environment: i64) -> Side {
         calls: tally.calls,
         partial_returns: tally.partial_returns,
         partial_bytes: tally.partial_bytes,
+        starts: tally.starts,
         fill_s: tally.life.fill.seconds(),
         pass_s: tally.life.pass.seconds(),
         gate_s: tally.life.gate.seconds(),

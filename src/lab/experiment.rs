@@ -13,6 +13,9 @@ pub struct Design {
     pub scenarios: Vec<Scenario>,
     pub request_sizes: Vec<u32>,
     pub depths: Vec<u16>,
+    /// Disks alone are run at this depth too, at three sizes: at depth 1 every request finds the
+    /// device idle, and what that costs cannot be told from what a request costs.
+    pub depth_apart: Option<u16>,
     pub repeats: u32,
     pub order: Order,
     pub soak: Soak,
@@ -69,8 +72,24 @@ impl Design {
                     cells.push(Cell { scenario, request_bytes, depth });
                 }
             }
+            let apart = matches!(scenario, Scenario::DiskSource | Scenario::DiskSink);
+            if let Some(depth) = self.depth_apart.filter(|_| apart) {
+                let at = |request_bytes| Cell { scenario, request_bytes, depth };
+                cells.extend(self.few_sizes().into_iter().map(at));
+            }
         }
         cells
+    }
+
+    /// The first, the middle and the last size.
+    fn few_sizes(&self) -> Vec<u32> {
+        let sizes = &self.request_sizes;
+        let mut few: Vec<u32> = [0, sizes.len() / 2, sizes.len().saturating_sub(1)]
+            .iter()
+            .filter_map(|place| sizes.get(*place).copied())
+            .collect();
+        few.dedup();
+        few
     }
 
     /// Every run, in blocks. One repeat is a complete pass through all cells; within it the order
@@ -160,6 +179,7 @@ mod tests {
             scenarios: vec![Scenario::Cpu, Scenario::Net],
             request_sizes: vec![16 << 10, 64 << 10, 1 << 20],
             depths: vec![1, 2],
+            depth_apart: None,
             repeats: 5,
             order: Order::Random,
             soak: Soak::All,
@@ -179,6 +199,19 @@ mod tests {
             assert_eq!(times.len(), 12 * kinds * 5, "{soak:?}");
             assert!(times.values().all(|count| *count == 1));
         }
+    }
+
+    #[test]
+    fn disks_are_run_at_another_depth_too() {
+        let scenarios = vec![Scenario::Cpu, Scenario::DiskSource, Scenario::DiskDisk];
+        let design = Design { scenarios, depths: vec![1], depth_apart: Some(4), ..design() };
+        let deep: Vec<Cell> = design.cells().into_iter().filter(|cell| cell.depth == 4).collect();
+        assert!(deep.iter().all(|cell| cell.scenario == Scenario::DiskSource));
+        let sizes: Vec<u32> = deep.iter().map(|cell| cell.request_bytes).collect();
+        assert_eq!(sizes, [16 << 10, 64 << 10, 1 << 20]);
+        assert_eq!(design.cells().len(), 9 + 3);
+        let one = Design { request_sizes: vec![4096], ..design };
+        assert_eq!(one.cells().len(), 3 + 1);
     }
 
     #[test]

@@ -173,6 +173,10 @@ pub struct Side {
     pub partial_returns: u64,
     /// What those returned in all.
     pub partial_bytes: u64,
+    /// File requests that found no other of their lane in the air: each may have had to wake the
+    /// device.
+    #[serde(default)]
+    pub starts: u64,
     pub fill_s: f64,
     pub pass_s: f64,
     pub gate_s: f64,

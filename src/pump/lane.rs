@@ -215,6 +215,7 @@ impl Lane {
         tally.calls = counts.calls;
         tally.partial_returns = counts.partial_returns;
         tally.partial_bytes = counts.partial_bytes;
+        tally.starts = counts.starts;
         tally.wire_bytes = self.parts.source.wire_bytes() + self.parts.sink.wire_bytes();
         tally
     }

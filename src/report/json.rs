@@ -196,6 +196,7 @@ pub struct Side {
     calls: u64,
     partial_returns: u64,
     partial_bytes: u64,
+    starts: u64,
     /// Sums over all requests.
     filling_seconds: f64,
     passing_seconds: f64,
@@ -465,6 +466,7 @@ fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
         calls: tally.calls,
         partial_returns: tally.partial_returns,
         partial_bytes: tally.partial_bytes,
+        starts: tally.starts,
         filling_seconds: tally.life.fill.seconds(),
         passing_seconds: tally.life.pass.seconds(),
         waiting_seconds: tally.life.gate.seconds(),

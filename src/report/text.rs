@@ -407,6 +407,7 @@ pub(super) mod sample {
                 calls: 32768,
                 partial_returns: 0,
                 partial_bytes: 0,
+                starts: 0,
             },
             cpu_user: seconds(1.21),
             cpu_system: seconds(0.94),

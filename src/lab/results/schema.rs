@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub const MIGRATIONS: &[&str] = &[VERSION_1];
+pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -224,3 +224,6 @@ CREATE TABLE series (
     PRIMARY KEY (run, place)
 ) STRICT, WITHOUT ROWID;
 ";
+
+/// Runs of before were not counted so.
+const VERSION_2: &str = "ALTER TABLE sides ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;";

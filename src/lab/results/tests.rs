@@ -66,16 +66,17 @@ prop_compose! {
         environment in Just(0),
         cpus: Vec<u32>,
         times in prop::array::uniform6(real()),
-        counts in prop::array::uniform7(count()),
+        counts in prop::array::uniform8(count()),
         (kernel_threads_s, stages_s) in (names(), names()),
         (engine, congestion) in (".{0,5}", ".{0,5}"),
         depth: u16,
     ) -> Side {
         let [cpu_user_s, cpu_system_s, fill_s, pass_s, gate_s, drain_s] = times;
-        let [requests, calls, partial_returns, partial_bytes, peak, planned, window] = counts;
+        let [requests, calls, partial_returns, partial_bytes, starts, peak, planned, window] =
+            counts;
         Side {
             environment, cpus, cpu_user_s, cpu_system_s, kernel_threads_s, requests, calls,
-            partial_returns, partial_bytes, fill_s, pass_s, gate_s, drain_s, stages_s,
+            partial_returns, partial_bytes, starts, fill_s, pass_s, gate_s, drain_s, stages_s,
             peak_memory_bytes: peak, planned_memory_bytes: planned, engine, depth, congestion,
             window_seen_bytes: window,
         }

@@ -321,6 +321,7 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
         tally.calls,
         tally.partial_returns,
         tally.partial_bytes,
+        tally.starts,
         report.cpu_user.0,
         report.cpu_system.0,
         report.peak_memory_bytes,
@@ -360,6 +361,7 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
     tally.calls = from.u64()?;
     tally.partial_returns = from.u64()?;
     tally.partial_bytes = from.u64()?;
+    tally.starts = from.u64()?;
     Ok(SideReport {
         tally,
         cpu_user: Nanos(from.u64()?),
