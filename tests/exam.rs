@@ -60,6 +60,7 @@ type Exam = fn(&mut Engine, &Ground);
 const EXAMS: &[(&str, Exam)] = &[
     ("written bytes are read back", writes_and_reads),
     ("many in the air come back, each once", many_in_the_air),
+    ("what finds no file I/O in the air is counted", counts_starts),
     ("the end of a file cuts a read short", end_of_file),
     ("a write to what is open to read fails and gives the request back", bad_write),
     ("sent bytes are received", sends_and_receives),
@@ -185,6 +186,23 @@ fn bad_write(engine: &mut Engine, ground: &Ground) {
         engine.submit(verb, request(&[1; 100]));
         assert_eq!(land(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
     }
+}
+
+fn counts_starts(engine: &mut Engine, ground: &Ground) {
+    let file = file(ground, "starts");
+    let write = |at: u64| Verb::WriteAt { file: file.clone(), offset: at, speed: Speed::Device };
+    let before = engine.counts.starts;
+    for at in [0, 4096, 8192] {
+        engine.submit(write(at), request(&pattern(1, 4096)));
+    }
+    land(engine, 3);
+    assert_eq!(engine.counts.starts - before, 1, "two found others in the air");
+    engine.submit(write(0), request(&pattern(1, 4096)));
+    land(engine, 1);
+    let (near, _far) = (ground.connect)();
+    engine.submit(Verb::Send { socket: near }, request(&pattern(1, 100)));
+    land(engine, 1);
+    assert_eq!(engine.counts.starts - before, 2, "a socket is no device");
 }
 
 fn sends_and_receives(engine: &mut Engine, ground: &Ground) {

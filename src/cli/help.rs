@@ -10,7 +10,10 @@ pub const ABOUT: &str =
 pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
                             \x20      datapump verify MANIFEST PATH\n\
-                            \x20      datapump clean [-n] PATH...";
+                            \x20      datapump clean [-n] PATH...\n\
+                            \x20      datapump measure [OPTIONS] [WHAT]...\n\
+                            \x20      datapump model fit|show|predict [OPTIONS]\n\
+                            \x20      datapump results list|show|export [OPTIONS] [RUN]...";
 
 /// Where the results are, below the options of the command that shows them.
 pub const RESULTS: &str = "\
