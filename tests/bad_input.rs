@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use datapump::wire::message::{VERSION_MAX, VERSION_MIN};
 use rustix::process::Signal;
 use support::data::{self, assert_same, write_file};
 use support::processes::{self, assert_end_within, children_named, send};
@@ -480,7 +481,7 @@ fn far_sides_that_send_rubbish() {
         let scene = set_up();
         scene.far_script(lines);
         let ours = concat!("datapump ", env!("CARGO_PKG_VERSION"));
-        fs::write(scene.path("far-datapump.hello"), hello(2, 2, ours)).unwrap();
+        fs::write(scene.path("far-datapump.hello"), hello(VERSION_MIN, VERSION_MAX, ours)).unwrap();
         check_ran(lines, &scene.run(line), *code, words);
         assert!(!scene.path("out").exists(), "{lines}");
         assert_end_within(&scene.far_processes(), ENDS_WITHIN);

@@ -34,7 +34,7 @@ fn every_part_is_measured_recorded_and_removed() {
     let line = format!("measure all --request-sizes 64K,1M --json --seed 3 {SHORT}");
     let ran = scene.succeed(&line);
     let runs = runs(&ran);
-    assert_eq!(runs.len(), 12, "six scenarios at two sizes\n{ran}");
+    assert_eq!(runs.len(), 16, "six scenarios at two sizes, disks alone at two depths\n{ran}");
     for run in &runs {
         let scenario = run["place"]["scenario"].as_str().unwrap();
         assert_eq!(run["knobs"]["streams"], 1);
@@ -53,7 +53,7 @@ fn every_part_is_measured_recorded_and_removed() {
     scene.assert_holds("", &["far-datapump", "given", "results.db"]);
     let listed = scene.succeed("results export --format json --results @/results.db");
     let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
-    assert_eq!(stored.len(), 12);
+    assert_eq!(stored.len(), 16);
 }
 
 #[test]
