@@ -538,7 +538,8 @@ const KNOBS: &[Knob] = &[
         kind: Kind::Number(Limits::count(0, u64::MAX), |o, n| o.seed = n),
         default: "0",
         help: "Seed of the bytes that 'random:SIZE' makes, and of the order of runs",
-        more: "The same seed and size give the same bytes on every host; measure mixes its runs by it.",
+        more: "The same seed and size give the same bytes on every host. measure mixes its runs by \
+               it.",
         group: Group::Copying,
         verbs: COPYING,
     },
