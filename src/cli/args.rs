@@ -16,6 +16,7 @@ use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::lab::experiment::{Order, Soak};
 use crate::lab::rig::Cache;
+use crate::lab::study::CpuFrom;
 
 /// The command line, word by word.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub struct Options {
     pub no_record: bool,
     /// Runs that a list shows.
     pub limit: u32,
+    /// Which runs a model's tables take CPU time from.
+    pub cpu_from: CpuFrom,
     pub experiment: Option<String>,
     /// Of `FORMATS`.
     pub format: Option<usize>,
@@ -93,6 +96,7 @@ impl Default for Options {
             results: None,
             no_record: false,
             limit: 20,
+            cpu_from: CpuFrom::default(),
             experiment: None,
             format: None,
             output: None,

@@ -19,7 +19,7 @@ use crate::lab::model::fit::Known;
 use crate::lab::observations;
 use crate::lab::results::{Filter, Store};
 use crate::lab::sample::{Environment, Record};
-use crate::lab::study::{Study, verdicts};
+use crate::lab::study::{CpuFrom, Studies, verdicts};
 use crate::report::curves;
 use crate::report::sheet::Form;
 use crate::report::tables;
@@ -86,7 +86,7 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
     let filter = Filter { experiment: Some(experiment.clone()), ..Filter::default() };
     let records = store.records(&filter)?;
     let environments = environments(&store, &records)?;
-    let study = studied(&records, &environments);
+    let study = studied_from(&records, &environments, options.cpu_from);
     let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
     let models = study.hosts(host);
     for model in &models {
@@ -98,7 +98,7 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
             tables::page(&study, &environments, form)
         }
         Written::Json => json(&serde_json::json!({
-            "study": study, "verdicts": verdicts::of(&study), "models": models,
+            "study": study, "verdicts": verdicts::of(&study.full), "models": models,
         })),
     };
     put(&text, options)?;
@@ -109,17 +109,25 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
             format!(
                 "nothing of experiment {experiment} could be fitted: {}; 'datapump measure' makes \
                  the runs",
-                study.remarks.first().map_or("no part was measured alone", String::as_str)
+                study.full.remarks.first().map_or("no part was measured alone", String::as_str)
             ),
         )),
     }
 }
 
-/// What the records of an experiment say.
-pub fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Study {
+/// What the records of an experiment say, by the procedure of the report.
+pub fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Studies {
+    studied_from(records, environments, CpuFrom::default())
+}
+
+fn studied_from(
+    records: &[Record],
+    environments: &BTreeMap<i64, Environment>,
+    cpu_from: CpuFrom,
+) -> Studies {
     // Where hosts differ the smaller cache is the first that requests leave.
     let caches = environments.values().filter_map(environment::core_cache_bytes);
-    Study::with_cache(records, caches.min())
+    Studies::of(records, caches.min(), cpu_from)
 }
 
 fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {

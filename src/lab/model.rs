@@ -1,4 +1,4 @@
-//! What a byte costs: `CPU(B, RS) = B·Cb + (B/RS)·Cr`, fitted to samples, and what follows from it.
+//! What a byte costs: `CPU = B·Cb + N·Cr + S·Cs`, fitted to samples, and what follows from it.
 
 pub mod curve;
 pub mod fit;
@@ -37,6 +37,10 @@ pub struct Regime {
     pub cb_ns: Estimate,
     /// Per request (or per counted call), in nanoseconds.
     pub cr_ns: Estimate,
+    /// Per start, a request that finds nothing of its lane's files in the air; `None` where it
+    /// could not be told from `cr_ns`, which holds it then.
+    #[serde(default)]
+    pub cs_ns: Option<Estimate>,
 }
 
 /// What one part costs under one set of conditions: the pump's own cost is taken off, but from the

@@ -34,12 +34,13 @@ pub fn read(text: &[u8]) -> Result<Vec<Observation>, String> {
 /// Where what is known stands in a row.
 struct Columns {
     request_size: usize,
+    depth: Option<usize>,
     cost: Cost,
 }
 
 enum Cost {
     PerByte { ns: usize },
-    Run { bytes: usize, calls: Option<usize>, cpu_s: usize },
+    Run { bytes: usize, calls: Option<usize>, starts: Option<usize>, cpu_s: usize },
 }
 
 impl Columns {
@@ -56,12 +57,14 @@ impl Columns {
         let request_size = place(&["request_size", "request_bytes", "rs"])?;
         let request_size = request_size
             .ok_or_else(|| format!("line 1: there is no column 'request_size'; {WANTED}"))?;
+        let depth = place(&["depth"])?;
         let ns = place(&["ns_per_byte", "cost_ns_per_byte"])?;
         let (bytes, calls) = (place(&["bytes"])?, place(&["calls", "n_calls"])?);
+        let starts = place(&["starts", "n_starts"])?;
         let cpu_s = place(&["cpu_s", "cpu_seconds"])?;
         let cost = match (ns, bytes, cpu_s) {
             (Some(ns), None, None) => Cost::PerByte { ns },
-            (None, Some(bytes), Some(cpu_s)) => Cost::Run { bytes, calls, cpu_s },
+            (None, Some(bytes), Some(cpu_s)) => Cost::Run { bytes, calls, starts, cpu_s },
             (Some(_), ..) => {
                 return Err("line 1: there is 'ns_per_byte' and also 'bytes' or 'cpu_s'; leave \
                             one of the two out"
@@ -69,23 +72,29 @@ impl Columns {
             }
             _ => return Err(format!("line 1: what a byte costs is missing; {WANTED}")),
         };
-        Ok(Columns { request_size, cost })
+        Ok(Columns { request_size, depth, cost })
     }
 
     fn observation(&self, row: &StringRecord) -> Result<Observation, String> {
         let request_bytes = request_size(&row[self.request_size])?;
+        let depth = self.depth.map_or(Ok(0), |depth| depth_of(&row[depth]))?;
         match self.cost {
             Cost::PerByte { ns } => {
-                Ok(Observation::per_byte(request_bytes, above_0("ns_per_byte", &row[ns])?))
+                let ns = above_0("ns_per_byte", &row[ns])?;
+                Ok(Observation { depth, ..Observation::per_byte(request_bytes, ns) })
             }
-            Cost::Run { bytes, calls, cpu_s } => {
+            Cost::Run { bytes, calls, starts, cpu_s } => {
                 let bytes = size_above_0("bytes", &row[bytes])?;
                 let calls = match calls {
                     None => bytes / f64::from(request_bytes),
                     Some(calls) => above_0("calls", &row[calls])?,
                 };
+                let starts = match starts {
+                    None => calls,
+                    Some(starts) => above_0("starts", &row[starts])?,
+                };
                 let cpu_s = above_0("cpu_s", &row[cpu_s])?;
-                Ok(Observation { request_bytes, bytes, calls, cpu_s })
+                Ok(Observation { request_bytes, depth, bytes, calls, starts, cpu_s })
             }
         }
     }
@@ -98,6 +107,11 @@ fn request_size(text: &str) -> Result<u32, String> {
     size.filter(|size| *size > 0).ok_or_else(|| {
         format!("the request size is {}; write 32768, 32K or 1M, below 4G", shown(text))
     })
+}
+
+fn depth_of(text: &str) -> Result<u16, String> {
+    let depth = text.parse::<u16>().ok().filter(|depth| *depth > 0);
+    depth.ok_or_else(|| format!("depth is {}; write how many requests are in flight", shown(text)))
 }
 
 fn size_above_0(name: &str, text: &str) -> Result<f64, String> {
@@ -146,7 +160,8 @@ fn delimiter(text: &[u8]) -> u8 {
 }
 
 const WANTED: &str = "the first line names the columns: request_size and ns_per_byte, or \
-                      request_size, bytes, cpu_s and, where they were counted, calls";
+                      request_size, bytes, cpu_s and, where they were counted, calls and starts; \
+                      depth too, where runs differ in it";
 const SHOWN_MAX: usize = 40;
 
 #[cfg(test)]
@@ -167,8 +182,10 @@ mod tests {
                 "host,request_size,bytes,calls,cpu_s\na,64K,1M,20,0.5\n",
                 vec![Observation {
                     request_bytes: 65536,
+                    depth: 0,
                     bytes: 1048576.0,
                     calls: 20.0,
+                    starts: 20.0,
                     cpu_s: 0.5,
                 }],
             ),
@@ -176,8 +193,10 @@ mod tests {
                 "request_size,bytes,cpu_s\n64K,1e6,0.5\n",
                 vec![Observation {
                     request_bytes: 65536,
+                    depth: 0,
                     bytes: 1e6,
                     calls: 1e6 / 65536.0,
+                    starts: 1e6 / 65536.0,
                     cpu_s: 0.5,
                 }],
             ),
@@ -193,7 +212,7 @@ mod tests {
 
     #[test]
     fn bad_files_are_told_where_and_what() {
-        let cases: [(&[u8], &str); 13] = [
+        let cases: [(&[u8], &str); 14] = [
             (b"", "line 1: there is no column 'request_size'"),
             (b"request_size,ns_per_byte\n", "there are no rows below the header"),
             (b"size,ns\n1,2\n", "line 1: there is no column 'request_size'"),
@@ -204,6 +223,7 @@ mod tests {
             (b"rs,ns_per_byte\n32K,1\n64K,\n", "line 3: ns_per_byte is missing; write a number"),
             (b"rs,ns_per_byte\n32K,nan\n", "line 2: ns_per_byte is 'nan'; write a number above 0"),
             (b"rs,ns_per_byte\n32K,-1\n", "line 2: ns_per_byte is '-1'; write a number above 0"),
+            (b"rs,depth,ns_per_byte\n1K,0,1\n", "line 2: depth is '0'; write how many"),
             (b"rs,ns_per_byte\n0,1\n", "line 2: the request size is '0'"),
             (b"rs,ns_per_byte\n32K,1,7\n", "line 2: there are 3 columns where the header has 2"),
             (b"rs,ns_per_byte\n32K,\xff\n", "line 2: this is not UTF-8 text"),

@@ -1,11 +1,16 @@
 //! What the runs of an experiment say together: every cell of the grid, each part's curve, and how
 //! well the parts predict what is composed of them. A pure function of stored records: the same
 //! records give the same study, in whatever order they come.
+//!
+//! CPU time is taken from runs beside the soaker, as the 1-1 data pump report did, or from those
+//! without one, by clocks alone: a soaker changes what it measures where a CPU that would have been
+//! idle is not. Both are studied, and said.
 
 pub mod cells;
 pub mod compositions;
 pub mod parts;
 pub mod referee;
+pub mod soaking;
 pub mod verdicts;
 
 use std::collections::BTreeMap;
@@ -16,12 +21,61 @@ use self::cells::Cell;
 use self::compositions::Composition;
 use self::parts::PartStudy;
 use self::referee::Referee;
+use self::soaking::Soaking;
 use super::model::{Component, HostModel, Part};
 use super::sample::{Record, Scenario};
+
+/// Which runs CPU time is taken from, where there are both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuFrom {
+    /// Those beside a soaker: the report's procedure.
+    #[default]
+    Soaked,
+    /// Those without: what copies are like.
+    Bare,
+}
+
+impl CpuFrom {
+    pub const NAMES: &[&str] = &["soaked", "bare"];
+    pub const ALL: &[CpuFrom] = &[CpuFrom::Soaked, CpuFrom::Bare];
+}
+
+/// The same runs studied with CPU time from either kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Studies {
+    /// The one that the full tables are of.
+    pub full: Study,
+    /// `None` where there is one kind of run only.
+    pub other: Option<Study>,
+    pub soaking: Vec<Soaking>,
+}
+
+impl Studies {
+    pub fn of(records: &[Record], cache_bytes: Option<u64>, full: CpuFrom) -> Studies {
+        let soaking = soaking::of(records);
+        let other = match full {
+            CpuFrom::Soaked => CpuFrom::Bare,
+            CpuFrom::Bare => CpuFrom::Soaked,
+        };
+        let study = |cpu_from| Study::with(records, cache_bytes, cpu_from);
+        Studies { full: study(full), other: (!soaking.is_empty()).then(|| study(other)), soaking }
+    }
+
+    /// The models of the hosts that the parts ran on, by clocks alone, as copies run without a
+    /// soaker. `host_of` names the host of an environment.
+    pub fn hosts(&self, host_of: impl Fn(i64) -> String) -> Vec<HostModel> {
+        match &self.other {
+            Some(other) if other.cpu_from == CpuFrom::Bare => other.hosts(host_of),
+            _ => self.full.hosts(host_of),
+        }
+    }
+}
 
 /// Everything that the tables need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Study {
+    pub cpu_from: CpuFrom,
     pub experiments: Vec<String>,
     pub started_unix_s: f64,
     pub ended_unix_s: f64,
@@ -44,6 +98,10 @@ pub struct Void {
     pub id: i64,
     pub scenario: Scenario,
     pub request_bytes: u32,
+    /// The first gate that it failed, by name, with what it found.
+    pub gate: String,
+    pub value: Option<f64>,
+    /// The same in a sentence.
     pub reason: String,
 }
 
@@ -60,18 +118,19 @@ pub struct GateTally {
 
 impl Study {
     pub fn of(records: &[Record]) -> Study {
-        Study::with_cache(records, None)
+        Study::with(records, None, CpuFrom::default())
     }
 
-    /// The same where it is known how much a core's own cache (its second level) holds: requests in
-    /// flight that leave it may cost more.
-    pub fn with_cache(records: &[Record], cache_bytes: Option<u64>) -> Study {
+    /// `cache_bytes` is how much a core's own cache (its second level) holds, where that is known:
+    /// requests in flight that leave it may cost more.
+    pub fn with(records: &[Record], cache_bytes: Option<u64>, cpu_from: CpuFrom) -> Study {
         let mut placed: Vec<&Record> =
             records.iter().filter(|record| record.place.is_some()).collect();
         placed.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
         let counting: Vec<&Record> =
             placed.iter().copied().filter(|record| record.void_reason.is_none()).collect();
         let mut study = Study {
+            cpu_from,
             experiments: names(
                 placed.iter().filter_map(|record| Some(&record.place.as_ref()?.experiment)),
             ),
@@ -83,11 +142,11 @@ impl Study {
             runs: placed.len(),
             voids: placed.iter().filter_map(|record| void(record)).collect(),
             gates: gates(&placed),
-            cells: cells::of(&placed),
+            cells: cells::of(&placed, cpu_from),
             referees: referee::of(&counting),
             ..Study::default()
         };
-        study.parts = parts::of(&counting, cache_bytes, &mut study.remarks);
+        study.parts = parts::of(&counting, cpu_from, cache_bytes, &mut study.remarks);
         study.compositions =
             compositions::of(&study.cells, &counting, &study.parts, &mut study.remarks);
         study
@@ -129,7 +188,7 @@ impl Study {
 impl HostModel {
     /// The model of all parts, as of one host; whoever knows its name sets it.
     pub fn of(records: &[Record]) -> HostModel {
-        Study::of(records).hosts(|_| String::new()).pop().unwrap_or_default()
+        Study::with(records, None, CpuFrom::Bare).hosts(|_| String::new()).pop().unwrap_or_default()
     }
 
     pub fn component(&self, part: Part, conditions: &str) -> Option<&Component> {
@@ -155,6 +214,8 @@ fn void(record: &Record) -> Option<Void> {
         id: record.id,
         scenario: record.place.as_ref()?.scenario,
         request_bytes: record.knobs.request_bytes,
+        gate: cells::failed_gate(record)?,
+        value: record.gates.iter().find(|gate| !gate.passed).map(|gate| gate.value),
         reason: record.void_reason.clone()?,
     })
 }

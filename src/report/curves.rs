@@ -3,14 +3,25 @@
 use super::sheet::{Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
 use crate::lab::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
-use crate::lab::model::fit::{AtBound, Fit, Intervals, SizeFit, balance_bytes};
+use crate::lab::model::fit::{Fit, Intervals, SizeFit, balance_bytes};
 use crate::lab::model::{Component, Estimate, HostModel};
 use crate::lab::study::compositions::name;
 
 /// Observed, predicted and error at every request size, and below it the costs and how they fit.
 pub fn curve(title: &str, curve: &Curve) -> Sheet {
-    let mut sheet = Sheet::new(title, SIZE_COLUMNS);
-    curve.sizes().for_each(|size| sheet.row(size_row(size)));
+    let mut sheet = match curve.has_depths() {
+        false => Sheet::new(title, SIZE_COLUMNS),
+        true => Sheet::new(title, &[&["depth"], SIZE_COLUMNS, &["starts/request"]].concat()),
+    };
+    for seen in curve.sizes() {
+        let mut row = size_row(seen);
+        if curve.has_depths() {
+            row.insert(0, seen.depth.to_string());
+            let starts = seen.starts_per_byte * f64::from(seen.request_bytes);
+            row.push(format!("{starts:.2}"));
+        }
+        sheet.row(row);
+    }
     for fit in &curve.fits {
         costs(fit).into_iter().for_each(|line| sheet.note(line));
     }
@@ -43,30 +54,31 @@ pub fn costs(fit: &Fit) -> Vec<String> {
         _ => "no size".into(),
     };
     let mut lines = vec![format!(
-        "{range}: Cb = {} ns/B, Cr = {} us{}",
+        "{range}: Cb = {} ns/B, Cr = {} us{}{}",
         interval(fit.cb_ns, ns),
         interval(fit.cr_ns, us),
+        fit.cs_ns.map_or(String::new(), |cs| format!(", Cs = {} us", interval(cs, us))),
         match fit.known.cb_ns != 0.0 || fit.known.cr_ns != 0.0 {
             true => " (without the pump's own)",
             false => "",
         }
     )];
-    lines.extend(match fit.at_bound {
-        AtBound::Neither => None,
-        AtBound::Cb => Some(at_bound("Cb", fit)),
-        AtBound::Cr => Some(at_bound("Cr", fit)),
-        AtBound::Both => Some("Cb and Cr are at their bounds 0".to_string()),
+    lines.extend(match *fit.at_bound.names() {
+        [] => None,
+        [one] => Some(at_bound(one, fit)),
+        ref several => Some(format!("{} are at their bounds 0", several.join(" and "))),
     });
     lines.extend(balance(fit));
     if let Some(line) = fit.theil_sen {
         lines.push(format!(
-            "Theil and Sen, who know no bounds: Cb = {} ns/B, Cr = {} us",
+            "Theil and Sen, who know no bounds: Cb = {} ns/B, Cr = {} us{}",
             ns(line.intercept),
-            us(line.slope)
+            us(line.slope),
+            if fit.cs_ns.is_some() { ", starts taken off" } else { "" }
         ));
     }
     lines.push(format!(
-        "error: {} at most, {} median, over {} sizes and {} runs{}",
+        "error: {} at most, {} median, over {} cells and {} runs{}",
         percent(fit.max_error()),
         percent(fit.median_error()),
         fit.sizes.len(),
@@ -112,7 +124,7 @@ fn adequacy(fit: &Fit) -> String {
             )
         }
         (None, Intervals::Runs) => {
-            "two sizes: a line through both always fits, so there is no F test".to_string()
+            "with as many costs as cells anything fits, so there is no F test".to_string()
         }
     };
     format!("{verdict}: {judged} (F passes, or no error above 10 %)")
@@ -138,7 +150,7 @@ fn balance(fit: &Fit) -> Option<String> {
 pub fn host(model: &HostModel) -> Sheet {
     let mut sheet = Sheet::new(
         format!("Host {}: {} CPUs, from {}", model.host, model.cpus, model.experiment),
-        &["part", "sizes", "Cb ns/B", "Cr us", "RS*", "best MB/s", "at"],
+        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "RS*", "best MB/s", "at"],
     );
     for part in &model.components {
         let best = part.bandwidth.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
@@ -149,6 +161,7 @@ pub fn host(model: &HostModel) -> Sheet {
                 format!("{} to {}", size(regime.request_bytes_min), size(regime.request_bytes_max)),
                 interval(regime.cb_ns, ns),
                 interval(regime.cr_ns, us),
+                regime.cs_ns.map_or("-".into(), |cs| interval(cs, us)),
                 balance.map_or("-".into(), |bytes| Bytes(bytes as u64).to_string()),
                 best.map_or("-".into(), |(_, rate)| mega(rate.value)),
                 best.map_or("-".into(), |(at, _)| size(*at)),
@@ -156,6 +169,10 @@ pub fn host(model: &HostModel) -> Sheet {
         }
     }
     sheet.note("the pump's own cost is taken off every other part once");
+    sheet.note(
+        "Cs: of a request that finds nothing of its lane's files in the air; - where Cr holds it",
+    );
+    sheet.note("from runs without a soaker, by clocks, where there are any");
     sheet
 }
 

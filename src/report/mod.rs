@@ -5,6 +5,7 @@ pub mod curves;
 pub mod foretold;
 pub mod json;
 pub mod live;
+pub mod other;
 pub mod results;
 pub mod sheet;
 pub mod tables;

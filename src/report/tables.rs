@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use super::curves;
 use super::live::stamp;
+use super::other;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
 use crate::lab::model::Part;
-use crate::lab::model::fit::AtBound;
 use crate::lab::sample::{Environment, Scenario};
 use crate::lab::statistics::Spread;
-use crate::lab::study::cells::{Cell, Depths, End, SideCell};
+use crate::lab::study::cells::{Cell, Depths, End, Reads};
 use crate::lab::study::compositions::{Composition, name};
-use crate::lab::study::parts::{Counts, PartStudy, advice};
+use crate::lab::study::parts::{Counts, PartStudy, Starts, advice};
 use crate::lab::study::verdicts::{self, per_request};
-use crate::lab::study::{Study, Void};
+use crate::lab::study::{Studies, Study, Void};
 
 /// All of it, for the terminal or as the page that is kept.
-pub fn page(study: &Study, environments: &[Environment], form: Form) -> String {
+pub fn page(studies: &Studies, environments: &[Environment], form: Form) -> String {
+    let study = &studies.full;
     let mut text = String::new();
     if form == Form::Markdown {
         text.push_str("# What a byte costs\n\n");
@@ -30,6 +31,10 @@ pub fn page(study: &Study, environments: &[Environment], form: Form) -> String {
     }
     all.push(("Verdicts", vec![verdicts_sheet(study), remarks(study)]));
     all.push(("Tables", tables(study)));
+    if let Some(other) = &studies.other {
+        all.push((other::heading(other.cpu_from), other::sheets(other)));
+    }
+    all.push(("What a soaker changes", vec![other::soaking(&studies.soaking)]));
     all.push(("Figures", figures(study)));
     for (heading, sheets) in all {
         let sheets: Vec<Sheet> = sheets.into_iter().filter(|sheet| !is_empty(sheet)).collect();
@@ -82,6 +87,9 @@ pub fn tables(study: &Study) -> Vec<Sheet> {
 }
 
 fn place(part: &PartStudy) -> String {
+    if part.curve.has_depths() {
+        return format!("{}, all depths", part.conditions);
+    }
     match part.conditions.as_str() {
         "" => depth(part.depths),
         words => format!("{words}, {}", depth(part.depths)),
@@ -119,8 +127,10 @@ fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
         one.conditions,
         depth(one.depths)
     );
-    let columns = [curves::SIZE_COLUMNS, &["observed MB/s", "slowest part MB/s"]].concat();
+    let columns =
+        [curves::SIZE_COLUMNS, &["starts/request", "observed MB/s", "slowest part MB/s"]].concat();
     let mut sheet = Sheet::new(title, &columns);
+    let mut voids: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     for seen in &one.sizes {
         let or = |value: Option<String>| value.unwrap_or_else(|| "void".into());
         sheet.row(vec![
@@ -130,18 +140,27 @@ fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
             ns(seen.predicted_ns),
             or(seen.symmetric_error().map(percent)),
             or(seen.signed_error().map(signed_percent)),
+            seen.starts_per_request.map_or("-".into(), |starts| format!("{starts:.2}")),
             or(seen.observed_rate.map(mega)),
             seen.predicted_rate.map_or("-".into(), mega),
         ]);
-        for (reason, count) in &seen.voids {
-            sheet.note(format!("{}: {count} void: {reason}", size(seen.request_bytes)));
+        for (gate, count) in &seen.voids {
+            let (sum, sizes) = voids.entry(gate).or_default();
+            *sum += count;
+            sizes.push(size(seen.request_bytes));
         }
+    }
+    for (gate, (count, sizes)) in voids {
+        sheet.note(format!("{count} runs void by {gate}, at {}", sizes.join(", ")));
     }
     sheet.note(format!(
         "predicted: pump + {} + {}, none of them fitted to these runs",
         name(one.parts[0]),
         name(one.parts[1])
     ));
+    if one.sizes.iter().any(|seen| seen.starts_per_request.is_none()) {
+        sheet.note("starts were not counted: every request is taken for one");
+    }
     sheet
 }
 
@@ -149,7 +168,7 @@ fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
 fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
     let mut sheet = Sheet::new(
         "Table 8. What each part costs",
-        &["part", "sizes", "Cb ns/B", "Cr us", "per", "RS*", "advised", "the report"],
+        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "per", "RS*", "advised", "the report"],
     );
     for part in chosen {
         let advised = advice(&study.parts, part.part, &part.conditions);
@@ -164,6 +183,7 @@ fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
                 format!("{} to {}", size(regime.request_bytes_min), size(regime.request_bytes_max)),
                 curves::interval(regime.cb_ns, ns),
                 curves::interval(regime.cr_ns, us),
+                regime.cs_ns.map_or("-".into(), |cs| curves::interval(cs, us)),
                 match part.counts {
                     Counts::Requests => "request".into(),
                     Counts::Calls => "counted call".into(),
@@ -178,14 +198,38 @@ fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
                 of_the_report(part.part).into(),
             ]);
         }
-        if part.curve.fits.iter().any(|fit| fit.at_bound != AtBound::Neither) {
-            sheet.note(format!("{}: a cost is at its bound 0", name(part.part)));
+        let at_bound = part.curve.fits.iter().flat_map(|fit| fit.at_bound.names());
+        for cost in at_bound {
+            sheet.note(format!("{}: {cost} is at its bound 0", name(part.part)));
+        }
+        if let Some(note) = of_starts(part) {
+            sheet.note(note);
         }
     }
     sheet.note("the pump's own cost is taken off every other part once");
+    sheet.note("Cs: what a request costs more that finds nothing of its lane's files in the air");
     sheet.note("RS* = Cr/Cb: where a request costs as much as its bytes");
     sheet.note("advised: the smallest request size and depth within 3 % of the best rate and cost");
     sheet
+}
+
+/// Why there is no cost of a start.
+fn of_starts(part: &PartStudy) -> Option<String> {
+    let name = name(part.part);
+    match part.starts {
+        Starts::None | Starts::Told => None,
+        Starts::NotCounted => Some(format!(
+            "{name}: starts were not counted in these runs; what they cost is within Cr"
+        )),
+        Starts::TakeTurns => Some(format!(
+            "{name}: more requests in flight are hardly faster, so they take turns and each finds \
+             the device idle; what that costs is within Cr"
+        )),
+        Starts::Alike => Some(format!(
+            "{name}: as many of the requests are starts in all cells; what they cost cannot be \
+             told and is within Cr: measure another depth"
+        )),
+    }
 }
 
 /// Cb and Cr of the report's Table 8.
@@ -229,7 +273,7 @@ pub fn figures(study: &Study) -> Vec<Sheet> {
             }
             // With files at the ends their calls would be counted too.
             if scenario == Scenario::Net {
-                sheets.push(returns(&format!("{title}: what a read returns"), &cells));
+                sheets.push(returns(&format!("{title}: what a read of payload returns"), &cells));
             }
         }
     }
@@ -318,28 +362,22 @@ fn cpu(title: &str, cells: &[&Cell], end: End) -> Sheet {
 fn returns(title: &str, cells: &[&Cell]) -> Sheet {
     let mut sheet = Sheet::new(
         title,
-        &[
-            "request size",
-            "depth",
-            "mean return",
-            "of the request",
-            "partial calls",
-            "calls/request",
-        ],
+        &["request size", "depth", "mean return", "of the request", "partial", "reads/request"],
     );
     for cell in cells {
         let Some(side) = cell.side(End::Sink) else { continue };
-        let SideCell { mean_return, partial_share, calls_per_request, .. } = side;
+        let Reads { mean_return, partial_share, per_request } = side.reads;
         let mean_bytes = mean_return * f64::from(cell.key.request_bytes);
         sheet.row(vec![
             size(cell.key.request_bytes),
             format!("{}/{}", cell.key.depths.source, cell.key.depths.sink),
             Bytes(mean_bytes as u64).to_string(),
-            percent(*mean_return),
-            percent(*partial_share),
-            format!("{calls_per_request:.2}"),
+            percent(mean_return),
+            percent(partial_share),
+            format!("{per_request:.2}"),
         ]);
     }
+    sheet.note("bytes / (calls - requests): every frame has a header that is read by itself");
     sheet
 }
 
@@ -399,18 +437,29 @@ fn gates(study: &Study) -> Sheet {
 }
 
 fn voids(study: &Study) -> Sheet {
-    let mut counts: BTreeMap<(&str, Scenario), (usize, &Void)> = BTreeMap::new();
+    let mut gates: BTreeMap<&str, Vec<&Void>> = BTreeMap::new();
     for void in &study.voids {
-        counts.entry((&void.reason, void.scenario)).or_insert((0, void)).0 += 1;
+        gates.entry(&void.gate).or_default().push(void);
     }
-    let mut sheet = Sheet::new("Void runs", &["why", "scenario", "runs", "first"]);
-    for ((reason, scenario), (count, first)) in counts {
+    let mut sheet = Sheet::new("Void runs", &["gate", "runs", "worst", "of"]);
+    for (gate, voids) in gates {
+        let mut scenarios: BTreeMap<Scenario, usize> = BTreeMap::new();
+        voids.iter().for_each(|void| *scenarios.entry(void.scenario).or_default() += 1);
+        let scenarios: Vec<String> = scenarios
+            .into_iter()
+            .map(|(scenario, count)| format!("{} {count}", scenario.name()))
+            .collect();
+        let value = |void: &&&Void| void.value.unwrap_or(f64::NEG_INFINITY);
+        let Some(worst) = voids.iter().max_by(|a, b| value(a).total_cmp(&value(b))) else {
+            continue;
+        };
         sheet.row(vec![
-            reason.into(),
-            scenario.name().into(),
-            count.to_string(),
-            format!("run {}, {}", first.id, size(first.request_bytes)),
+            gate.into(),
+            voids.len().to_string(),
+            worst.value.map_or("-".into(), |value| format!("{value:.4}")),
+            scenarios.join(", "),
         ]);
+        sheet.note(format!("{gate}: {}", worst.reason));
     }
     sheet
 }
@@ -424,7 +473,10 @@ fn environment(environment: &Environment) -> Sheet {
 }
 
 fn verdicts_sheet(study: &Study) -> Sheet {
-    let mut sheet = Sheet::new("Verdicts", &["criterion", "outcome", "because"]);
+    let mut sheet = Sheet::new(
+        format!("Verdicts, with CPU time from {}", other::words(study.cpu_from)),
+        &["criterion", "outcome", "because"],
+    );
     for verdict in verdicts::of(study) {
         sheet.row(vec![verdict.what, verdict.outcome.name().into(), verdict.because]);
     }
@@ -460,13 +512,14 @@ fn is_empty(sheet: &Sheet) -> bool {
 
 const METHOD: &str = "\
 Each part ran alone between null ends, over the pump that `copy` uses; bandwidth is from runs
-without a soaker, CPU time from runs with one, where there are both. Costs are fitted to runs as
-`CPU = B Cb + N Cr`: weighted by relative error, Huber's weights, neither cost below 0,
-intervals from 2000 resamples of the runs of each size. The pump's own cost is taken off every
-part once. Compositions are predicted from parts and never fitted. The error is that of the
-report, max/min - 1. A run that failed a gate is void: it is counted here, and averaged nowhere.
-The formulas stand in [docs/COST-MODEL.md](../docs/COST-MODEL.md). This page is a pure function
-of the stored records.
+without a soaker, CPU time from runs with one, where there are both, and below the tables from
+runs without. Costs are fitted to runs as `CPU = B Cb + N Cr + S Cs`: bytes, requests, and starts,
+the requests that found nothing of their lane's files in the air; weighted by relative error,
+Huber's weights, no cost below 0, intervals from 2000 resamples of the runs of each cell. The
+pump's own cost is taken off every part once. Compositions are predicted from parts, with counts
+of their own, and never fitted. The error is that of the report, max/min - 1. A run that failed a
+gate is void: it is counted here, and averaged nowhere. The formulas stand in
+[docs/COST-MODEL.md](../docs/COST-MODEL.md). This page is a pure function of the stored records.
 ";
 
 #[cfg(test)]

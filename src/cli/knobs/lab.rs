@@ -5,6 +5,7 @@ use crate::base::limits;
 use crate::cli::command::Verb;
 use crate::lab::experiment::{Order, Soak};
 use crate::lab::rig::Cache;
+use crate::lab::study::CpuFrom;
 
 const MEASURE: &[Verb] = &[Verb::Measure];
 const MODEL: &[Verb] = &[Verb::Model];
@@ -174,7 +175,8 @@ pub const LAB: &[Knob] = &[
         default: "",
         help: "Fit the measurements in this CSV file, - for standard input, not those in the store",
         more: "The first line names the columns: request_size (32K or 32768) and ns_per_byte, or \
-               request_size, bytes, cpu_s and, where they were counted, calls.",
+               request_size, bytes, cpu_s and, where they were counted, calls and starts; depth \
+               too, where runs differ in it.",
         group: Group::Recording,
         verbs: MODEL,
     },
@@ -199,6 +201,19 @@ pub const LAB: &[Knob] = &[
         more: "A model is made from the newest one where nothing is said.",
         group: Group::Recording,
         verbs: READING,
+    },
+    Knob {
+        name: "cpu",
+        letter: None,
+        value: "KIND",
+        kind: Kind::Choice(CpuFrom::NAMES, |o, i| o.cpu_from = CpuFrom::ALL[i]),
+        default: "soaked",
+        help: "Which runs the tables take CPU time from",
+        more: "soaked are those beside a soaker, bare those without, by clocks alone; the other \
+               kind is summed up below. Models of hosts are always from bare runs, as copies have \
+               no soaker.",
+        group: Group::Recording,
+        verbs: MODEL,
     },
     Knob {
         name: "format",

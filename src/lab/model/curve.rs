@@ -43,8 +43,7 @@ impl Curve {
         let whole = Fit::of(runs, known, seed)?;
         let one = |whole: Fit, knee| Ok(Curve { fits: vec![whole], knee });
         let Some(knee_bytes) = knee_bytes else { return one(whole, Knee::None) };
-        let below = whole.sizes.iter().filter(|size| size.request_bytes <= knee_bytes).count();
-        let above = whole.sizes.len() - below;
+        let (below, above) = sizes_beside(&whole, knee_bytes);
         if below == 0 || above == 0 {
             return one(whole, Knee::None);
         }
@@ -74,16 +73,23 @@ impl Curve {
     }
 
     /// What a byte costs, with all that was known: nanoseconds.
-    pub fn cost_ns(&self, request_bytes: u32, calls_per_byte: f64) -> f64 {
-        self.fit(request_bytes).cost_ns(request_bytes, calls_per_byte)
+    pub fn cost_ns(&self, request_bytes: u32, calls_per_byte: f64, starts_per_byte: f64) -> f64 {
+        self.fit(request_bytes).cost_ns(request_bytes, calls_per_byte, starts_per_byte)
     }
 
     pub fn sizes(&self) -> impl Iterator<Item = &SizeFit> {
         self.fits.iter().flat_map(|fit| &fit.sizes)
     }
 
-    pub fn size(&self, request_bytes: u32) -> Option<&SizeFit> {
-        self.sizes().find(|size| size.request_bytes == request_bytes)
+    /// True where the cost of a start is told from that of a request.
+    pub fn has_starts(&self) -> bool {
+        self.fits.iter().any(|fit| fit.cs_ns.is_some())
+    }
+
+    /// True where the runs were made at several depths.
+    pub fn has_depths(&self) -> bool {
+        let mut depths = self.sizes().map(|size| size.depth);
+        depths.next().is_some_and(|first| depths.any(|depth| depth != first))
     }
 
     pub fn adequate(&self) -> bool {
@@ -96,9 +102,18 @@ impl Curve {
             request_bytes_max: fit.sizes.last().map_or(0, |size| size.request_bytes),
             cb_ns: fit.cb_ns,
             cr_ns: fit.cr_ns,
+            cs_ns: fit.cs_ns,
         };
         self.fits.iter().map(regime).collect()
     }
+}
+
+/// How many request sizes there are up to the knee, and beyond it.
+fn sizes_beside(fit: &Fit, knee_bytes: u32) -> (usize, usize) {
+    let mut sizes: Vec<u32> = fit.sizes.iter().map(|size| size.request_bytes).collect();
+    sizes.dedup();
+    let below = sizes.iter().filter(|size| **size <= knee_bytes).count();
+    (below, sizes.len() - below)
 }
 
 /// The request size from which requests are at most the share `share` of all cost: `RS*/share`.

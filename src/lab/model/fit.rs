@@ -1,11 +1,13 @@
-//! The fit: `CPU = B·Cb + N·Cr` over runs, robust, with relative errors, and what can be said of
-//! how well it fits.
+//! The fit: `CPU = B·Cb + N·Cr + S·Cs` over runs, robust, with relative errors, and what can be
+//! said of how well it fits.
 //!
-//! Each run is put as cost per byte, `c = Cb + Cr·N/B`, and its residual is divided by the median
-//! cost of its request size: errors of a measured CPU time are in proportion to it. `N` is B/RS
-//! where requests return whole, and the counted calls where they do not.
+//! Each run is put as cost per byte, `c = Cb + Cr·N/B + Cs·S/B`, and its residual is divided by the
+//! median cost of its cell, the runs of one request size and depth: errors of a measured CPU time
+//! are in proportion to it. `N` is B/RS where requests return whole, and the counted calls where
+//! they do not. `S` is the starts: requests that found nothing of their lane's files in the air.
+//! Where there are as many starts to each request in every cell, their cost is within `Cr`.
 
-use nalgebra::{Matrix2, Vector2};
+use nalgebra::{Matrix3, Vector3};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
@@ -19,9 +21,14 @@ use crate::lab::statistics::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     pub request_bytes: u32,
+    /// Requests in flight; 0 where that is not known.
+    pub depth: u16,
     pub bytes: f64,
     /// Calls that were counted, or requests where no call returned less than it was asked for.
     pub calls: f64,
+    /// Requests that found nothing of their lane's files in the air; as many as requests where they
+    /// were not counted.
+    pub starts: f64,
     pub cpu_s: f64,
 }
 
@@ -29,11 +36,12 @@ impl Observation {
     /// Cost for each byte, where only that is known.
     pub fn per_byte(request_bytes: u32, ns: f64) -> Observation {
         let bytes = f64::from(request_bytes);
-        Observation { request_bytes, bytes, calls: 1.0, cpu_s: ns * bytes / 1e9 }
+        let cpu_s = ns * bytes / 1e9;
+        Observation { request_bytes, depth: 0, bytes, calls: 1.0, starts: 1.0, cpu_s }
     }
 
     fn usable(&self) -> bool {
-        let numbers = [self.bytes, self.calls, self.cpu_s];
+        let numbers = [self.bytes, self.calls, self.starts, self.cpu_s];
         let ok = numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
         ok && self.request_bytes > 0 && self.bytes > 0.0
     }
@@ -44,6 +52,10 @@ impl Observation {
 
     fn calls_per_byte(&self) -> f64 {
         self.calls / self.bytes
+    }
+
+    fn starts_per_byte(&self) -> f64 {
+        self.starts / self.bytes
     }
 }
 
@@ -61,37 +73,43 @@ impl Known {
     }
 }
 
-/// Which of the two costs would be below 0 if it might.
+/// Which of the costs would be below 0 if they might.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AtBound {
-    #[default]
-    Neither,
-    Cb,
-    Cr,
-    Both,
+pub struct AtBound {
+    pub cb: bool,
+    pub cr: bool,
+    pub cs: bool,
+}
+
+impl AtBound {
+    pub fn names(self) -> Vec<&'static str> {
+        let all = [(self.cb, "Cb"), (self.cr, "Cr"), (self.cs, "Cs")];
+        all.into_iter().filter(|(at_bound, _)| *at_bound).map(|(_, name)| name).collect()
+    }
 }
 
 /// How the intervals were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Intervals {
-    /// Runs of each request size were drawn again.
+    /// Runs of each cell were drawn again.
     Runs,
-    /// There is one value for each request size: what the fit leaves over was dealt out again.
+    /// There is one value for each cell: what the fit leaves over was dealt out again.
     Residuals,
 }
 
-/// One request size: what was seen and what the fit says.
+/// One request size at one depth: what was seen and what the fit says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeFit {
     pub request_bytes: u32,
+    pub depth: u16,
     pub n: usize,
     /// The median of the runs, in nanoseconds for each byte.
     pub observed_ns: f64,
     pub predicted_ns: f64,
-    /// The calls for each byte that the prediction is for.
+    /// The calls and the starts for each byte that the prediction is for.
     pub calls_per_byte: f64,
+    pub starts_per_byte: f64,
 }
 
 impl SizeFit {
@@ -105,7 +123,7 @@ impl SizeFit {
     }
 }
 
-/// The variance between request sizes that the model leaves, against that within them (NIST
+/// The variance between cells that the model leaves, against that within them (NIST
 /// e-Handbook 4.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LackOfFit {
@@ -119,6 +137,8 @@ pub struct LackOfFit {
 pub struct Fit {
     pub cb_ns: Estimate,
     pub cr_ns: Estimate,
+    /// `None` where there are as many starts to each call everywhere: then they are within `Cr`.
+    pub cs_ns: Option<Estimate>,
     pub at_bound: AtBound,
     pub intervals: Intervals,
     pub known: Known,
@@ -128,7 +148,8 @@ pub struct Fit {
     pub sizes: Vec<SizeFit>,
     /// `None` without repeats, or with two sizes only: then the errors alone judge.
     pub lack_of_fit: Option<LackOfFit>,
-    /// The same two costs by Theil and Sen, who know no bounds: intercept Cb, slope Cr.
+    /// Cb and Cr by Theil and Sen, who know no bounds: intercept and slope of what is left when
+    /// starts are taken off.
     pub theil_sen: Option<Line>,
 }
 
@@ -167,7 +188,7 @@ impl std::fmt::Display for NoFit {
 }
 
 impl Fit {
-    /// Fits the two costs to runs, after `known` was taken off. The order of runs does not matter;
+    /// Fits the costs to runs, after `known` was taken off. The order of runs does not matter;
     /// the same runs and seed give the same numbers.
     pub fn of(runs: &[Observation], known: Known, seed: u64) -> Result<Fit, NoFit> {
         Fit::resampled(runs, known, seed, RESAMPLES)
@@ -183,15 +204,18 @@ impl Fit {
         let sample = Sample::of(runs, known)?;
         let left_out = runs.len() - sample.rows.len();
         let all: Vec<usize> = (0..sample.rows.len()).collect();
-        let solved = robust(&sample.rows, &all).ok_or(NoFit::CallsAlike)?;
+        let terms = sample.terms();
+        let solved = robust(&sample.rows, &all, terms).ok_or(NoFit::CallsAlike)?;
         let (drawn, intervals) = sample.resampled(solved, seed, resamples);
         let estimate = |value: f64, pick: fn(&Costs) -> f64| {
             percentile_interval(value, &drawn.iter().map(pick).collect::<Vec<_>>())
         };
-        let points: Vec<(f64, f64)> = sample.rows.iter().map(|row| (row.calls, row.cost)).collect();
+        let point = |row: &Row| (row.calls, row.cost - solved.cs * row.starts);
+        let points: Vec<(f64, f64)> = sample.rows.iter().map(point).collect();
         Ok(Fit {
             cb_ns: estimate(solved.cb, |costs| costs.cb),
             cr_ns: estimate(solved.cr, |costs| costs.cr),
+            cs_ns: (terms == Terms::WithStarts).then(|| estimate(solved.cs, |costs| costs.cs)),
             at_bound: solved.at_bound,
             intervals,
             known,
@@ -204,8 +228,10 @@ impl Fit {
     }
 
     /// What a byte costs at a request size, with all that was known: nanoseconds.
-    pub fn cost_ns(&self, request_bytes: u32, calls_per_byte: f64) -> f64 {
-        self.known.cost_ns(request_bytes) + self.cb_ns.value + self.cr_ns.value * calls_per_byte
+    pub fn cost_ns(&self, request_bytes: u32, calls_per_byte: f64, starts_per_byte: f64) -> f64 {
+        let starts = self.cs_ns.map_or(0.0, |cs| cs.value * starts_per_byte);
+        let own = self.cb_ns.value + self.cr_ns.value * calls_per_byte + starts;
+        self.known.cost_ns(request_bytes) + own
     }
 
     pub fn errors(&self) -> Vec<f64> {
@@ -257,15 +283,20 @@ struct Row {
     cost: f64,
     /// For each byte.
     calls: f64,
-    /// The median cost of its request size, with what is known.
+    starts: f64,
+    /// The median cost of its cell, with what is known.
     scale: f64,
     /// What was taken off.
     known: f64,
 }
 
 impl Row {
-    fn residual(&self, cb: f64, cr: f64) -> f64 {
-        (self.cost - cb - cr * self.calls) / self.scale
+    fn modelled(&self, costs: &Costs) -> f64 {
+        costs.cb + costs.cr * self.calls + costs.cs * self.starts
+    }
+
+    fn residual(&self, costs: &Costs) -> f64 {
+        (self.cost - self.modelled(costs)) / self.scale
     }
 }
 
@@ -273,13 +304,31 @@ impl Row {
 struct Costs {
     cb: f64,
     cr: f64,
+    cs: f64,
     at_bound: AtBound,
+}
+
+/// What is fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Terms {
+    BytesAndCalls,
+    WithStarts,
+}
+
+impl Terms {
+    fn count(self) -> usize {
+        match self {
+            Terms::BytesAndCalls => 2,
+            Terms::WithStarts => 3,
+        }
+    }
 }
 
 struct Sample {
     rows: Vec<Row>,
-    request_bytes: Vec<u32>,
-    /// Rows of each request size.
+    /// Request size and depth of each stratum.
+    cells: Vec<(u32, u16)>,
+    /// Rows of each request size at each depth.
     strata: Vec<Vec<usize>>,
 }
 
@@ -287,32 +336,50 @@ impl Sample {
     fn of(runs: &[Observation], known: Known) -> Result<Sample, NoFit> {
         let mut runs: Vec<Observation> = runs.iter().copied().filter(Observation::usable).collect();
         let offered = runs.len();
-        let key = |run: &Observation| (run.cost_ns(), run.calls_per_byte());
+        let cell = |run: &Observation| (run.request_bytes, run.depth);
         runs.sort_by(|a, b| {
-            let ((cost_a, calls_a), (cost_b, calls_b)) = (key(a), key(b));
-            let size = a.request_bytes.cmp(&b.request_bytes);
-            size.then(cost_a.total_cmp(&cost_b)).then(calls_a.total_cmp(&calls_b))
+            let cells = cell(a).cmp(&cell(b)).then(a.cost_ns().total_cmp(&b.cost_ns()));
+            let calls = a.calls_per_byte().total_cmp(&b.calls_per_byte());
+            cells.then(calls).then(a.starts_per_byte().total_cmp(&b.starts_per_byte()))
         });
-        let mut sample = Sample { rows: vec![], request_bytes: vec![], strata: vec![] };
-        for group in runs.chunk_by(|a, b| a.request_bytes == b.request_bytes) {
+        let mut sample = Sample { rows: vec![], cells: vec![], strata: vec![] };
+        for group in runs.chunk_by(|a, b| cell(a) == cell(b)) {
             let costs: Vec<f64> = group.iter().map(Observation::cost_ns).collect();
-            // Errors are in proportion to a cost; of a size that costs nothing none can be had.
+            // Errors are in proportion to a cost; of a cell that costs nothing none can be had.
             let Some(scale) = median(&costs).filter(|scale| *scale > 0.0) else { continue };
             let known = known.cost_ns(group[0].request_bytes);
             let first = sample.rows.len();
             sample.rows.extend(group.iter().map(|run| Row {
                 cost: run.cost_ns() - known,
                 calls: run.calls_per_byte(),
+                starts: run.starts_per_byte(),
                 scale,
                 known,
             }));
-            sample.request_bytes.push(group[0].request_bytes);
+            sample.cells.push(cell(&group[0]));
             sample.strata.push((first..sample.rows.len()).collect());
         }
-        match *sample.request_bytes {
-            [] => Err(NoFit::Nothing { left_out: offered }),
-            [request_bytes] => Err(NoFit::OneSize { request_bytes }),
-            _ => Ok(sample),
+        match (sample.cells.first(), sample.cells.last()) {
+            (Some(first), Some(last)) if first.0 != last.0 => Ok(sample),
+            (Some((request_bytes, _)), _) => Err(NoFit::OneSize { request_bytes: *request_bytes }),
+            (None, _) => Err(NoFit::Nothing { left_out: offered }),
+        }
+    }
+
+    /// Starts are told from calls where a call has more of them in one cell than in another, by
+    /// more than what chance does.
+    fn terms(&self) -> Terms {
+        let share = |stratum: &Vec<usize>| {
+            let of = |i: &usize| self.rows[*i].starts / self.rows[*i].calls;
+            median(&stratum.iter().map(of).collect::<Vec<_>>())
+        };
+        let shares: Vec<f64> = self.strata.iter().filter_map(share).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        // One unknown more than cells would fit anything.
+        match most - least > STARTS_VARY && self.strata.len() > Terms::WithStarts.count() {
+            true => Terms::WithStarts,
+            false => Terms::BytesAndCalls,
         }
     }
 
@@ -322,59 +389,65 @@ impl Sample {
             return (self.dealt_out(solved, seed, times), Intervals::Residuals);
         }
         let mut bootstrap = Bootstrap::new(&self.strata, seed);
-        let drawn = (0..times).filter_map(|_| robust(&self.rows, &bootstrap.draw())).collect();
-        (drawn, Intervals::Runs)
+        let terms = self.terms();
+        let drawn = (0..times).filter_map(|_| robust(&self.rows, &bootstrap.draw(), terms));
+        (drawn.collect(), Intervals::Runs)
     }
 
-    /// Without repeats: the residuals, made larger by what two fitted numbers took from them, are
-    /// dealt to other sizes.
+    /// Without repeats: the residuals, made larger by what the fitted numbers took from them, are
+    /// dealt to other cells.
     fn dealt_out(&self, solved: Costs, seed: u64, times: usize) -> Vec<Costs> {
         let all: Vec<usize> = (0..self.rows.len()).collect();
-        let n = self.rows.len() as f64;
-        if self.rows.len() <= 2 {
+        let terms = self.terms();
+        let (n, fitted) = (self.rows.len() as f64, terms.count() as f64);
+        if n <= fitted {
             return Vec::new();
         }
-        let larger = (n / (n - 2.0)).sqrt();
-        let left: Vec<f64> =
-            self.rows.iter().map(|row| row.residual(solved.cb, solved.cr) * larger).collect();
+        let larger = (n / (n - fitted)).sqrt();
+        let left: Vec<f64> = self.rows.iter().map(|row| row.residual(&solved) * larger).collect();
         let mut generator = generator(seed);
         let mut draw = || {
             let mut rows = self.rows.clone();
             for row in &mut rows {
                 let dealt = left[generator.random_range(0..left.len())];
-                row.cost = solved.cb + solved.cr * row.calls + dealt * row.scale;
+                row.cost = row.modelled(&solved) + dealt * row.scale;
             }
-            robust(&rows, &all)
+            robust(&rows, &all, terms)
         };
         (0..times).filter_map(|_| draw()).collect()
     }
 
     fn sizes(&self, solved: Costs) -> Vec<SizeFit> {
-        let of = |(stratum, request_bytes): (&Vec<usize>, &u32)| {
-            let calls: Vec<f64> = stratum.iter().map(|i| self.rows[*i].calls).collect();
-            let calls_per_byte = median(&calls).unwrap_or(0.0);
+        let of = |(stratum, cell): (&Vec<usize>, &(u32, u16))| {
+            let middle = |pick: fn(&Row) -> f64| {
+                let values: Vec<f64> = stratum.iter().map(|i| pick(&self.rows[*i])).collect();
+                median(&values).unwrap_or(0.0)
+            };
             let first = &self.rows[stratum[0]];
+            let typical =
+                Row { calls: middle(|row| row.calls), starts: middle(|row| row.starts), ..*first };
             SizeFit {
-                request_bytes: *request_bytes,
+                request_bytes: cell.0,
+                depth: cell.1,
                 n: stratum.len(),
                 observed_ns: first.scale,
-                predicted_ns: first.known + solved.cb + solved.cr * calls_per_byte,
-                calls_per_byte,
+                predicted_ns: first.known + typical.modelled(&solved),
+                calls_per_byte: typical.calls,
+                starts_per_byte: typical.starts,
             }
         };
-        self.strata.iter().zip(&self.request_bytes).map(of).collect()
+        self.strata.iter().zip(&self.cells).map(of).collect()
     }
 
     fn lack_of_fit(&self, solved: Costs) -> Option<LackOfFit> {
-        let (n, sizes) = (self.rows.len(), self.strata.len());
-        let degrees = (sizes.checked_sub(2)?, n.checked_sub(sizes)?);
+        let (n, cells) = (self.rows.len(), self.strata.len());
+        let degrees = (cells.checked_sub(self.terms().count())?, n.checked_sub(cells)?);
         if degrees.0 == 0 || degrees.1 == 0 {
             return None;
         }
         let (mut between, mut within) = (0.0, 0.0);
         for stratum in &self.strata {
-            let left: Vec<f64> =
-                stratum.iter().map(|i| self.rows[*i].residual(solved.cb, solved.cr)).collect();
+            let left: Vec<f64> = stratum.iter().map(|i| self.rows[*i].residual(&solved)).collect();
             let mean = left.iter().sum::<f64>() / left.len() as f64;
             between += left.len() as f64 * mean * mean;
             within += left.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
@@ -394,12 +467,11 @@ impl Sample {
 /// Iteratively reweighted least squares with Huber's weights: what is further than 1.345 standard
 /// deviations, as the median absolute residual tells them, counts less and less. `None` where calls
 /// for each byte are all alike.
-fn robust(rows: &[Row], chosen: &[usize]) -> Option<Costs> {
+fn robust(rows: &[Row], chosen: &[usize], terms: Terms) -> Option<Costs> {
     let mut weights = vec![1.0; chosen.len()];
-    let mut costs = least_squares(rows, chosen, &weights)?;
+    let mut costs = least_squares(rows, chosen, &weights, terms)?;
     for _ in 0..ITERATIONS_MAX {
-        let left: Vec<f64> =
-            chosen.iter().map(|i| rows[*i].residual(costs.cb, costs.cr).abs()).collect();
+        let left: Vec<f64> = chosen.iter().map(|i| rows[*i].residual(&costs).abs()).collect();
         let deviation = median(&left)? / MEDIAN_OF_NORMAL;
         if deviation < ROUNDING {
             return Some(costs);
@@ -408,9 +480,9 @@ fn robust(rows: &[Row], chosen: &[usize]) -> Option<Costs> {
         for (weight, left) in weights.iter_mut().zip(&left) {
             *weight = (limit / left).min(1.0);
         }
-        let next = least_squares(rows, chosen, &weights)?;
+        let next = least_squares(rows, chosen, &weights, terms)?;
         let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
-        let done = near(next.cb, costs.cb) && near(next.cr, costs.cr);
+        let done = near(next.cb, costs.cb) && near(next.cr, costs.cr) && near(next.cs, costs.cs);
         costs = next;
         if done {
             break;
@@ -419,37 +491,62 @@ fn robust(rows: &[Row], chosen: &[usize]) -> Option<Costs> {
     Some(costs)
 }
 
-/// Weighted least squares of relative residuals with neither cost below 0. With two unknowns the
-/// active set is found by looking at all of them: the free solution, then either edge.
-fn least_squares(rows: &[Row], chosen: &[usize], weights: &[f64]) -> Option<Costs> {
-    let mut normal = Matrix2::<f64>::zeros();
-    let mut right = Vector2::<f64>::zeros();
+/// Weighted least squares of relative residuals with no cost below 0. With three unknowns at most
+/// the active set is found by looking at all of them: of those in which no cost is below 0, the one
+/// that explains most.
+fn least_squares(rows: &[Row], chosen: &[usize], weights: &[f64], terms: Terms) -> Option<Costs> {
+    let mut normal = Matrix3::<f64>::zeros();
+    let mut right = Vector3::<f64>::zeros();
     for (i, weight) in chosen.iter().zip(weights) {
         let row = &rows[*i];
-        let design = Vector2::new(1.0, row.calls) / row.scale;
+        let starts = if terms == Terms::WithStarts { row.starts } else { 0.0 };
+        let design = Vector3::new(1.0, row.calls, starts) / row.scale;
         normal += *weight * design * design.transpose();
         right += *weight * design * (row.cost / row.scale);
     }
-    // Both columns get the length 1, so that nanoseconds and calls for each byte are alike.
-    let length = Vector2::new(normal[(0, 0)].sqrt(), normal[(1, 1)].sqrt());
-    if !(length[0] > 0.0 && length[1] > 0.0) {
+    // All columns get the length 1, so that nanoseconds and calls for each byte are alike.
+    let mut length = normal.diagonal().map(f64::sqrt);
+    if terms == Terms::BytesAndCalls {
+        (normal[(2, 2)], length[2]) = (1.0, 1.0);
+    }
+    if !length.iter().all(|length| *length > 0.0) {
         return None;
     }
-    let cosine = normal[(0, 1)] / (length[0] * length[1]);
-    if 1.0 - cosine * cosine < ALIKE {
+    let cosines = normal.component_div(&(length * length.transpose()));
+    if cosines.determinant() < ALIKE {
         return None;
     }
     let right = right.component_div(&length);
-    let free = Matrix2::new(1.0, cosine, cosine, 1.0).try_inverse()? * right;
-    let (solved, at_bound) = match (free[0] >= 0.0, free[1] >= 0.0) {
-        (true, true) => (free, AtBound::Neither),
-        // An edge on which the other cost is above 0; of two, the one that explains more.
-        _ if right[0] <= 0.0 && right[1] <= 0.0 => (Vector2::zeros(), AtBound::Both),
-        _ if right[0] >= right[1] => (Vector2::new(right[0], 0.0), AtBound::Cr),
-        _ => (Vector2::new(0.0, right[1]), AtBound::Cb),
-    };
+    let (solved, at_bound) = non_negative(&cosines, &right, terms)?;
     let costs = solved.component_div(&length);
-    Some(Costs { cb: costs[0], cr: costs[1], at_bound })
+    Some(Costs { cb: costs[0], cr: costs[1], cs: costs[2], at_bound })
+}
+
+fn non_negative(
+    normal: &Matrix3<f64>,
+    right: &Vector3<f64>,
+    terms: Terms,
+) -> Option<(Vector3<f64>, AtBound)> {
+    let starts = terms == Terms::WithStarts;
+    let solve = |free: [bool; 3]| {
+        // What is not free has an equation of its own: it is 0.
+        let reduced = Matrix3::from_fn(|row, column| match free[row] && free[column] {
+            true => normal[(row, column)],
+            false => f64::from(u8::from(row == column)),
+        });
+        let wanted = Vector3::from_fn(|row, _| if free[row] { right[row] } else { 0.0 });
+        let solved = reduced.try_inverse()? * wanted;
+        solved.iter().all(|cost| *cost >= 0.0).then_some(solved)
+    };
+    // Nothing explains more than what is free.
+    if let Some(solved) = solve([true, true, starts]) {
+        return Some((solved, AtBound::default()));
+    }
+    let edges = (0..7u8).map(|bits| [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0 && starts]);
+    let feasible = edges.filter_map(|free| Some((solve(free)?, free)));
+    let (solved, [cb, cr, cs]) =
+        feasible.max_by(|a, b| a.0.dot(right).total_cmp(&b.0.dot(right)))?;
+    Some((solved, AtBound { cb: !cb, cr: !cr, cs: starts && !cs }))
 }
 
 /// 95 % efficiency where errors are normal (Huber 1964; Holland and Welsch 1977).
@@ -460,11 +557,13 @@ const ITERATIONS_MAX: usize = 50;
 const TOLERANCE: f64 = 1e-9;
 /// Relative residuals below this are the rounding of floating point.
 const ROUNDING: f64 = 1e-12;
-/// Of the squared sine between the two columns.
+/// Of the squared volume that the columns span: of two, the squared sine between them.
 const ALIKE: f64 = 1e-9;
 /// What is larger has the same p, and the distribution's own arithmetic ends somewhere.
 const F_MAX: f64 = 1e9;
 const SIGNIFICANCE: f64 = 0.05;
+/// Starts to a call, from the cell with the fewest to that with the most.
+const STARTS_VARY: f64 = 0.2;
 /// A misfit up to this is small enough for a model to be of use.
 const ERROR_SMALL: f64 = 0.10;
 

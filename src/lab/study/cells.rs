@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::CpuFrom;
 use crate::lab::sample::{Record, Scenario, Side};
 use crate::lab::statistics::{Spread, median};
 
@@ -24,6 +25,13 @@ pub struct Depths {
     pub sink: u16,
 }
 
+impl Depths {
+    /// Of the end that has more.
+    pub fn in_flight(self) -> u16 {
+        self.source.max(self.sink).max(1)
+    }
+}
+
 /// What the runs of a cell did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
@@ -32,10 +40,10 @@ pub struct Cell {
     pub rate: Option<Spread>,
     /// The same from runs with one.
     pub rate_soaked: Option<Spread>,
-    /// From runs with a soaker where there are any: theirs is the CPU time that has a referee.
+    /// From runs with a soaker or without, as the study has it.
     pub source: Option<SideCell>,
     pub sink: Option<SideCell>,
-    /// Runs that count for nothing, by reason.
+    /// Runs that count for nothing, by the gate that they failed.
     pub voids: BTreeMap<String, usize>,
 }
 
@@ -48,9 +56,21 @@ pub struct SideCell {
     pub system_ns: f64,
     pub kernel_threads_ns: f64,
     pub calls_per_request: f64,
-    /// The share of calls that returned less than they were asked for.
+    /// Requests that found nothing of their lane's files in the air, of each full request; `None`
+    /// where they were not counted, and where there are no files.
+    pub starts_per_request: Option<f64>,
+    pub reads: Reads,
+}
+
+/// What a network source got. Every frame has a header, which is a call of its own: the others read
+/// payload.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Reads {
+    /// Calls for payload, of each request.
+    pub per_request: f64,
+    /// The share of them that returned less than they were asked for.
     pub partial_share: f64,
-    /// What a call returned on the average, as a share of a request.
+    /// What one returned on the average, as a share of the request.
     pub mean_return: f64,
 }
 
@@ -87,20 +107,20 @@ impl End {
     }
 }
 
-pub fn of(records: &[&Record]) -> Vec<Cell> {
+pub fn of(records: &[&Record], cpu_from: CpuFrom) -> Vec<Cell> {
     let mut groups: BTreeMap<CellKey, Vec<&Record>> = BTreeMap::new();
     for record in records {
         if let Some(key) = key(record) {
             groups.entry(key).or_default().push(record);
         }
     }
-    groups.into_iter().map(|(key, records)| cell(key, &records)).collect()
+    groups.into_iter().map(|(key, records)| cell(key, &records, cpu_from)).collect()
 }
 
-fn cell(key: CellKey, records: &[&Record]) -> Cell {
+fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
     let mut voids = BTreeMap::new();
-    for reason in records.iter().filter_map(|record| record.void_reason.as_ref()) {
-        *voids.entry(reason.clone()).or_default() += 1;
+    for gate in records.iter().filter_map(|record| failed_gate(record)) {
+        *voids.entry(gate).or_default() += 1;
     }
     let counting: Vec<&Record> =
         records.iter().copied().filter(|record| record.void_reason.is_none()).collect();
@@ -109,12 +129,12 @@ fn cell(key: CellKey, records: &[&Record]) -> Cell {
     let rate = |records: &[&Record]| {
         Spread::of(&records.iter().map(|record| rate(record)).collect::<Vec<_>>())
     };
-    let with_cpu = if soaked.is_empty() { &bare } else { &soaked };
+    let with_cpu = with_cpu(&counting, cpu_from);
     Cell {
         rate: rate(if bare.is_empty() { &soaked } else { &bare }),
         rate_soaked: if bare.is_empty() { None } else { rate(&soaked) },
-        source: side(with_cpu, End::Source),
-        sink: side(with_cpu, End::Sink),
+        source: side(&with_cpu, End::Source),
+        sink: side(&with_cpu, End::Sink),
         key,
         voids,
     }
@@ -133,7 +153,11 @@ fn side(records: &[&Record], end: End) -> Option<SideCell> {
     let per_byte = |record: &Record, seconds: f64| seconds * 1e9 / record.moved.bytes as f64;
     let costs: Vec<f64> =
         runs.iter().map(|(record, side)| per_byte(record, side.cpu_s())).collect();
-    let calls = |side: &Side| side.calls.max(1) as f64;
+    let payload_calls = |record: &Record, side: &Side| {
+        let headers = requests(record).min(side.calls as f64 / 2.0);
+        (side.calls as f64 - headers).max(1.0)
+    };
+    let counted = !runs.is_empty() && runs.iter().all(|(_, side)| side.starts > 0);
     Some(SideCell {
         cost_ns: Spread::of(&costs)?,
         user_ns: middle(&|record, side| per_byte(record, side.cpu_user_s)),
@@ -142,12 +166,36 @@ fn side(records: &[&Record], end: End) -> Option<SideCell> {
             per_byte(record, side.kernel_threads_s.values().sum())
         }),
         calls_per_request: middle(&|record, side| side.calls as f64 / requests(record)),
-        partial_share: middle(&|_, side| side.partial_returns as f64 / calls(side)),
-        mean_return: middle(&|record, side| match side.calls {
-            0 => 1.0,
-            calls => (requests(record) / calls as f64).min(1.0),
-        }),
+        starts_per_request: counted
+            .then(|| middle(&|record, side| side.starts as f64 / requests(record))),
+        reads: Reads {
+            per_request: middle(&|record, side| payload_calls(record, side) / requests(record)),
+            partial_share: middle(&|record, side| {
+                side.partial_returns as f64 / payload_calls(record, side)
+            }),
+            mean_return: middle(&|record, side| {
+                (requests(record) / payload_calls(record, side)).min(1.0)
+            }),
+        },
     })
+}
+
+/// The runs whose CPU time counts: those of the kind that is asked for, where there are any.
+pub fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a Record> {
+    let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
+        records.iter().partition(|record| is_soaked(record));
+    match cpu_from {
+        CpuFrom::Soaked if !soaked.is_empty() => soaked,
+        CpuFrom::Bare if bare.is_empty() => soaked,
+        CpuFrom::Soaked | CpuFrom::Bare => bare,
+    }
+}
+
+/// Why a run counts for nothing, in a word: the first gate that it failed.
+pub fn failed_gate(record: &Record) -> Option<String> {
+    let reason = record.void_reason.as_ref()?;
+    let gate = record.gates.iter().find(|gate| !gate.passed);
+    Some(gate.map_or_else(|| reason.clone(), |gate| gate.name.clone()))
 }
 
 /// Full requests that the bytes of a run fill: what a counted call is compared with.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::cells::{self, Cell, Depths, End};
-use super::parts::PartStudy;
+use super::parts::{PartStudy, Starts};
 use crate::lab::model::Part;
 use crate::lab::sample::{Record, Scenario};
 use crate::lab::statistics::symmetric_error;
@@ -29,10 +29,12 @@ pub struct Composed {
     /// Nanoseconds for each byte; `None` where every run is void.
     pub observed_ns: Option<f64>,
     pub predicted_ns: f64,
+    /// Starts that were counted in these runs, of each request; `None` where they were not.
+    pub starts_per_request: Option<f64>,
     pub observed_rate: Option<f64>,
     /// That of the slowest part.
     pub predicted_rate: Option<f64>,
-    /// Why runs count for nothing, and how many.
+    /// Gates that runs failed, and how many did.
     pub voids: Vec<(String, usize)>,
 }
 
@@ -125,6 +127,8 @@ fn composed(
     // Every part knows the pump; it is added once.
     let pump = used.first().map_or(0.0, |part| part.curve.fit(size).known.cost_ns(size));
     let seen = cell.side(end);
+    let starts = seen.and_then(|side| side.starts_per_request);
+    let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, starts)).sum();
     // The slowest of all that bytes pass through, whichever end it is at.
     let all = match cell.key.scenario {
         Scenario::DiskNetDisk => vec![Part::DiskSource, Part::NetSink, Part::DiskSink],
@@ -138,10 +142,36 @@ fn composed(
         request_bytes: size,
         n: seen.map_or(0, |side| side.cost_ns.n),
         observed_ns: seen.map(|side| side.cost_ns.median),
-        predicted_ns: pump + used.iter().map(|part| part.own_cost_ns(size)).sum::<f64>(),
+        predicted_ns: pump + own_ns,
+        starts_per_request: seen.and_then(|side| side.starts_per_request),
         observed_rate: cell.rate.as_ref().map(|rate| rate.median),
         predicted_rate: rates.map(|rates| rates.into_iter().fold(f64::INFINITY, f64::min)),
         voids: cell.voids.clone().into_iter().collect(),
+    }
+}
+
+/// What a part costs here, with the starts that were counted here. Where they were not, every
+/// request is one.
+fn own_cost_ns(part: &PartStudy, used: &[&PartStudy], cell: &Cell, starts: Option<f64>) -> f64 {
+    let size = cell.key.request_bytes;
+    let alone = part.own_cost_ns(size, 1.0);
+    let with_files = used.iter().filter(|part| part.starts != Starts::None).count().max(1);
+    // Each part with files has as many requests as the other, so as many of the starts are its own.
+    let Some(share) = starts.map(|starts| starts / with_files as f64) else { return alone };
+    match part.starts {
+        Starts::None | Starts::NotCounted => alone,
+        Starts::Told => part.own_cost_ns(size, share),
+        // With several of them in the air, the counted starts are not the device's.
+        Starts::TakeTurns if cell.key.depths.in_flight() > 1 => alone,
+        // What waking a device costs is the same whichever part wakes it.
+        Starts::TakeTurns | Starts::Alike => {
+            let start_ns = used
+                .iter()
+                .filter(|one| one.conditions == part.conditions)
+                .find_map(|one| one.start_ns(size));
+            let spared = start_ns.unwrap_or(0.0) * (1.0 - share).max(0.0);
+            (alone - spared / f64::from(size.max(1))).max(0.0)
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::CpuFrom;
 use super::cells::{self, Depths, End};
 use crate::lab::model::curve::{Curve, Offer, advised};
-use crate::lab::model::fit::{Known, Observation};
+use crate::lab::model::fit::{Known, Observation, SizeFit};
 use crate::lab::model::{Component, Estimate, Part};
 use crate::lab::sample::{Record, Scenario};
 use crate::lab::statistics::{median, median_estimate};
@@ -17,9 +18,11 @@ pub struct PartStudy {
     pub part: Part,
     pub conditions: String,
     pub depths: Depths,
+    /// One for all depths where starts are told from requests by them.
     pub curve: Curve,
     /// What `N` counts.
     pub counts: Counts,
+    pub starts: Starts,
     pub bandwidth: Vec<(u32, Estimate)>,
     pub calls_per_request: Vec<(u32, f64)>,
     /// The environment that its side ran in, and how many CPUs it had.
@@ -36,6 +39,24 @@ pub enum Counts {
     Calls,
 }
 
+/// What is known of requests that found nothing of their lane's files in the air.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Starts {
+    /// The part reads and writes no files.
+    None,
+    /// They were not counted in every run, as in records of older versions.
+    NotCounted,
+    /// As many of the requests are starts at all depths: what one costs is within `Cr`.
+    Alike,
+    /// More in flight brings hardly more bytes: requests wait for each other before the device sees
+    /// them, as writes to one file do where the file system lets in one at a time. Then each finds
+    /// the device idle, whatever was in the air, and what that costs is within `Cr`.
+    TakeTurns,
+    /// Their cost has a number of its own.
+    Told,
+}
+
 /// Where a part is measured alone: the pump, and the side of it.
 pub const ALONE: [(Part, Scenario, End); 5] = [
     (Part::Pump, Scenario::Cpu, End::Source),
@@ -46,15 +67,22 @@ pub const ALONE: [(Part, Scenario, End); 5] = [
 ];
 
 impl PartStudy {
-    /// What a byte costs with this part alone, the pump's own taken off.
-    pub fn own_cost_ns(&self, request_bytes: u32) -> f64 {
+    /// What a byte costs with this part alone, the pump's own taken off, where so many of the
+    /// requests are starts.
+    pub fn own_cost_ns(&self, request_bytes: u32, starts_per_request: f64) -> f64 {
         let calls = match self.counts {
             Counts::Requests => 1.0,
             Counts::Calls => between(&self.calls_per_request, request_bytes).unwrap_or(1.0),
         };
-        let calls_per_byte = calls / f64::from(request_bytes.max(1));
+        let per_byte = |per_request: f64| per_request / f64::from(request_bytes.max(1));
         let fit = self.curve.fit(request_bytes);
-        fit.cost_ns(request_bytes, calls_per_byte) - fit.known.cost_ns(request_bytes)
+        fit.cost_ns(request_bytes, per_byte(calls), per_byte(starts_per_request))
+            - fit.known.cost_ns(request_bytes)
+    }
+
+    /// What a start costs at a request size, where that was told.
+    pub fn start_ns(&self, request_bytes: u32) -> Option<f64> {
+        self.curve.fit(request_bytes).cs_ns.map(|cs| cs.value)
     }
 
     /// The rate that it reached alone.
@@ -68,9 +96,13 @@ impl PartStudy {
         self.bandwidth.iter().map(|(_, rate)| rate.value).fold(0.0, f64::max)
     }
 
-    /// Whether this depth is rather taken than another: a rate within 3 % is no reason for more
-    /// requests in flight.
+    /// Whether this depth is rather taken than another: one that was run at more request sizes,
+    /// and of those that were run at as many, a rate within 3 % is no reason for more requests in
+    /// flight.
     pub fn stands_before(&self, other: &PartStudy) -> bool {
+        if self.bandwidth.len() != other.bandwidth.len() {
+            return self.bandwidth.len() > other.bandwidth.len();
+        }
         let (mine, theirs) = (self.best_rate(), other.best_rate());
         match self.depths < other.depths {
             true => mine >= (1.0 - NEAR) * theirs,
@@ -79,13 +111,14 @@ impl PartStudy {
     }
 
     pub fn offers(&self) -> Vec<Offer> {
-        let offer = |size: &crate::lab::model::fit::SizeFit| Offer {
+        let depth = self.depths.in_flight();
+        let offer = |size: &SizeFit| Offer {
             request_bytes: size.request_bytes,
-            depth: self.depths.source.max(self.depths.sink),
+            depth,
             rate_bytes_per_s: self.rate(size.request_bytes),
             cost_ns: size.observed_ns,
         };
-        self.curve.sizes().map(offer).collect()
+        self.curve.sizes().filter(|size| size.depth == depth).map(offer).collect()
     }
 
     pub fn component(&self) -> Component {
@@ -129,26 +162,44 @@ pub fn between(known: &[(u32, f64)], request_bytes: u32) -> Option<f64> {
 /// Studies every part that was measured alone, the pump first: its cost is known to the others.
 pub fn of(
     records: &[&Record],
+    cpu_from: CpuFrom,
     cache_bytes: Option<u64>,
     remarks: &mut Vec<String>,
 ) -> Vec<PartStudy> {
     let mut studies: Vec<PartStudy> = Vec::new();
     for (part, scenario, end) in ALONE {
-        for ((conditions, depths), group) in groups(records, scenario) {
-            let known = match part {
+        for (conditions, depths) in groups(records, scenario) {
+            let alone = Alone { part, end, conditions, cpu_from, cache_bytes };
+            // What is known of the pump at the least depth holds for a curve over all.
+            let known = |depths| match part {
                 Part::Pump => Known::default(),
                 _ => pump_of(&studies, depths),
             };
-            match study(part, end, conditions, depths, &group, known, cache_bytes) {
-                Ok(study) => studies.push(study),
-                Err(why) => remarks.push(format!(
-                    "{} at {}, depth {}/{}: {why}",
-                    scenario.name(),
-                    end.name(),
-                    depths.source,
-                    depths.sink
-                )),
+            let starts = alone.starts(&depths);
+            let over_all = match starts {
+                Starts::Told => alone.over_depths(&depths, known),
+                _ => None,
+            };
+            let mut found = Vec::new();
+            for (depths, group) in &depths {
+                match alone.study(*depths, group, known(*depths), over_all.as_ref()) {
+                    Ok(study) => found.push(PartStudy {
+                        starts: match over_all {
+                            None if starts == Starts::Told => Starts::Alike,
+                            _ => starts,
+                        },
+                        ..study
+                    }),
+                    Err(why) => remarks.push(format!(
+                        "{} at {}, depth {}/{}: {why}",
+                        scenario.name(),
+                        end.name(),
+                        depths.source,
+                        depths.sink
+                    )),
+                }
             }
+            studies.extend(found);
         }
     }
     let others = studies.iter().any(|study| study.part != Part::Pump);
@@ -162,14 +213,15 @@ pub fn of(
     studies
 }
 
-type Groups<'a> = BTreeMap<(String, Depths), Vec<&'a Record>>;
+/// Runs by conditions and, of those that have them in common, by depth.
+type Groups<'a> = BTreeMap<String, BTreeMap<Depths, Vec<&'a Record>>>;
 
 fn groups<'a>(records: &[&'a Record], scenario: Scenario) -> Groups<'a> {
     let mut groups: Groups = BTreeMap::new();
     for record in records {
         if record.place.as_ref().is_some_and(|place| place.scenario == scenario) {
-            let conditions = cells::conditions(record, scenario);
-            groups.entry((conditions, cells::depths(record))).or_default().push(record);
+            let depths = groups.entry(cells::conditions(record, scenario)).or_default();
+            depths.entry(cells::depths(record)).or_default().push(record);
         }
     }
     groups
@@ -183,47 +235,103 @@ fn pump_of(studies: &[PartStudy], depths: Depths) -> Known {
     fit.map_or(Known::default(), |fit| Known { cb_ns: fit.cb_ns.value, cr_ns: fit.cr_ns.value })
 }
 
-fn study(
+/// A part that was measured alone under one set of conditions.
+struct Alone {
     part: Part,
     end: End,
     conditions: String,
-    depths: Depths,
-    records: &[&Record],
-    known: Known,
+    cpu_from: CpuFrom,
     cache_bytes: Option<u64>,
-) -> Result<PartStudy, String> {
-    let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
-        records.iter().partition(|record| cells::is_soaked(record));
-    let with_cpu = if soaked.is_empty() { &bare } else { &soaked };
-    let with_rate = if bare.is_empty() { &soaked } else { &bare };
-    let counts = counts(with_cpu, part, end);
-    let runs: Vec<Observation> =
-        with_cpu.iter().filter_map(|record| observation(record, end, counts)).collect();
-    let in_flight = u64::from(depths.source.max(depths.sink).max(1));
-    let knee = cache_bytes.and_then(|cache| u32::try_from(cache / in_flight).ok());
-    let curve = Curve::of(&runs, known, knee, SEED).map_err(|why| why.to_string())?;
-    let first = with_cpu.first().ok_or("there are no runs")?;
-    let machine = match end {
-        End::Sink => first.machines.last(),
-        End::Source => first.machines.first(),
-    };
-    Ok(PartStudy {
-        part,
-        conditions,
-        depths,
-        curve,
-        counts,
-        bandwidth: by_size(
-            with_rate,
-            |rates| median_estimate(rates, SEED),
-            |record| Some(cells::rate(record)),
-        ),
-        calls_per_request: by_size(with_cpu, median, |record| {
-            Some(end.of(record)?.calls as f64 / cells::requests(record))
-        }),
-        environment: end.of(first).map_or(0, |side| side.environment),
-        cpus: machine.map_or(0, |machine| machine.cpus),
-    })
+}
+
+impl Alone {
+    /// What can be known of starts from these runs.
+    fn starts(&self, depths: &BTreeMap<Depths, Vec<&Record>>) -> Starts {
+        let all: Vec<&Record> = depths.values().flatten().copied().collect();
+        if matches!(self.part, Part::Pump | Part::NetSource | Part::NetSink) {
+            return Starts::None;
+        }
+        let with_cpu = cells::with_cpu(&all, self.cpu_from);
+        if !with_cpu.iter().filter_map(|run| self.end.of(run)).all(|side| side.starts > 0) {
+            return Starts::NotCounted;
+        }
+        match gain(depths) {
+            None => Starts::Alike,
+            Some(gain) if gain < OVERLAP => Starts::TakeTurns,
+            Some(_) => Starts::Told,
+        }
+    }
+
+    /// One curve over all depths, where what a start costs can be told by them.
+    fn over_depths(
+        &self,
+        depths: &BTreeMap<Depths, Vec<&Record>>,
+        known: impl Fn(Depths) -> Known,
+    ) -> Option<Curve> {
+        let least = *depths.keys().next()?;
+        let all: Vec<&Record> = depths.values().flatten().copied().collect();
+        let curve = self.curve(&all, least, known(least), Starts::Told).ok()?;
+        curve.has_starts().then_some(curve)
+    }
+
+    /// Requests in flight leave the cache at the knee that belongs to the depth.
+    fn curve(
+        &self,
+        records: &[&Record],
+        depths: Depths,
+        known: Known,
+        starts: Starts,
+    ) -> Result<Curve, String> {
+        let with_cpu = cells::with_cpu(records, self.cpu_from);
+        let counts = counts(&with_cpu, self.part, self.end);
+        let runs: Vec<Observation> = with_cpu
+            .iter()
+            .filter_map(|record| observation(record, self.end, counts, starts))
+            .collect();
+        let in_flight = u64::from(depths.in_flight());
+        let knee = self.cache_bytes.and_then(|cache| u32::try_from(cache / in_flight).ok());
+        Curve::of(&runs, known, knee, SEED).map_err(|why| why.to_string())
+    }
+
+    fn study(
+        &self,
+        depths: Depths,
+        records: &[&Record],
+        known: Known,
+        over_all: Option<&Curve>,
+    ) -> Result<PartStudy, String> {
+        let with_cpu = cells::with_cpu(records, self.cpu_from);
+        // The rate is that of runs without a soaker, as it may slow them down.
+        let with_rate = cells::with_cpu(records, CpuFrom::Bare);
+        let curve = match over_all {
+            Some(curve) => curve.clone(),
+            // At one depth starts are as good as requests.
+            None => self.curve(records, depths, known, Starts::Alike)?,
+        };
+        let first = with_cpu.first().ok_or("there are no runs")?;
+        let machine = match self.end {
+            End::Sink => first.machines.last(),
+            End::Source => first.machines.first(),
+        };
+        Ok(PartStudy {
+            part: self.part,
+            conditions: self.conditions.clone(),
+            depths,
+            counts: counts(&with_cpu, self.part, self.end),
+            starts: Starts::Alike,
+            curve,
+            bandwidth: by_size(
+                &with_rate,
+                |rates| median_estimate(rates, SEED),
+                |record| Some(cells::rate(record)),
+            ),
+            calls_per_request: by_size(&with_cpu, median, |record| {
+                Some(self.end.of(record)?.calls as f64 / cells::requests(record))
+            }),
+            environment: self.end.of(first).map_or(0, |side| side.environment),
+            cpus: machine.map_or(0, |machine| machine.cpus),
+        })
+    }
 }
 
 fn by_size<T>(
@@ -251,15 +359,36 @@ fn counts(records: &[&Record], part: Part, end: End) -> Counts {
     }
 }
 
-fn observation(record: &Record, end: End, counts: Counts) -> Option<Observation> {
+/// How much faster the smallest requests are at the largest depth than at the least.
+fn gain(depths: &BTreeMap<Depths, Vec<&Record>>) -> Option<f64> {
+    let rates = |records: &Vec<&Record>| {
+        let bare = cells::with_cpu(records, CpuFrom::Bare);
+        by_size(&bare, median, |record| Some(cells::rate(record)))
+    };
+    let least = rates(depths.first_key_value()?.1);
+    let largest = rates(depths.last_key_value()?.1);
+    if depths.len() < 2 {
+        return None;
+    }
+    let same = |(size, rate): &(u32, f64)| {
+        let other = least.iter().find(|(other, _)| other == size)?;
+        Some(rate / other.1)
+    };
+    largest.iter().find_map(same).filter(|gain| gain.is_finite())
+}
+
+fn observation(record: &Record, end: End, counts: Counts, starts: Starts) -> Option<Observation> {
     let side = end.of(record)?;
+    let calls = match counts {
+        Counts::Requests => cells::requests(record),
+        Counts::Calls => side.calls as f64,
+    };
     Some(Observation {
         request_bytes: record.knobs.request_bytes,
+        depth: cells::depths(record).in_flight(),
         bytes: record.moved.bytes as f64,
-        calls: match counts {
-            Counts::Requests => cells::requests(record),
-            Counts::Calls => side.calls as f64,
-        },
+        calls,
+        starts: if starts == Starts::Told { side.starts as f64 } else { calls },
         cpu_s: side.cpu_s(),
     })
 }
@@ -267,5 +396,7 @@ fn observation(record: &Record, end: End, counts: Counts) -> Option<Observation>
 /// Resamples of the same runs are the same.
 pub const SEED: u64 = 4;
 const NEAR: f64 = 0.03;
+/// Requests that are in the air together at the device make it faster than this.
+const OVERLAP: f64 = 1.3;
 /// With fewer partial returns than this, a request is a call.
 const PARTIAL_SHARE: f64 = 0.01;

@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use super::Study;
-use super::compositions::{Composition, name};
+use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
+use crate::base::units::Bytes;
 use crate::lab::model::Part;
+use crate::lab::model::fit::SizeFit;
 use crate::lab::sample::Scenario;
 use crate::lab::statistics::median;
 
@@ -53,7 +55,7 @@ pub fn of(study: &Study) -> Vec<Verdict> {
             let what = format!("{} alone", name(part));
             verdicts.push(Verdict { what, outcome, because });
         }
-        verdicts.extend(found.into_iter().map(|one| isolated(one)));
+        verdicts.extend(found.into_iter().map(|one| isolated(study, one)));
     }
     let ends = [(Scenario::DiskDisk, 1), (Scenario::DiskNetDisk, 2)];
     for (scenario, count) in ends {
@@ -82,9 +84,8 @@ pub fn of(study: &Study) -> Vec<Verdict> {
 
 /// What one request of the pump costs at every size, in nanoseconds.
 pub fn per_request(pump: &PartStudy) -> Vec<(u32, f64)> {
-    let of = |size: &crate::lab::model::fit::SizeFit| {
-        (size.request_bytes, size.observed_ns * f64::from(size.request_bytes))
-    };
+    let of =
+        |size: &SizeFit| (size.request_bytes, size.observed_ns * f64::from(size.request_bytes));
     pump.curve.sizes().map(of).collect()
 }
 
@@ -116,23 +117,38 @@ fn pump(study: &Study, chosen: &[&PartStudy]) -> Vec<Verdict> {
     ]
 }
 
-fn isolated(part: &PartStudy) -> Verdict {
-    let errors: Vec<f64> = part.curve.sizes().map(|size| size.symmetric_error()).collect();
+fn isolated(study: &Study, part: &PartStudy) -> Verdict {
+    let scenario = scenario_of(part.part);
+    let gates = |seen: &SizeFit| {
+        let cells = study.cells.iter().filter(|cell| {
+            let key = &cell.key;
+            (key.scenario, key.request_bytes) == (scenario, seen.request_bytes)
+                && (key.conditions == part.conditions && key.depths.in_flight() == seen.depth)
+        });
+        cells.flat_map(|cell| cell.voids.keys().cloned()).collect()
+    };
+    let of = |seen: &SizeFit| Judged {
+        at: match part.curve.has_depths() {
+            false => size(seen.request_bytes),
+            true => format!("{} depth {}", size(seen.request_bytes), seen.depth),
+        },
+        n: seen.n,
+        error: Some(seen.symmetric_error()),
+        gates: gates(seen),
+    };
     judged(
         format!("{} alone ({})", name(part.part), part.conditions),
-        &errors,
-        part.curve.sizes().count(),
-        &[],
+        &part.curve.sizes().map(of).collect::<Vec<_>>(),
     )
 }
 
 fn composed(one: &Composition) -> Verdict {
-    let voids: Vec<String> = one
-        .sizes
-        .iter()
-        .filter(|size| size.observed_ns.is_none())
-        .flat_map(|size| size.voids.iter().map(|(reason, _)| reason.clone()))
-        .collect();
+    let of = |seen: &Composed| Judged {
+        at: size(seen.request_bytes),
+        n: seen.n,
+        error: seen.symmetric_error(),
+        gates: seen.voids.iter().map(|(gate, _)| gate.clone()).collect(),
+    };
     judged(
         format!(
             "{} at the {} from its parts ({})",
@@ -140,40 +156,74 @@ fn composed(one: &Composition) -> Verdict {
             one.end.name(),
             one.conditions
         ),
-        &one.errors(),
-        one.sizes.len(),
-        &voids,
+        &one.sizes.iter().map(of).collect::<Vec<_>>(),
     )
 }
 
-/// Within 15 % at every size and 10 % in the median.
-fn judged(what: String, errors: &[f64], sizes: usize, voids: &[String]) -> Verdict {
-    let worst = errors.iter().copied().fold(0.0, f64::max);
-    // A median over an error without an end is one.
-    let mut sorted = errors.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY);
-    let middle = if worst.is_finite() { median(errors).unwrap_or(middle) } else { middle };
-    let numbers = format!(
-        "{:.1} % at most, {:.1} % median, {} of {sizes} sizes",
-        worst * 100.0,
-        middle * 100.0,
-        errors.len()
-    );
-    let (outcome, because) = match voids.first() {
-        _ if worst > AT_EVERY_SIZE || (middle > IN_THE_MEDIAN && !errors.is_empty()) => {
-            (Outcome::Failed, numbers)
-        }
-        Some(gate) => (Outcome::Void, format!("{numbers}; void: {gate}")),
-        None if errors.is_empty() => (Outcome::NotMeasured, "no runs".into()),
-        None => (Outcome::Passed, numbers),
+/// One request size, as a verdict sees it.
+struct Judged {
+    at: String,
+    /// Runs that count.
+    n: usize,
+    error: Option<f64>,
+    /// What took the others.
+    gates: Vec<String>,
+}
+
+/// Within 15 % at every size and 10 % in the median. A size with fewer than three runs says
+/// nothing, and with fewer than half of the sizes nothing is judged.
+fn judged(what: String, all: &[Judged]) -> Verdict {
+    let (told, untold): (Vec<&Judged>, Vec<&Judged>) =
+        all.iter().partition(|one| one.n >= RUNS_MIN && one.error.is_some());
+    let errors: Vec<f64> = told.iter().filter_map(|one| one.error).collect();
+    let (worst, middle) = worst_and_median(&errors);
+    let mut because = match errors.is_empty() {
+        true => "no runs".to_string(),
+        false => format!(
+            "{:.1} % at most, {:.1} % median, {} of {} sizes",
+            worst * 100.0,
+            middle * 100.0,
+            errors.len(),
+            all.len()
+        ),
+    };
+    let mut gates: Vec<&str> =
+        untold.iter().flat_map(|one| &one.gates).map(String::as_str).collect();
+    gates.sort_unstable();
+    gates.dedup();
+    if !untold.is_empty() {
+        let at: Vec<&str> = untold.iter().map(|one| one.at.as_str()).collect();
+        because = format!("{because}; fewer than {RUNS_MIN} runs count at {}", at.join(", "));
+    }
+    if !gates.is_empty() {
+        because = format!("{because}; void: {}", gates.join(", "));
+    }
+    let enough = !errors.is_empty() && 2 * errors.len() >= all.len();
+    let outcome = match enough {
+        true => Outcome::of(worst <= AT_EVERY_SIZE && middle <= IN_THE_MEDIAN),
+        false if gates.is_empty() => Outcome::NotMeasured,
+        false => Outcome::Void,
     };
     Verdict { what, outcome, because }
 }
 
+/// A median over an error without an end is one.
+pub fn worst_and_median(errors: &[f64]) -> (f64, f64) {
+    let worst = errors.iter().copied().fold(0.0, f64::max);
+    let mut sorted = errors.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY);
+    let middle = if worst.is_finite() { median(errors).unwrap_or(middle) } else { middle };
+    (worst, middle)
+}
+
+fn size(bytes: u32) -> String {
+    Bytes(u64::from(bytes)).typed()
+}
+
 fn absent(study: &Study, scenario: Scenario) -> (Outcome, String) {
     match study.voids.iter().find(|void| void.scenario == scenario) {
-        Some(void) => (Outcome::Void, format!("void: {}", void.reason)),
+        Some(void) => (Outcome::Void, format!("void: {}", void.gate)),
         None => match study.remarks.iter().find(|remark| remark.starts_with(scenario.name())) {
             Some(remark) => (Outcome::NotMeasured, remark.clone()),
             None => (Outcome::NotMeasured, "no runs".into()),
@@ -190,6 +240,8 @@ fn scenario_of(part: Part) -> Scenario {
     }
 }
 
+/// With fewer a median is one run or the middle between two.
+const RUNS_MIN: usize = 3;
 const AT_EVERY_SIZE: f64 = 0.15;
 const IN_THE_MEDIAN: f64 = 0.10;
 const CONSTANT: f64 = 0.10;

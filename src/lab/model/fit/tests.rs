@@ -13,7 +13,15 @@ fn planted(cb: f64, cr: f64, noise: f64, seed: u64, calls: fn(u32) -> f64) -> Ve
             let bytes = 1e9 + f64::from(repeat) * 1e7;
             let calls = bytes / f64::from(size) * calls(size);
             let cpu_s = (bytes * cb + calls * cr) / 1e9 * (1.0 + noise * normal());
-            runs.push(Observation { request_bytes: size, bytes, calls, cpu_s });
+            let depth = 1;
+            runs.push(Observation {
+                request_bytes: size,
+                depth,
+                bytes,
+                calls,
+                starts: calls,
+                cpu_s,
+            });
         }
     }
     runs
@@ -63,18 +71,69 @@ fn what_is_known_is_taken_off_once() {
     assert!(fit.max_error() < 0.03, "the whole cost is predicted: {:?}", fit.sizes);
 }
 
+/// Runs at several depths, where fewer and fewer requests find nothing in the air.
+fn planted_starts(cb: f64, cr: f64, cs: f64, noise: f64, depths: &[u16]) -> Vec<Observation> {
+    let mut all = Vec::new();
+    for depth in depths {
+        let seed = 70 + u64::from(*depth);
+        all.extend(planted(cb, cr, 0.0, seed, whole).into_iter().map(|mut run| {
+            run.depth = *depth;
+            run.starts = run.calls / f64::from(*depth);
+            run.cpu_s += run.starts * cs / 1e9;
+            run
+        }));
+    }
+    let mut generator = generator(9);
+    all.iter_mut().for_each(|run| run.cpu_s *= 1.0 + noise * (generator.random::<f64>() - 0.5));
+    all
+}
+
+#[test]
+fn planted_starts_are_found_where_they_can_be_told() {
+    // At one depth each request is a start: Cr holds both.
+    type Case<'a> = (&'a [u16], f64, Option<f64>, f64);
+    let cases: [Case<'_>; 5] = [
+        (&[1], 21_000.0, None, 30_000.0),
+        (&[4], 21_000.0, None, 14_250.0),
+        (&[1, 4], 21_000.0, Some(21_000.0), 9_000.0),
+        (&[1, 2, 3, 4], 21_000.0, Some(21_000.0), 9_000.0),
+        (&[1, 4], 0.0, Some(0.0), 9_000.0),
+    ];
+    for (depths, cs, found, cr) in cases {
+        let runs = planted_starts(0.05, 9_000.0, cs, 0.04, depths);
+        let fit = Fit::resampled(&runs, Known::default(), 1, 200).unwrap();
+        assert_eq!(fit.cs_ns.is_some(), found.is_some(), "{depths:?}: {fit:?}");
+        let near = |seen: f64, expect: f64| (seen - expect).abs() <= 0.03 * expect + 300.0;
+        assert!(near(fit.cr_ns.value, cr), "{depths:?}: {:?}", fit.cr_ns);
+        if let (Some(seen), Some(expect)) = (fit.cs_ns, found) {
+            assert!(near(seen.value, expect) && seen.low <= seen.high, "{depths:?}: {seen:?}");
+        }
+        assert!(fit.max_error() < 0.05 && fit.adequate(), "{:?}", fit.sizes);
+        assert_eq!(fit.sizes.len(), 7 * depths.len());
+    }
+}
+
+/// Requests that cost more the fewer of them find nothing in the air.
+#[test]
+fn starts_that_would_give_time_back_are_at_their_bound() {
+    let mut runs = planted_starts(0.05, 9_000.0, 0.0, 0.02, &[1, 4]);
+    runs.iter_mut().filter(|run| run.depth == 4).for_each(|run| run.cpu_s *= 1.1);
+    let fit = Fit::resampled(&runs, Known::default(), 1, 50).unwrap();
+    assert_eq!((fit.at_bound.names(), fit.cs_ns.unwrap().value), (vec!["Cs"], 0.0));
+}
+
 /// A cost that grows with the request size would take a request that gives time back.
 #[test]
 fn a_bound_is_named() {
     let growing = [(32 << 10, 39.0), (64 << 10, 40.0), (128 << 10, 43.0)];
     let runs = growing.map(|(size, ns)| Observation::per_byte(size, ns));
     let fit = Fit::of(&runs, Known::default(), 1).unwrap();
-    assert_eq!((fit.at_bound, fit.cr_ns.value), (AtBound::Cr, 0.0));
+    assert_eq!((fit.at_bound.names(), fit.cr_ns.value), (vec!["Cr"], 0.0));
     assert!(fit.theil_sen.unwrap().slope < 0.0);
     let steep = [(32 << 10, 40.0), (64 << 10, 15.0), (128 << 10, 6.0)];
     let runs = steep.map(|(size, ns)| Observation::per_byte(size, ns));
     let fit = Fit::of(&runs, Known::default(), 1).unwrap();
-    assert_eq!((fit.at_bound, fit.cb_ns.value), (AtBound::Cb, 0.0));
+    assert_eq!((fit.at_bound.names(), fit.cb_ns.value), (vec!["Cb"], 0.0));
 }
 
 #[test]
@@ -153,7 +212,7 @@ proptest! {
         prop_assert!(fit.max_error() < 0.03, "{:?}", fit.sizes);
         let middle = 65536u32;
         let x = calls(middle) / f64::from(middle);
-        let (found, truth) = (fit.cost_ns(middle, x), cb + cr * x);
+        let (found, truth) = (fit.cost_ns(middle, x, x), cb + cr * x);
         prop_assert!((found / truth - 1.0).abs() < 0.02, "{found} for {truth}");
     }
 
@@ -168,12 +227,12 @@ proptest! {
 
     #[test]
     fn nothing_panics(runs in prop::collection::vec(
-        (any::<u32>(), any::<f64>(), any::<f64>(), any::<f64>()), 0..6
+        (any::<u32>(), 0u16..3, any::<f64>(), any::<f64>(), any::<f64>(), any::<f64>()), 0..9
     )) {
         let runs: Vec<Observation> = runs
             .into_iter()
-            .map(|(request_bytes, bytes, calls, cpu_s)| {
-                Observation { request_bytes, bytes, calls, cpu_s }
+            .map(|(request_bytes, depth, bytes, calls, starts, cpu_s)| {
+                Observation { request_bytes, depth, bytes, calls, starts, cpu_s }
             })
             .collect();
         let _ = Fit::resampled(&runs, Known::default(), 1, 20);
