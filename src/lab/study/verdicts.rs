@@ -180,11 +180,12 @@ fn judged(what: String, all: &[Judged]) -> Verdict {
     let mut because = match errors.is_empty() {
         true => "no runs".to_string(),
         false => format!(
-            "{:.1} % at most, {:.1} % median, {} of {} sizes",
+            "{:.1} % at most, {:.1} % median, {} of {} {}",
             worst * 100.0,
             middle * 100.0,
             errors.len(),
-            all.len()
+            all.len(),
+            if all.iter().any(|one| one.at.contains("depth")) { "cells" } else { "sizes" }
         ),
     };
     let mut gates: Vec<&str> =
