@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 
-use super::command::{Verb, command};
+use super::command::{ENDS, Verb, command};
 use super::help;
 use super::knobs::{self, Kind, Knob};
 use super::words;
@@ -156,18 +156,20 @@ impl Args {
         let verb = Verb::ALL.iter().copied().find(|verb| verb.name() == name);
         let verb = verb.ok_or_else(|| wrong(&words, NO_COMMAND))?;
         let options = options(verb, &mut below).map_err(|why| wrong(&words, why))?;
-        Ok(Args { task: task(verb, &mut below), options })
+        let task = task(verb, &mut below).map_err(|why| wrong(&words, why))?;
+        Ok(Args { task, options })
     }
 }
 
-fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
+fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
     let mut all = |name: &str| typed.remove_many(name).into_iter().flatten();
     // clap has made sure that what is required is there.
-    match verb {
-        Verb::Copy => Task::Copy {
-            sources: all("SRC").collect(),
-            target: all("DST").next().unwrap_or_default(),
-        },
+    Ok(match verb {
+        Verb::Copy => {
+            let mut sources: Vec<OsString> = all(ENDS).collect();
+            let target = sources.pop().filter(|_| !sources.is_empty());
+            Task::Copy { target: target.ok_or(help::NO_DESTINATION)?, sources }
+        }
         Verb::Demo => Task::Demo,
         Verb::Verify => Task::Verify {
             manifest: PathBuf::from(all("MANIFEST").next().unwrap_or_default()),
@@ -190,7 +192,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Task {
             let shell = typed.get_one("SHELL").copied();
             Task::Completions(shell.unwrap_or(clap_complete::Shell::Bash))
         }
-    }
+    })
 }
 
 fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
@@ -285,6 +287,28 @@ mod tests {
         assert_eq!(args.task, Task::Copy { sources, target: "host:c".into() });
         assert_eq!(args.options.settings.streams, 2, "the last one counts");
         assert!(args.options.settings.recursive && args.options.json);
+    }
+
+    /// As with cp and rsync, an option may stand anywhere before `--`.
+    #[test]
+    fn options_between_the_ends() {
+        let lines = [
+            "copy -r --json a b c",
+            "copy a -r --json b c",
+            "copy a b -r c --json",
+            "copy a b --json c -r",
+            "copy -r a --json b -- c",
+        ];
+        for line in lines {
+            let args = parse(line).unwrap_or_else(|why| panic!("{line}: {why:?}"));
+            let sources = vec!["a".into(), "b".into()];
+            assert_eq!(args.task, Task::Copy { sources, target: "c".into() }, "{line}");
+            assert!(args.options.settings.recursive && args.options.json, "{line}");
+        }
+        let args = parse("copy a -s 2 --exclude x b -- -s").unwrap();
+        let sources = vec!["a".into(), "b".into()];
+        assert_eq!(args.task, Task::Copy { sources, target: "-s".into() });
+        assert_eq!(args.options.settings.streams, 2);
     }
 
     #[test]

@@ -111,7 +111,8 @@ fn subcommand(verb: Verb) -> Command {
             .before_help(help::first_screen())
             .help_template("{about}\n\n{usage-heading} {usage}\n\n{before-help}{all-args}")
             // The screen above says more about them than two lines below it could.
-            .args([positional("SRC", "What to copy").num_args(1..), positional("DST", "Where to")])
+            // One list, of which the last is DST: so options may stand between them, as with cp.
+            .arg(positional(ENDS, "What to copy, and where to").num_args(1..))
             .mut_args(|arg| match arg.is_positional() {
                 true => arg.hide_short_help(true).hide_long_help(true),
                 false => arg,
@@ -158,6 +159,9 @@ fn subcommand(verb: Verb) -> Command {
         ),
     }
 }
+
+/// All that `copy` is told beside its options.
+pub const ENDS: &str = "SRC... DST";
 
 fn positional(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).required(true).help(help).value_parser(ValueParser::os_string())
