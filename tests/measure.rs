@@ -34,8 +34,12 @@ fn every_part_is_measured_recorded_and_removed() {
     let line = format!("measure all --request-sizes 64K,1M --json --seed 3 {SHORT}");
     let ran = scene.succeed(&line);
     let runs = runs(&ran);
-    assert_eq!(runs.len(), 16, "six scenarios at two sizes, disks alone at two depths\n{ran}");
-    for run in &runs {
+    let (copies, parts): (Vec<&Value>, Vec<&Value>) =
+        runs.iter().partition(|run| run["more"]["whole"].is_object());
+    assert_eq!(parts.len(), 16, "six scenarios at two sizes, disks alone at two depths\n{ran}");
+    // Three loads are small enough; cold ones are of disks only.
+    assert_eq!(copies.len(), 3 * (8 + 4), "{ran}");
+    for run in parts {
         let scenario = run["place"]["scenario"].as_str().unwrap();
         assert_eq!(run["knobs"]["streams"], 1);
         assert_eq!(run["sink"].is_null(), !scenario.contains("net"), "{scenario}");
@@ -53,7 +57,14 @@ fn every_part_is_measured_recorded_and_removed() {
     scene.assert_holds("", &["far-datapump", "given", "results.db"]);
     let listed = scene.succeed("results export --format json --results @/results.db");
     let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
-    assert_eq!(stored.len(), 16);
+    assert_eq!(stored.len(), 52);
+    let model = scene.succeed("model show --results @/results.db").stdout_text();
+    assert!(model.contains("What copies cost"), "{model}");
+    assert!(model.contains("tcp: "), "{model}");
+    // The same runs make the same model.
+    let fitted = scene.succeed("model fit --results @/results.db").stdout_text();
+    let costs = |text: &str| text[text.find("What copies cost").unwrap()..].to_string();
+    assert_eq!(costs(&fitted), costs(&model));
 }
 
 #[test]
@@ -153,10 +164,11 @@ fn what_is_wrong_is_named() {
 /// runs that were made stay either way.
 #[test]
 fn what_was_measured_stays() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::KILL, 128 + 9)] {
+    let ends = [(Signal::INT, 130), (Signal::KILL, 128 + 9)];
+    let parts = ["measure cpu disk-sink --request-sizes 64K", "measure whole"];
+    for ((signal, code), what) in ends.iter().flat_map(|end| parts.map(|what| (*end, what))) {
         let scene = set_up();
-        let line = format!("measure cpu disk-sink --request-sizes 64K --json {SHORT}");
-        let line = line.replace("--repeat 1", "--repeat 1000");
+        let line = format!("{what} --json {SHORT}").replace("--repeat 1", "--repeat 1000");
         let mut running = run::start(scene.command(&scene.words(&line)));
         running.wait_for("run");
         send(running.pid(), signal);
@@ -167,6 +179,7 @@ fn what_was_measured_stays() {
         let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
         assert!(stored.len() >= made.max(1), "{} of {made} runs are recorded", stored.len());
         scene.succeed(&format!("measure cpu --request-sizes 64K {SHORT}"));
+        scene.succeed(&format!("measure whole {SHORT}"));
         scene.assert_holds("", &["far-datapump", "given", "results.db"]);
     }
 }

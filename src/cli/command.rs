@@ -133,9 +133,12 @@ fn subcommand(verb: Verb) -> Command {
                  runs stay. A copy that is begun again afterwards starts over.",
             ),
         Verb::Measure => with_knobs.arg(
-            positional("WHAT", "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk or all")
-                .required(false)
-                .num_args(0..),
+            positional(
+                "WHAT",
+                "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all",
+            )
+            .required(false)
+            .num_args(0..),
         ),
         Verb::Model => with_knobs
             .arg(positional("ACTION", "fit, show or predict"))

@@ -1,31 +1,22 @@
 //! What a copy is expected to take: said by a dry run, compared after a copy, and asked for by
-//! `datapump model predict`. And `datapump measure whole`, which makes that possible.
+//! `datapump model predict`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::Instant;
 
 use super::args::Options;
-use super::order::{Channel, Show};
-use super::signals;
-use super::voice::Voice;
-use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Outcome};
 use crate::base::settings::Settings;
 use crate::base::tally::SideReport;
-use crate::io::clock;
 use crate::lab::model::HostModel;
 use crate::lab::predict::{Plan, Prediction, Shape};
-use crate::lab::whole::{Whole, WholeSample, installed, trials};
-use crate::pump::watch::Watch;
+use crate::lab::results::Store;
+use crate::lab::whole::installed;
 
 /// This host's model; what is wrong with it is a warning.
-pub fn model(warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
-    let path = installed::path()?;
-    installed::load(&path).unwrap_or_else(|fault| {
+pub fn model(options: &Options, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
+    let path = options.results.clone().or_else(Store::default_path)?;
+    installed::model(&path).unwrap_or_else(|fault| {
         warn(&fault.text);
         None
     })
@@ -33,7 +24,7 @@ pub fn model(warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
 
 /// What the far side of a copy tells of its host.
 pub fn told() -> String {
-    model(&mut |_| {}).as_ref().map(installed::told).unwrap_or_default()
+    model(&Options::default(), &mut |_| {}).as_ref().map(installed::told).unwrap_or_default()
 }
 
 /// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
@@ -118,66 +109,4 @@ pub fn predict(words: &[OsString], options: &Options, started: Instant) -> Resul
     options.settings.dry_run = true;
     options.settings.recursive = true;
     super::copy(sources, target, &options, started)
-}
-
-/// `datapump measure whole`: makes the copies that predictions are made from, and keeps what they
-/// cost.
-pub fn measure(options: &Options, started: Instant) -> Result<u8, String> {
-    let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
-    let disk = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
-    let repeats = options.measure.repeat.unwrap_or(trials::REPEATS);
-    let watch = Arc::new(Watch::new(channel().0));
-    if let Err(why) = signals::install(&watch) {
-        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
-    }
-    let order = trials::Order { memory: memory_folder(), disk, seed: options.seed, repeats };
-    let result = order
-        .run(&|| watch.stopping(), &mut |done, all| {
-            if voice.has_line() {
-                voice.draw(format!("copying, to learn what copies cost: {done} of {all}"));
-            } else if done % 20 == 0 {
-                voice.remark(&format!("{done} of {all} copies"));
-            }
-        })
-        .and_then(|samples| Ok((keep(&samples)?, samples)));
-    voice.clear();
-    match result {
-        Ok((path, samples)) => {
-            let text = format!("{} copies; their costs are in {}", samples.len(), path.display());
-            voice.summary(&text);
-            Ok(0)
-        }
-        Err(fault) => {
-            voice.error(&fault.text);
-            Ok(fault.class.exit_code())
-        }
-    }
-}
-
-/// Puts what was learned beside what the model knows already, and what it was learned from beside
-/// the model.
-fn keep(samples: &[WholeSample]) -> Result<PathBuf, Fault> {
-    let path = installed::path().ok_or_else(|| {
-        Fault::usage("there is no home to keep the model in: name a file in DATAPUMP_MODEL")
-    })?;
-    let cpus = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let whole = Whole::fit(samples, cpus, clock::unix().as_secs_f64());
-    let before = installed::load(&path).ok().flatten().unwrap_or_default();
-    let model = HostModel {
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        cpus: whole.cpus,
-        whole: Some(whole),
-        ..before
-    };
-    installed::save(&path, &model)?;
-    let table = path.with_extension("csv");
-    std::fs::write(&table, trials::to_csv(samples))
-        .map_err(|error| Fault::io("write", &table, &error))?;
-    Ok(path)
-}
-
-/// Where files are in memory.
-fn memory_folder() -> PathBuf {
-    let shared = Path::new("/dev/shm");
-    if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
 }

@@ -8,12 +8,13 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::args::{Measuring, Options};
-use super::model::studied;
+use super::model::{models, page, studied};
 use super::order::{Channel, Show};
 use super::record::NO_HOME;
 use super::results::environments;
 use super::signals;
 use super::voice::Voice;
+use super::whole::Stage;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::{Bytes, Nanos};
@@ -30,13 +31,9 @@ use crate::remote::launch::Launch;
 use crate::report::json::{self, Event};
 use crate::report::live;
 use crate::report::sheet::Form;
-use crate::report::tables;
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    if what.len() == 1 && what[0] == "whole" {
-        return super::foretell::measure(options, started);
-    }
-    let scenarios = scenarios(what)?;
+    let Subject { scenarios, whole } = subject(what)?;
     let design = design(scenarios, options);
     let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
     voice.event(&super::start("measure", words(what), None, None));
@@ -45,7 +42,7 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     if let Err(why) = signals::install(&watch) {
         voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let result = carry_out(design, options, &voice, &watch);
+    let result = carry_out(design, whole, options, &voice, &watch);
     voice.clear();
     let (class, text) = match result {
         Ok(()) => (None, None),
@@ -73,15 +70,29 @@ fn words(what: &[OsString]) -> Vec<String> {
     what.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn scenarios(what: &[OsString]) -> Result<Vec<Scenario>, String> {
+/// What is measured: parts and what is composed of them, and whole copies.
+struct Subject {
+    scenarios: Vec<Scenario>,
+    whole: bool,
+}
+
+fn subject(what: &[OsString]) -> Result<Subject, String> {
     let mut scenarios = Vec::new();
+    let mut whole = what.is_empty();
+    if what.is_empty() {
+        scenarios.extend(Scenario::ALL);
+    }
     for word in words(what) {
         match (word.as_str(), Scenario::parse(&word)) {
-            ("all", _) => scenarios.extend(Scenario::ALL),
+            ("all", _) => {
+                scenarios.extend(Scenario::ALL);
+                whole = true;
+            }
+            ("whole", _) => whole = true,
             (_, Some(scenario)) => scenarios.push(scenario),
             (_, None) => {
                 return Err(format!(
-                    "'{word}' cannot be measured: write {} or all",
+                    "'{word}' cannot be measured: write {}, whole or all",
                     Scenario::NAMES.join(", ")
                 ));
             }
@@ -89,10 +100,7 @@ fn scenarios(what: &[OsString]) -> Result<Vec<Scenario>, String> {
     }
     scenarios.sort();
     scenarios.dedup();
-    match scenarios.is_empty() {
-        true => Ok(Scenario::ALL.to_vec()),
-        false => Ok(scenarios),
-    }
+    Ok(Subject { scenarios, whole })
 }
 
 fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
@@ -110,28 +118,61 @@ fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
     }
 }
 
-fn carry_out(design: Design, options: &Options, voice: &Voice, watch: &Watch) -> Result<(), Fault> {
+fn carry_out(
+    design: Design,
+    whole: bool,
+    options: &Options,
+    voice: &Voice,
+    watch: &Watch,
+) -> Result<(), Fault> {
     let mut store = open_store(options)?;
-    let mut bench = bench(design, options, &mut store)?;
-    let duration = bench.design.duration_s(RUN_S);
-    voice.remark(&opening(&bench, duration));
-    let began = clock::now();
-    let name = bench.name.clone();
+    let name = format!("measure-{}", live::stamp(clock::unix()));
+    let seed = design.seed;
+    // What cannot be done is said before anything is.
+    let stage = whole.then(|| Stage::of(options)).transpose()?;
+    let bench = match design.scenarios.is_empty() {
+        true => None,
+        false => Some(bench(&name, design, options, &mut store)?),
+    };
+    voice.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
     store.begin_experiment(&Experiment {
         name: name.clone(),
         command: "measure".into(),
         started_unix_s: measure::unix_s(),
-        seed: bench.design.seed,
+        seed,
         more: BTreeMap::new(),
     })?;
-    let mut tell = |step: &Step<'_>| told(voice, step, clock::now().since(began), duration);
+    if let Some(mut bench) = bench {
+        let whole_s = stage.as_ref().map_or(0.0, Stage::duration_s);
+        measure_parts(&mut bench, &mut store, whole_s, voice, watch)?;
+    }
+    let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, voice, watch));
+    if watch.stopping() {
+        return copied;
+    }
+    voice.clear();
+    conclude(&mut store, &name, voice)?;
+    copied
+}
+
+/// `whole_s` is what comes afterwards.
+fn measure_parts(
+    bench: &mut Bench,
+    store: &mut Store,
+    whole_s: f64,
+    voice: &Voice,
+    watch: &Watch,
+) -> Result<(), Fault> {
+    let began = clock::now();
+    let duration_s = bench.design.duration_s(RUN_S);
+    let mut tell = |step: &Step<'_>| {
+        told(voice, step, clock::now().since(began), Times { duration_s, whole_s });
+    };
     let mut keep = |record: &Record| match record.id {
         0 => store.insert(record),
         id => store.replace(record).map(|()| id),
     };
-    bench.carry_out(watch, &mut Audience { tell: &mut tell, keep: &mut keep })?;
-    voice.clear();
-    conclude(&mut store, &name, voice)
+    bench.carry_out(watch, &mut Audience { tell: &mut tell, keep: &mut keep })
 }
 
 /// What was found: the tables, and the models that predictions are made from.
@@ -140,12 +181,12 @@ fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
         store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })?;
     let environments = environments(store, &records)?;
     let study = studied(&records, &environments);
-    let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
-    for model in study.hosts(host) {
-        store.put_model(&model)?;
+    let models = models(&study, &records, &environments);
+    for model in &models {
+        store.put_model(model)?;
     }
     let environments: Vec<Environment> = environments.into_values().collect();
-    voice.summary(&tables::page(&study, &environments, Form::Text));
+    voice.summary(&page(&study, &environments, &models, Form::Text));
     voice.summary(&format!("The runs are experiment {name} of {}", store.path().display()));
     Ok(())
 }
@@ -156,7 +197,7 @@ fn open_store(options: &Options) -> Result<Store, Fault> {
     Store::open(&path)
 }
 
-fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
+fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let near_environment = store.environment(&near.environment()?)?;
     let (far_launch, far_folder) = far(options)?;
@@ -181,9 +222,8 @@ fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, 
         bytes: options.measure.bytes,
         seed: options.seed,
     };
-    let name = format!("measure-{}", live::stamp(clock::unix()));
     Ok(Bench {
-        name,
+        name: name.to_string(),
         design,
         rig: Rig::new(ground)?,
         near: Eye { probe: near, environment: near_environment },
@@ -222,34 +262,53 @@ fn held_to(launch: Launch, cpus: Option<Cpus>) -> Launch {
     }
 }
 
-fn opening(bench: &Bench, duration_s: f64) -> String {
-    let design = &bench.design;
-    let runs: usize = design.blocks().iter().map(Vec::len).sum();
-    let names: Vec<&str> = design.scenarios.iter().map(|scenario| scenario.name()).collect();
-    let soaker = match design.soak {
-        Soak::None => "without a soaker",
-        Soak::Some | Soak::All => "half of them beside a soaker",
-    };
+fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
+    let mut parts = Vec::new();
+    let mut duration_s = 0.0;
+    if let Some(bench) = bench {
+        let design = &bench.design;
+        let runs: usize = design.blocks().iter().map(Vec::len).sum();
+        let names: Vec<&str> = design.scenarios.iter().map(|scenario| scenario.name()).collect();
+        let soaker = match design.soak {
+            Soak::None => "without a soaker",
+            Soak::Some | Soak::All => "half of them beside a soaker",
+        };
+        duration_s += design.duration_s(RUN_S);
+        parts.push(format!(
+            "{}: {} combinations, {runs} runs, {soaker}, in {}",
+            names.join(", "),
+            design.cells().len(),
+            bench.rig.folder().display()
+        ));
+    }
+    if let Some(stage) = stage {
+        duration_s += stage.duration_s();
+        parts.push(format!("whole copies: {} of them", stage.copies()));
+    }
     format!(
-        "measuring {}: {} combinations, {runs} runs, {soaker}; about {}\nfiles lie in {}; \
-         the seed is {}",
-        names.join(", "),
-        design.cells().len(),
+        "measuring {}\nthat takes about {}; the seed is {seed}",
+        parts.join("\nand "),
         live::clock(Nanos((duration_s * 1e9) as u64)),
-        bench.rig.folder().display(),
-        design.seed
     )
 }
 
-fn told(voice: &Voice, step: &Step<'_>, elapsed: Nanos, duration_s: f64) {
+/// How long the runs are to take, and what comes behind them.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    duration_s: f64,
+    whole_s: f64,
+}
+
+fn told(voice: &Voice, step: &Step<'_>, elapsed: Nanos, times: Times) {
     let line = match step {
         Step::Sizing { cell, done, of } => {
             format!("sizing {}: {done} of {of} combinations", words_of(*cell))
         }
         Step::Calibrating { done, of } => format!("calibrating the soakers: {done} of {of} runs"),
         Step::Ran { record, beside, done, of } => {
-            let left_s = (duration_s - elapsed.seconds())
-                .max(elapsed.seconds() / *done as f64 * (*of - *done) as f64);
+            let left_s = (times.duration_s - elapsed.seconds())
+                .max(elapsed.seconds() / *done as f64 * (*of - *done) as f64)
+                + times.whole_s;
             let line = ran(record, *beside);
             voice.event(&Event::Run(Box::new((*record).clone())));
             let left = live::clock(Nanos((left_s * 1e9) as u64));

@@ -15,6 +15,7 @@ mod record;
 mod results;
 mod signals;
 mod voice;
+mod whole;
 mod words;
 
 use std::ffi::OsString;
@@ -141,7 +142,10 @@ fn copy(
         Err(fault) => (Err(fault), Heard::default()),
     };
     heard.expected = result.as_ref().ok().and_then(|outcome| {
-        let model = foretell::model(&mut |text| voice.warning(text));
+        // Where the run is to be recorded, that tells what is wrong with the store.
+        let model = foretell::model(options, &mut |text| {
+            outcome.dry.iter().for_each(|_| voice.warning(text));
+        });
         foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref())
     });
     if let Ok(outcome) = &result {

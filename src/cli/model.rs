@@ -14,15 +14,17 @@ use super::results::{environments, into_file};
 use super::voice;
 use crate::base::fault::{Class, Fault};
 use crate::lab::environment;
+use crate::lab::model::HostModel;
 use crate::lab::model::curve::Curve;
 use crate::lab::model::fit::Known;
 use crate::lab::observations;
 use crate::lab::results::{Filter, Store};
 use crate::lab::sample::{Environment, Record};
 use crate::lab::study::{CpuFrom, Studies, verdicts};
-use crate::report::curves;
+use crate::lab::whole::records::{fitted, is_whole};
 use crate::report::sheet::Form;
 use crate::report::tables;
+use crate::report::{self, curves};
 
 pub fn run(
     action: &OsString,
@@ -87,15 +89,14 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
     let records = store.records(&filter)?;
     let environments = environments(&store, &records)?;
     let study = studied_from(&records, &environments, options.cpu_from);
-    let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
-    let models = study.hosts(host);
+    let models = models(&study, &records, &environments);
     for model in &models {
         store.put_model(model)?;
     }
     let text = match form {
         Written::Page(form) => {
             let environments: Vec<Environment> = environments.into_values().collect();
-            tables::page(&study, &environments, form)
+            page(&study, &environments, &models, form)
         }
         Written::Json => json(&serde_json::json!({
             "study": study, "verdicts": verdicts::of(&study.full), "models": models,
@@ -113,6 +114,47 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
             ),
         )),
     }
+}
+
+/// What an experiment says of each host: its parts, and whole copies where some were made.
+pub fn models(
+    study: &Studies,
+    records: &[Record],
+    environments: &BTreeMap<i64, Environment>,
+) -> Vec<HostModel> {
+    let host = |id: i64| environments.get(&id).map(|found| found.host.clone()).unwrap_or_default();
+    let mut models = study.hosts(host);
+    let Some(first) = records.iter().find(|record| is_whole(record)) else { return models };
+    let at = first.source.environment;
+    let cpus = environments.get(&at).and_then(|found| found.facts.get("cpus")?.parse().ok());
+    let Some(whole) = fitted(records, cpus.unwrap_or(1)) else { return models };
+    let name = host(at);
+    if !models.iter().any(|model| model.host == name) {
+        models.push(HostModel { host: name.clone(), ..HostModel::default() });
+    }
+    for model in models.iter_mut().filter(|model| model.host == name) {
+        model.cpus = model.cpus.max(whole.cpus);
+        model.fitted_unix_s = model.fitted_unix_s.max(whole.fitted_unix_s);
+        model.whole = Some(whole.clone());
+    }
+    models
+}
+
+/// The tables of an experiment; what copies cost comes last.
+pub fn page(
+    study: &Studies,
+    environments: &[Environment],
+    models: &[HostModel],
+    form: Form,
+) -> String {
+    let mut text = match study.full.runs {
+        0 => String::new(),
+        _ => tables::page(study, environments, form),
+    };
+    for whole in models.iter().filter_map(|model| model.whole.as_ref()) {
+        text.push_str(&report::whole::sheet(whole).write(form));
+    }
+    text
 }
 
 /// What the records of an experiment say, by the procedure of the report.
@@ -141,7 +183,13 @@ fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
         )
     })?;
     let text = match form {
-        Written::Page(form) => curves::host(&model).write(form),
+        Written::Page(form) => {
+            let mut text = curves::host(&model).write(form);
+            if let Some(whole) = &model.whole {
+                text.push_str(&format!("\n{}", report::whole::sheet(whole).write(form)));
+            }
+            text
+        }
         Written::Json => json(&model),
     };
     put(&text, options)

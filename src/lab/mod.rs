@@ -20,3 +20,4 @@ pub mod soaker;
 pub mod statistics;
 pub mod study;
 pub mod whole;
+pub mod workplace;

@@ -70,3 +70,63 @@ pub struct HostModel {
     #[serde(default)]
     pub whole: Option<Whole>,
 }
+
+impl HostModel {
+    /// This model with what only an older one of the same host knows. It is as new as the newer.
+    pub fn merged(self, older: HostModel) -> HostModel {
+        let knows_parts = !self.components.is_empty();
+        HostModel {
+            cpus: if self.cpus > 0 { self.cpus } else { older.cpus },
+            experiment: if knows_parts { self.experiment } else { older.experiment },
+            components: if knows_parts { self.components } else { older.components },
+            fitted_unix_s: self.fitted_unix_s.max(older.fitted_unix_s),
+            whole: self.whole.or(older.whole),
+            host: self.host,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_new_model_does_not_know_stays() {
+        let part = Component {
+            part: Part::Pump,
+            conditions: String::new(),
+            regimes: Vec::new(),
+            bandwidth: Vec::new(),
+            calls_per_request: Vec::new(),
+        };
+        let parts = |at: f64| HostModel {
+            host: "h".into(),
+            cpus: 2,
+            experiment: format!("measure-{at}"),
+            fitted_unix_s: at,
+            components: vec![part.clone()],
+            whole: None,
+        };
+        let whole = |at: f64| HostModel {
+            whole: Some(Whole { cpus: 4, fitted_unix_s: at, routes: Vec::new() }),
+            components: Vec::new(),
+            cpus: 4,
+            ..parts(at)
+        };
+        // What was kept, what comes, and then: components of, whole copies of, CPUs, as of.
+        let cases = [
+            (parts(1.0), whole(2.0), ("measure-1", Some(2.0), 4, 2.0)),
+            (whole(1.0), parts(2.0), ("measure-2", Some(1.0), 2, 2.0)),
+            (parts(3.0), parts(2.0), ("measure-2", None, 2, 3.0)),
+            (HostModel::default(), whole(2.0), ("", Some(2.0), 4, 2.0)),
+            (whole(1.0), HostModel::default(), ("measure-1", Some(1.0), 4, 1.0)),
+        ];
+        for (older, newer, (experiment, whole, cpus, at)) in cases {
+            let got = newer.clone().merged(older.clone());
+            let found = got.whole.as_ref().map(|whole| whole.fitted_unix_s);
+            let seen = (got.experiment.as_str(), found, got.cpus, got.fitted_unix_s);
+            assert_eq!(seen, (experiment, whole, cpus, at), "{older:?} {newer:?}");
+            assert_eq!(got.host, newer.host);
+        }
+    }
+}

@@ -177,9 +177,12 @@ impl Store {
         self.told("read", runs.into_iter().map(whole).collect())
     }
 
-    /// Keeps a host's model beside those that it had before.
+    /// Keeps a host's model beside those that it had before. What only the last of those knows is
+    /// in this one too.
     pub fn put_model(&mut self, model: &HostModel) -> Result<(), Fault> {
-        let json = serde_json::to_string(model).unwrap_or_else(|_| "null".into());
+        let older = self.model(&model.host)?.unwrap_or_default();
+        let model = model.clone().merged(older);
+        let json = serde_json::to_string(&model).unwrap_or_else(|_| "null".into());
         let sql = "INSERT INTO models (host, fitted_unix_s, experiment, model_json) \
                    VALUES (?, ?, ?, ?)";
         let values = params![model.host, model.fitted_unix_s, model.experiment, json];
@@ -189,10 +192,30 @@ impl Store {
 
     /// The newest model of a host.
     pub fn model(&self, host: &str) -> Result<Option<HostModel>, Fault> {
-        let sql = "SELECT model_json FROM models WHERE host = ? \
-                   ORDER BY fitted_unix_s DESC, rowid DESC LIMIT 1";
-        let read = |row: &Row<'_>| columns::parsed(row, "model_json");
-        self.told("read", self.connection.query_row(sql, [host], read).optional())
+        self.told("read", model(&self.connection, host))
+    }
+
+    /// The newest model of a host, for somebody who has other things to do: nothing is waited for
+    /// and nothing is written. No store, or one that cannot be read now, is no model; only a store
+    /// that is damaged is a fault.
+    pub fn glance(path: &Path, host: &str) -> Result<Option<HostModel>, Fault> {
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let found = || -> Result<Option<HostModel>, Unusable> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(path, flags)?;
+            connection.busy_timeout(GLANCE_PATIENCE)?;
+            match schema::version(&connection, schema::MIGRATIONS.len())? {
+                0 => Ok(None),
+                _ => Ok(model(&connection, host)?),
+            }
+        };
+        match found() {
+            Ok(found) => Ok(found),
+            Err(why) if is_damage(&why) => Err(refused(path, why)),
+            Err(_) => Ok(None),
+        }
     }
 
     fn open_with(path: &Path, flags: OpenFlags, lasting: Lasting) -> Result<Store, Fault> {
@@ -437,6 +460,13 @@ fn environment_id(connection: &Connection, environment: &Environment) -> rusqlit
     find()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
+fn model(connection: &Connection, host: &str) -> rusqlite::Result<Option<HostModel>> {
+    let sql = "SELECT model_json FROM models WHERE host = ? \
+               ORDER BY fitted_unix_s DESC, rowid DESC LIMIT 1";
+    let read = |row: &Row<'_>| columns::parsed(row, "model_json");
+    connection.query_row(sql, [host], read).optional()
+}
+
 fn experiment(row: &Row<'_>) -> rusqlite::Result<Experiment> {
     let seed: String = row.get("seed")?;
     Ok(Experiment {
@@ -461,6 +491,19 @@ fn all<T>(
 
 fn is_busy(why: &rusqlite::Error) -> bool {
     matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// True where the same store would not do later either, or for somebody else.
+fn is_damage(why: &Unusable) -> bool {
+    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, PermissionDenied, ReadOnly};
+    match why {
+        Unusable::Foreign => true,
+        Unusable::Newer(_) => false,
+        Unusable::Sqlite(why) => !matches!(
+            why.sqlite_error_code(),
+            Some(DatabaseBusy | DatabaseLocked | CannotOpen | PermissionDenied | ReadOnly)
+        ),
+    }
 }
 
 fn refused(path: &Path, why: Unusable) -> Fault {
@@ -521,6 +564,8 @@ fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
 
 /// How long a program waits for another that writes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+/// A copy does not wait longer than that to say how long it takes.
+const GLANCE_PATIENCE: Duration = Duration::from_millis(50);
 /// Whoever opens a store reads the log again that was left to it, 128 pages at most. One copy
 /// in some fifteen writes it back, and waits for the disk.
 const LOG_BYTES_MAX: u64 = 512 << 10;

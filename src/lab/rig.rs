@@ -9,11 +9,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use super::copied::Series;
 use super::experiment::{Cell, bytes_for};
 use super::sample::Scenario;
+use super::workplace::Workplace;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place, Remote};
@@ -77,9 +76,7 @@ pub struct Ran {
 #[derive(Debug)]
 pub struct Rig {
     ground: Ground,
-    folder: TempDir,
-    /// Held as long as the folder is in use.
-    _lock: fs::File,
+    folder: Workplace,
     /// The file that is read, where one was given.
     given: Option<(PathBuf, u64)>,
     sizes: BTreeMap<Cell, u64>,
@@ -103,12 +100,8 @@ impl Rig {
                 (parent, Some((place.clone(), metadata.len())))
             }
         };
-        remove_abandoned(&parent);
-        let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(&parent);
-        let folder = folder.map_err(|error| Fault::io("make a folder in", &parent, &error))?;
-        let lock = lock(folder.path())
-            .map_err(|error| Fault::io("lock", &folder.path().join(LOCK), &error))?;
-        Ok(Rig { ground, folder, _lock: lock, given, sizes: BTreeMap::new() })
+        let folder = Workplace::make(&parent)?;
+        Ok(Rig { ground, folder, given, sizes: BTreeMap::new() })
     }
 
     pub fn ground(&self) -> &Ground {
@@ -329,27 +322,6 @@ impl Rig {
     }
 }
 
-fn lock(folder: &Path) -> std::io::Result<fs::File> {
-    let file = fs::File::options().create(true).append(true).open(folder.join(LOCK))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
-}
-
-/// Removes what experiments that were killed have left in a folder: nobody holds it any more.
-fn remove_abandoned(parent: &Path) {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let ours = entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()));
-    for folder in ours.map(|entry| entry.path()) {
-        if folder.join(LOCK).exists() && lock(&folder).is_ok() {
-            let _ = fs::remove_dir_all(&folder);
-        }
-    }
-}
-
-const LOCK: &str = "lock";
-/// What a folder of an experiment is called; one that was killed leaves its own behind.
-pub const FOLDER_PREFIX: &str = ".datapump-measure-";
 const FAR_SINK: &str = ".datapump-measure-sink";
 /// What a first run moves, to see how fast it is.
 const PILOT_BYTES: u64 = 256 << 20;

@@ -24,6 +24,7 @@ use self::referee::Referee;
 use self::soaking::Soaking;
 use super::model::{Component, HostModel, Part};
 use super::sample::{Record, Scenario};
+use super::whole::records::is_whole;
 
 /// Which runs CPU time is taken from, where there are both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -125,7 +126,7 @@ impl Study {
     /// requests in flight that leave it may cost more.
     pub fn with(records: &[Record], cache_bytes: Option<u64>, cpu_from: CpuFrom) -> Study {
         let mut placed: Vec<&Record> =
-            records.iter().filter(|record| record.place.is_some()).collect();
+            records.iter().filter(|record| record.place.is_some() && !is_whole(record)).collect();
         placed.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
         let counting: Vec<&Record> =
             placed.iter().copied().filter(|record| record.void_reason.is_none()).collect();

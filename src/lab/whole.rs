@@ -6,11 +6,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use self::cost::{Cost, Features, Point};
+use self::cost::{Cost, Features, Misses, Point, spread};
 use super::predict::{LARGE_FROM_BYTES, Shape};
 
 pub mod cost;
 pub mod installed;
+pub mod records;
 pub mod trials;
 
 /// What whole copies cost on one host.
@@ -86,7 +87,28 @@ impl Whole {
                 samples.iter().filter(|sample| sample.route() == route).collect();
             Route::fit(route, &own)
         });
-        Whole { cpus, fitted_unix_s, routes: fitted.collect() }
+        let (mut routes, misses): (Vec<Route>, Vec<[Misses; 3]>) = fitted.unzip();
+        for place in 0..routes.len() {
+            let kind = routes[place].kind();
+            let alike: Vec<&[Misses; 3]> = routes
+                .iter()
+                .zip(&misses)
+                .filter(|(route, _)| route.kind() == kind)
+                .map(|(_, misses)| misses)
+                .collect();
+            for (i, cost) in routes[place].costs_mut().into_iter().enumerate() {
+                let own = &misses[place][i];
+                // Where a route has few, those of its kind stand for it.
+                cost.spread = match own.len() >= MISSES_MIN {
+                    true => spread(own),
+                    false => {
+                        let all: Misses = alike.iter().flat_map(|all| all[i].clone()).collect();
+                        spread(&all)
+                    }
+                };
+            }
+        }
+        Whole { cpus, fitted_unix_s, routes }
     }
 
     /// The route with these ends: carrier, source, sink.
@@ -123,7 +145,7 @@ impl Route {
     fn fit(
         (carrier, source, sink, cold): (&str, &str, &str, bool),
         samples: &[&WholeSample],
-    ) -> Route {
+    ) -> (Route, [Misses; 3]) {
         let most = |of: fn(&WholeSample) -> u64| {
             samples.iter().map(|sample| of(sample) as f64).fold(0.0, f64::max)
         };
@@ -131,7 +153,10 @@ impl Route {
             let points = samples.iter().map(|s| s.point(seconds(s), beside_s(s)));
             Cost::fit(&points.collect::<Vec<_>>())
         };
-        Route {
+        let (elapsed, elapsed_misses) = cost(|s| (s.elapsed_s - s.login_s).max(0.0), |s| s.login_s);
+        let (cpu_source, source_misses) = cost(|s| s.cpu_source_s, |_| 0.0);
+        let (cpu_sink, sink_misses) = cost(|s| s.cpu_sink_s, |_| 0.0);
+        let route = Route {
             carrier: carrier.to_string(),
             source: source.to_string(),
             sink: sink.to_string(),
@@ -139,16 +164,29 @@ impl Route {
             copies: samples.len() as u32,
             bytes_max: most(|sample| sample.shape().bytes()),
             files_max: most(|sample| sample.files),
-            elapsed: cost(|s| (s.elapsed_s - s.login_s).max(0.0), |s| s.login_s),
-            cpu_source: cost(|s| s.cpu_source_s, |_| 0.0),
-            cpu_sink: cost(|s| s.cpu_sink_s, |_| 0.0),
-        }
+            elapsed,
+            cpu_source,
+            cpu_sink,
+        };
+        (route, [elapsed_misses, source_misses, sink_misses])
+    }
+
+    /// Routes on which the same things go wrong.
+    fn kind(&self) -> (String, bool) {
+        (self.carrier.clone(), waits(&self.sink))
+    }
+
+    fn costs_mut(&mut self) -> [&mut Cost; 3] {
+        [&mut self.elapsed, &mut self.cpu_source, &mut self.cpu_sink]
     }
 
     fn ends(&self) -> (&str, &str, &str) {
         (&self.carrier, &self.source, &self.sink)
     }
 }
+
+/// With fewer the ninth decile is the largest.
+const MISSES_MIN: usize = 20;
 
 /// True of file systems that have a device behind them; what is not known is taken for one.
 fn waits(file_system: &str) -> bool {
@@ -223,9 +261,10 @@ pub const LOADS: &[Load] = &[
     Load { files: 1, file_bytes: 96 << 20 },
     Load { files: 1, file_bytes: 320 << 20 },
     Load { files: 1, file_bytes: 1 << 30 },
+    Load { files: 100, file_bytes: 8 << 10 },
     Load { files: 1000, file_bytes: 1 << 10 },
     Load { files: 6000, file_bytes: 12 << 10 },
-    Load { files: 500, file_bytes: 512 << 10 },
+    Load { files: 1500, file_bytes: 200 << 10 },
 ];
 
 #[cfg(test)]

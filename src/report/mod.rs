@@ -10,3 +10,4 @@ pub mod results;
 pub mod sheet;
 pub mod tables;
 pub mod text;
+pub mod whole;

@@ -92,7 +92,7 @@ pub fn not_recorded(command: &mut Command) {
     if !command.get_envs().any(|(name, _)| name == "DATAPUMP_RESULTS") {
         command.env("DATAPUMP_NO_RECORD", "1");
         // Nor does what this machine has measured change what is said.
-        command.env("DATAPUMP_MODEL", "");
+        command.env("DATAPUMP_RESULTS", "/nonexistent/results.db");
     }
 }
 

@@ -86,11 +86,12 @@ impl Cost {
         }
     }
 
-    /// The costs that fit best. All zero where there are no points.
-    pub fn fit(points: &[Point]) -> Cost {
+    /// The costs that fit best, and by how much they miss copies that they do not know. All zero
+    /// where there are no points.
+    pub fn fit(points: &[Point]) -> (Cost, Misses) {
         let points: Vec<Point> = points.iter().copied().filter(Point::is_sound).collect();
-        let spread = left_out_spread(&points);
-        Cost { spread, ..robust(&points) }
+        let misses = left_out(&points);
+        (Cost { spread: spread(&misses), ..robust(&points) }, misses)
     }
 
     fn of(costs: [f64; COSTS]) -> Cost {
@@ -190,11 +191,24 @@ fn miss(points: &[Point], weights: &[f64], costs: &[f64; COSTS]) -> f64 {
     points.iter().zip(weights).map(one).sum()
 }
 
-/// The ninth decile of how far off copies are that were left out of their own fit. Where a size
-/// lies between others all its repeats go together, so the fit does not know the size that it is
-/// asked about; the smallest and the largest are left out one copy at a time, as without them
-/// nothing would tell a cost of theirs. With few points it is the largest.
-fn left_out_spread(points: &[Point]) -> f64 {
+/// How far off copies are that were left out of their own fit: logarithms of factors, none below
+/// zero.
+pub type Misses = Vec<f64>;
+
+/// What nine of ten copies to come keep within: the ninth decile of those that were left out, with
+/// one more for the copy to come. With few it is the largest.
+pub fn spread(misses: &[f64]) -> f64 {
+    let mut off = misses.to_vec();
+    off.sort_by(f64::total_cmp);
+    let rank = ((off.len() + 1) as f64 * 0.9).ceil() as usize;
+    let found = off.get(rank.min(off.len()).saturating_sub(1));
+    found.copied().unwrap_or(SPREAD_UNKNOWN).min(SPREAD_MAX)
+}
+
+/// Where a size lies between others all its repeats go together, so the fit does not know the size
+/// that it is asked about; the smallest and the largest are left out one copy at a time, as without them
+/// nothing would tell a cost of theirs.
+fn left_out(points: &[Point]) -> Misses {
     let mut off: Vec<f64> = Vec::new();
     for (place, point) in points.iter().enumerate() {
         let others: Vec<Point> =
@@ -212,10 +226,7 @@ fn left_out_spread(points: &[Point]) -> f64 {
         let cost = if known || between { robust(&kept) } else { robust(points) };
         off.push(point.off(&cost).abs());
     }
-    off.sort_by(f64::total_cmp);
-    let rank = ((off.len() + 1) as f64 * 0.9).ceil() as usize;
-    let found = off.get(rank.min(off.len()).saturating_sub(1));
-    found.copied().unwrap_or(SPREAD_UNKNOWN).min(SPREAD_MAX)
+    off
 }
 
 /// True when others have less and others more of all that a copy has.

@@ -1,8 +1,7 @@
-//! The model that a host has: where it is kept, how it travels, and what is believed of one that
+//! The model that a host has: how it is found, how it travels, and what is believed of one that
 //! came from a peer.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Whole;
 use crate::base::fault::{Class, Fault};
@@ -10,51 +9,25 @@ use crate::base::limits::{MODEL_BYTES_MAX, NAME_BYTES_MAX};
 use crate::lab::model::HostModel;
 use crate::lab::results::Store;
 
-/// Where the model of this host is kept: `DATAPUMP_MODEL`, else `model.json` beside the results.
-/// `None` where there is no home, or where the variable is there and empty.
-pub fn path() -> Option<PathBuf> {
-    match std::env::var_os("DATAPUMP_MODEL") {
-        Some(path) => (!path.is_empty()).then(|| PathBuf::from(path)),
-        None => Store::default_path().map(|results| results.with_file_name("model.json")),
-    }
-}
-
-/// The model at a path; `None` where there is none.
-pub fn load(path: &Path) -> Result<Option<HostModel>, Fault> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Fault::io("read the cost model", path, &error)),
-    };
-    let model: HostModel =
-        serde_json::from_str(&text).map_err(|why| unusable(path, &why.to_string()))?;
+/// The model of this host in a store; `None` where there is none.
+pub fn model(store: &Path) -> Result<Option<HostModel>, Fault> {
+    let Some(model) = Store::glance(store, &host())? else { return Ok(None) };
     match model.whole.as_ref().is_none_or(Whole::is_sound) {
         true => Ok(Some(model)),
-        false => Err(unusable(path, "a cost is not a number, or below zero")),
+        false => Err(Fault::new(
+            Class::Local,
+            format!(
+                "the cost model in '{}' cannot be used (a cost is not a number, or below zero): \
+                 make it anew with datapump measure",
+                store.display()
+            ),
+        )),
     }
 }
 
-fn unusable(path: &Path, why: &str) -> Fault {
-    let text = format!(
-        "the cost model '{}' cannot be used ({why}): remove it, or measure again with \
-         datapump measure all",
-        path.display()
-    );
-    Fault::new(Class::Local, text)
-}
-
-/// Puts a model in its place, whole or not at all.
-pub fn save(path: &Path, model: &HostModel) -> Result<(), Fault> {
-    let fault = |error: &std::io::Error| Fault::io("write the cost model", path, error);
-    let text = serde_json::to_string_pretty(model)
-        .map_err(|why| fault(&std::io::Error::other(why.to_string())))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|error| fault(&error))?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| fault(&error))?;
-    file.write_all(text.as_bytes()).map_err(|error| fault(&error))?;
-    file.as_file().sync_all().map_err(|error| fault(&error))?;
-    file.persist(path).map(drop).map_err(|error| fault(&error.error))
+/// The name that this host's models have.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What a far side tells of its host's model: what a prediction needs, or nothing.

@@ -2,6 +2,10 @@ use super::installed::heard;
 use super::*;
 use crate::base::fault::Class;
 use crate::lab::model::HostModel;
+use crate::lab::results::Store;
+use crate::lab::sample::Record;
+use crate::lab::study::Study;
+use serde_json::Value;
 
 /// A copy with these costs, a little off.
 fn planted(trial: &Trial, number: usize) -> WholeSample {
@@ -93,13 +97,33 @@ fn odd_samples_break_nothing() {
 }
 
 #[test]
-fn a_table_there_and_back() {
+fn runs_of_the_store_there_and_back() {
     let jobs = calibration_jobs(1, 1);
     let samples: Vec<WholeSample> = jobs.iter().map(|trial| planted(trial, 3)).collect();
-    assert_eq!(trials::from_csv(&trials::to_csv(&samples)).unwrap(), samples);
-    for odd in ["", "a,b\n1,2\n", "carrier,source\n", "\u{0}"] {
-        assert!(trials::from_csv(odd).is_ok_and(|rows| rows.is_empty()) || odd.starts_with("a,b"));
+    let of = jobs.len();
+    let made = jobs.iter().zip(&samples).enumerate().map(|(place, (trial, sample))| trials::Made {
+        trial: *trial,
+        sample: sample.clone(),
+        source: "/a".into(),
+        target: "/b".into(),
+        started_unix_s: place as f64,
+        number: place + 1,
+        of,
+    });
+    let mut runs: Vec<Record> =
+        made.map(|made| records::record(&made, "measure-1", 1, 7)).collect();
+    assert_eq!(records::samples(&runs), samples);
+    let whole = records::fitted(&runs, 2).unwrap();
+    assert_eq!(whole.routes, Whole::fit(&samples, 2, 0.0).routes);
+    assert!(whole.fitted_unix_s > of as f64 - 2.0);
+    assert_eq!(Study::of(&runs), Study::default(), "no part was measured");
+    // What somebody has done to a store is no reason to fall.
+    for odd in [Value::Null, Value::from(1), serde_json::json!({ "carrier": 3 })] {
+        runs[0].more.insert("whole".into(), odd);
+        assert_eq!(records::samples(&runs).len(), of - 1);
     }
+    assert_eq!(records::fitted(&[], 2), None);
+    assert_eq!(records::fitted(&runs[..1], 2), None);
 }
 
 #[test]
@@ -154,19 +178,38 @@ fn a_peers_model_is_believed_only_when_it_is_sound() {
 }
 
 #[test]
-fn a_model_is_kept_and_what_is_none_is_said() {
+fn a_model_is_found_in_a_store_and_what_is_none_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("below/model.json");
-    assert_eq!(installed::load(&path).unwrap(), None, "none is no error");
-    let model =
-        HostModel { host: "h".into(), whole: Some(planted_whole()), ..HostModel::default() };
-    installed::save(&path, &model).unwrap();
-    let mut back = installed::load(&path).unwrap().unwrap();
-    assert_eq!(back.whole.as_ref().unwrap().routes.len(), 12);
-    back.whole = model.whole.clone();
-    assert_eq!(back, model);
-    std::fs::write(&path, "{\"host\":").unwrap();
-    let fault = installed::load(&path).unwrap_err();
-    assert_eq!(fault.class, Class::Local);
-    assert!(fault.text.contains("measure all"), "{fault}");
+    let path = folder.path().join("below/results.db");
+    assert_eq!(installed::model(&path).unwrap(), None, "none is no error");
+    let model = HostModel {
+        host: installed::host(),
+        cpus: 2,
+        whole: Some(planted_whole()),
+        ..HostModel::default()
+    };
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(installed::model(&path).unwrap(), None, "nothing was measured yet");
+    store.put_model(&HostModel { host: "another".into(), ..model.clone() }).unwrap();
+    assert_eq!(installed::model(&path).unwrap(), None, "another host's is not ours");
+    store.put_model(&model).unwrap();
+    // While somebody else has it open, and afterwards.
+    assert_eq!(installed::model(&path).unwrap().unwrap().whole.unwrap().routes.len(), 12);
+    let mut odd = planted_whole();
+    odd.routes[0].elapsed.file_s = -1.0;
+    store.put_model(&HostModel { whole: Some(odd), ..model }).unwrap();
+    drop(store);
+    let fault = installed::model(&path).unwrap_err();
+    assert!(fault.text.contains("below zero"), "{fault}");
+    for (text, damaged) in [("", false), ("{\"host\":", true)] {
+        std::fs::write(&path, text).unwrap();
+        match installed::model(&path) {
+            Ok(found) => assert!(found.is_none() && !damaged, "{text}"),
+            Err(fault) => {
+                assert!(damaged && fault.class == Class::Local, "{fault}");
+                assert!(fault.text.contains("--results"), "{fault}");
+            }
+        }
+    }
+    assert_eq!(installed::model(folder.path()).unwrap(), None, "a folder is no store");
 }

@@ -2,16 +2,20 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{Ground, LOADS, Load, Trial, WholeSample, calibration_jobs};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
-use crate::io::medium;
+use crate::io::{clock, medium};
 use crate::lab::file::drop_from_cache;
+use crate::lab::workplace::Workplace;
 use crate::remote::demo::make_file;
 use crate::remote::launch::own_program;
 
@@ -23,89 +27,142 @@ pub struct Order {
     pub disk: PathBuf,
     pub seed: u64,
     pub repeats: u32,
+    /// No copy is larger than that.
+    pub bytes_max: Option<u64>,
+}
+
+/// A copy that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub trial: Trial,
+    pub sample: WholeSample,
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub started_unix_s: f64,
+    /// Which of how many it is, from 1.
+    pub number: usize,
+    pub of: usize,
 }
 
 /// How often each copy is made unless something else is said.
 pub const REPEATS: u32 = 3;
 
 impl Order {
-    /// Makes all copies. `told` hears how many of how many are made.
+    /// The copies that there is room for, in the order in which they are made.
+    pub fn jobs(&self) -> Result<Vec<Trial>, Fault> {
+        let loads = self.loads()?;
+        let all = calibration_jobs(self.seed, self.repeats);
+        Ok(all.into_iter().filter(|trial| loads.contains(&trial.load)).collect())
+    }
+
+    /// Makes all copies; `keep` hears of each.
     pub fn run(
         &self,
         stopping: &dyn Fn() -> bool,
-        told: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<WholeSample>, Fault> {
-        let field = Field::make(&self.memory, &self.disk, stopping)?;
-        let jobs = calibration_jobs(self.seed, self.repeats);
+        keep: &mut dyn FnMut(&Made) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let jobs = self.jobs()?;
+        let mut field = Field::make(&self.memory, &self.disk, &self.loads()?, stopping)?;
         // What the first copies meet cold, as programs and libraries, is nobody's cost.
         for trial in jobs.iter().take(WARM_UPS) {
-            field.run(*trial)?;
+            field.run(*trial, stopping)?;
         }
-        let mut samples = Vec::with_capacity(jobs.len());
-        for (number, trial) in jobs.iter().enumerate() {
-            if stopping() {
-                return Err(Fault::interrupted());
-            }
-            samples.push(field.run(*trial)?);
-            told(number + 1, jobs.len());
+        for (place, trial) in jobs.iter().enumerate() {
+            let started_unix_s = clock::unix().as_secs_f64();
+            let (sample, target) = field.run(*trial, stopping)?;
+            keep(&Made {
+                trial: *trial,
+                sample,
+                source: field.source(trial.source, trial.load),
+                target,
+                started_unix_s,
+                number: place + 1,
+                of: jobs.len(),
+            })?;
         }
-        Ok(samples)
+        Ok(())
     }
+
+    /// All that are small enough and that both file systems have room for.
+    fn loads(&self) -> Result<Vec<Load>, Fault> {
+        let bytes = |load: &Load| load.shape().bytes();
+        let mut loads: Vec<Load> = LOADS.to_vec();
+        loads.retain(|load| self.bytes_max.is_none_or(|most| bytes(load) <= most));
+        let room = room(&self.memory)?.min(room(&self.disk)?);
+        // All sources lie there, and beside them the largest copy.
+        let needed = |loads: &[Load]| {
+            loads.iter().map(bytes).sum::<u64>() + loads.iter().map(bytes).max().unwrap_or(0)
+        };
+        while !loads.is_empty() && needed(&loads) > room / 4 * 3 {
+            let largest = loads.iter().map(bytes).max();
+            loads.retain(|load| Some(bytes(load)) != largest);
+        }
+        match loads.is_empty() {
+            false => Ok(loads),
+            true => Err(Fault::usage(format!(
+                "no copy can be made to learn from: the smallest has 1 MiB, and '{}' and '{}' have \
+                 room for {} MiB; make room, name another folder with --file, or raise --bytes",
+                self.memory.display(),
+                self.disk.display(),
+                room >> 20
+            ))),
+        }
+    }
+}
+
+/// About how long so many copies take, with what lies between them.
+pub fn duration_s(copies: usize) -> f64 {
+    MAKING_SOURCES_S + copies as f64 * COPY_S
+}
+
+fn room(folder: &Path) -> Result<u64, Fault> {
+    let found =
+        rustix::fs::statvfs(folder).map_err(|error| Fault::io("look at", folder, &error.into()))?;
+    Ok(found.f_bavail * found.f_frsize)
 }
 
 const WARM_UPS: usize = 2;
+const MAKING_SOURCES_S: f64 = 15.0;
+const COPY_S: f64 = 1.0;
 
-/// Samples as a table, and back.
-pub fn to_csv(samples: &[WholeSample]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for sample in samples {
-        writer.serialize(sample).expect("numbers and names fit into a table in memory");
-    }
-    let bytes = writer.into_inner().expect("memory takes all bytes");
-    String::from_utf8(bytes).expect("numbers and names are UTF-8")
-}
-
-pub fn from_csv(text: &str) -> Result<Vec<WholeSample>, String> {
-    let rows = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
-    rows.map(|row| row.map_err(|why| format!("not a sample of a copy: {why}"))).collect()
-}
-
-/// The folders that trials work in; both are emptied at the end.
+/// The folders that trials work in; both are removed at the end.
 #[derive(Debug)]
 pub struct Field {
-    memory: tempfile::TempDir,
-    disk: tempfile::TempDir,
+    memory: Workplace,
+    disk: Workplace,
     program: PathBuf,
+    /// How many copies were made: each has a target of its own.
+    made: u64,
 }
 
 impl Field {
     /// Makes all sources, in a folder of each kind.
-    pub fn make(memory: &Path, disk: &Path, stopping: &dyn Fn() -> bool) -> Result<Field, Fault> {
-        let folder = |parent: &Path| {
-            fs::create_dir_all(parent)
-                .and_then(|()| {
-                    tempfile::Builder::new().prefix("datapump-whole-").tempdir_in(parent)
-                })
-                .map_err(|error| Fault::io("make a folder in", parent, &error))
-        };
-        let field = Field { memory: folder(memory)?, disk: folder(disk)?, program: own_program()? };
+    fn make(
+        memory: &Path,
+        disk: &Path,
+        loads: &[Load],
+        stopping: &dyn Fn() -> bool,
+    ) -> Result<Field, Fault> {
+        let (memory, disk) = (Workplace::make(memory)?, Workplace::make(disk)?);
+        let field = Field { memory, disk, program: own_program()?, made: 0 };
         for ground in [Ground::Memory, Ground::Disk] {
-            for load in LOADS {
-                if stopping() {
-                    return Err(Fault::interrupted());
-                }
-                let path = field.source(ground, *load);
-                make_source(&path, *load)?;
+            for load in loads {
+                make_source(&field.source(ground, *load), *load, stopping)?;
             }
         }
         Ok(field)
     }
 
     /// Makes one copy, on empty ground and with nothing left to be written out.
-    pub fn run(&self, trial: Trial) -> Result<WholeSample, Fault> {
+    fn run(
+        &mut self,
+        trial: Trial,
+        stopping: &dyn Fn() -> bool,
+    ) -> Result<(WholeSample, PathBuf), Fault> {
+        self.made += 1;
         let source = self.source(trial.source, trial.load);
-        let target = self.folder(trial.sink).join("target");
-        self.settle(&target)?;
+        let target = self.folder(trial.sink).join(format!("target-{}", self.made));
+        self.settle()?;
         if trial.cold {
             each_file(&source, &|path| drop_from_cache(path).map_err(std::io::Error::other))
                 .map_err(|error| Fault::io("drop from the page cache", &source, &error))?;
@@ -119,26 +176,25 @@ impl Field {
             to.push(&target);
         }
         command.arg(&source).arg(to);
-        // What is copied to learn from it is no copy of the user's.
-        command.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_MODEL", "");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = command.output().map_err(|error| Fault::system("start a copy", &error))?;
-        let _ = remove(&target);
-        let text = String::from_utf8_lossy(&output.stdout);
-        let line = text.lines().last().unwrap_or_default();
+        // What is copied to learn from it is no copy of the user's, and nothing is said of it.
+        command.env("DATAPUMP_NO_RECORD", "1");
+        command.env("DATAPUMP_RESULTS", self.disk.path().join("none"));
+        let (status, out, words) = ended(command, stopping)?;
         let failed = || {
-            let why = String::from_utf8_lossy(&output.stderr);
-            let text = format!("a copy that was to be measured failed: {}", why.trim());
+            let text = format!("a copy that was to be measured failed: {}", words.trim());
             Fault::new(Class::Local, text)
         };
-        if !output.status.success() {
-            return Err(failed());
-        }
-        sample(line, trial, [self.named(trial.source), self.named(trial.sink)]).ok_or_else(failed)
+        let _ = match trial.sink {
+            Ground::Memory => remove(&target),
+            Ground::Disk => empty(&target),
+        };
+        let line = out.lines().last().unwrap_or_default();
+        let ends = [self.named(trial.source), self.named(trial.sink)];
+        let sample = sample(line, trial, ends).filter(|_| status.success());
+        Ok((sample.ok_or_else(failed)?, target))
     }
 
-    fn settle(&self, target: &Path) -> Result<(), Fault> {
-        remove(target).map_err(|error| Fault::io("remove", target, &error))?;
+    fn settle(&self) -> Result<(), Fault> {
         let disk = self.disk.path();
         let folder = File::open(disk).map_err(|error| Fault::io("open", disk, &error))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Fault::io("sync", disk, &errno.into()))
@@ -160,6 +216,45 @@ impl Field {
         medium::file_system(&Place::Path(self.folder(ground).to_path_buf()))
     }
 }
+
+/// Runs a program to its end, or stops it: its status and what it said.
+fn ended(
+    mut command: Command,
+    stopping: &dyn Fn() -> bool,
+) -> Result<(ExitStatus, String, String), Fault> {
+    let system = |error: std::io::Error| Fault::system("start a copy", &error);
+    // Files, as nobody reads while it runs.
+    let (mut out, mut words) =
+        (tempfile::tempfile().map_err(system)?, tempfile::tempfile().map_err(system)?);
+    command.stdin(Stdio::null());
+    command.stdout(out.try_clone().map_err(system)?).stderr(words.try_clone().map_err(system)?);
+    let mut child = command.spawn().map_err(system)?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(system)? {
+            break status;
+        }
+        if stopping() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Fault::interrupted());
+        }
+        thread::sleep(LOOK_EVERY);
+    };
+    if stopping() {
+        return Err(Fault::interrupted());
+    }
+    let text = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let out = text(&mut out).map_err(system)?;
+    Ok((status, out, text(&mut words).map_err(system)?))
+}
+
+/// It costs a copy nothing that can be seen.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A far side on this host, without a login: what stands for `ssh` gets the host as its name.
 const FAR_HERE: &str = r#"sh -c 'eval "exec $1"'"#;
@@ -195,11 +290,17 @@ pub fn sample(line: &str, trial: Trial, [source, sink]: [String; 2]) -> Option<W
 }
 
 /// One file, or a folder with a hundred files in each folder below it.
-fn make_source(path: &Path, load: Load) -> Result<(), Fault> {
+fn make_source(path: &Path, load: Load, stopping: &dyn Fn() -> bool) -> Result<(), Fault> {
+    if stopping() {
+        return Err(Fault::interrupted());
+    }
     if load.files == 1 {
         return make_file(path, 0, load.file_bytes);
     }
     for number in 0..load.files {
+        if stopping() {
+            return Err(Fault::interrupted());
+        }
         let folder = path.join(format!("{:04}", number / 100));
         if number % 100 == 0 {
             fs::create_dir_all(&folder)
@@ -217,6 +318,13 @@ fn remove(path: &Path) -> std::io::Result<()> {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
     }
+}
+
+/// Gives back the room that a copy has taken, and leaves its files there without bytes. ext4 passes
+/// over the numbers of files that were removed within the last minutes, one by one, each time that
+/// it makes a file: after a few thousand a new file costs a millisecond of CPU, and not a tenth.
+fn empty(path: &Path) -> std::io::Result<()> {
+    each_file(path, &|path| File::options().write(true).open(path)?.set_len(0))
 }
 
 fn each_file(path: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>) -> std::io::Result<()> {

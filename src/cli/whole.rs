@@ -1,0 +1,108 @@
+//! The last stage of `datapump measure`: copies of the default kind, from which predictions are
+//! made.
+
+use std::path::{Path, PathBuf};
+
+use super::args::Options;
+use super::voice::Voice;
+use crate::base::fault::Fault;
+use crate::base::units::{Bytes, Nanos};
+use crate::io::clock;
+use crate::lab::environment;
+use crate::lab::results::Store;
+use crate::lab::whole::records::record;
+use crate::lab::whole::trials::{self, Made, Order};
+use crate::pump::watch::Watch;
+use crate::report::json::Event;
+use crate::report::live;
+
+/// Copies that are to be made.
+#[derive(Debug)]
+pub struct Stage {
+    order: Order,
+    copies: usize,
+}
+
+impl Stage {
+    pub fn of(options: &Options) -> Result<Stage, Fault> {
+        let place = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
+        let order = Order {
+            memory: memory_folder(),
+            disk: folder_of(place),
+            seed: options.seed,
+            repeats: options.measure.repeat.unwrap_or(trials::REPEATS),
+            bytes_max: options.measure.bytes,
+        };
+        let copies = order.jobs()?.len();
+        Ok(Stage { order, copies })
+    }
+
+    pub fn copies(&self) -> usize {
+        self.copies
+    }
+
+    /// About how long it takes.
+    pub fn duration_s(&self) -> f64 {
+        trials::duration_s(self.copies)
+    }
+
+    /// Makes all copies, each a run of the experiment.
+    pub fn carry_out(
+        &self,
+        store: &mut Store,
+        experiment: &str,
+        voice: &Voice,
+        watch: &Watch,
+    ) -> Result<(), Fault> {
+        let environment = store.environment(&environment::here())?;
+        let began = clock::now();
+        self.order.run(&|| watch.stopping(), &mut |made| {
+            let mut record = record(made, experiment, self.order.seed, environment);
+            record.id = store.insert(&record)?;
+            voice.event(&Event::Run(Box::new(record)));
+            let elapsed_s = clock::now().since(began).seconds();
+            let left_s = elapsed_s / made.number as f64 * (made.of - made.number) as f64;
+            let line = told(made, left_s);
+            match voice.has_line() {
+                true => voice.draw(line),
+                false if made.number % REMARK_EVERY == 0 => voice.remark(&line),
+                false => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+fn told(made: &Made, left_s: f64) -> String {
+    let Made { sample, number, of, .. } = made;
+    format!(
+        "{number} of {of} copies, {} left: {} {} to {}, {} in {} files: {}",
+        live::clock(Nanos((left_s * 1e9) as u64)),
+        sample.carrier,
+        sample.source,
+        sample.sink,
+        Bytes(sample.shape().bytes()),
+        sample.files,
+        Nanos((sample.elapsed_s * 1e9) as u64)
+    )
+}
+
+/// Where files are in memory.
+fn memory_folder() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
+}
+
+/// A folder, or that of a file.
+fn folder_of(place: PathBuf) -> PathBuf {
+    match place.is_dir() {
+        true => place,
+        false => match place.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        },
+    }
+}
+
+/// Copies between two lines where there is none that can be drawn again.
+const REMARK_EVERY: usize = 20;

@@ -1,0 +1,54 @@
+//! A folder that an experiment works in: it goes with the experiment, and what one that was killed
+//! has left goes with the next.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::base::fault::Fault;
+
+/// Removed with all that is in it when it is dropped.
+#[derive(Debug)]
+pub struct Workplace {
+    folder: TempDir,
+    /// Held as long as the folder is in use.
+    _lock: File,
+}
+
+impl Workplace {
+    /// Makes a folder in another, after removing those that nobody holds any more.
+    pub fn make(parent: &Path) -> Result<Workplace, Fault> {
+        remove_abandoned(parent);
+        let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(parent);
+        let folder = folder.map_err(|error| Fault::io("make a folder in", parent, &error))?;
+        let lock = lock(folder.path())
+            .map_err(|error| Fault::io("lock", &folder.path().join(LOCK), &error))?;
+        Ok(Workplace { folder, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn lock(folder: &Path) -> std::io::Result<File> {
+    let file = File::options().create(true).append(true).open(folder.join(LOCK))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+fn remove_abandoned(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let ours = entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()));
+    for folder in ours.map(|entry| entry.path()) {
+        if folder.join(LOCK).exists() && lock(&folder).is_ok() {
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+const LOCK: &str = "lock";
+/// What a folder of an experiment is called; one that was killed leaves its own behind.
+const FOLDER_PREFIX: &str = ".datapump-measure-";
