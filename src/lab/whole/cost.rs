@@ -206,8 +206,8 @@ pub fn spread(misses: &[f64]) -> f64 {
 }
 
 /// Where a size lies between others all its repeats go together, so the fit does not know the size
-/// that it is asked about; the smallest and the largest are left out one copy at a time, as without them
-/// nothing would tell a cost of theirs.
+/// that it is asked about; the smallest and the largest are left out one copy at a time, as without
+/// them nothing would tell a cost of theirs.
 fn left_out(points: &[Point]) -> Misses {
     let mut off: Vec<f64> = Vec::new();
     for (place, point) in points.iter().enumerate() {

@@ -82,6 +82,13 @@ pub fn predict(words: &[&str]) -> Result<(), String> {
     let mut notes = Vec::new();
     let all = held(&options, &mut notes)?;
     let field = Field::lay(&options, &all).map_err(|why| format!("the data: {why}"))?;
+    if !options.short {
+        println!(
+            "waiting for {} s: ext4 passes over files that were just removed",
+            CLEAN.as_secs()
+        );
+        std::thread::sleep(CLEAN);
+    }
     let accounts = Accounts::open();
     let mut rows = Vec::new();
     for (number, place) in Shuffle::from_seed(options.seed).order(all.len()).into_iter().enumerate()
@@ -392,6 +399,8 @@ fn make_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// For so long ext4 does not give out the number of a removed file again, and is slow for it.
+const CLEAN: std::time::Duration = std::time::Duration::from_secs(310);
 const MB: u64 = 1_000_000;
 const MANY: u64 = 10_000;
 
