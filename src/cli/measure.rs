@@ -163,10 +163,15 @@ fn measure_parts(
     voice: &Voice,
     watch: &Watch,
 ) -> Result<(), Fault> {
-    let began = clock::now();
+    let mut first = None;
     let duration_s = bench.design.duration_s(RUN_S);
     let mut tell = |step: &Step<'_>| {
-        told(voice, step, clock::now().since(began), Times { duration_s, whole_s });
+        let now = clock::now();
+        let running = match step {
+            Step::Ran { .. } => now.since(*first.get_or_insert(now)),
+            _ => Nanos(0),
+        };
+        told(voice, step, running, Times { duration_s, whole_s });
     };
     let mut keep = |record: &Record| match record.id {
         0 => store.insert(record),
@@ -299,16 +304,23 @@ struct Times {
     whole_s: f64,
 }
 
-fn told(voice: &Voice, step: &Step<'_>, elapsed: Nanos, times: Times) {
+/// `running` is the time since the first run was over.
+fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
     let line = match step {
+        // Where lines stay, one for each would be many.
+        Step::Sizing { done: 1.., .. } if !voice.has_line() => return,
         Step::Sizing { cell, done, of } => {
             format!("sizing {}: {done} of {of} combinations", words_of(*cell))
         }
         Step::Calibrating { done, of } => format!("calibrating the soakers: {done} of {of} runs"),
         Step::Ran { record, beside, done, of } => {
-            let left_s = (times.duration_s - elapsed.seconds())
-                .max(elapsed.seconds() / *done as f64 * (*of - *done) as f64)
-                + times.whole_s;
+            let (made, all) = (*done as f64, *of as f64);
+            // A few runs say little about the others.
+            let each_s = match *done > PACE_FROM_RUNS {
+                true => running.seconds() / (made - 1.0),
+                false => times.duration_s / all,
+            };
+            let left_s = each_s * (all - made) + times.whole_s;
             let line = ran(record, *beside);
             voice.event(&Event::Run(Box::new((*record).clone())));
             let left = live::clock(Nanos((left_s * 1e9) as u64));
@@ -351,5 +363,6 @@ fn words_of(cell: Cell) -> String {
 
 /// Deep enough that most requests find others in the air.
 const DEPTH_APART: u16 = 4;
+const PACE_FROM_RUNS: usize = 10;
 /// What a run is to take.
 const RUN_S: f64 = 1.15;
