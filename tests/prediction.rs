@@ -174,5 +174,5 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-const TIME_ERROR_MAX: f64 = 0.35;
-const CPU_ERROR_MAX: f64 = 0.35;
+const TIME_ERROR_MAX: f64 = 0.25;
+const CPU_ERROR_MAX: f64 = 0.12;
