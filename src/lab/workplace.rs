@@ -2,7 +2,9 @@
 //! has left goes with the next.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -25,6 +27,18 @@ impl Workplace {
         let lock = lock(folder.path())
             .map_err(|error| Fault::io("lock", &folder.path().join(LOCK), &error))?;
         Ok(Workplace { folder, _lock: lock })
+    }
+
+    /// Has it removed while this program ends: many files take many seconds, and whoever has
+    /// pressed Ctrl-C does not wait for them. What cannot be begun is done here.
+    pub fn leave(self) {
+        let mut remove = Command::new("rm");
+        remove.args(["-rf", "--"]).arg(self.path());
+        remove.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Another Ctrl-C is not meant for it.
+        if remove.process_group(0).spawn().is_ok() {
+            let _ = self.folder.keep();
+        }
     }
 
     pub fn path(&self) -> &Path {

@@ -63,24 +63,11 @@ impl Order {
     ) -> Result<(), Fault> {
         let jobs = self.jobs()?;
         let mut field = Field::make(&self.memory, &self.disk, &self.loads()?, stopping)?;
-        // What the first copies meet cold, as programs and libraries, is nobody's cost.
-        for trial in jobs.iter().take(WARM_UPS) {
-            field.run(*trial, stopping)?;
+        let made = make_all(&mut field, &jobs, stopping, keep);
+        if stopping() {
+            field.disk.leave();
         }
-        for (place, trial) in jobs.iter().enumerate() {
-            let started_unix_s = clock::unix().as_secs_f64();
-            let (sample, target) = field.run(*trial, stopping)?;
-            keep(&Made {
-                trial: *trial,
-                sample,
-                source: field.source(trial.source, trial.load),
-                target,
-                started_unix_s,
-                number: place + 1,
-                of: jobs.len(),
-            })?;
-        }
-        Ok(())
+        made
     }
 
     /// All that are small enough and that both file systems have room for.
@@ -108,6 +95,32 @@ impl Order {
             ))),
         }
     }
+}
+
+fn make_all(
+    field: &mut Field,
+    jobs: &[Trial],
+    stopping: &dyn Fn() -> bool,
+    keep: &mut dyn FnMut(&Made) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    // What the first copies meet cold, as programs and libraries, is nobody's cost.
+    for trial in jobs.iter().take(WARM_UPS) {
+        field.run(*trial, stopping)?;
+    }
+    for (place, trial) in jobs.iter().enumerate() {
+        let started_unix_s = clock::unix().as_secs_f64();
+        let (sample, target) = field.run(*trial, stopping)?;
+        keep(&Made {
+            trial: *trial,
+            sample,
+            source: field.source(trial.source, trial.load),
+            target,
+            started_unix_s,
+            number: place + 1,
+            of: jobs.len(),
+        })?;
+    }
+    Ok(())
 }
 
 /// About how long so many copies take, with what lies between them.
