@@ -97,6 +97,15 @@ const _: () = assert!(VOID_BYTES_MIN * OFFER_ENTRIES_MAX <= BLOCK_BYTES as usize
 
 impl Request {
     pub fn new(body_bytes: u32) -> Request {
+        Request::with(Buffer::new(body_bytes))
+    }
+
+    /// So many requests, their memory side by side.
+    pub fn several(count: usize, body_bytes: u32) -> Vec<Request> {
+        Buffer::several(count, body_bytes).into_iter().map(Request::with).collect()
+    }
+
+    fn with(buffer: Buffer) -> Request {
         Request {
             leg: Leg::In,
             hops: 0,
@@ -109,7 +118,7 @@ impl Request {
             outcome: Ok(0),
             pieces: Vec::new(),
             voids: Vec::new(),
-            buffer: Buffer::new(body_bytes),
+            buffer,
             stamps: Stamps::default(),
         }
     }

@@ -105,7 +105,7 @@ impl Assembly {
         }
         let wire = stream.as_ref().map(|stream| stream.wire.clone());
         let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
-        let requests = (depths.source + depths.sink).max(2);
+        let requests = (depths.source + depths.sink).max(2) as usize;
         let lane = Lane::new(Parts {
             engine,
             source,
@@ -115,7 +115,7 @@ impl Assembly {
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
             brake: ends.brake.clone(),
             stream: wire,
-            requests: (0..requests).map(|_| Request::new(ends.settings.request_bytes)).collect(),
+            requests: Request::several(requests, ends.settings.request_bytes),
         });
         Ok((lane, name))
     }
@@ -123,8 +123,9 @@ impl Assembly {
 
 fn planned(settings: &Settings, depths: Depths, lanes: u64) -> u64 {
     let each = Buffer::total_bytes(settings.request_bytes) as u64;
-    let requests = u64::from((depths.source + depths.sink).max(2)) + LANE_EXTRA_BUFFERS;
-    lanes * requests * each + LEDGER_BYTES
+    let count = (depths.source + depths.sink).max(2) as usize;
+    let requests = Buffer::several_bytes(count, settings.request_bytes) as u64;
+    lanes * (requests + LANE_EXTRA_BUFFERS * each) + LEDGER_BYTES
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
