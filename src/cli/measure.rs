@@ -17,8 +17,9 @@ use super::voice::Voice;
 use super::whole::Stage;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
+use crate::base::settings::Settings;
 use crate::base::units::{Bytes, Nanos};
-use crate::io::clock;
+use crate::io::{clock, tcp};
 use crate::lab::environment;
 use crate::lab::experiment::{Beside, Cell, Design, Soak};
 use crate::lab::measure::{self, Audience, Bench, Eye, Step};
@@ -202,6 +203,13 @@ fn open_store(options: &Options) -> Result<Store, Fault> {
     Store::open(&path)
 }
 
+/// What one run does, the next is to do again. BBR measures the path anew each time and settles on
+/// another pace: on one host its CPU time differs by a factor of two from run to run.
+fn steady_congestion() -> Option<String> {
+    const STEADY: &str = "cubic";
+    tcp::check_congestion(Some(STEADY)).is_ok().then(|| STEADY.to_string())
+}
+
 fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let near_environment = store.environment(&near.environment()?)?;
@@ -218,7 +226,10 @@ fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Re
     let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
     let ground = Ground {
         place: options.measure.place.clone().unwrap_or_else(|| PathBuf::from(".")),
-        settings: options.settings.clone(),
+        settings: Settings {
+            congestion: options.settings.congestion.clone().or_else(steady_congestion),
+            ..options.settings.clone()
+        },
         cache: options.measure.cache,
         far: held_to(far_launch, far_cpus),
         far_folder,
