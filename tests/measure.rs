@@ -98,6 +98,10 @@ fn the_other_end_on_another_host() {
         assert_eq!(run["machines"].as_array().unwrap().len(), 2, "an eye on each host: {run}");
         assert_eq!(run["conditions"]["carrier"], "tcp");
     }
+    let left = fs::read_dir(scene.path("")).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> =
+        left.filter(|name| name.to_string_lossy().starts_with(".datapump-measure")).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
@@ -123,7 +127,8 @@ fn a_given_file_is_read_and_stays() {
             }
             // Whether a run counts is this machine's affair of the moment (a host that takes its
             // CPUs away makes it void); whether that is said is not.
-            let failed = run["gates"].as_array().unwrap().iter().any(|gate| gate["passed"] == false);
+            let failed =
+                run["gates"].as_array().unwrap().iter().any(|gate| gate["passed"] == false);
             assert_eq!(failed, run["void_reason"].is_string(), "{run}");
         }
     }

@@ -1,6 +1,7 @@
 //! What a file meets on its host: how much of it is in memory, and where it lies.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,16 @@ pub fn drop_from_cache(path: &Path) -> Result<(), String> {
     file.sync_all().map_err(|why| failed("sync", &why))?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
         .map_err(|why| failed("drop from the page cache", &why))
+}
+
+/// Removes a file; one that is not there is as good.
+pub fn remove_if_there(path: &Path) -> Result<(), String> {
+    match std::fs::remove_file(path) {
+        Err(why) if why.kind() != ErrorKind::NotFound => {
+            Err(format!("cannot remove '{}': {why}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The path without links, or that of the nearest folder above it that is there.

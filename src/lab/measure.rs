@@ -96,7 +96,9 @@ impl Bench {
         let cells = self.design.cells();
         for (done, &cell) in cells.iter().enumerate() {
             (audience.tell)(&Step::Sizing { cell, done, of: cells.len() });
-            self.rig.size(cell, watch)?;
+            let sized = self.rig.size(cell, watch);
+            self.remove_far_sink(cell)?;
+            sized?;
         }
         self.measure_intrusion()?;
         let mut blocks: Vec<(Vec<Run>, bool)> =
@@ -191,10 +193,12 @@ impl Bench {
         let far_from = self.far_moment(run.cell)?;
         let from = self.near.probe.moment()?;
         let started_unix_s = unix_s();
-        let ran = self.rig.run(run.cell, watch)?;
+        let ran = self.rig.run(run.cell, watch);
         let to = self.near.probe.moment()?;
         let far_to = self.far_moment(run.cell)?;
         self.near.probe.soak(&[])?;
+        self.remove_far_sink(run.cell)?;
+        let ran = ran?;
         let mut record = self.record(&ran, started_unix_s)?;
         record.place = Some(PlaceInExperiment {
             experiment: self.name.clone(),
@@ -260,6 +264,14 @@ impl Bench {
         match record.machines.first_mut() {
             Some(first) => *first = machine,
             None => record.machines.push(machine),
+        }
+    }
+
+    /// Nothing is left on another host, whatever became of a run.
+    fn remove_far_sink(&mut self, cell: Cell) -> Result<(), Fault> {
+        match (&mut self.far, self.rig.far_folder_of(cell)) {
+            (Some(far), Some(folder)) => far.probe.remove_sink(folder),
+            _ => Ok(()),
         }
     }
 

@@ -47,6 +47,10 @@ enum Request {
     Drop {
         path: PathBuf,
     },
+    /// What a run has written in a folder of its host is to go; nothing else can be named.
+    RemoveSink {
+        folder: PathBuf,
+    },
     /// A thread of normal weight wants all of a CPU for so long.
     Spin {
         cpu: u32,
@@ -80,6 +84,8 @@ pub struct Spun {
     pub cpu_ns: u64,
 }
 
+/// What a run writes in a folder of another host.
+pub const FAR_SINK: &str = ".datapump-measure-sink";
 /// A line in front of the first answer: what a login shell prints comes before it.
 const MARK: &str = "datapump-probe";
 /// No answer is longer: a thousand CPUs and ten thousand threads are less.
@@ -137,6 +143,9 @@ fn fulfil(
         Request::Environment {} => Ok(Answer::Environment(environment())),
         Request::File { path } => file::state(&path).map(Answer::File),
         Request::Drop { path } => file::drop_from_cache(&path).map(|()| Answer::Done {}),
+        Request::RemoveSink { folder } => {
+            file::remove_if_there(&folder.join(FAR_SINK)).map(|()| Answer::Done {})
+        }
         Request::Spin { cpu, for_ms } => spin(cpu, for_ms.min(SPIN_MS_MAX)).map(Answer::Spun),
     }
 }
@@ -341,6 +350,11 @@ impl Probe {
         self.done(&Request::Drop { path: path.into() })
     }
 
+    /// Removes what a run has written in a folder of the probe's host, if it is there.
+    pub fn remove_sink(&mut self, folder: &Path) -> Result<(), Fault> {
+        self.done(&Request::RemoveSink { folder: folder.into() })
+    }
+
     /// Has a thread of the probe's own session want all of a CPU.
     pub fn spin(&mut self, cpu: u32, for_ms: u32) -> Result<Spun, Fault> {
         match self.ask(&Request::Spin { cpu, for_ms })? {
@@ -458,6 +472,11 @@ mod tests {
             ("{\"environment\":{}}", "{\"environment\":{"),
             ("{\"file\":{\"path\":\"/proc/version\"}}", "{\"file\":{"),
             ("{\"drop\":{\"path\":\"/no/such\"}}", "{\"failed\":{\"why\":\"cannot open '/no/such'"),
+            ("{\"remove-sink\":{\"folder\":\"/no/such\"}}", "{\"done\":{}}"),
+            (
+                "{\"remove-sink\":{\"folder\":\"/proc/version\"}}",
+                "{\"failed\":{\"why\":\"cannot remove '/proc/version/.datapump-measure-sink': ",
+            ),
             ("{\"spin\":{\"cpu\":0,\"for_ms\":1}}", "{\"spun\":{\"wall_ns\":"),
             ("{\"fly\":{}}", "{\"failed\":{\"why\":\"no request of a probe: "),
             ("", "{\"failed\":{\"why\":\"no request of a probe: "),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::copied::Series;
 use super::experiment::{Cell, bytes_for};
+use super::probe::FAR_SINK;
 use super::sample::Scenario;
 use super::workplace::Workplace;
 use crate::base::cpus::Cpus;
@@ -171,7 +172,14 @@ impl Rig {
         self.folder().join("sink")
     }
 
-    /// Makes one run. What it wrote on this host is gone when this returns.
+    /// The folder on another host in which a run of this cell writes, if it does.
+    pub fn far_folder_of(&self, cell: Cell) -> Option<&Path> {
+        let writes = cell.scenario.writes_disk() && cell.scenario.has_net();
+        self.ground.far_folder.as_deref().filter(|_| writes)
+    }
+
+    /// Makes one run. What it wrote on this host is gone when this returns; what it wrote on
+    /// another is for that host's probe to remove.
     pub fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
         let bytes = self.sizes[&cell];
         let source = match cell.scenario.reads_disk() {
@@ -184,13 +192,9 @@ impl Rig {
             }
             false => Place::Null { len: bytes },
         };
-        let far_file = || match &self.ground.far_folder {
-            Some(folder) => folder.join(FAR_SINK),
-            None => self.sink(),
-        };
-        let target = match (cell.scenario.writes_disk(), cell.scenario.has_net()) {
-            (true, true) => Place::Path(far_file()),
-            (true, false) => Place::Path(self.sink()),
+        let target = match (cell.scenario.writes_disk(), self.far_folder_of(cell)) {
+            (true, Some(folder)) => Place::Path(folder.join(FAR_SINK)),
+            (true, None) => Place::Path(self.sink()),
             (false, _) => Place::Null { len: 0 },
         };
         let (target_host, remote) = match (&self.ground.far, cell.scenario.has_net()) {
@@ -322,7 +326,6 @@ impl Rig {
     }
 }
 
-const FAR_SINK: &str = ".datapump-measure-sink";
 /// What a first run moves, to see how fast it is.
 const PILOT_BYTES: u64 = 256 << 20;
 const CPU_PILOT_REQUESTS: u64 = 100_000;
