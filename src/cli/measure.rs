@@ -145,7 +145,8 @@ fn carry_out(
     })?;
     if let Some(mut bench) = bench {
         let whole_s = stage.as_ref().map_or(0.0, Stage::duration_s);
-        measure_parts(&mut bench, &mut store, whole_s, voice, watch)?;
+        let thorough = options.measure.thorough;
+        measure_parts(&mut bench, &mut store, (whole_s, thorough), voice, watch)?;
     }
     let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, voice, watch));
     if watch.stopping() {
@@ -156,16 +157,23 @@ fn carry_out(
     copied
 }
 
+/// Void blocks are made again until all would take longer than people were told to wait.
+fn again_within(duration_s: f64, whole_s: f64) -> Nanos {
+    let left_s = (ALL_S - whole_s).max(duration_s * 1.1);
+    Nanos((left_s * 1e9) as u64)
+}
+
 /// `whole_s` is what comes afterwards.
 fn measure_parts(
     bench: &mut Bench,
     store: &mut Store,
-    whole_s: f64,
+    (whole_s, thorough): (f64, bool),
     voice: &Voice,
     watch: &Watch,
 ) -> Result<(), Fault> {
     let mut first = None;
     let duration_s = bench.design.duration_s(RUN_S);
+    bench.again_within = (!thorough).then(|| again_within(duration_s, whole_s));
     let mut tell = |step: &Step<'_>| {
         let now = clock::now();
         let running = match step {
@@ -246,6 +254,7 @@ fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Re
         far,
         far_cpus: far_list,
         intrusion: BTreeMap::new(),
+        again_within: None,
     })
 }
 
@@ -342,6 +351,13 @@ fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
             voice.warning(&format!("{runs} runs count for nothing: {why}; {then}"));
             return;
         }
+        Step::NoTime { runs } => {
+            voice.warning(&format!(
+                "{runs} runs stay void: there is no time left to make them again; measure when the \
+                 machine is quiet, or with --thorough"
+            ));
+            return;
+        }
     };
     match voice.has_line() {
         true => voice.draw(line),
@@ -377,3 +393,5 @@ const DEPTH_APART: u16 = 4;
 const PACE_FROM_RUNS: usize = 10;
 /// What a run is to take.
 const RUN_S: f64 = 1.15;
+/// Less than the twenty minutes that `measure all` may take, for its start and its tables.
+const ALL_S: f64 = 19.5 * 60.0;

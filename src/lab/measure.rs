@@ -16,6 +16,7 @@ use super::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use super::statistics;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
+use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::pump::watch::Watch;
 
@@ -43,6 +44,10 @@ pub enum Step<'a> {
         why: &'a str,
         runs: usize,
         again: bool,
+    },
+    /// So many runs were to be made again, and there is no time for it.
+    NoTime {
+        runs: usize,
     },
 }
 
@@ -80,6 +85,8 @@ pub struct Bench {
     pub far_cpus: Vec<u32>,
     /// Share of each CPU that a soaker takes from who wants it.
     pub intrusion: BTreeMap<u32, f64>,
+    /// Blocks are made again as long as all ends within this time; `None` for any time.
+    pub again_within: Option<Nanos>,
 }
 
 /// A run between two calibrations, with the moments around it.
@@ -93,6 +100,7 @@ struct Made {
 impl Bench {
     /// Makes every run. A block that fails a gate is made again at the end, once.
     pub fn carry_out(&mut self, watch: &Watch, audience: &mut Audience<'_>) -> Result<(), Fault> {
+        let begun = clock::now();
         let cells = self.design.cells();
         for (done, &cell) in cells.iter().enumerate() {
             (audience.tell)(&Step::Sizing { cell, done, of: cells.len() });
@@ -107,6 +115,10 @@ impl Bench {
         let (mut done, mut best, mut at) = (0, BTreeMap::new(), 0);
         while at < blocks.len() {
             let (runs, may_repeat) = blocks[at].clone();
+            if !may_repeat && !self.has_time(begun, at) {
+                (audience.tell)(&Step::NoTime { runs: of - done });
+                return Ok(());
+            }
             (audience.tell)(&Step::Calibrating { done, of });
             let before = self.calibrate(&best)?;
             best = before.rho_best.clone();
@@ -138,6 +150,13 @@ impl Bench {
             at += 1;
         }
         Ok(())
+    }
+
+    /// True where one block more ends in time, when so many have been made since the beginning.
+    fn has_time(&self, begun: Tick, blocks: usize) -> bool {
+        let used = clock::now().since(begun).0;
+        let one_more = used + used / blocks.max(1) as u64;
+        self.again_within.is_none_or(|within| one_more <= within.0)
     }
 
     /// How much the soaker takes from a thread of a run. Once: it is a matter of the scheduler's
