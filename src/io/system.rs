@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::base::cpus::Cpus;
-use crate::base::units::Nanos;
+use crate::base::path::{LaneClocks, PathSample};
+use crate::base::units::{Nanos, Tick};
 
 /// What TCP knows of one connection, as far as we ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,11 +28,131 @@ pub struct TcpInfo {
 
 /// `TCP_INFO` of a socket; `None` for what is no TCP socket.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
-    // SAFETY: `tcp_info` is plain integers, for which all bits zero are a value.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that long; a shorter
-    // answer of an older kernel leaves zeros behind it.
+    let info = raw_tcp_info(socket)?;
+    Some(TcpInfo {
+        rtt: micros(info.rtt),
+        rtt_min: micros(info.min_rtt),
+        peer_window_bytes: u64::from(info.snd_wnd),
+        retransmissions: u64::from(info.total_retrans),
+        since_received: Nanos(u64::from(info.last_data_recv) * 1_000_000),
+        since_acknowledged: Nanos(u64::from(info.last_ack_recv) * 1_000_000),
+        unacknowledged: info.unacked,
+    })
+}
+
+/// What TCP says of a connection now, in the words of a sample; `None` for what is no TCP socket.
+/// Buffers and the lane's clocks are not asked for.
+pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
+    let info = raw_tcp_info(socket)?;
+    Some(PathSample {
+        at,
+        rtt: micros(info.rtt),
+        rtt_deviation: micros(info.rttvar),
+        rtt_min: micros(info.min_rtt),
+        mss_bytes: info.snd_mss,
+        cwnd_segments: info.snd_cwnd,
+        // The kernel's word for none is less than ours (TCP_INFINITE_SSTHRESH).
+        ssthresh_segments: match info.snd_ssthresh {
+            NO_THRESHOLD_SEGMENTS.. => u32::MAX,
+            segments => segments,
+        },
+        unacked_segments: info.unacked,
+        lost_segments: info.lost,
+        unsent_bytes: info.notsent_bytes,
+        peer_window_bytes: info.snd_wnd,
+        state: info.ca_state,
+        app_limited: info.delivery_and_fastopen & APP_LIMITED != 0,
+        delivery_bytes_per_s: info.delivery_rate,
+        pace_max_bytes_per_s: info.max_pacing_rate,
+        bytes_sent: info.bytes_sent,
+        bytes_acked: info.bytes_acked,
+        bytes_retransmitted: info.bytes_retrans,
+        bytes_received: info.bytes_received,
+        segments_sent: u64::from(info.data_segs_out),
+        segments_retransmitted: u64::from(info.total_retrans),
+        busy: Nanos(info.busy_time.saturating_mul(1000)),
+        window_limited: Nanos(info.rwnd_limited.saturating_mul(1000)),
+        buffer_limited: Nanos(info.sndbuf_limited.saturating_mul(1000)),
+        receive_threshold_bytes: info.rcv_ssthresh,
+        send_buffer_bytes: 0,
+        receive_buffer_bytes: 0,
+        clocks: LaneClocks::default(),
+    })
+}
+
+/// As the kernel has it, `struct tcp_info` of `linux/tcp.h`: what libc has of it leaves out bits.
+/// What is behind the last field here is not asked for.
+#[repr(C)]
+#[derive(Default)]
+struct RawTcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    /// Four bits each way.
+    window_scales: u8,
+    /// `APP_LIMITED`, and two bits of TCP Fast Open.
+    delivery_and_fastopen: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+}
+
+const APP_LIMITED: u8 = 1;
+const NO_THRESHOLD_SEGMENTS: u32 = 0x7fff_ffff;
+/// The offset that the kernel's headers give the last field.
+const _: () = assert!(std::mem::offset_of!(RawTcpInfo, snd_wnd) == 228);
+
+fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<RawTcpInfo> {
+    let mut info = RawTcpInfo::default();
+    let mut length = size_of::<RawTcpInfo>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that long and plain
+    // integers; a shorter answer of an older kernel leaves zeros behind it.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -41,15 +162,11 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
             &raw mut length,
         )
     };
-    (status == 0).then(|| TcpInfo {
-        rtt: Nanos(u64::from(info.tcpi_rtt) * 1000),
-        rtt_min: Nanos(u64::from(info.tcpi_min_rtt) * 1000),
-        peer_window_bytes: u64::from(info.tcpi_snd_wnd),
-        retransmissions: u64::from(info.tcpi_total_retrans),
-        since_received: Nanos(u64::from(info.tcpi_last_data_recv) * 1_000_000),
-        since_acknowledged: Nanos(u64::from(info.tcpi_last_ack_recv) * 1_000_000),
-        unacknowledged: info.tcpi_unacked,
-    })
+    (status == 0).then_some(info)
+}
+
+fn micros(micros: u32) -> Nanos {
+    Nanos(u64::from(micros) * 1000)
 }
 
 /// What this run of the system is known by, until it is started again; nothing that two runs share
