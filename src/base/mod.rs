@@ -7,6 +7,7 @@ pub mod fault;
 pub mod job;
 pub mod label;
 pub mod limits;
+pub mod packed;
 pub mod path;
 pub mod settings;
 pub mod tally;
