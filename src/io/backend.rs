@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::request::Request;
+use super::sampler::Sampler;
 use super::volume::{Batch, Handle};
 use crate::base::settings::Receive;
 use crate::base::units::Tick;
@@ -98,6 +99,11 @@ pub trait Backend: Send + fmt::Debug {
     fn waker(&self) -> Arc<dyn Wake>;
     /// Tells the kernel of the buffers it will see, where that pays.
     fn register(&mut self, _requests: &mut [Request]) {}
+    /// Has the lane's stream looked at, also while this backend blocks.
+    fn watch(&mut self, _sampler: Sampler) {}
+    fn sampler(&mut self) -> Option<&mut Sampler> {
+        None
+    }
 }
 
 /// The other end of a `LandingOrWake`.

@@ -6,7 +6,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::backend::{Speed, Verb};
 use super::request::Request;
-use super::volume::Batch;
+use super::volume::{Batch, Handle};
 use crate::base::limits::HEADROOM_BYTES;
 use crate::base::settings::Receive;
 
@@ -34,7 +34,7 @@ pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
         Verb::Send { socket } => {
             count(rustix::net::send(socket.fd(), request.pending_bytes(), SendFlags::NOSIGNAL))
         }
-        Verb::ReadNext { pipe } => count(rustix::io::read(pipe.fd(), request.pending_bytes_mut())),
+        Verb::ReadNext { pipe } => read_next(pipe, request),
         Verb::WriteNext { pipe } => count(rustix::io::write(pipe.fd(), request.pending_bytes())),
     }
 }
@@ -64,6 +64,19 @@ pub fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
     let flags = rustix::io::ReadWriteFlags::NOWAIT;
     count(rustix::io::preadv2(file.fd(), bytes, at, flags))
+}
+
+pub fn read_next(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+    count(rustix::io::read(pipe.fd(), request.pending_bytes_mut()))
+}
+
+/// Reads what a pipe has; `WouldBlock` when it has nothing now, another error where the kernel
+/// cannot be asked so.
+pub fn read_there(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+    let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    // Without an offset, as a plain read.
+    count(rustix::io::preadv2(pipe.fd(), bytes, u64::MAX, flags))
 }
 
 fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::request::Request;
+use super::sampler::Sampler;
 use crate::base::units::Tick;
 
 /// Calls on data, and those that did less than they were asked.
@@ -24,6 +25,7 @@ pub struct Engine {
     backend: Box<dyn Backend>,
     in_air: usize,
     files_in_air: usize,
+    is_watched: bool,
     pub counts: Counts,
     landings: Vec<Landing>,
 }
@@ -34,6 +36,7 @@ impl Engine {
             backend,
             in_air: 0,
             files_in_air: 0,
+            is_watched: false,
             counts: Counts::default(),
             landings: Vec::new(),
         }
@@ -53,6 +56,24 @@ impl Engine {
 
     pub fn register(&mut self, requests: &mut [Request]) {
         self.backend.register(requests);
+    }
+
+    /// Has a stream looked at by the thread that uses this engine.
+    pub fn watch(&mut self, sampler: Sampler) {
+        self.backend.watch(sampler);
+        self.is_watched = true;
+    }
+
+    /// Without a stream that is looked at nobody needs to read a clock for it.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    pub fn sampler(&mut self) -> Option<&mut Sampler> {
+        match self.is_watched {
+            true => self.backend.sampler(),
+            false => None,
+        }
     }
 
     /// Requests that have been submitted and not been given back.

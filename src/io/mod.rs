@@ -11,6 +11,7 @@ pub mod engine;
 pub mod holes;
 pub mod medium;
 pub mod request;
+pub mod sampler;
 pub mod sim;
 #[expect(unsafe_code, reason = "TCP_INFO, CPU clocks and scheduling have no safe binding")]
 pub mod system;

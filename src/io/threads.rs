@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
 use super::blocking::{self, Patience};
 use super::clock;
 use super::request::Request;
-use crate::base::units::{Nanos, Tick};
+use super::sampler::{Awaited, Sampler, timespec};
+use crate::base::units::Tick;
 
 /// Threads that wait for devices, shared by all lanes of the process.
 const POOL_THREADS: usize = 16;
@@ -27,6 +28,7 @@ pub struct Threads {
     /// With the pool.
     away: usize,
     inbox: Arc<Inbox>,
+    sampler: Option<Sampler>,
 }
 
 impl Threads {
@@ -36,6 +38,7 @@ impl Threads {
             receiving: VecDeque::new(),
             away: 0,
             inbox: Arc::new(Inbox::new()?),
+            sampler: None,
         })
     }
 
@@ -56,7 +59,10 @@ impl Threads {
 
     /// Does now what was asked for, and remembers how it ended.
     fn perform(&mut self, verb: Verb, mut request: Request) {
-        let result = blocking::perform(&verb, &mut request);
+        let result = match &mut self.sampler {
+            Some(sampler) => sampler.perform(&verb, &mut request),
+            None => blocking::perform(&verb, &mut request),
+        };
         self.landed.push_back(Landing { verb, request, result });
     }
 
@@ -70,10 +76,26 @@ impl Threads {
         }
     }
 
+    /// Clocks what is done from here to `lap`, where somebody wants to know.
+    pub fn begin(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.begin();
+        }
+    }
+
+    pub fn lap(&mut self, awaited: Awaited) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.lap(awaited);
+        }
+    }
+
     /// With nothing else in the air the kernel may wait for the whole receive.
     fn receive_blocking(&mut self, landings: &mut Vec<Landing>) {
         let Some((verb, mut request)) = self.receiving.pop_front() else { return };
-        let result = blocking::receive(&verb, &mut request, Patience::Block);
+        let result = match &mut self.sampler {
+            Some(sampler) => sampler.perform(&verb, &mut request),
+            None => blocking::receive(&verb, &mut request, Patience::Block),
+        };
         landings.push(Landing { verb, request, result });
     }
 
@@ -87,11 +109,7 @@ impl Threads {
         if let Some((Verb::Receive { socket, .. }, _)) = self.receiving.front() {
             fds.push(PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN));
         }
-        let timeout = deadline.map(|deadline| timespec(deadline.since(clock::now())));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait_for(&mut fds, deadline, self.sampler.as_mut())?;
         if fds[0].revents().contains(PollFlags::IN) {
             self.inbox.quiet();
         }
@@ -102,7 +120,10 @@ impl Threads {
     pub fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
         for _ in 0..self.receiving.len() {
             let Some((verb, mut request)) = self.receiving.pop_front() else { return };
-            match blocking::receive(&verb, &mut request, Patience::Peek) {
+            self.begin();
+            let received = blocking::receive(&verb, &mut request, Patience::Peek);
+            self.lap(Awaited::Source);
+            match received {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.receiving.push_back((verb, request));
                 }
@@ -125,7 +146,10 @@ impl Backend for Threads {
         match &verb {
             Verb::Receive { .. } => self.receiving.push_back((verb, request)),
             Verb::ReadAt { speed: Speed::Cached, .. } => {
-                match blocking::read_cached(&verb, &mut request) {
+                self.begin();
+                let read = blocking::read_cached(&verb, &mut request);
+                self.lap(Awaited::Source);
+                match read {
                     Ok(count) if count > 0 => {
                         self.landed.push_back(Landing { verb, request, result: Ok(count) });
                     }
@@ -168,6 +192,41 @@ impl Backend for Threads {
 
     fn waker(&self) -> Arc<dyn Wake> {
         self.inbox.clone()
+    }
+
+    fn watch(&mut self, sampler: Sampler) {
+        self.sampler = Some(sampler);
+    }
+
+    fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_mut()
+    }
+}
+
+/// Polls until something is there or the deadline has come, and looks at the lane's stream whenever
+/// that is due.
+fn wait_for(
+    fds: &mut [PollFd<'_>],
+    deadline: Option<Tick>,
+    mut sampler: Option<&mut Sampler>,
+) -> io::Result<()> {
+    if let Some(sampler) = &mut sampler {
+        sampler.begin();
+    }
+    loop {
+        let look = sampler.as_ref().map(|sampler| sampler.due());
+        let until = [deadline, look].into_iter().flatten().min();
+        let timeout = until.map(|until| timespec(until.since(clock::now())));
+        let ready = match poll(fds, timeout.as_ref()) {
+            Ok(ready) => ready > 0,
+            Err(rustix::io::Errno::INTR) => true,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(sampler) = &mut sampler else { return Ok(()) };
+        let now = sampler.lap(sampler.awaited());
+        if ready || deadline.is_some_and(|deadline| now >= deadline) {
+            return Ok(());
+        }
     }
 }
 
@@ -267,8 +326,4 @@ impl Pool {
             state.idle -= 1;
         }
     }
-}
-
-fn timespec(nanos: Nanos) -> Timespec {
-    Timespec { tv_sec: (nanos.0 / 1_000_000_000) as i64, tv_nsec: (nanos.0 % 1_000_000_000) as _ }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
+use super::clock;
 use super::request::Request;
+use super::sampler::{Awaited, Sampler};
 use super::threads::Threads;
 use crate::base::limits::DEPTH_MAX;
 use crate::base::units::Tick;
@@ -139,12 +141,30 @@ impl Uring {
         }
     }
 
-    /// Waits for the ring alone, the cheapest wait there is.
+    /// Waits for the ring alone, the cheapest wait there is. A lane whose stream is looked at comes
+    /// back for each look; a kernel that cannot do that (before Linux 5.11) lets it look late.
     fn wait_ring(&mut self) -> io::Result<()> {
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => Ok(()),
-            Err(error) if is_busy(&error) || error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
+        self.threads.begin();
+        loop {
+            let timed = self.ring.params().is_feature_ext_arg();
+            let due = self.threads.sampler().filter(|_| timed).map(|sampler| sampler.due());
+            let waited = match due {
+                Some(due) => {
+                    let wait = due.since(clock::now()).0;
+                    let wait = types::Timespec::from(std::time::Duration::from_nanos(wait));
+                    let args = types::SubmitArgs::new().timespec(&wait);
+                    self.ring.submitter().submit_with_args(1, &args)
+                }
+                None => self.ring.submit_and_wait(1),
+            };
+            if let Some(sampler) = self.threads.sampler() {
+                sampler.lap(sampler.awaited());
+            }
+            match waited {
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {}
+                Err(error) if !is_busy(&error) && !is_interrupted(&error) => return Err(error),
+                Ok(_) | Err(_) => return Ok(()),
+            }
         }
     }
 }
@@ -162,7 +182,13 @@ impl Backend for Uring {
         match verb {
             Verb::ReadAt { speed: Speed::Cached | Speed::Device, .. }
             | Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
-                self.launch(verb, request)
+                let awaited = match verb {
+                    Verb::ReadAt { .. } => Awaited::Source,
+                    _ => Awaited::Sink,
+                };
+                self.threads.begin();
+                self.launch(verb, request);
+                self.threads.lap(awaited);
             }
             _ => self.threads.submit(verb, request),
         }
@@ -195,6 +221,14 @@ impl Backend for Uring {
 
     fn waker(&self) -> Arc<dyn Wake> {
         self.threads.waker()
+    }
+
+    fn watch(&mut self, sampler: Sampler) {
+        self.threads.watch(sampler);
+    }
+
+    fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.threads.sampler()
     }
 
     /// Registered buffers spare the kernel a page walk a request. Without the memory allowance (an
@@ -232,6 +266,10 @@ impl AsFd for RingFd {
         // SAFETY: only made inside `reap`, which borrows the ring for longer than this value lives.
         unsafe { BorrowedFd::borrow_raw(self.0) }
     }
+}
+
+fn is_interrupted(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Interrupted
 }
 
 fn is_busy(error: &io::Error) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::base::fault::Fault;
 use crate::io::backend::Wake;
@@ -93,5 +94,13 @@ impl Bell {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_while(rings, |rings| *rings == seen);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same, for no longer than this; true where it has rung.
+    pub fn wait_within(&self, seen: u64, within: Duration) -> bool {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(rings, within, |rings| *rings == seen);
+        let (rings, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *rings != seen
     }
 }

@@ -15,6 +15,7 @@ use crate::ends::endpoint::{Endpoint, Nature, Next};
 use crate::io::backend::{Wait, Wake};
 use crate::io::engine::Engine;
 use crate::io::request::{Leg, Request};
+use crate::io::sampler::{Awaited, Outbox};
 use crate::io::tcp;
 use crate::io::volume::Handle;
 use crate::work::passage::Passage;
@@ -43,11 +44,13 @@ pub struct Wire {
     pub socket: Handle,
     /// Set by whoever gives the stream up: the lane ends.
     pub given_up: Arc<AtomicBool>,
+    /// Where the lane leaves what it sees of the stream.
+    pub outbox: Arc<Outbox>,
 }
 
 impl Wire {
     pub fn new(number: u32, socket: Handle) -> Wire {
-        Wire { number, socket, given_up: Arc::default() }
+        Wire { number, socket, given_up: Arc::default(), outbox: Arc::default() }
     }
 }
 
@@ -134,12 +137,16 @@ impl Lane {
 
     /// Runs to the end, or to the first fault; either way nothing is left in the air.
     pub fn run(mut self) -> Over {
-        match self.run_turns() {
-            Ok(()) => self.into_over(),
-            Err(fault) => {
-                self.abandon();
-                Over { tally: self.tally, fault: Some(fault) }
-            }
+        let fault = self.run_turns().err();
+        if fault.is_some() {
+            self.abandon();
+        }
+        if let Some(sampler) = self.parts.engine.sampler() {
+            sampler.close();
+        }
+        match fault {
+            None => self.into_over(),
+            Some(fault) => Over { tally: self.tally, fault: Some(fault) },
         }
     }
 
@@ -149,11 +156,41 @@ impl Lane {
             match self.turn(Patience::Block)? {
                 Turn::Moved => {}
                 Turn::Over => return Ok(()),
-                Turn::Waiting(None) => self.parts.brake.bell.wait(rings),
+                Turn::Waiting(None) => self.wait_for_bell(rings),
                 Turn::Waiting(Some(until)) => {
+                    self.await_whom(Awaited::Nothing);
                     let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
                     reaped.map_err(|error| Fault::system("wait for I/O", &error))?;
                 }
+            }
+        }
+    }
+
+    /// Nothing is to be done: only the stream is looked at.
+    fn wait_for_bell(&mut self, rings: u64) {
+        let bell = &self.parts.brake.bell;
+        let Some(sampler) = self.parts.engine.sampler() else { return bell.wait(rings) };
+        sampler.begin();
+        let mut now = sampler.lap(Awaited::Nothing);
+        while !bell.wait_within(rings, sampler.due().since(now).into()) {
+            now = sampler.lap(Awaited::Nothing);
+        }
+        sampler.lap(Awaited::Nothing);
+    }
+
+    /// Says whose the time is that the lane waits from now on, where somebody wants to know.
+    fn await_whom(&mut self, awaited: Awaited) {
+        if let Some(sampler) = self.parts.engine.sampler() {
+            sampler.await_whom(awaited);
+        }
+    }
+
+    /// The time since then was a ledger's, where somebody wants to know.
+    fn clock(&mut self, awaited: Awaited, since: Tick) {
+        if self.parts.engine.is_watched() {
+            let spent = self.now().since(since);
+            if let Some(sampler) = self.parts.engine.sampler() {
+                sampler.add(awaited, spent);
             }
         }
     }
@@ -303,7 +340,9 @@ impl Lane {
         let claim = match &self.parts.plan {
             Some(plan) => {
                 let stream = self.parts.stream.as_ref().map_or(0, |wire| wire.number);
-                plan.claim(now, stream, &mut request)
+                let claim = plan.claim(now, stream, &mut request);
+                self.clock(Awaited::Source, now);
+                claim
             }
             None => Claim::Taken, // the peer's ledger says what comes
         };
@@ -324,6 +363,9 @@ impl Lane {
 
     /// Takes in what has ended, and carries each as far as it goes.
     fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
+        // While something is on its way from the source, it is the source that is waited for.
+        let whose = if self.filling > 0 { Awaited::Source } else { Awaited::Sink };
+        self.await_whom(whose);
         let mut landed = std::mem::take(&mut self.landed);
         let reaped = self.parts.engine.reap(wait, &mut landed);
         let count = landed.len();
@@ -374,7 +416,8 @@ impl Lane {
         let next = match request.leg {
             Leg::In if request.again => Next::Done,
             Leg::In => {
-                ask(&mut *self.parts.source, &self.parts.engine, &mut self.tally, &mut request)
+                let Parts { source, engine, .. } = &mut self.parts;
+                ask(&mut **source, Awaited::Source, engine, &mut self.tally, &mut request)
             }
             Leg::Out => self.ask_sink(&mut request),
         };
@@ -414,7 +457,10 @@ impl Lane {
     fn ask_sink(&mut self, request: &mut Request) -> Next {
         match request.label.kind {
             Kind::Void if self.parts.objects.is_some() => Next::Done,
-            _ => ask(&mut *self.parts.sink, &self.parts.engine, &mut self.tally, request),
+            _ => {
+                let Parts { sink, engine, .. } = &mut self.parts;
+                ask(&mut **sink, Awaited::Sink, engine, &mut self.tally, request)
+            }
         }
     }
 
@@ -449,6 +495,10 @@ impl Lane {
             return Ok(());
         }
         request.stamps.passed = self.now();
+        if let Some(sampler) = self.parts.engine.sampler() {
+            let stamps = &request.stamps;
+            sampler.add(Awaited::Passage, stamps.passed.since(stamps.filled));
+        }
         self.gate.arrive(request);
         Ok(())
     }
@@ -486,6 +536,7 @@ impl Lane {
         request.stamps.retired = self.now();
         if let Some(objects) = &self.parts.objects {
             objects.landed(&mut request);
+            self.clock(Awaited::Sink, request.stamps.retired);
         }
         let stamps = &request.stamps;
         let tally = &mut self.tally;
@@ -523,11 +574,27 @@ impl Lane {
     }
 }
 
-/// Asks an end, and clocks the answer where the end has a stage of its own.
-fn ask(end: &mut dyn Endpoint, engine: &Engine, tally: &mut Tally, request: &mut Request) -> Next {
-    let Some(stage) = end.stage() else { return end.next(request) };
+/// Asks an end, and clocks the answer where the end has a stage of its own, or somebody wants to
+/// know where the lane's time goes.
+fn ask(
+    end: &mut dyn Endpoint,
+    whose: Awaited,
+    engine: &mut Engine,
+    tally: &mut Tally,
+    request: &mut Request,
+) -> Next {
+    let stage = end.stage();
+    if stage.is_none() && !engine.is_watched() {
+        return end.next(request);
+    }
     let before = engine.now();
     let next = end.next(request);
-    tally.stages[stage as usize] += engine.now().since(before);
+    let spent = engine.now().since(before);
+    if let Some(stage) = stage {
+        tally.stages[stage as usize] += spent;
+    }
+    if let Some(sampler) = engine.sampler() {
+        sampler.add(if stage.is_some() { Awaited::Passage } else { whose }, spent);
+    }
     next
 }
