@@ -19,6 +19,7 @@ use datapump::base::extent::Extent;
 use datapump::base::job::Place;
 use datapump::base::label::{Kind, Label};
 use datapump::base::limits::STRANGERS_MAX;
+use datapump::base::path::PathSample;
 use datapump::base::settings::{DigestKind, Seal, Settings};
 use datapump::base::tally::SideReport;
 use datapump::wire::frame;
@@ -201,8 +202,13 @@ fn rubbish_cases() -> Vec<Case> {
         ("a second greeting", vec![Move::Say(support::speaker::hello())], Ends::Refused),
         ("noise", vec![Move::Raw(data::bytes(3, 100_000))], Ends::Refused),
         ("a flood, then nothing sensible", pings, Ends::Refused),
+        ("samples of a stream that never was", vec![samples_of(65_536)], Ends::Refused),
         ("words that would paint a terminal", vec![Move::Say(spoken)], Ends::Refused),
     ]
+}
+
+fn samples_of(stream: u32) -> Move {
+    Move::Say(Message::Samples { stream, samples: vec![PathSample::default()] })
 }
 
 fn sink_cases() -> Vec<Case> {

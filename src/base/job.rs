@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::cpus::Cpus;
+use super::path::PathSample;
 use super::settings::Settings;
 use super::tally::SideReport;
 use super::units::Nanos;
@@ -113,6 +114,68 @@ pub struct Outcome {
     pub near: SideReport,
     /// `None` when both ends were in this process; then `near` speaks for both.
     pub far: Option<SideReport>,
+    /// Each TCP stream as each of its ends saw it, lost and replaced ones too.
+    pub paths: Vec<StreamPath>,
+}
+
+/// One data stream over time, seen from one of its ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPath {
+    /// The stream's number; no two streams of a transfer have the same.
+    pub stream: u32,
+    pub side: PathSide,
+    pub role: PathRole,
+    /// In the order of time, on the clock of that side.
+    pub samples: Vec<PathSample>,
+}
+
+/// Which host looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathSide {
+    /// The one that a person started.
+    Near,
+    Far,
+}
+
+/// What the stream is to the host that looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathRole {
+    /// It sends.
+    Source,
+    Sink,
+}
+
+impl PathSide {
+    pub fn name(self) -> &'static str {
+        match self {
+            PathSide::Near => "near",
+            PathSide::Far => "far",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<PathSide> {
+        [PathSide::Near, PathSide::Far].into_iter().find(|side| side.name() == text)
+    }
+}
+
+impl PathRole {
+    pub fn name(self) -> &'static str {
+        match self {
+            PathRole::Source => "source",
+            PathRole::Sink => "sink",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<PathRole> {
+        [PathRole::Source, PathRole::Sink].into_iter().find(|role| role.name() == text)
+    }
+
+    pub fn other(self) -> PathRole {
+        match self {
+            PathRole::Source => PathRole::Sink,
+            PathRole::Sink => PathRole::Source,
+        }
+    }
 }
 
 /// The room that a dry run found at the destination.

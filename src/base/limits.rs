@@ -38,11 +38,16 @@ pub const MODEL_BYTES_MAX: usize = 32 << 10;
 pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
+/// Samples of a path in one message, kept of one stream, and kept of all streams of one side.
+pub const SAMPLES_MAX: usize = 256;
+pub const PATH_SAMPLES_MAX: usize = 16 << 10;
+pub const SIDE_SAMPLES_MAX: usize = 64 << 10;
 /// Bytes of shell noise skipped before the far side's first message.
 pub const NOISE_BYTES_MAX: usize = 64 << 10;
 /// Connections to the data port that have not yet proved who they are.
 pub const STRANGERS_MAX: usize = 128;
 
+const _: () = assert!(SAMPLES_MAX * super::packed::SAMPLE_BYTES_MAX + 64 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(OFFER_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));
 const _: () = assert!(REQUEST_BYTES_STEP.is_multiple_of(BLOCK_BYTES));

@@ -41,6 +41,7 @@ pub struct Settings {
     pub fresh: bool,
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
+    pub path_samples: PathSamples,
 }
 
 /// A knob with a few named values: the table of names makes parser, help and wire at once.
@@ -130,6 +131,11 @@ choice!(
     }
 );
 
+choice!(
+    /// Whether TCP's view of each stream is sampled; off is for measuring what that costs.
+    PathSamples { On = "on", Off = "off", }
+);
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -159,6 +165,7 @@ impl Default for Settings {
             errors_max: None,
             fresh: false,
             stall: Nanos::from_millis(10_000),
+            path_samples: PathSamples::On,
         }
     }
 }

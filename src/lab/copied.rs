@@ -237,6 +237,7 @@ mod tests {
             near_is_source: false,
             near: report(10, 100),
             far: Some(report(20, 200)),
+            paths: Vec::new(),
         }
     }
 

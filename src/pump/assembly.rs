@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::sink::Target;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
-use crate::base::settings::{Direct, EngineChoice, Settings};
+use crate::base::settings::{Direct, EngineChoice, PathSamples, Settings};
 use crate::base::units::Bytes;
 use crate::ends::endpoint::Endpoint;
 use crate::ends::null::{Fill, Null};
@@ -20,6 +20,7 @@ use crate::io::backend::Backend;
 use crate::io::buffer::Buffer;
 use crate::io::engine::Engine;
 use crate::io::request::Request;
+use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::work::digest::{Check, Sign};
@@ -99,7 +100,10 @@ impl Assembly {
     pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
         let Assembly { ends, depths, pipes, turn, .. } = self;
         let (backend, name) = backend(ends)?;
-        let engine = Engine::new(backend);
+        let mut engine = Engine::new(backend);
+        if let Some(sampler) = stream.as_ref().and_then(|stream| sampler(&ends.settings, stream)) {
+            engine.watch(sampler);
+        }
         if matches!(ends.sink, Some((Target::Pipe, _))) {
             turn.join(engine.waker());
         }
@@ -118,6 +122,15 @@ impl Assembly {
             requests: Request::several(requests, ends.settings.request_bytes),
         });
         Ok((lane, name))
+    }
+}
+
+/// Looks at a stream, where it is TCP and its user wants that.
+fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
+    let Wire { socket, outbox, .. } = &stream.wire;
+    match settings.path_samples {
+        PathSamples::On => Sampler::new(socket.clone(), outbox.clone()),
+        PathSamples::Off => None,
     }
 }
 

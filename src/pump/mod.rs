@@ -11,6 +11,7 @@ pub mod journal;
 pub mod lane;
 pub mod names;
 pub mod objects;
+pub mod paths;
 pub mod places;
 pub mod plan;
 pub mod receipt;

@@ -14,6 +14,7 @@ use super::compare::Compare;
 use super::finisher::{Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Complete, Objects, Unfinished};
+use super::paths::When;
 use super::plan::Plan;
 use super::resume::Memory;
 use super::sink::{Begin, SinkSide, Target};
@@ -22,7 +23,7 @@ use super::walk::{Sighting, Sources};
 use super::watch::Watch;
 use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Carrier, Notice, Place};
+use crate::base::job::{Carrier, Notice, PathRole, Place, StreamPath};
 use crate::base::label::Sum;
 use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use crate::base::settings::{Settings, SkipUnchanged};
@@ -123,6 +124,8 @@ pub struct Done {
     pub replaced: u32,
     pub worst: Option<Class>,
     pub bytes: u64,
+    /// What was seen of the data streams.
+    pub paths: Vec<StreamPath>,
     pub report: SideReport,
     pub peer_report: Option<SideReport>,
 }
@@ -271,7 +274,8 @@ impl Running {
             if report.congestion.is_empty() {
                 report.congestion = tcp::congestion(&wire.socket);
             }
-            self.wires.add(wire, lane.waker());
+            let role = if self.source.is_some() { PathRole::Source } else { PathRole::Sink };
+            self.wires.add(wire, role, lane.waker());
         }
         self.lanes.retain(|lane| !lane.is_finished());
         self.lanes.push(start_lane(number, lane, self.events_in.clone()));
@@ -462,6 +466,7 @@ impl Running {
                 "the other side could not open its data streams, one of which is open here",
             )),
             Message::Lost { stream } => self.hear_lost(stream),
+            Message::Samples { stream, samples } => self.hear_samples(stream, &samples),
             Message::Doubt { stream } => {
                 self.wires.answer_doubt(stream, self.settings.stall);
                 Ok(())
@@ -654,14 +659,6 @@ impl Running {
         self.watch.tell(Notice::FileFailed { path, fault });
     }
 
-    /// The largest window the peer's TCP has shown; there is no history to ask for.
-    fn look_at_sockets(&mut self) {
-        if self.source.is_some() {
-            let seen = self.wires.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
-            self.window_seen_bytes = self.window_seen_bytes.max(seen);
-        }
-    }
-
     fn drives(&self) -> bool {
         self.peer.as_ref().is_none_or(|peer| peer.drives)
     }
@@ -689,6 +686,7 @@ impl Running {
             return Ok(());
         }
         self.reported = true;
+        self.tell_paths(When::AtEnd)?;
         if self.settings.dry_run {
             self.done.report.free_bytes = self.sink.as_ref().and_then(SinkSide::free_bytes);
         }
@@ -717,7 +715,7 @@ impl Running {
 
     fn done(mut self) -> Result<Done, Fault> {
         self.fill_report();
-        self.done.replaced = self.wires.replaced;
+        self.close_wires();
         let heard = self.done.peer_report.is_some();
         if let Some(peer) = self.peer.as_mut().filter(|peer| peer.drives && heard) {
             // The last word: whoever was started knows that it is known what it did.

@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::brake::Brake;
 use super::lane::Wire;
+use super::paths::{Paths, When};
 use crate::base::fault::{Class, Fault};
+use crate::base::job::PathRole;
 use crate::base::units::{Nanos, Tick};
 use crate::io::backend::Wake;
 use crate::io::tcp;
@@ -44,6 +46,8 @@ pub struct Wires {
     damaged: u32,
     /// Since when no stream at all has been alive.
     pub bare_since: Option<Tick>,
+    /// What has been seen of all of them.
+    pub paths: Paths,
 }
 
 /// Streams that may bring damaged bytes before the whole transfer is given up: a wire that flips a
@@ -62,12 +66,14 @@ impl Wires {
             replaced: 0,
             damaged: 0,
             bare_since: None,
+            paths: Paths::default(),
         }
     }
 
-    pub fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
+    pub fn add(&mut self, wire: Wire, role: PathRole, lane: Arc<dyn Wake>) {
         self.known.insert(wire.number);
         self.bare_since = None;
+        self.paths.add(&wire, role);
         self.brake.hold_socket(wire.socket.clone());
         let each = Each {
             lane,
@@ -101,6 +107,20 @@ impl Wires {
 
     pub fn sockets(&self) -> impl Iterator<Item = &Handle> {
         self.each.values().map(|each| &each.wire.socket)
+    }
+
+    /// True for a stream that this side has or has had.
+    pub fn is_known(&self, number: u32) -> bool {
+        self.known.contains(&number)
+    }
+
+    /// Takes what lanes have seen, and looks at the streams of those that are over; true where it
+    /// was time for the former.
+    pub fn look(&mut self, now: Tick, when: When) -> bool {
+        for (number, each) in self.each.iter().filter(|(_, each)| each.lane_is_over) {
+            self.paths.look_behind(*number, &each.wire.socket, now, when);
+        }
+        self.paths.collect(now, when)
     }
 
     /// Ends a stream from this side; its lane finds out at once.

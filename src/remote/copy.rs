@@ -653,5 +653,6 @@ fn outcome(
         near_is_source: role == Role::Source,
         near: done.report,
         far: done.peer_report,
+        paths: done.paths,
     }
 }

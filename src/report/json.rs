@@ -84,6 +84,7 @@ pub struct Knobs {
     errors_max: Option<u32>,
     fresh: bool,
     stall_seconds: f64,
+    path_samples: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -268,6 +269,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         errors_max,
         fresh,
         stall,
+        path_samples,
     } = settings.clone();
     Knobs {
         streams,
@@ -296,6 +298,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         errors_max,
         fresh,
         stall_seconds: stall.seconds(),
+        path_samples: path_samples.name(),
     }
 }
 

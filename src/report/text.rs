@@ -446,6 +446,7 @@ pub(super) mod sample {
             near_is_source: true,
             near,
             far: Some(far),
+            paths: Vec::new(),
         }
     }
 }

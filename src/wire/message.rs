@@ -8,6 +8,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
+use crate::base::path::PathSample;
 use crate::base::settings::Settings;
 use crate::base::tally::SideReport;
 
@@ -21,8 +22,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 2: what an earlier run left is not sent again; streams are replaced; hard links, holes,
 /// attributes.
 /// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
-pub const VERSION_MIN: u16 = 3;
-pub const VERSION_MAX: u16 = 3;
+/// 4: the far side tells what it has seen of its streams; a setting says whether it does.
+pub const VERSION_MIN: u16 = 4;
+pub const VERSION_MAX: u16 = 4;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -170,6 +172,11 @@ pub enum Message {
         paths: Vec<Vec<u8>>,
         last: bool,
     },
+    /// Follower: what it has seen of a stream since it last told.
+    Samples {
+        stream: u32,
+        samples: Vec<PathSample>,
+    },
     /// Source: this path could not be offered.
     Unoffered {
         path: Vec<u8>,
@@ -246,6 +253,7 @@ impl Message {
             Message::Lost { .. } => 20,
             Message::Doubt { .. } => 21,
             Message::Names { .. } => 22,
+            Message::Samples { .. } => 23,
         }
     }
 
@@ -287,6 +295,7 @@ impl Message {
                 paths.iter().for_each(|path| out.bytes(path));
                 out.flag(*last);
             }
+            Message::Samples { stream, samples } => fields::put_samples(out, *stream, samples),
             Message::Failed { object, fault } => {
                 out.u64(*object);
                 fields::put_fault(out, fault);
@@ -345,6 +354,10 @@ impl Message {
                 let name = |from: &mut Reader<'_>| Ok(from.bytes(PATH_BYTES_MAX)?.to_vec());
                 let paths = fields::get_list(from, OFFER_ENTRIES_MAX, name)?;
                 Message::Names { paths, last: from.flag()? }
+            }
+            23 => {
+                let (stream, samples) = fields::get_samples(from)?;
+                Message::Samples { stream, samples }
             }
             other => {
                 return Err(Fault::peer(format!(

@@ -117,13 +117,18 @@ impl Session {
                 Ok(())
             }
             (Phase::Moving, Message::Carry) if !self.drives => Ok(()),
+            (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
             (Phase::Moving, Message::Report(_)) => {
                 self.phase = Phase::Reported;
                 Ok(())
             }
             (
                 Phase::Moving,
-                Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry,
+                Message::Hello { .. }
+                | Message::Open(_)
+                | Message::Opened(_)
+                | Message::Carry
+                | Message::Samples { .. },
             ) => Err(out_of_turn(self.phase, message)),
             (Phase::Moving, message) => self.account(self.role.map(Role::other), message),
             (phase, message) => Err(out_of_turn(phase, message)),
@@ -196,7 +201,7 @@ impl Session {
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
-            (_, Message::Carried(_) | Message::Lost { .. }) => {}
+            (_, Message::Carried(_) | Message::Lost { .. } | Message::Samples { .. }) => {}
             (_, Message::Offer { .. } | Message::OfferEnd { .. } | Message::Want { .. })
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
@@ -231,6 +236,7 @@ fn out_of_turn(phase: Phase, message: &Message) -> Fault {
 mod tests {
     use super::*;
     use crate::base::job::Place;
+    use crate::base::path::PathSample;
     use crate::base::settings::Settings;
     use crate::wire::manifest::{Entry, EntryKind};
     use crate::wire::message::{Open, Opened, Origin, Wish};
@@ -275,6 +281,10 @@ mod tests {
         Message::Offer { first, entries: vec![entry; count] }
     }
 
+    fn samples() -> Message {
+        Message::Samples { stream: 0, samples: vec![PathSample::default()] }
+    }
+
     /// Two sessions back to back: says each message and expects all but the last to be heard.
     fn check(lines: &[(bool, Message)], last: Option<Class>) {
         let now = Tick(0);
@@ -307,6 +317,7 @@ mod tests {
             (false, Message::Want { first: 0, wanted: vec![Wish::All, Wish::All] }),
             (true, Message::OfferEnd { objects: 2, bytes: 2 }),
             (false, Message::Finished { objects: vec![(0, None)] }),
+            (false, samples()),
             (false, Message::Failed { object: 1, fault: Fault::usage("x") }),
             (false, Message::Report(Box::default())),
         ];
@@ -326,6 +337,7 @@ mod tests {
             (true, Message::OfferEnd { objects: 1, bytes: 0 }),
             (true, Message::Hello { min: 1, max: 1, program: String::new() }),
             (false, Message::Carry),
+            (true, samples()),
         ];
         for case in cases {
             let lines: Vec<_> = begun.iter().cloned().chain([case]).collect();

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::super::assembly::Stream;
 use super::super::lane::Over;
+use super::super::paths::When;
 use super::super::sink::SinkSide;
 use super::{Running, say};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
+use crate::base::path::PathSample;
 use crate::base::units::Nanos;
-use crate::io::clock;
+use crate::io::{clock, tcp};
 use crate::wire::message::Message;
 
 /// How long to wait before a stream that could not be opened is tried again, and how many stalls a
@@ -153,8 +155,57 @@ impl Running {
         self.start_lane(Some(stream))
     }
 
+    /// The largest window the peer's TCP has shown; there is no history to ask for.
+    pub(super) fn look_at_sockets(&mut self) {
+        if self.source.is_some() {
+            let seen = self.wires.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
+            self.window_seen_bytes = self.window_seen_bytes.max(seen);
+        }
+    }
+
+    /// What the far side has seen of a stream. One that has joined there and not yet here is not
+    /// missed: more comes.
+    pub(super) fn hear_samples(
+        &mut self,
+        stream: u32,
+        samples: &[PathSample],
+    ) -> Result<(), Fault> {
+        if self.wires.is_known(stream) {
+            self.wires.paths.hear(stream, samples);
+        }
+        Ok(())
+    }
+
+    /// What has been seen goes to the side that drives.
+    pub(super) fn tell_paths(&mut self, when: When) -> Result<(), Fault> {
+        let now = clock::now();
+        if !self.wires.look(now, when) {
+            return Ok(());
+        }
+        match &mut self.peer {
+            // Behind its report a side says nothing more.
+            Some(peer) if !peer.drives && self.reported && when == When::InTime => Ok(()),
+            Some(peer) if !peer.drives => {
+                let told = self.wires.paths.tell(now, when);
+                told.iter().try_for_each(|message| say(peer, message))
+            }
+            _ => {
+                self.wires.paths.keep();
+                Ok(())
+            }
+        }
+    }
+
+    /// What is known of streams when all is over.
+    pub(super) fn close_wires(&mut self) {
+        self.wires.look(clock::now(), When::AtEnd);
+        self.done.replaced = self.wires.replaced;
+        self.done.paths = self.wires.paths.finish();
+    }
+
     /// Looks for streams on which nothing moves although it should.
     pub(super) fn look_at_streams(&mut self) -> Result<(), Fault> {
+        self.tell_paths(When::InTime)?;
         let now = clock::now();
         let stall = self.settings.stall;
         if now < self.look_at || self.carrier != Carrier::Tcp {

@@ -12,12 +12,14 @@ use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{
     DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, MODEL_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
-    REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, STREAMS_MAX, WINDOW_BYTES_MAX,
-    WINDOW_BYTES_MIN,
+    REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, SAMPLES_MAX, STREAMS_MAX,
+    WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };
+use crate::base::packed;
+use crate::base::path::PathSample;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, Preallocate, Receive, Seal,
-    Settings, SkipUnchanged,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, PathSamples, Preallocate, Receive,
+    Seal, Settings, SkipUnchanged,
 };
 use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -249,6 +251,7 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.option(settings.errors_max, Writer::u32);
     out.flag(settings.fresh);
     out.u64(settings.stall.0);
+    out.u8(settings.path_samples as u8);
 }
 
 fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
@@ -279,6 +282,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         errors_max: from.option(Reader::u32)?,
         fresh: from.flag()?,
         stall: Nanos(from.u64()?),
+        path_samples: get_choice(from, PathSamples::from_code)?,
     };
     let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =
@@ -301,6 +305,31 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
 fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Result<T, Fault> {
     let code = from.u8()?;
     parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
+}
+
+/// A series of its own: the first sample of each message is told whole.
+pub fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
+    assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
+    out.u32(stream);
+    out.u16(samples.len() as u16);
+    out.raw(&packed::pack(samples));
+}
+
+pub fn get_samples(from: &mut Reader<'_>) -> Result<(u32, Vec<PathSample>), Fault> {
+    let stream = from.u32()?;
+    if stream > u32::from(u16::MAX) {
+        return Err(Fault::peer("the peer sent samples of a stream that never was"));
+    }
+    let count = usize::from(from.u16()?);
+    if !(1..=SAMPLES_MAX).contains(&count) {
+        return Err(Fault::peer(format!(
+            "the peer sent {count} samples of a path where 1 to {SAMPLES_MAX} are allowed"
+        )));
+    }
+    let samples = packed::unpack(from.rest(), count).map_err(|why| {
+        Fault::peer(format!("the peer sent samples of a path that cannot be: {why}"))
+    })?;
+    Ok((stream, samples))
 }
 
 pub fn put_report(out: &mut Writer, report: &SideReport) {

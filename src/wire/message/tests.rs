@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::attributes::Attributes;
 use crate::base::tally::{About, Tally};
-use crate::base::units::{Nanos, Rate};
+use crate::base::units::{Nanos, Rate, Tick};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 
 fn entry(kind: EntryKind, size: u64, path: &[u8], link_target: &[u8]) -> Entry {
@@ -56,6 +56,13 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         transfer: [3; 16],
         listed: true,
     }))
+}
+
+fn path_samples() -> Message {
+    let none = PathSample::default();
+    let first = PathSample { at: Tick(1), bytes_sent: 9, pace_max_bytes_per_s: u64::MAX, ..none };
+    let second = PathSample { at: Tick(2), bytes_sent: 10, app_limited: true, ..first };
+    Message::Samples { stream: 65_535, samples: vec![first, second] }
 }
 
 fn samples() -> Vec<Message> {
@@ -124,6 +131,7 @@ fn samples() -> Vec<Message> {
         Message::Stop(Fault::interrupted()),
         Message::Ping,
         Message::Kept { object: 4 },
+        path_samples(),
     ]
 }
 
@@ -137,7 +145,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=22).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=23).collect::<Vec<_>>());
 }
 
 #[test]
@@ -162,6 +170,28 @@ fn a_path_that_leaves_is_refused() {
             Message::Offer { first: 0, entries: vec![entry(EntryKind::File, 1, path, b"")] };
         assert!(Message::decode(&bytes.encode()[4..]).is_err(), "{}", path.escape_ascii());
     }
+}
+
+/// What the fields of a message may say besides what its reader checks anyway.
+#[test]
+fn samples_that_cannot_be_are_refused() {
+    let Message::Samples { samples, .. } = path_samples() else { unreachable!() };
+    let message = |stream, samples| Message::Samples { stream, samples }.encode();
+    let falling: Vec<PathSample> = samples.iter().rev().copied().collect();
+    let mut announced = message(1, samples.clone());
+    announced[9] = 3;
+    let cases = [
+        (message(65_536, samples.clone()), "a stream that never was"),
+        (message(1, Vec::new()), "0 samples"),
+        (message(1, falling), "a counter of it cannot be"),
+        (announced, "it ends too early"),
+    ];
+    for (bytes, expect) in cases {
+        let fault = Message::decode(&bytes[4..]).unwrap_err();
+        assert!(fault.text.contains(expect) && fault.class == Class::Peer, "{expect}: {fault}");
+    }
+    let most = vec![samples[0]; crate::base::limits::SAMPLES_MAX];
+    assert!(Message::decode(&message(1, most)[4..]).is_ok());
 }
 
 proptest! {
