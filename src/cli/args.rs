@@ -15,6 +15,7 @@ use crate::base::job::Remote;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::lab::experiment::{Order, Soak};
+use crate::lab::export::What;
 use crate::lab::rig::Cache;
 use crate::lab::study::CpuFrom;
 
@@ -73,6 +74,7 @@ pub struct Options {
     /// Of `FORMATS`.
     pub format: Option<usize>,
     pub output: Option<PathBuf>,
+    pub export: What,
 }
 
 impl Default for Options {
@@ -100,6 +102,7 @@ impl Default for Options {
             experiment: None,
             format: None,
             output: None,
+            export: What::Runs,
         }
     }
 }

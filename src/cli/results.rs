@@ -13,7 +13,8 @@ use super::knobs::FORMATS;
 use super::record::NO_HOME;
 use super::{voice, written};
 use crate::base::fault::{Class, Fault};
-use crate::lab::export::Format;
+use crate::lab::export::{Format, What};
+use crate::lab::paths;
 use crate::lab::results::{Filter, Store};
 use crate::lab::sample::{Environment, Record};
 use crate::report::results as page;
@@ -33,6 +34,9 @@ pub fn run(
     _started: Instant,
 ) -> Result<u8, String> {
     let action = meant(action, options)?;
+    if options.export == What::Paths && action == Action::Export(Format::Parquet) {
+        return Err("--what paths: export writes csv or json, not parquet".into());
+    }
     let ids: Vec<i64> = runs.iter().map(number).collect::<Result<_, _>>()?;
     if action == Action::Show && ids.is_empty() {
         return Err("show needs the number of a run; 'datapump results list' has them".into());
@@ -87,18 +91,30 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
         }
         Action::Show => {
             let environments = environments(&store, &records)?;
-            let pages: Vec<String> =
-                records.iter().map(|record| page::show(record, &environments)).collect();
+            let mut pages = Vec::new();
+            for record in records {
+                let record = Record { paths: store.paths(record.id)?, ..record };
+                pages.push(page::show(&record, &environments));
+            }
             Ok(told("the runs", &mut |out| out.write_all(pages.join("\n").as_bytes())))
         }
-        Action::Export(format) => match &options.output {
-            Some(file) => into_file(file, &mut |out| format.write(&records, out)).map(|()| 0),
-            None if format == Format::Parquet && io::stdout().is_terminal() => {
-                let text = "parquet is not for terminals: name a file with --output";
-                Err(Fault::usage(text))
+        Action::Export(format) => {
+            let paths_of = |record: &Record| {
+                store.paths(record.id).map_err(|fault| io::Error::other(fault.text))
+            };
+            let mut write = |out: &mut dyn Write| match (options.export, format) {
+                (What::Paths, Format::Csv) => paths::csv(&records, &paths_of, out),
+                _ => format.write(&records, &paths_of, out),
+            };
+            match &options.output {
+                Some(file) => into_file(file, &mut write).map(|()| 0),
+                None if format == Format::Parquet && io::stdout().is_terminal() => {
+                    let text = "parquet is not for terminals: name a file with --output";
+                    Err(Fault::usage(text))
+                }
+                None => Ok(told("the runs", &mut write)),
             }
-            None => Ok(told("the runs", &mut |out| format.write(&records, out))),
-        },
+        }
     }
 }
 

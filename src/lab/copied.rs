@@ -107,6 +107,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         void_reason: None,
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
+        paths: outcome.paths.clone(),
         more: more(outcome),
     }
 }

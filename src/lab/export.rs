@@ -9,6 +9,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use super::paths::PathsOf;
 use super::results::columns::{self, Cell, Column};
 use super::sample::{Record, Side};
 
@@ -23,13 +24,33 @@ impl Format {
     pub const ALL: [(&str, Format); 3] =
         [("csv", Format::Csv), ("json", Format::Json), ("parquet", Format::Parquet)];
 
-    pub fn write(self, records: &[Record], out: &mut dyn Write) -> io::Result<()> {
+    /// Only JSON has paths in it: they are no row.
+    pub fn write(
+        self,
+        records: &[Record],
+        paths_of: PathsOf<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         match self {
             Format::Csv => csv(records, out),
-            Format::Json => json(records, out),
+            Format::Json => json(records, paths_of, out),
             Format::Parquet => parquet(records, out),
         }
     }
+}
+
+/// What an export has rows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    #[default]
+    Runs,
+    /// The samples of the streams of runs.
+    Paths,
+}
+
+impl What {
+    pub const ALL: [What; 2] = [What::Runs, What::Paths];
+    pub const NAMES: &[&str] = &["runs", "paths"];
 }
 
 /// A run as one row: names with units, lists as JSON text. All runs have the same columns.
@@ -69,11 +90,13 @@ fn csv(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// One array of records as they are.
-fn json(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
+fn json(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"[")?;
     for (at, record) in records.iter().enumerate() {
         out.write_all(if at == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, record).map_err(io::Error::from)?;
+        // One after the other: the paths of many runs are more than fits in memory.
+        let whole = Record { paths: paths_of(record)?, ..record.clone() };
+        serde_json::to_writer(&mut *out, &whole).map_err(io::Error::from)?;
     }
     out.write_all(b"\n]\n")?;
     out.flush()
@@ -184,6 +207,7 @@ mod tests {
     use parquet::record::RowAccessor;
 
     use super::*;
+    use crate::base::job::StreamPath;
     use crate::lab::sample::{Moved, SeriesPoint};
 
     fn records() -> Vec<Record> {
@@ -199,6 +223,10 @@ mod tests {
                 ..Record::default()
             },
         ]
+    }
+
+    fn none(_: &Record) -> io::Result<Vec<StreamPath>> {
+        Ok(Vec::new())
     }
 
     #[test]
@@ -241,11 +269,11 @@ mod tests {
     #[test]
     fn json_is_read_back() {
         let mut bytes = Vec::new();
-        json(&records()[..1], &mut bytes).unwrap();
+        json(&records()[..1], &none, &mut bytes).unwrap();
         assert_eq!(serde_json::from_slice::<Vec<Record>>(&bytes).unwrap(), records()[..1]);
         for count in [0, 2] {
             let mut bytes = Vec::new();
-            json(&records()[..count], &mut bytes).unwrap();
+            json(&records()[..count], &none, &mut bytes).unwrap();
             let all: Vec<serde_json::Value> = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(all.len(), count);
         }
@@ -286,7 +314,7 @@ mod tests {
             }
         }
         for (_, format) in Format::ALL {
-            let why = format.write(&records(), &mut Gone).unwrap_err();
+            let why = format.write(&records(), &none, &mut Gone).unwrap_err();
             assert_eq!(why.kind(), io::ErrorKind::BrokenPipe);
         }
     }

@@ -11,6 +11,7 @@ pub mod measure;
 pub mod model;
 pub mod moment;
 pub mod observations;
+pub mod paths;
 pub mod predict;
 pub mod probe;
 pub mod results;

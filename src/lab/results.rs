@@ -18,8 +18,10 @@ use rusqlite::{OptionalExtension, params, params_from_iter};
 use self::columns::{Column, integer, text};
 use self::schema::Unusable;
 use super::model::HostModel;
+use super::paths;
 use super::sample::{Environment, Record, Scenario, Side};
 use crate::base::fault::{Class, Fault};
+use crate::base::job::StreamPath;
 
 /// An open store. Each run is a transaction of its own: what was inserted stays, however the
 /// program ends.
@@ -175,6 +177,12 @@ impl Store {
         let runs = self.told("read", runs)?;
         let whole = |run| with_lists(&self.connection, run);
         self.told("read", runs.into_iter().map(whole).collect())
+    }
+
+    /// What was seen of the data streams of a run, in the order of their numbers, near ends first.
+    pub fn paths(&self, run: i64) -> Result<Vec<StreamPath>, Fault> {
+        let sql = "SELECT * FROM paths WHERE run = ? ORDER BY stream, side DESC";
+        self.told("read", all(&self.connection, sql, &[Value::Integer(run)], paths::of_row))
     }
 
     /// Keeps a host's model beside those that it had before. What only the last of those knows is
@@ -364,6 +372,9 @@ fn write(
     }
     for (place, point) in (0..).zip(&record.series) {
         put(transaction, "series", key(place), columns::of_point(point))?;
+    }
+    for path in &record.paths {
+        paths::insert(transaction, run, path)?;
     }
     Ok(run)
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::job::StreamPath;
+
 /// The pumps that are measured: each part alone between null ends, and what is composed of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,6 +87,10 @@ pub struct Record {
     /// Bytes that were where they belong, over time.
     pub series: Vec<SeriesPoint>,
     pub predicted: Option<Predicted>,
+    /// Each data stream as each of its ends saw it. The store keeps them apart, and gives them when
+    /// it is asked for them.
+    #[serde(default, with = "super::paths", skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<StreamPath>,
     /// Round trips with and without load, TCP's own account, pauses and the verdict on them, by
     /// name: later commands fill them.
     pub more: BTreeMap<String, serde_json::Value>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::json::utc;
+use crate::base::job::{PathRole, StreamPath};
 use crate::base::units::{Bytes, Rate};
 use crate::lab::export::cpu_ns_per_byte;
 use crate::lab::results::columns::{self, Cell, Column};
@@ -60,6 +61,7 @@ pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> Strin
         (gate.name.clone(), format!("{verdict}: {} (limit {})", gate.value, gate.limit))
     });
     text.push_str(&lines("gates", gates));
+    text.push_str(&lines("data streams", record.paths.iter().map(path)));
     text.push_str(&series(&record.series));
     for (id, environment) in environments {
         let here = |side: &Side| side.environment == *id;
@@ -101,6 +103,32 @@ fn side_text(role: &str, side: &Side) -> String {
     let threads = spent(&side.kernel_threads_s).into_iter();
     text.push_str(&lines(&format!("kernel threads of the {role}"), threads));
     text
+}
+
+/// A stream in one line: what its last sample says, and the extremes of the others.
+fn path(path: &StreamPath) -> (String, String) {
+    let StreamPath { stream, side, role, samples } = path;
+    let name = format!("{stream}, {} {}", side.name(), role.name());
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return (name, "no samples".into());
+    };
+    let moved = match role {
+        PathRole::Source => format!(
+            "{} of {} segments sent again, window of the peer {}",
+            last.segments_retransmitted,
+            last.segments_sent,
+            Bytes(samples.iter().map(|sample| sample.peer_window_bytes).max().unwrap_or(0).into())
+        ),
+        PathRole::Sink => format!("{} received", Bytes(last.bytes_received)),
+    };
+    let text = format!(
+        "{} samples in {}, RTT {} (least {}), {moved}",
+        samples.len(),
+        last.at.since(first.at),
+        last.rtt,
+        last.rtt_min
+    );
+    (name, text)
 }
 
 /// Some points of many, evenly spread; an export has all.

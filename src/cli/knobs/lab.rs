@@ -2,8 +2,10 @@
 
 use super::{Group, Kind, Knob, Limits, Range, Unit};
 use crate::base::limits;
+use crate::base::settings::PathSamples;
 use crate::cli::command::Verb;
 use crate::lab::experiment::{Order, Soak};
+use crate::lab::export::What;
 use crate::lab::rig::Cache;
 use crate::lab::study::CpuFrom;
 
@@ -225,6 +227,33 @@ pub const LAB: &[Knob] = &[
         more: "model writes text, json or markdown; results export writes csv, json or parquet.",
         group: Group::Recording,
         verbs: READING,
+    },
+    Knob {
+        name: "what",
+        letter: None,
+        value: "WHAT",
+        kind: Kind::Choice(What::NAMES, |o, i| o.export = What::ALL[i]),
+        default: "runs",
+        help: "What export writes rows of",
+        more: "With paths each line is one sample of one data stream, as one of its ends saw it: \
+               what TCP_INFO said and where the time of the lane went. json has runs with their \
+               paths inside, whatever is said here.",
+        group: Group::Recording,
+        verbs: RESULTS,
+    },
+    Knob {
+        name: "path-samples",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Choice(PathSamples::NAMES, |o, i| {
+            o.settings.path_samples = PathSamples::ALL[i];
+        }),
+        default: "on",
+        help: "Whether TCP's view of each stream is sampled while it runs",
+        more: "It takes no time worth mentioning, is recorded with the run, and is what a verdict \
+               on the path is made from. off is for measuring just that.",
+        group: Group::Recording,
+        verbs: RECORDED,
     },
     Knob {
         name: "output",

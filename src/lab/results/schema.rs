@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -227,3 +227,16 @@ CREATE TABLE series (
 
 /// Runs of before were not counted so.
 const VERSION_2: &str = "ALTER TABLE sides ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;";
+
+/// What was seen of each data stream from each of its ends; `packed` as `base::packed` has it.
+const VERSION_3: &str = "
+CREATE TABLE paths (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    stream INTEGER NOT NULL,
+    side TEXT NOT NULL,
+    role TEXT NOT NULL,
+    samples INTEGER NOT NULL,
+    packed BLOB NOT NULL,
+    UNIQUE (run, stream, side)
+) STRICT;
+";

@@ -3,6 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use proptest::prelude::*;
 
 use super::*;
+use crate::base::job::{PathRole, PathSide};
+use crate::base::path::PathSample;
+use crate::base::units::Tick;
 use crate::lab::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted,
     SeriesPoint,
@@ -153,6 +156,7 @@ prop_compose! {
             moved, source, sink, machines, predicted, void_reason,
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
+            paths: Vec::new(),
             more: more.into_iter().map(|(name, value)| (name, serde_json::json!(value))).collect(),
         }
     }
@@ -280,7 +284,40 @@ fn older_stores_become_todays() {
         assert_eq!(runs.len(), 1, "version {version}");
         assert_eq!((runs[0].id, runs[0].moved.bytes), (3, 1 << 30), "version {version}");
         assert_eq!(runs[0].source.requests, 1024, "version {version}");
+        assert_eq!(store.paths(3).unwrap(), [], "version {version}");
     }
+}
+
+/// Paths stand beside their runs, go with them, and are found in the order of streams.
+#[test]
+fn paths_come_back_as_they_were() {
+    let sample = |at| PathSample { at: Tick(at), bytes_sent: 9 * at, ..PathSample::default() };
+    let path = |stream, side, role, samples: &[u64]| StreamPath {
+        stream,
+        side,
+        role,
+        samples: samples.iter().map(|at| sample(*at)).collect(),
+    };
+    let paths = vec![
+        path(0, PathSide::Near, PathRole::Sink, &[1, 2, 5]),
+        path(0, PathSide::Far, PathRole::Source, &[1]),
+        path(9, PathSide::Near, PathRole::Sink, &[]),
+    ];
+    let (_folder, mut store) = store();
+    let mut shuffled = Record { paths: paths.clone(), ..Record::default() };
+    shuffled.paths.reverse();
+    let run = store.insert(&shuffled).unwrap();
+    assert_eq!(store.paths(run).unwrap(), paths);
+    assert_eq!(store.paths(run + 1).unwrap(), []);
+    let listed = store.records(&Filter::default()).unwrap();
+    assert_eq!(listed[0].paths, [], "a list has no use for them");
+    let fewer = Record { id: run, paths: paths[..1].to_vec(), ..Record::default() };
+    store.replace(&fewer).unwrap();
+    assert_eq!(store.paths(run).unwrap(), paths[..1]);
+    let damage = "UPDATE paths SET packed = x'ff'";
+    store.connection.execute(damage, []).unwrap();
+    let why = store.paths(run).unwrap_err();
+    assert!(why.text.contains("a path: it ends too early"), "{why}");
 }
 
 /// The machinery, shown with a migration that there is not yet.

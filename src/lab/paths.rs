@@ -1,0 +1,167 @@
+//! What was seen of streams, for the store and for other programs.
+
+use std::io::{self, Write};
+
+use rusqlite::{Row, Transaction, params};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::sample::Record;
+use crate::base::job::{PathRole, PathSide, StreamPath};
+use crate::base::packed;
+
+/// How the store is asked for the paths of a run.
+pub type PathsOf<'a> = &'a dyn Fn(&Record) -> io::Result<Vec<StreamPath>>;
+
+/// A table as JSON: names once, then numbers, since a run has thousands of samples.
+#[derive(Serialize, Deserialize)]
+struct Table {
+    stream: u32,
+    side: String,
+    role: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<u64>>,
+}
+
+pub fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| Table {
+        stream: path.stream,
+        side: path.side.name().into(),
+        role: path.role.name().into(),
+        columns: packed::NAMES.map(String::from).into(),
+        rows: path.samples.iter().map(|sample| packed::numbers(sample).into()).collect(),
+    }))
+}
+
+pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<StreamPath>, D::Error> {
+    let tables = Vec::<Table>::deserialize(from)?;
+    tables.iter().map(|table| path(table).map_err(D::Error::custom)).collect()
+}
+
+/// Columns are found by name: who wrote them may have had fewer, or others.
+fn path(table: &Table) -> Result<StreamPath, String> {
+    let (side, role) = side_and_role(&table.side, &table.role)?;
+    let places: Vec<Option<usize>> = packed::NAMES
+        .iter()
+        .map(|name| table.columns.iter().position(|column| column == name))
+        .collect();
+    let sample = |row: &Vec<u64>| {
+        let mut numbers = [0; packed::COUNT];
+        for (number, place) in numbers.iter_mut().zip(&places) {
+            *number = place.and_then(|place| row.get(place)).copied().unwrap_or(0);
+        }
+        packed::of_numbers(&numbers).ok_or("a sample of a path has a number that is too large")
+    };
+    let samples = table.rows.iter().map(sample).collect::<Result<_, _>>()?;
+    Ok(StreamPath { stream: table.stream, side, role, samples })
+}
+
+fn side_and_role(side: &str, role: &str) -> Result<(PathSide, PathRole), String> {
+    PathSide::parse(side)
+        .zip(PathRole::parse(role))
+        .ok_or_else(|| format!("a path of side '{side}' and role '{role}'"))
+}
+
+/// One row for each stream and end: its samples are one value, a tenth of what they would be as
+/// rows.
+pub fn insert(transaction: &Transaction<'_>, run: i64, path: &StreamPath) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO paths (run, stream, side, role, samples, packed) \
+               VALUES (?, ?, ?, ?, ?, ?)";
+    let values = params![
+        run,
+        path.stream,
+        path.side.name(),
+        path.role.name(),
+        path.samples.len() as i64,
+        packed::pack(&path.samples)
+    ];
+    transaction.prepare_cached(sql)?.execute(values).map(|_| ())
+}
+
+pub fn of_row(row: &Row<'_>) -> rusqlite::Result<StreamPath> {
+    let unreadable = |why: String| {
+        let kind = rusqlite::types::Type::Blob;
+        rusqlite::Error::FromSqlConversionFailure(0, kind, format!("a path: {why}").into())
+    };
+    let (side, role): (String, String) = (row.get("side")?, row.get("role")?);
+    let (side, role) = side_and_role(&side, &role).map_err(unreadable)?;
+    let count: u32 = row.get("samples")?;
+    let bytes: Vec<u8> = row.get("packed")?;
+    let samples = packed::unpack(&bytes, count as usize);
+    let samples = samples.map_err(|why| unreadable(why.to_string()))?;
+    Ok(StreamPath { stream: row.get("stream")?, side, role, samples })
+}
+
+/// One line of names and one for each sample of each stream of each run.
+pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "run,stream,side,role,{}", packed::NAMES.join(","))?;
+    for record in records {
+        for path in paths_of(record)? {
+            let StreamPath { stream, side, role, samples } = &path;
+            let key = format!("{},{stream},{},{}", record.id, side.name(), role.name());
+            for sample in samples {
+                out.write_all(key.as_bytes())?;
+                for number in packed::numbers(sample) {
+                    write!(out, ",{number}")?;
+                }
+                out.write_all(b"\n")?;
+            }
+        }
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::path::PathSample;
+    use crate::base::units::Tick;
+
+    fn record() -> Record {
+        let sample = |at| PathSample {
+            at: Tick(at),
+            pace_max_bytes_per_s: u64::MAX,
+            app_limited: at > 1,
+            ..PathSample::default()
+        };
+        let path = |stream, side, role| StreamPath {
+            stream,
+            side,
+            role,
+            samples: (1..4).map(sample).collect(),
+        };
+        let paths = vec![
+            path(0, PathSide::Near, PathRole::Source),
+            path(70, PathSide::Far, PathRole::Sink),
+        ];
+        Record { id: 8, paths, ..Record::default() }
+    }
+
+    #[test]
+    fn json_is_read_back() {
+        let record = record();
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+        let old = serde_json::to_string(&Record::default()).unwrap();
+        assert!(!old.contains("paths"), "{old}");
+        for (from, to) in [("\"near\"", "\"here\""), ("\"state\"", "\"at_ns\"")] {
+            let odd = text.replace(from, to);
+            let read = serde_json::from_str::<Record>(&odd);
+            assert_eq!(read.is_err(), from == "\"near\"", "{from}");
+        }
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_sample() {
+        let mut bytes = Vec::new();
+        let paths_of = |record: &Record| Ok(record.paths.clone());
+        csv(&[record()], &paths_of, &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        assert!(lines[0].starts_with("run,stream,side,role,at_ns,rtt_ns,"), "{text}");
+        assert!(lines[4].starts_with("8,70,far,sink,1,0,"), "{text}");
+        let columns = |line: &str| line.split(',').count();
+        assert!(lines.iter().all(|line| columns(line) == 4 + packed::COUNT), "{text}");
+    }
+}
