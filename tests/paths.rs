@@ -111,6 +111,9 @@ fn samples_say_what_ss_says() {
     }
 }
 
+/// What a lane is asked to do with its connection.
+type Ask = fn(Handle) -> Verb;
+
 /// What is seen of a lane that waits for half a second, and what its engine counted.
 struct Waited {
     samples: Vec<PathSample>,
@@ -119,7 +122,7 @@ struct Waited {
 }
 
 /// One request on a connection whose other end does nothing for a while, then everything.
-fn wait_on(backend: Box<dyn Backend>, verb: fn(Handle) -> Verb) -> Waited {
+fn wait_on(backend: Box<dyn Backend>, verb: Ask) -> Waited {
     let (near, mut far) = connection();
     let (socket, outbox) = (tcp::into_handle(near), Arc::new(Outbox::default()));
     let sampler = Sampler::new(socket.clone(), outbox.clone()).expect("a TCP connection");
@@ -179,7 +182,7 @@ fn who_is_blocked_goes_on_looking() {
     }
     let send = |socket| Verb::Send { socket };
     let receive = |socket| Verb::Receive { socket, how: Receive::WaitAll };
-    let verbs: [(&str, fn(Handle) -> Verb); 2] = [("send", send), ("receive", receive)];
+    let verbs: [(&str, Ask); 2] = [("send", send), ("receive", receive)];
     for ((backend, make), (name, verb)) in
         backends.into_iter().flat_map(|backend| verbs.map(|verb| (backend, verb)))
     {

@@ -359,13 +359,9 @@ mod tests {
 
     #[test]
     fn thinning_keeps_both_ends() {
-        for (looks, expect) in [
-            (0, vec![]),
-            (1, vec![0]),
-            (2, vec![0, 1]),
-            (5, vec![0, 2, 4]),
-            (6, vec![0, 2, 4, 5]),
-        ] {
+        for (looks, expect) in
+            [(0, vec![]), (1, vec![0]), (2, vec![0, 1]), (5, vec![0, 2, 4]), (6, vec![0, 2, 4, 5])]
+        {
             let sample = |at| PathSample { at: Tick(at), ..PathSample::default() };
             let mut samples: Vec<PathSample> = (0..looks).map(sample).collect();
             thin(&mut samples);
