@@ -9,6 +9,7 @@ pub mod relay;
 pub mod run;
 pub mod speaker;
 pub mod torture;
+pub mod wan;
 
 use std::ffi::OsString;
 use std::fmt;

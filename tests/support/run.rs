@@ -127,6 +127,19 @@ impl Running {
         panic!("{}: no event {name}\n{ran}", self.words);
     }
 
+    /// Reads its lines up to one with this mark, and gives back what stands behind it.
+    pub fn wait_for_line(&mut self, mark: &str) -> String {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            self.stdout.extend(line);
+            if let Some((_, behind)) = text.split_once(mark) {
+                return behind.trim_end().to_string();
+            }
+        }
+        let ran = self.stop();
+        panic!("{}: no line with {mark}\n{ran}", self.words);
+    }
+
     /// Waits for its end, and fails the test where that does not come.
     pub fn end(self) -> Ran {
         self.end_within(PATIENCE)

@@ -6,6 +6,7 @@ mod fuzz;
 mod packages;
 mod step;
 mod torture;
+mod wan;
 #[path = "../../tests/support/wire_hash.rs"]
 mod wire_hash;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "instructions"] => bench::instructions(),
+        ["wan", words @ ..] => wan::wan(words),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
         _ => Err(USAGE.to_string()),
@@ -56,5 +58,7 @@ cargo xtask COMMAND
   bench predict [--short] [--seed N] [--disk DIR]
                          40 copies, each predicted and made; writes runs/DATE-prediction.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
+  wan up|set|cut|mend|run|status|test|down …
+                         a WAN on the desk: cargo xtask wan says more
   man DIR                man page and completions, written by the built program
   wire-hash              the hash of src/wire that docs/WIRE.md states";

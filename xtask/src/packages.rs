@@ -18,6 +18,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("tcpdump", "tcpdump"),
     ("valgrind", "valgrind"),
     ("iproute2", "ip"),
+    ("iputils-ping", "ping"),
     ("procps", "ps"),
     ("diffutils", "cmp"),
     ("attr", "getfattr"),
@@ -37,6 +38,16 @@ pub const FOR_BENCHES: &[Part] = &[
     ("iproute2", "ip"),
     ("fio", "fio"),
     ("e2fsprogs", "mkfs.ext4"),
+];
+
+/// What `cargo xtask wan` needs.
+pub const FOR_WAN: &[Part] = &[
+    ("openssh-server", "sshd"),
+    ("openssh-client", "ssh"),
+    ("iproute2", "ip"),
+    ("iproute2", "tc"),
+    ("iputils-ping", "ping"),
+    ("iperf3", "iperf3"),
 ];
 
 /// Makes sure that these are installed: installs what is missing where that is allowed, and names

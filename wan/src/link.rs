@@ -1,0 +1,287 @@
+//! The link between two TUN devices: a thread for each direction reads packets from one device, asks the
+//! pipe when they arrive, and writes them to the other one then.
+
+use std::fs;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use serde::{Deserialize, Serialize};
+
+use crate::pcap::Pcap;
+use crate::pipe::{Arrival, Pipe, PipeCounters, Shape};
+use crate::tun;
+
+/// What one direction of a running link has done, and how well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayCounters {
+    pub packets: PipeCounters,
+    /// How far behind its time the latest packet came out, and how many came more than 1 ms late: then
+    /// the machine was too busy for this link.
+    pub late_ns_max: u64,
+    pub late_packets: u64,
+    /// Packets that a device did not take, or lost before the link could read them.
+    pub kernel_drops: u64,
+    /// CPU time of the direction's thread. Delivering a packet is part of it, and with it what the
+    /// receiving host's kernel does at once.
+    pub cpu_ns: u64,
+}
+
+/// Both directions: near to far, and back.
+pub struct Link {
+    ways: [Arc<Way>; 2],
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Way {
+    pipe: Mutex<Pipe<Packet>>,
+    /// Wakes the thread when the shape changes or all is over.
+    bell: OwnedFd,
+    is_over: AtomicBool,
+    began: Instant,
+    late_ns_max: AtomicU64,
+    late_packets: AtomicU64,
+    refused: AtomicU64,
+    thread_id: AtomicU64,
+}
+
+/// One IP packet.
+struct Packet {
+    bytes: Box<[u8; MTU_BYTES]>,
+    len: usize,
+}
+
+/// Where a direction's packets are written to, if anywhere, and at which of its ends.
+struct Tap {
+    pcap: Arc<Mutex<Pcap>>,
+    at_entry: bool,
+}
+
+impl Link {
+    /// Joins two devices. `pcap` gets what the near side's own interface sees.
+    pub fn start(
+        near: OwnedFd,
+        far: OwnedFd,
+        shapes: [Shape; 2],
+        seed: u64,
+        pcap: Option<Pcap>,
+    ) -> io::Result<Link> {
+        let began = Instant::now();
+        let pcap = pcap.map(|pcap| Arc::new(Mutex::new(pcap)));
+        let [near, far] = [Arc::new(near), Arc::new(far)];
+        let mut link = Link {
+            ways: [Way::new(shapes[0], seed, began)?, Way::new(shapes[1], !seed, began)?]
+                .map(Arc::new),
+            threads: Vec::new(),
+        };
+        let ends = [(near.clone(), far.clone(), true), (far, near, false)];
+        for (way, (from, to, at_entry)) in link.ways.clone().into_iter().zip(ends) {
+            let tap = pcap.clone().map(|pcap| Tap { pcap, at_entry });
+            let (ready, is_ready) = mpsc::channel();
+            let name = if at_entry { "wan-forward" } else { "wan-back" };
+            let carry = move || {
+                let id = rustix::thread::gettid().as_raw_nonzero().get();
+                way.thread_id.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
+                // Without the privilege the link works too, and says how late it was.
+                tun::run_first().ok();
+                rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS)).ok();
+                ready.send(()).ok();
+                way.carry(&from, &to, tap.as_ref());
+            };
+            link.threads.push(std::thread::Builder::new().name(name.into()).spawn(carry)?);
+            is_ready.recv().ok();
+        }
+        Ok(link)
+    }
+
+    pub fn set(&self, shapes: [Shape; 2]) {
+        for (way, shape) in self.ways.iter().zip(shapes) {
+            way.lock().set(way.now_ns(), shape);
+            way.ring();
+        }
+    }
+
+    /// From now on nothing arrives, for this time or until it is mended.
+    pub fn cut(&self, time: Option<Duration>) {
+        for way in &self.ways {
+            let now_ns = way.now_ns();
+            let until_ns = time.map_or(u64::MAX, |time| now_ns + time.as_nanos() as u64);
+            way.lock().cut(now_ns, until_ns);
+        }
+    }
+
+    pub fn mend(&self) {
+        self.ways.iter().for_each(|way| way.lock().mend(way.now_ns()));
+    }
+
+    /// Forward and back.
+    pub fn counters(&self) -> [WayCounters; 2] {
+        [0, 1].map(|i| self.ways[i].counters())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for way in &self.ways {
+            way.is_over.store(true, Ordering::Relaxed);
+            way.ring();
+        }
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Way {
+    fn new(shape: Shape, seed: u64, began: Instant) -> io::Result<Way> {
+        Ok(Way {
+            pipe: Mutex::new(Pipe::new(shape, seed)),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_over: AtomicBool::new(false),
+            began,
+            late_ns_max: AtomicU64::new(0),
+            late_packets: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            thread_id: AtomicU64::new(0),
+        })
+    }
+
+    /// The thread of this direction.
+    fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
+        let mut spare = Vec::new();
+        let mut is_readable = true;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let wait = {
+                let mut pipe = self.lock();
+                if is_readable {
+                    self.take_in(&mut pipe, from, tap, &mut spare);
+                }
+                self.give_out(&mut pipe, to, tap, &mut spare);
+                pipe.next_ns().map(|next_ns| next_ns.saturating_sub(self.now_ns()))
+            };
+            let wait = wait.map(|nanos| Timespec {
+                tv_sec: (nanos / NANOS_PER_SECOND).cast_signed(),
+                tv_nsec: (nanos % NANOS_PER_SECOND).cast_signed(),
+            });
+            let mut ends =
+                [PollFd::new(from, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            // A signal is a wake like any other; nothing else can fail here.
+            poll(&mut ends, wait.as_ref()).ok();
+            is_readable = ends[0].revents().contains(PollFlags::IN);
+            if ends[1].revents().contains(PollFlags::IN) {
+                rustix::io::read(&self.bell, &mut [0; 8]).ok();
+            }
+        }
+    }
+
+    /// Everything that waits in the device, but a batch at most: what is due must not wait.
+    fn take_in(
+        &self,
+        pipe: &mut Pipe<Packet>,
+        from: &OwnedFd,
+        tap: Option<&Tap>,
+        spare: &mut Vec<Packet>,
+    ) {
+        for _ in 0..BATCH_PACKETS {
+            let mut packet = spare.pop().unwrap_or_else(Packet::empty);
+            match rustix::io::read(from, packet.bytes.as_mut_slice()) {
+                Ok(len) => packet.len = len,
+                Err(_) => {
+                    spare.push(packet);
+                    return;
+                }
+            }
+            let now_ns = self.now_ns();
+            if let Some(tap) = tap.filter(|tap| tap.at_entry) {
+                tap.note(now_ns, &packet);
+            }
+            spare.extend(pipe.offer(now_ns, packet.len as u32, packet));
+        }
+    }
+
+    /// What is due, and what will be so soon that waking again for it would cost more than it gives.
+    fn give_out(
+        &self,
+        pipe: &mut Pipe<Packet>,
+        to: &OwnedFd,
+        tap: Option<&Tap>,
+        spare: &mut Vec<Packet>,
+    ) {
+        let early_ns = (pipe.shape().delay_ns / EARLY_PARTS).min(EARLY_NS_MAX);
+        for _ in 0..BATCH_PACKETS {
+            let now_ns = self.now_ns();
+            match pipe.take_due(now_ns + early_ns) {
+                None => return,
+                Some(Arrival::Lost(packet)) => spare.push(packet),
+                Some(Arrival::Delivered(due_ns, packet)) => {
+                    let late_ns = now_ns.saturating_sub(due_ns);
+                    self.late_ns_max.fetch_max(late_ns, Ordering::Relaxed);
+                    if late_ns > LATE_NS {
+                        self.late_packets.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if rustix::io::write(to, &packet.bytes[..packet.len]).is_err() {
+                        self.refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if let Some(tap) = tap.filter(|tap| !tap.at_entry) {
+                        tap.note(now_ns, &packet);
+                    }
+                    spare.push(packet);
+                }
+            }
+        }
+    }
+
+    fn counters(&self) -> WayCounters {
+        let packets = self.lock().counters();
+        WayCounters {
+            packets,
+            late_ns_max: self.late_ns_max.load(Ordering::Relaxed),
+            late_packets: self.late_packets.load(Ordering::Relaxed),
+            kernel_drops: self.refused.load(Ordering::Relaxed),
+            cpu_ns: cpu_ns(self.thread_id.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn ring(&self) {
+        rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).ok();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pipe<Packet>> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Packet {
+    fn empty() -> Packet {
+        Packet { bytes: Box::new([0; MTU_BYTES]), len: 0 }
+    }
+}
+
+impl Tap {
+    fn note(&self, now_ns: u64, packet: &Packet) {
+        let mut pcap = self.pcap.lock().unwrap_or_else(PoisonError::into_inner);
+        pcap.write(now_ns, &packet.bytes[..packet.len]);
+    }
+}
+
+/// CPU time of a thread of this process, to the nanosecond.
+fn cpu_ns(thread: u64) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+    stat.ok().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+pub const MTU_BYTES: usize = 1500;
+const BATCH_PACKETS: usize = 64;
+/// A packet may come out before its time by a hundredth of the one-way delay, and by this at most.
+const EARLY_PARTS: u64 = 100;
+const EARLY_NS_MAX: u64 = 200_000;
+const LATE_NS: u64 = 1_000_000;
+const TIMER_SLACK_NS: u64 = 1000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,105 @@
+//! An sshd in each namespace, with keys of their own: whoever has the folder logs in, and nobody else.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::namespaces::Namespace;
+use crate::{FAR_ADDRESS, NEAR_ADDRESS};
+
+/// Makes keys and files, once for both.
+pub fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), String> {
+    let told = |what: &str, why: std::io::Error| format!("sshd in the namespaces: {what}: {why}");
+    // sshd's place for its unprivileged part.
+    fs::create_dir_all("/run/sshd").map_err(|why| told("/run/sshd", why))?;
+    for name in ["host", "user"] {
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(folder.join(name));
+        let made = keygen
+            .output()
+            .map_err(|why| told("ssh-keygen (apt-get install openssh-client)", why))?;
+        if !made.status.success() {
+            let words = String::from_utf8_lossy(&made.stderr).into_owned();
+            return Err(format!("ssh-keygen: {}", words.trim()));
+        }
+    }
+    let write = |name: &str, text: String| {
+        fs::write(folder.join(name), text).map_err(|why| told(name, why))
+    };
+    let host_key =
+        fs::read_to_string(folder.join("host.pub")).map_err(|why| told("host.pub", why))?;
+    write("known", format!("{NEAR_ADDRESS},{FAR_ADDRESS} {host_key}"))?;
+    for side in SIDES {
+        write(&format!("sshd_{side}"), server_config(folder, side))?;
+    }
+    write("ssh_config", client_config(folder))?;
+    fs::create_dir_all(folder.join("bin")).map_err(|why| told("bin", why))?;
+    if let Some(program) = program {
+        symlink(program, folder.join("bin/datapump")).map_err(|why| told("bin/datapump", why))?;
+    }
+    Ok(())
+}
+
+/// Starts it, and returns when it listens. It ends with its namespace.
+pub fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), String> {
+    let program = SSHD_PLACES.iter().map(Path::new).find(|path| path.exists());
+    let program = program.ok_or("sshd is missing: apt-get install openssh-server")?;
+    // sshd runs itself again for each login, so it wants its whole path.
+    let mut sshd = Command::new(program);
+    sshd.args(["-D", "-e", "-f"]).arg(folder.join(format!("sshd_{side}")));
+    sshd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let spawned = namespace.enter(sshd).and_then(|mut sshd| sshd.spawn());
+    let mut sshd = spawned.map_err(|why| format!("sshd ({side}): {why}"))?;
+    let mut said = Vec::new();
+    let mut words = sshd.stderr.take().map(|pipe| BufReader::new(pipe).lines());
+    for line in words.iter_mut().flatten().map_while(Result::ok) {
+        said.push(line);
+        if said.last().is_some_and(|line| line.contains("Server listening on")) {
+            // Somebody reads its words and waits for its end for as long as it lives.
+            std::thread::spawn(move || {
+                words.into_iter().flatten().for_each(drop);
+                sshd.wait().ok();
+            });
+            return Ok(());
+        }
+    }
+    sshd.wait().ok();
+    Err(format!("sshd ({side}) does not start: {}", said.join("; ")))
+}
+
+/// What `--ssh` takes: `far` and `near` are the two hosts.
+pub fn command(folder: &Path) -> String {
+    format!("ssh -F {}", config(folder).display())
+}
+
+fn config(folder: &Path) -> PathBuf {
+    folder.join("ssh_config")
+}
+
+/// SHLVL=2 keeps the account's start-up files out.
+fn server_config(folder: &Path, side: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "ListenAddress 0.0.0.0:22\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n\
+         PidFile {folder}/{side}.pid\nStrictModes no\nUsePAM no\n\
+         PermitRootLogin prohibit-password\nPasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\nMaxStartups 100:30:200\nUseDNS no\nPrintMotd no\n\
+         PrintLastLog no\nSetEnv SHLVL=2 PATH={folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin\n\
+         Subsystem sftp internal-sftp\n"
+    )
+}
+
+fn client_config(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "Host far\n HostName {FAR_ADDRESS}\nHost near\n HostName {NEAR_ADDRESS}\n\
+         Host *\n IdentityFile {folder}/user\n IdentitiesOnly yes\n \
+         UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n \
+         ConnectTimeout 30\n"
+    )
+}
+
+pub const SIDES: [&str; 2] = ["near", "far"];
+const SSHD_PLACES: [&str; 3] = ["/usr/sbin/sshd", "/sbin/sshd", "/usr/local/sbin/sshd"];
