@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -149,72 +150,51 @@ impl Way {
         })
     }
 
-    /// The thread of this direction.
+    /// The thread of this direction. It sleeps until a packet comes or is due. While packets flow it looks
+    /// once a tick instead: each wake costs more than a packet.
     fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
-        let mut spare = Vec::new();
-        let mut is_readable = true;
+        let mut batch = Batch::default();
+        let mut waker = Waker::default();
+        let mut looked_ns = self.now_ns();
+        let mut was_woken = false;
         while !self.is_over.load(Ordering::Relaxed) {
-            let wait = {
-                let mut pipe = self.lock();
-                if is_readable {
-                    self.take_in(&mut pipe, from, tap, &mut spare);
-                }
-                self.give_out(&mut pipe, to, tap, &mut spare);
-                pipe.next_ns().map(|next_ns| next_ns.saturating_sub(self.now_ns()))
-            };
-            let wait = wait.map(|nanos| Timespec {
-                tv_sec: (nanos / NANOS_PER_SECOND).cast_signed(),
-                tv_nsec: (nanos % NANOS_PER_SECOND).cast_signed(),
-            });
-            let mut ends =
-                [PollFd::new(from, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
-            // A signal is a wake like any other; nothing else can fail here.
-            poll(&mut ends, wait.as_ref()).ok();
-            is_readable = ends[0].revents().contains(PollFlags::IN);
-            if ends[1].revents().contains(PollFlags::IN) {
-                rustix::io::read(&self.bell, &mut [0; 8]).ok();
-            }
-        }
-    }
-
-    /// Everything that waits in the device, but a batch at most: what is due must not wait.
-    fn take_in(
-        &self,
-        pipe: &mut Pipe<Packet>,
-        from: &OwnedFd,
-        tap: Option<&Tap>,
-        spare: &mut Vec<Packet>,
-    ) {
-        for _ in 0..BATCH_PACKETS {
-            let mut packet = spare.pop().unwrap_or_else(Packet::empty);
-            match rustix::io::read(from, packet.bytes.as_mut_slice()) {
-                Ok(len) => packet.len = len,
-                Err(_) => {
-                    spare.push(packet);
-                    return;
-                }
-            }
             let now_ns = self.now_ns();
-            if let Some(tap) = tap.filter(|tap| tap.at_entry) {
-                tap.note(now_ns, &packet);
-            }
-            spare.extend(pipe.offer(now_ns, packet.len as u32, packet));
+            // What woke us has just come; what a tick finds came at any time since the one before.
+            let came_ns = now_ns.saturating_sub(waker.lag_ns).max(looked_ns);
+            let since_ns = if was_woken { came_ns } else { looked_ns };
+            let until_ns = if was_woken { came_ns } else { now_ns };
+            looked_ns = until_ns;
+            let mut pipe = self.lock();
+            let tick_ns = tick_ns(&pipe.shape());
+            let came = batch.read(from);
+            batch.enter(since_ns..until_ns, &mut pipe, tap.filter(|tap| tap.at_entry));
+            let gone = self.give_out(&mut pipe, to, tap, tick_ns / 2, &mut batch.spare);
+            let next_ns = pipe.next_ns();
+            drop(pipe);
+            was_woken = match (came, came + gone > 0) {
+                (BATCH_PACKETS, _) => false,
+                (_, true) => {
+                    waker.sleep(self, None, Some(now_ns + tick_ns));
+                    false
+                }
+                (_, false) => waker.sleep(self, Some(from), next_ns),
+            };
         }
     }
 
-    /// What is due, and what will be so soon that waking again for it would cost more than it gives.
+    /// What is due now or within half a tick, so that on average it comes out on time.
     fn give_out(
         &self,
         pipe: &mut Pipe<Packet>,
         to: &OwnedFd,
         tap: Option<&Tap>,
+        early_ns: u64,
         spare: &mut Vec<Packet>,
-    ) {
-        let early_ns = (pipe.shape().delay_ns / EARLY_PARTS).min(EARLY_NS_MAX);
-        for _ in 0..BATCH_PACKETS {
+    ) -> usize {
+        for count in 0..BATCH_PACKETS {
             let now_ns = self.now_ns();
-            match pipe.take_due(now_ns + early_ns) {
-                None => return,
+            match pipe.take_due(now_ns, early_ns) {
+                None => return count,
                 Some(Arrival::Lost(packet)) => spare.push(packet),
                 Some(Arrival::Delivered(due_ns, packet)) => {
                     let late_ns = now_ns.saturating_sub(due_ns);
@@ -232,6 +212,7 @@ impl Way {
                 }
             }
         }
+        BATCH_PACKETS
     }
 
     fn counters(&self) -> WayCounters {
@@ -258,6 +239,85 @@ impl Way {
     }
 }
 
+/// Packets on their way from a device to the pipe, and memory for more.
+#[derive(Default)]
+struct Batch {
+    packets: Vec<Packet>,
+    spare: Vec<Packet>,
+}
+
+impl Batch {
+    /// Everything that waits in the device, up to a batch: what is due must not wait for long.
+    fn read(&mut self, from: &OwnedFd) -> usize {
+        while self.packets.len() < BATCH_PACKETS {
+            let mut packet = self.spare.pop().unwrap_or_else(Packet::empty);
+            match rustix::io::read(from, packet.bytes.as_mut_slice()) {
+                Ok(len) => packet.len = len,
+                Err(_) => {
+                    self.spare.push(packet);
+                    break;
+                }
+            }
+            self.packets.push(packet);
+        }
+        self.packets.len()
+    }
+
+    /// Offers what was read, as if it had come evenly over this time.
+    fn enter(&mut self, time_ns: Range<u64>, pipe: &mut Pipe<Packet>, tap: Option<&Tap>) {
+        let parts = 2 * self.packets.len() as u64;
+        let span_ns = time_ns.end - time_ns.start;
+        for (i, packet) in self.packets.drain(..).enumerate() {
+            let at_ns = time_ns.start + span_ns * (2 * i as u64 + 1) / parts;
+            if let Some(tap) = tap {
+                tap.note(at_ns, &packet);
+            }
+            self.spare.extend(pipe.offer(at_ns, packet.len as u32, packet));
+        }
+    }
+}
+
+/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. Timers are set
+/// that much earlier, and a packet that woke it came that much earlier.
+#[derive(Default)]
+struct Waker {
+    lag_ns: u64,
+}
+
+impl Waker {
+    /// Until this time, until the bell rings or, where a device is named, until there is a packet: true
+    /// where that is so.
+    fn sleep(&mut self, way: &Way, device: Option<&OwnedFd>, until_ns: Option<u64>) -> bool {
+        let before_ns = way.now_ns();
+        let until_ns = until_ns.map(|until_ns| until_ns.saturating_sub(self.lag_ns).max(before_ns));
+        let wait = until_ns.map(|until_ns| Timespec {
+            tv_sec: ((until_ns - before_ns) / NANOS_PER_SECOND).cast_signed(),
+            tv_nsec: ((until_ns - before_ns) % NANOS_PER_SECOND).cast_signed(),
+        });
+        let bell = PollFd::new(&way.bell, PollFlags::IN);
+        let packets = PollFd::new(device.unwrap_or(&way.bell), PollFlags::IN);
+        let mut ends = [bell, packets];
+        // A signal is a wake like any other; nothing else can fail here.
+        let woken = poll(&mut ends, wait.as_ref());
+        if ends[0].revents().contains(PollFlags::IN) {
+            rustix::io::read(&way.bell, &mut [0; 8]).ok();
+        }
+        if let (Ok(0), Some(until_ns)) = (woken, until_ns) {
+            let late_ns = way.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
+            self.lag_ns = (self.lag_ns * 15 + late_ns) / 16;
+        }
+        device.is_some() && ends[1].revents().contains(PollFlags::IN)
+    }
+}
+
+/// A fiftieth of the one-way delay, and not more than what fills a twentieth of the queue.
+fn tick_ns(shape: &Shape) -> u64 {
+    let bits = u128::from(shape.queue_bytes) * 8 / 20;
+    let queue_ns = bits * u128::from(NANOS_PER_SECOND) / u128::from(shape.rate_bits_per_s);
+    let queue_ns = u64::try_from(queue_ns).unwrap_or(u64::MAX);
+    (shape.delay_ns / 50).min(queue_ns).clamp(TICK_NS_MIN, TICK_NS_MAX)
+}
+
 impl Packet {
     fn empty() -> Packet {
         Packet { bytes: Box::new([0; MTU_BYTES]), len: 0 }
@@ -278,10 +338,11 @@ fn cpu_ns(thread: u64) -> u64 {
 }
 
 pub const MTU_BYTES: usize = 1500;
-const BATCH_PACKETS: usize = 64;
-/// A packet may come out before its time by a hundredth of the one-way delay, and by this at most.
-const EARLY_PARTS: u64 = 100;
-const EARLY_NS_MAX: u64 = 200_000;
+const BATCH_PACKETS: usize = 256;
+const TICK_NS_MIN: u64 = 50_000;
+const TICK_NS_MAX: u64 = 500_000;
+/// A machine that wakes later is busy, and not slow.
+const LAG_NS_MAX: u64 = 200_000;
 const LATE_NS: u64 = 1_000_000;
 const TIMER_SLACK_NS: u64 = 1000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

@@ -40,7 +40,8 @@ pub struct PipeCounters {
 }
 
 /// A queue, a transmitter and a long wire. `P` is a packet; the pipe hands it on and looks at nothing
-/// but its length. Times are nanoseconds since the link began and never go back.
+/// but its length. Times are nanoseconds since the link began. An offer may be
+/// dated a little before the one ahead of it: the transmitter does one packet after the other anyway.
 #[derive(Debug)]
 pub struct Pipe<P> {
     shape: Shape,
@@ -48,7 +49,7 @@ pub struct Pipe<P> {
     jitter: Jitter,
     waiting: VecDeque<Waiting<P>>,
     waiting_bytes: u64,
-    /// When the first of `waiting` has been transmitted.
+    /// When the first of `waiting` has been transmitted; where none waits, when the last one was.
     head_done_ns: u64,
     /// What rounding has left of transmission times, in parts of a nanosecond over the rate.
     remainder: u128,
@@ -123,8 +124,10 @@ impl<P> Pipe<P> {
             return Some(packet);
         }
         if self.waiting.is_empty() {
-            self.remainder = 0;
-            self.head_done_ns = now_ns + self.transmission_ns(bytes);
+            if self.head_done_ns < now_ns {
+                (self.head_done_ns, self.remainder) = (now_ns, 0);
+            }
+            self.head_done_ns = self.head_done_ns.saturating_add(self.transmission_ns(bytes));
         }
         self.waiting.push_back(Waiting { bytes, packet });
         self.waiting_bytes += u64::from(bytes);
@@ -132,10 +135,11 @@ impl<P> Pipe<P> {
         None
     }
 
-    /// The next packet whose time has come, in the order in which they were offered.
-    pub fn take_due(&mut self, now_ns: u64) -> Option<Arrival<P>> {
+    /// The next packet that arrives until so soon, in the order in which they were offered.
+    pub fn take_due(&mut self, now_ns: u64, early_ns: u64) -> Option<Arrival<P>> {
         self.advance(now_ns);
-        let due = self.flying.pop_front_if(|flying| flying.arrival_ns <= now_ns)?;
+        let until_ns = now_ns.saturating_add(early_ns);
+        let due = self.flying.pop_front_if(|flying| flying.arrival_ns <= until_ns)?;
         if self.is_cut_at(due.arrival_ns) {
             self.counters.cut_drops += 1;
             return Some(Arrival::Lost(due.packet));
@@ -285,7 +289,7 @@ mod tests {
     fn drain(pipe: &mut Pipe<usize>) -> Vec<(usize, u64)> {
         let mut came = Vec::new();
         while let Some(next_ns) = pipe.next_ns() {
-            while let Some(arrival) = pipe.take_due(next_ns) {
+            while let Some(arrival) = pipe.take_due(next_ns, 0) {
                 if let Arrival::Delivered(at_ns, number) = arrival {
                     came.push((number, at_ns));
                 }
@@ -332,6 +336,11 @@ mod tests {
             assert_eq!(counters.packets_in, offered as u64);
             assert_eq!(counters.bytes_out, 1500 * arrive as u64);
         }
+        // One after the other also where offers are dated a little back.
+        let mut pipe = Pipe::new(SHAPE, 1);
+        let came = arrivals(&mut pipe, 1500, &[0, 130_000, 120_000]);
+        let ends_ns = [120_000, 250_000, 370_000];
+        assert!(came.iter().zip(ends_ns).all(|((_, at_ns), end_ns)| *at_ns == end_ns + 51 * MS));
         // One that comes when another has just been transmitted finds room.
         let mut pipe = Pipe::new(Shape { queue_bytes: 3000, ..SHAPE }, 1);
         assert_eq!(arrivals(&mut pipe, 1500, &[0, 0, 119_999, 120_000]).len(), 3);
