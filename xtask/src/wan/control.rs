@@ -78,7 +78,7 @@ fn obey(wan: &Wan, request: Request) -> Result<(), String> {
             wan.set(&Change::from_words(&words)?)
         }
         Request::Cut(seconds) => {
-            let time = seconds.map(|seconds| Duration::try_from_secs_f64(seconds));
+            let time = seconds.map(Duration::try_from_secs_f64);
             wan.cut(time.transpose().map_err(|why| format!("cut: {why}"))?)
         }
         Request::Mend => wan.mend(),

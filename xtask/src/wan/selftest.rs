@@ -88,7 +88,8 @@ fn look(profile: &Profile, look: Look) -> Result<Seen, String> {
                 seen.rate_mbit[i] = Some(rate.ok_or("iperf3 says no rate")? / 1e6);
             }
             Look::Loss => {
-                let said = iperf(&wan, &format!("-u -w 4M -b {DATAGRAMS} -l 64 -t {LOSS_S} {way}"))?;
+                let said =
+                    iperf(&wan, &format!("-u -w 4M -b {DATAGRAMS} -l 64 -t {LOSS_S} {way}"))?;
                 let lost = said["end"]["sum"]["lost_percent"].as_f64();
                 seen.loss[i] = Some(lost.ok_or("iperf3 says no loss")? / 100.0);
             }
