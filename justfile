@@ -27,3 +27,7 @@ fuzz *OPTIONS:
 # copies whose processes are killed: just torture --rounds 200
 torture *OPTIONS:
     cargo xtask torture {{OPTIONS}}
+
+# two hosts and a WAN between them: just wan up --rate 100Mbit --rtt 102ms
+wan *OPTIONS:
+    cargo xtask wan {{OPTIONS}}

@@ -1,12 +1,15 @@
 //! `wan test`: what links are asked for, beside what ping and iperf3 see on them.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ::wan::{FAR_ADDRESS, Joined, Profile, UNLIMITED, Wan};
 use serde_json::Value;
 
+use crate::bench::machine;
 use crate::step;
 
 /// A link, and what is looked at on it.
@@ -58,10 +61,29 @@ pub fn test(options: &[&str]) -> Result<(), String> {
         failed.extend(faults.into_iter().map(|fault| format!("{}: {fault}", case.profile)));
     }
     println!("\n{table}");
+    if options.is_empty() {
+        write_page(&table, &failed)?;
+    }
     match failed.is_empty() {
         true => Ok(()),
         false => Err(format!("links are not what they were asked to be:\n{}", failed.join("\n"))),
     }
+}
+
+fn write_page(table: &str, failed: &[String]) -> Result<(), String> {
+    let mut page = String::from("# A WAN on the desk: asked and seen\n\n");
+    for note in machine::notes(Path::new("/dev/shm")) {
+        writeln!(page, "- {note}").ok();
+    }
+    page.push_str(EXPLANATION);
+    page.push_str(table);
+    writeln!(page, "\n{} links were not as asked.", failed.len()).ok();
+    failed.iter().for_each(|fault| page.push_str(&format!("- {fault}\n")));
+    let date = step::output(Command::new("date").arg("+%F"))?;
+    let path = step::root().join(format!("runs/{}-wan.md", date.trim()));
+    fs::write(&path, page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("written to {}", path.display());
+    Ok(())
 }
 
 /// Limits of the kernel's buffers must not be what is measured.
@@ -161,9 +183,9 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     };
     let (forward, back) = (profile.forward, profile.back);
     if profile.joined == Joined::Link {
-        // Two packets take their time too, and the hosts theirs.
+        // The hosts, and waking four times, take their time too.
         let rtt_ms = (forward.delay_ns + back.delay_ns) as f64 / 1e6;
-        check("rtt in ms", rtt_ms, seen.rtt_ms, 0.02, 0.1);
+        check("rtt in ms", rtt_ms, seen.rtt_ms, 0.02, 0.2);
     }
     for (i, shape) in [forward, back].into_iter().enumerate() {
         if let Some(rate) = seen.rate_mbit[i].filter(|_| shape.rate_bits_per_s != UNLIMITED) {
@@ -255,6 +277,17 @@ const HEADING: &str = "\
 | link | RTT ms | ping | forward Mbit/s | iperf3 | back Mbit/s | iperf3 | loss % | iperf3 | late ms max \
 | late > 1 ms | CPU % | as asked |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
+";
+
+const EXPLANATION: &str = "
+`cargo xtask wan test`, in a dev build. Ping is the median of 21. iperf3 is one TCP stream of cubic for \
+some seconds behind a warm-up of 5 s, its rate beside what 1448 bytes of every 1500 (for token buckets \
+1514) make of the link's; loss is of 240,000 datagrams each way. Late: how far behind its time a packet \
+came out of the link, at worst, and how many did so by more than 1 ms; then the machine was busy. CPU: \
+of one core, both directions together, with all that the receiving kernel does at once. As asked: \
+round-trip time within 2 % or 0.2 ms, rate within 3 %, loss within 20 %, up to 300 Mbit/s less than \
+half a core, and no packet lost outside the link.
+
 ";
 
 #[cfg(test)]
