@@ -7,8 +7,8 @@ use wan::{Change, Counters, Profile};
 
 use super::{PROGRAM, Scene, need, need_root};
 
-/// Two hosts, `near` (10.77.0.1) and `far` (10.77.0.2), and the path between them, until it is dropped.
-/// Several at once do not see each other.
+/// Two hosts, `near` (10.77.0.1) and `far` (10.77.0.2), and the path between them, until it is
+/// dropped. Several at once do not see each other.
 pub struct Wan(wan::Wan);
 
 impl Wan {
@@ -37,8 +37,8 @@ impl Wan {
         self.0.ssh_command()
     }
 
-    /// The real program on the near host, by a command line as `Scene::words` reads it; `far:` is the
-    /// far host.
+    /// The real program on the near host, by a command line as `Scene::words` reads it; `far:` is
+    /// the far host.
     pub fn datapump(&self, scene: &Scene, line: &str) -> Command {
         let mut words = scene.words(line);
         words.extend(["--ssh".into(), self.ssh_command().into()]);

@@ -19,7 +19,8 @@ impl Folder {
         let parent = std::env::temp_dir();
         let mut tried = io::Error::other("no name is free");
         for _ in 0..100 {
-            // Several in one process, and one whose folder was left by a process of the same number.
+            // Several in one process, and one whose folder was left by a process of the same
+            // number.
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{count}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {

@@ -1,13 +1,13 @@
 //! # A WAN on the desk
 //!
-//! Two network namespaces, `near` (10.77.0.1) and `far` (10.77.0.2), joined by a link in user space over
-//! two TUN devices: rate, propagation delay, a droptail queue in bytes, random loss from a seed, jitter,
-//! cuts, and all of it changeable while packets flow. Every packet is a real one of at most 1500 bytes.
-//! Each namespace has an sshd of its own.
+//! Two network namespaces, `near` (10.77.0.1) and `far` (10.77.0.2), joined by a link in user space
+//! over two TUN devices: rate, propagation delay, a droptail queue in bytes, random loss from a
+//! seed, jitter, cuts, and all of it changeable while packets flow. Every packet is a real one of
+//! at most 1500 bytes. Each namespace has an sshd of its own.
 //!
-//! `cargo xtask wan` is the command for people; tests call [`Wan::up`]. Nothing of a WAN outlives its
-//! owner: namespaces have no names, devices belong to the link's process, and a keeper in each namespace
-//! ends what runs there as soon as the owner is gone. It needs root and Linux.
+//! `cargo xtask wan` is the command for people; tests call [`Wan::up`]. Nothing of a WAN outlives
+//! its owner: namespaces have no names, devices belong to the link's process, and a keeper in each
+//! namespace ends what runs there as soon as the owner is gone. It needs root and Linux.
 
 #![warn(missing_debug_implementations)]
 
@@ -312,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_devices_line_is_read() {
-        let text = "Inter-|   Receive | Transmit\n face |bytes …\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 \
-                    13 14 15 16\n  wan0: 100 2 0 7 0 0 0 0 900 12 0 5 0 0 0 0\n";
+        let text = "Inter-|   Receive | Transmit\n face |bytes …\n    lo: 1 2 3 4 5 6 7 8 9 \
+                    10 11 12 13 14 15 16\n  wan0: 100 2 0 7 0 0 0 0 900 12 0 5 0 0 0 0\n";
         let device = device_in(text).unwrap();
         assert_eq!((device.received_dropped, device.sent_bytes), (7, 900));
         assert_eq!((device.sent_packets, device.sent_dropped), (12, 5));

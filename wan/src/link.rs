@@ -1,5 +1,5 @@
-//! The link between two TUN devices: a thread for each direction reads packets from one device, asks the
-//! pipe when they arrive, and writes them to the other one then.
+//! The link between two TUN devices: a thread for each direction reads packets from one device,
+//! asks the pipe when they arrive, and writes them to the other one then.
 
 use std::fs;
 use std::io;
@@ -22,8 +22,8 @@ use crate::tun;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounters {
     pub packets: PipeCounters,
-    /// How far behind its time the latest packet came out, and how many came more than 1 ms late: then
-    /// the machine was too busy for this link.
+    /// How far behind its time the latest packet came out, and how many came more than 1 ms late:
+    /// then the machine was too busy for this link.
     pub late_ns_max: u64,
     pub late_packets: u64,
     /// Packets that a device did not take, or lost before the link could read them.
@@ -150,8 +150,8 @@ impl Way {
         })
     }
 
-    /// The thread of this direction. It sleeps until a packet comes or is due. While packets flow it looks
-    /// once a tick instead: each wake costs more than a packet.
+    /// The thread of this direction. It sleeps until a packet comes or is due. While packets flow
+    /// it looks once a tick instead: each wake costs more than a packet.
     fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
         let mut batch = Batch::default();
         let mut waker = Waker::default();
@@ -277,16 +277,16 @@ impl Batch {
     }
 }
 
-/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. Timers are set
-/// that much earlier, and a packet that woke it came that much earlier.
+/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. Timers
+/// are set that much earlier, and a packet that woke it came that much earlier.
 #[derive(Default)]
 struct Waker {
     lag_ns: u64,
 }
 
 impl Waker {
-    /// Until this time, until the bell rings or, where a device is named, until there is a packet: true
-    /// where that is so.
+    /// Until this time, until the bell rings or, where a device is named, until there is a packet:
+    /// true where that is so.
     fn sleep(&mut self, way: &Way, device: Option<&OwnedFd>, until_ns: Option<u64>) -> bool {
         let before_ns = way.now_ns();
         let until_ns = until_ns.map(|until_ns| until_ns.saturating_sub(self.lag_ns).max(before_ns));

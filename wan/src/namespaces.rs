@@ -1,5 +1,5 @@
-//! A network namespace without a name: it lives as long as somebody holds it, so a killed owner leaves
-//! none behind.
+//! A network namespace without a name: it lives as long as somebody holds it, so a killed owner
+//! leaves none behind.
 
 use std::fs::{self, File};
 use std::io;

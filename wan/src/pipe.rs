@@ -1,5 +1,5 @@
-//! One direction of the link as a value: packets go in at a time, and come out at a time. It knows no
-//! clock and no device, so that its arithmetic can be tested exactly.
+//! One direction of the link as a value: packets go in at a time, and come out at a time. It knows
+//! no clock and no device, so that its arithmetic can be tested exactly.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,8 @@ pub struct Shape {
     pub delay_ns: u64,
     /// At most this is added to the delay, half of it on average.
     pub jitter_ns: u64,
-    /// How much may wait, the packet that is being transmitted included. What comes beyond is dropped.
+    /// How much may wait, the packet that is being transmitted included. What comes beyond is
+    /// dropped.
     pub queue_bytes: u64,
     /// The share of transmitted packets that never arrive.
     pub loss: f64,
@@ -39,9 +40,9 @@ pub struct PipeCounters {
     pub queue_bytes_max: u64,
 }
 
-/// A queue, a transmitter and a long wire. `P` is a packet; the pipe hands it on and looks at nothing
-/// but its length. Times are nanoseconds since the link began. An offer may be
-/// dated a little before the one ahead of it: the transmitter does one packet after the other anyway.
+/// A queue, a transmitter and a long wire. `P` is a packet; the pipe hands it on and looks at
+/// nothing but its length. Times are nanoseconds since the link began. An offer may be dated a
+/// little before the one ahead of it: the transmitter does one packet after the other anyway.
 #[derive(Debug)]
 pub struct Pipe<P> {
     shape: Shape,
@@ -161,8 +162,8 @@ impl<P> Pipe<P> {
         flying.or(waits.then_some(earliest.max(self.last_arrival_ns)))
     }
 
-    /// From now on. What has been transmitted keeps its time of arrival, and nothing overtakes it; of
-    /// the packet that is being transmitted the rest goes at the new rate.
+    /// From now on. What has been transmitted keeps its time of arrival, and nothing overtakes it;
+    /// of the packet that is being transmitted the rest goes at the new rate.
     pub fn set(&mut self, now_ns: u64, shape: Shape) {
         self.advance(now_ns);
         let rest_ns = u128::from(self.head_done_ns.saturating_sub(now_ns));
@@ -202,7 +203,8 @@ impl<P> Pipe<P> {
             let extra_ns = self.jitter.at(done_ns, self.shape.jitter_ns, &mut self.generator);
             let arrival_ns = done_ns.saturating_add(self.shape.delay_ns + extra_ns);
             self.last_arrival_ns = self.last_arrival_ns.max(arrival_ns);
-            // One number for each packet, whatever the loss is: the same seed loses the same packets.
+            // One number for each packet, whatever the loss is: the same seed loses the same
+            // packets.
             let is_lost = self.generator.random::<f64>() < self.shape.loss;
             self.flying.push_back(Flying {
                 arrival_ns: self.last_arrival_ns,
@@ -216,8 +218,8 @@ impl<P> Pipe<P> {
         }
     }
 
-    /// The transmitter's time for a packet. What is lost in rounding is added to the next, so that a
-    /// million packets take what they should.
+    /// The transmitter's time for a packet. What is lost in rounding is added to the next, so that
+    /// a million packets take what they should.
     fn transmission_ns(&mut self, bytes: u32) -> u64 {
         let rate = u128::from(self.shape.rate_bits_per_s);
         let bit_ns = u128::from(bytes) * 8 * NANOS_PER_SECOND + self.remainder;
@@ -226,8 +228,8 @@ impl<P> Pipe<P> {
     }
 }
 
-/// Delay that wanders: straight lines between random points. The points are so far apart that the delay
-/// never falls faster than time goes on, so packets stay in order by themselves.
+/// Delay that wanders: straight lines between random points. The points are so far apart that the
+/// delay never falls faster than time goes on, so packets stay in order by themselves.
 #[derive(Debug, Default)]
 struct Jitter {
     from: Point,
@@ -383,7 +385,8 @@ mod tests {
     fn changes_hold_from_their_moment_on() {
         let queue_bytes = 1 << 20;
         let shape = Shape { queue_bytes, ..SHAPE };
-        // (what changes after 60 µs, half of the first packet; when the first and the second arrive)
+        // (what changes after 60 µs, half of the first packet; when the first and the second
+        // arrive)
         let cases = [
             (shape, 120_000 + 51 * MS, 240_000 + 51 * MS),
             (

@@ -26,8 +26,8 @@ pub struct Profile {
 pub enum Joined {
     /// Our own link over two TUN devices: rate, delay, queue, loss, jitter, cuts.
     Link,
-    /// A pair of veth devices, with token buckets where a rate is named. Fast, and with no more delay
-    /// than the kernel has.
+    /// A pair of veth devices, with token buckets where a rate is named. Fast, and with no more
+    /// delay than the kernel has.
     Veth,
 }
 
@@ -317,8 +317,8 @@ mod tests {
             ),
             (
                 "--loss 0 --loss-back 0.5 --sysctl net.ipv4.tcp_sack=0 --pcap /tmp/x",
-                "link: 100 Mbit/s, rtt 10 ms, queue 125000 bytes, loss 0 % there, 50 % back, jitter \
-                 0 ms, seed 1, net.ipv4.tcp_sack=0, packets to /tmp/x",
+                "link: 100 Mbit/s, rtt 10 ms, queue 125000 bytes, loss 0 % there, 50 % back, \
+                 jitter 0 ms, seed 1, net.ipv4.tcp_sack=0, packets to /tmp/x",
             ),
             (
                 "--rate none",

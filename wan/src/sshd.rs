@@ -1,4 +1,5 @@
-//! An sshd in each namespace, with keys of their own: whoever has the folder logs in, and nobody else.
+//! An sshd in each namespace, with keys of their own: whoever has the folder logs in, and nobody
+//! else.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -21,8 +21,8 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
-/// A new TUN device in the calling thread's network namespace: whole IP packets, and no offloads, so that
-/// each has the size that a wire would carry.
+/// A new TUN device in the calling thread's network namespace: whole IP packets, and no offloads,
+/// so that each has the size that a wire would carry.
 pub fn open(name: &str) -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
@@ -52,8 +52,8 @@ pub fn begin_in(command: &mut Command, namespace: OwnedFd) {
     unsafe { command.pre_exec(enter) };
 }
 
-/// Lets the calling thread run as soon as there is something to do, before all ordinary ones: a link that
-/// waits for a CPU is a different link. The kernel keeps 5 % of a CPU from such threads.
+/// Lets the calling thread run as soon as there is something to do, before all ordinary ones: a
+/// link that waits for a CPU is a different link. The kernel keeps 5 % of a CPU from such threads.
 pub fn run_first() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread, and the kernel only reads the structure.

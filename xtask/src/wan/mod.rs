@@ -147,8 +147,8 @@ cargo xtask wan COMMAND [--name NAME]
   status                 what it is, and what its packets met
   test [--quick]         rate, delay, loss and CPU of several links against iperf3 and ping
   down                   the same as status, for the last time; ends what runs there
-The queue holds bytes (1bdp: rate x rtt), the packet that is being sent included, and drops what does
-not fit. Loss comes behind the queue. Jitter adds up to so much to each way and never reorders.";
+The queue holds bytes (1bdp: rate x rtt), the packet that is being sent included, and drops what
+does not fit. Loss comes behind the queue. Jitter adds up to so much to each way, in order.";
 
 #[cfg(test)]
 mod tests {

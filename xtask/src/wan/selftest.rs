@@ -204,8 +204,8 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     faults
 }
 
-/// What TCP with time stamps makes of a rate: of 1500 bytes 1448 are its user's. A token bucket counts the
-/// head of an Ethernet frame too.
+/// What TCP with time stamps makes of a rate: of 1500 bytes 1448 are its user's. A token bucket
+/// counts the head of an Ethernet frame too.
 fn goodput_mbit(profile: &Profile, rate_bits_per_s: u64) -> f64 {
     let frame_bytes = if profile.joined == Joined::Veth { 1514.0 } else { 1500.0 };
     rate_bits_per_s as f64 * 1448.0 / frame_bytes / 1e6
@@ -274,19 +274,18 @@ const LOSS_S: u32 = 8;
 const CPU_MAX: f64 = 0.5;
 const CPU_RATE_MAX: u64 = 300_000_000;
 const HEADING: &str = "\
-| link | RTT ms | ping | forward Mbit/s | iperf3 | back Mbit/s | iperf3 | loss % | iperf3 | late ms max \
-| late > 1 ms | CPU % | as asked |
+| link | RTT ms | ping | forward Mbit/s | iperf3 | back Mbit/s | iperf3 | loss % | iperf3 | \
+late ms max | late > 1 ms | CPU % | as asked |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 ";
-
 const EXPLANATION: &str = "
-`cargo xtask wan test`, in a dev build. Ping is the median of 21. iperf3 is one TCP stream of cubic for \
-some seconds behind a warm-up of 5 s, its rate beside what 1448 bytes of every 1500 (for token buckets \
-1514) make of the link's; loss is of 240,000 datagrams each way. Late: how far behind its time a packet \
-came out of the link, at worst, and how many did so by more than 1 ms; then the machine was busy. CPU: \
-of one core, both directions together, with all that the receiving kernel does at once. As asked: \
-round-trip time within 2 % or 0.2 ms, rate within 3 %, loss within 20 %, up to 300 Mbit/s less than \
-half a core, and no packet lost outside the link.
+`cargo xtask wan test`, in a dev build. Ping is the median of 21. iperf3 is one TCP stream of \
+cubic for some seconds behind a warm-up of 5 s, its rate beside what 1448 bytes of every 1500 \
+(for token buckets 1514) make of the link's; loss is of 240,000 datagrams each way. Late: how far \
+behind its time a packet came out of the link, at worst, and how many did so by more than 1 ms; \
+then the machine was busy. CPU: of one core, both directions together, with all that the \
+receiving kernel does at once. As asked: round-trip time within 2 % or 0.2 ms, rate within 3 %, \
+loss within 20 %, up to 300 Mbit/s less than half a core, and no packet lost outside the link.
 
 ";
 

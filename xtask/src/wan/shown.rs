@@ -9,31 +9,33 @@ use super::control::Status;
 /// What it is, and what its packets met.
 pub fn status(name: &str, status: &Status) -> String {
     let Status { profile, counters, pid, up_s, .. } = status;
-    let mut text = format!("WAN {name}, process {pid}, up {up_s:.1} s\n{profile}\n{HEADING}\n");
-    for (way, counters) in [("near to far", &counters.forward), ("far to near", &counters.back)] {
-        text.push_str(&row(way, counters, *up_s));
-        text.push('\n');
+    let forward = column(&counters.forward, *up_s);
+    let back = column(&counters.back, *up_s);
+    let mut text = format!("WAN {name}, process {pid}, up {up_s:.1} s\n{profile}\n");
+    text.push_str(&format!("{:<24} {:>16} {:>16}", "", "near to far", "far to near"));
+    for (row, (forward, back)) in ROWS.iter().zip(forward.iter().zip(back)) {
+        text.push_str(&format!("\n{row:<24} {forward:>16} {back:>16}"));
     }
-    text.trim_end().to_string()
+    text
 }
 
-fn row(way: &str, counters: &WayCounters, up_s: f64) -> String {
+/// In the order of `ROWS`.
+fn column(counters: &WayCounters, up_s: f64) -> [String; ROWS.len()] {
     let WayCounters { packets, late_ns_max, late_packets, kernel_drops, cpu_ns } = counters;
-    format!(
-        "{way:<12} {:>11} {:>14} {:>11} {:>14} {:>9} {:>7} {:>7} {:>10} {:>8.3} {:>8} {:>7} {:>5.1}",
-        packets.packets_in,
-        packets.bytes_in,
-        packets.packets_out,
-        packets.bytes_out,
-        packets.queue_drops,
-        packets.losses,
-        packets.cut_drops,
-        packets.queue_bytes_max,
-        *late_ns_max as f64 / 1e6,
-        late_packets,
-        kernel_drops,
-        *cpu_ns as f64 / 1e7 / up_s.max(1e-9),
-    )
+    [
+        packets.packets_in.to_string(),
+        packets.bytes_in.to_string(),
+        packets.packets_out.to_string(),
+        packets.bytes_out.to_string(),
+        packets.queue_drops.to_string(),
+        packets.losses.to_string(),
+        packets.cut_drops.to_string(),
+        kernel_drops.to_string(),
+        packets.queue_bytes_max.to_string(),
+        late_packets.to_string(),
+        format!("{:.3}", *late_ns_max as f64 / 1e6),
+        format!("{:.1}", *cpu_ns as f64 / 1e7 / up_s.max(1e-9)),
+    ]
 }
 
 /// Lines to copy.
@@ -53,5 +55,17 @@ pub fn example(name: &str, status: &Status, program: &Option<PathBuf>) -> String
     )
 }
 
-const HEADING: &str = "             packets in       bytes in packets out      bytes out queue drops  \
-                       losses  cut queue max  late ms  late >1ms  kernel CPU %";
+const ROWS: [&str; 12] = [
+    "packets in",
+    "bytes in",
+    "packets out",
+    "bytes out",
+    "dropped by the queue",
+    "lost at random",
+    "lost in cuts",
+    "dropped by devices",
+    "queue, most bytes",
+    "more than 1 ms late",
+    "latest, ms",
+    "CPU, %",
+];
