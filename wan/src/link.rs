@@ -154,7 +154,7 @@ impl Way {
     /// it looks once a tick instead: each wake costs more than a packet.
     fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
         let mut batch = Batch::default();
-        let mut waker = Waker::default();
+        let mut waker = Waker::new();
         let mut looked_ns = self.now_ns();
         let mut was_woken = false;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -279,12 +279,15 @@ impl Batch {
 
 /// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. Timers
 /// are set that much earlier, and a packet that woke it came that much earlier.
-#[derive(Default)]
 struct Waker {
     lag_ns: u64,
 }
 
 impl Waker {
+    fn new() -> Waker {
+        Waker { lag_ns: LAG_NS_FIRST }
+    }
+
     /// Until this time, until the bell rings or, where a device is named, until there is a packet:
     /// true where that is so.
     fn sleep(&mut self, way: &Way, device: Option<&OwnedFd>, until_ns: Option<u64>) -> bool {
@@ -304,7 +307,7 @@ impl Waker {
         }
         if let (Ok(0), Some(until_ns)) = (woken, until_ns) {
             let late_ns = way.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
-            self.lag_ns = (self.lag_ns * 15 + late_ns) / 16;
+            self.lag_ns = (self.lag_ns * 7 + late_ns) / 8;
         }
         device.is_some() && ends[1].revents().contains(PollFlags::IN)
     }
@@ -341,6 +344,8 @@ pub const MTU_BYTES: usize = 1500;
 const BATCH_PACKETS: usize = 256;
 const TICK_NS_MIN: u64 = 50_000;
 const TICK_NS_MAX: u64 = 500_000;
+/// Until it is known.
+const LAG_NS_FIRST: u64 = 50_000;
 /// A machine that wakes later is busy, and not slow.
 const LAG_NS_MAX: u64 = 200_000;
 const LATE_NS: u64 = 1_000_000;

@@ -20,8 +20,9 @@ struct Case {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// The rate of one TCP stream each way, in so many seconds.
-    Rate(u32),
+    /// The rate of one TCP stream each way, in so many seconds behind a warm-up of so many, in
+    /// which slow start and what it loses must be over.
+    Rate { warm_up_s: u32, seconds: u32 },
     /// The share of datagrams that do not arrive, each way.
     Loss,
 }
@@ -103,8 +104,8 @@ fn look(profile: &Profile, look: Look) -> Result<Seen, String> {
         let before = wan.counters();
         let began = Instant::now();
         match look {
-            Look::Rate(seconds) => {
-                let words = format!("-C cubic -O {WARM_UP_S} -t {seconds} {way}");
+            Look::Rate { warm_up_s, seconds } => {
+                let words = format!("-C cubic -O {warm_up_s} -t {seconds} {way}");
                 let said = iperf(&wan, &words)?;
                 let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
                 seen.rate_mbit[i] = Some(rate.ok_or("iperf3 says no rate")? / 1e6);
@@ -185,11 +186,15 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     if profile.joined == Joined::Link {
         // The hosts, and waking four times, take their time too.
         let rtt_ms = (forward.delay_ns + back.delay_ns) as f64 / 1e6;
-        check("rtt in ms", rtt_ms, seen.rtt_ms, 0.02, 0.2);
+        check("rtt in ms", rtt_ms, seen.rtt_ms, 0.02, 0.25);
     }
     for (i, shape) in [forward, back].into_iter().enumerate() {
         if let Some(rate) = seen.rate_mbit[i].filter(|_| shape.rate_bits_per_s != UNLIMITED) {
-            check("rate in Mbit/s", goodput_mbit(profile, shape.rate_bits_per_s), rate, 0.03, 0.0);
+            let asked = goodput_mbit(profile, shape.rate_bits_per_s);
+            // A token bucket only limits: what the hosts cannot do is not its fault.
+            if profile.joined == Joined::Link || rate > asked {
+                check("rate in Mbit/s", asked, rate, 0.03, 0.0);
+            }
         }
         if let Some(loss) = seen.loss[i] {
             check("loss", shape.loss, loss, 0.2, 0.0);
@@ -245,28 +250,27 @@ fn row(line: &str, profile: &Profile, seen: &Seen, faults: &[String]) -> String 
 }
 
 const CASES: &[Case] = &[
-    Case { profile: "--rate 100Mbit --rtt 102ms --queue 1bdp", look: Look::Rate(8) },
-    Case { profile: "--rate 300Mbit --rtt 102ms --queue 1bdp", look: Look::Rate(8) },
-    Case { profile: "--rate 10Mbit --rtt 180ms --queue 1bdp", look: Look::Rate(8) },
-    Case { profile: "--rate 200Mbit --rtt 50ms --queue 1bdp", look: Look::Rate(8) },
-    Case { profile: "--rate 1Gbit --rtt 5ms --queue 1bdp", look: Look::Rate(8) },
-    Case { profile: "--rate 1Gbit --rtt 150ms --queue 1bdp", look: Look::Rate(8) },
-    Case {
-        profile: "--rate 100Mbit --rate-back 20Mbit --rtt 20ms --queue 1bdp",
-        look: Look::Rate(8),
-    },
+    Case { profile: "--rate 100Mbit --rtt 102ms --queue 1bdp", look: LONG },
+    Case { profile: "--rate 300Mbit --rtt 102ms --queue 1bdp", look: LONG },
+    Case { profile: "--rate 10Mbit --rtt 180ms --queue 1bdp", look: LONG },
+    Case { profile: "--rate 200Mbit --rtt 50ms --queue 1bdp", look: MEDIUM },
+    Case { profile: "--rate 1Gbit --rtt 5ms --queue 1bdp", look: MEDIUM },
+    Case { profile: "--rate 1Gbit --rtt 150ms --queue 1bdp", look: LONG },
+    Case { profile: "--rate 100Mbit --rate-back 20Mbit --rtt 20ms --queue 1bdp", look: MEDIUM },
     Case { profile: "--rate 100Mbit --rtt 102ms --loss 0.1%", look: Look::Loss },
     Case { profile: "--rate 100Mbit --rtt 50ms --loss 1% --loss-back 5%", look: Look::Loss },
-    Case { profile: "--veth --rate 10Gbit", look: Look::Rate(4) },
-    Case { profile: "--rate none", look: Look::Rate(4) },
+    Case { profile: "--veth --rate 1Gbit", look: SHORT },
+    Case { profile: "--veth --rate 10Gbit", look: SHORT },
+    Case { profile: "--rate none", look: SHORT },
 ];
 const QUICK: &[Case] = &[
-    Case { profile: "--rate 100Mbit --rtt 20ms --queue 1bdp", look: Look::Rate(2) },
-    Case { profile: "--rate 300Mbit --rtt 20ms --queue 1bdp", look: Look::Rate(2) },
+    Case { profile: "--rate 100Mbit --rtt 20ms --queue 1bdp", look: SHORT },
+    Case { profile: "--rate 300Mbit --rtt 20ms --queue 1bdp", look: SHORT },
     Case { profile: "--rate 100Mbit --rtt 10ms --loss 1%", look: Look::Loss },
 ];
-/// Slow start, and what it loses, is over by then.
-const WARM_UP_S: u32 = 5;
+const SHORT: Look = Look::Rate { warm_up_s: 3, seconds: 3 };
+const MEDIUM: Look = Look::Rate { warm_up_s: 4, seconds: 8 };
+const LONG: Look = Look::Rate { warm_up_s: 12, seconds: 10 };
 /// 30,000 datagrams of 64 bytes a second: of 240,000 a loss of 0.1 % is known to 6 %.
 const DATAGRAMS: &str = "15360K";
 const LOSS_S: u32 = 8;
@@ -280,11 +284,11 @@ late ms max | late > 1 ms | CPU % | as asked |
 ";
 const EXPLANATION: &str = "
 `cargo xtask wan test`, in a dev build. Ping is the median of 21. iperf3 is one TCP stream of \
-cubic for some seconds behind a warm-up of 5 s, its rate beside what 1448 bytes of every 1500 \
+cubic, its rate behind slow start beside what 1448 bytes of every 1500 \
 (for token buckets 1514) make of the link's; loss is of 240,000 datagrams each way. Late: how far \
 behind its time a packet came out of the link, at worst, and how many did so by more than 1 ms; \
 then the machine was busy. CPU: of one core, both directions together, with all that the \
-receiving kernel does at once. As asked: round-trip time within 2 % or 0.2 ms, rate within 3 %, \
+receiving kernel does at once. As asked: round-trip time within 2 % or 0.25 ms, rate within 3 %, \
 loss within 20 %, up to 300 Mbit/s less than half a core, and no packet lost outside the link.
 
 ";
