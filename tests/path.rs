@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::data::{self, write_file};
 use support::wan::Wan;
@@ -133,14 +133,12 @@ fn assert_arrived(scene: &Scene) {
     scene.assert_holds("dst", &["out"]);
 }
 
-/// Within 2 %, and a tenth of a millisecond for the hosts themselves.
+/// The least within 2 %, and a quarter of a millisecond for the hosts themselves: what a busy machine
+/// adds to the others is not the path's.
 fn assert_rtt(wan: &Wan, rtt_ms: f64) {
-    let began = Instant::now();
-    let mut times = round_trips_ms(wan);
-    times.sort_by(f64::total_cmp);
-    let median = times.get(times.len() / 2).copied().unwrap_or_default();
-    let near = (median - rtt_ms).abs() <= rtt_ms * 0.02 + 0.1;
-    assert!(near, "{median} ms for {rtt_ms} ms after {:?}: {times:?}", began.elapsed());
+    let times = round_trips_ms(wan);
+    let least = times.iter().copied().min_by(f64::total_cmp).unwrap_or_default();
+    assert!((least - rtt_ms).abs() <= rtt_ms * 0.02 + 0.25, "{rtt_ms} ms: {times:?}");
 }
 
 fn round_trips_ms(wan: &Wan) -> Vec<f64> {
