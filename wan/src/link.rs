@@ -154,35 +154,46 @@ impl Way {
     /// it looks once a tick instead: each wake costs more than a packet.
     fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
         let mut batch = Batch::default();
-        let mut waker = Waker::new();
+        let mut sleeper = Sleeper { lag_ns: LAG_NS_FIRST };
         let mut looked_ns = self.now_ns();
-        let mut was_woken = false;
+        let mut wake = Wake::Time;
         while !self.is_over.load(Ordering::Relaxed) {
             let now_ns = self.now_ns();
-            // What woke us has just come; what a tick finds came at any time since the one before.
-            let came_ns = now_ns.saturating_sub(waker.lag_ns).max(looked_ns);
-            let since_ns = if was_woken { came_ns } else { looked_ns };
-            let until_ns = if was_woken { came_ns } else { now_ns };
-            looked_ns = until_ns;
+            let came_ns = match wake {
+                // At any time since the last look.
+                Wake::Tick => looked_ns..now_ns,
+                // One woke us, which took its time.
+                Wake::Packet => {
+                    let at_ns = now_ns.saturating_sub(sleeper.lag_ns).max(looked_ns);
+                    at_ns..at_ns
+                }
+                // None had come before this very moment.
+                Wake::Time => now_ns..now_ns,
+            };
+            looked_ns = came_ns.end;
             let mut pipe = self.lock();
             let tick_ns = tick_ns(&pipe.shape());
             let came = batch.read(from);
-            batch.enter(since_ns..until_ns, &mut pipe, tap.filter(|tap| tap.at_entry));
-            let gone = self.give_out(&mut pipe, to, tap, tick_ns / 2, &mut batch.spare);
+            batch.enter(came_ns, &mut pipe, tap.filter(|tap| tap.at_entry));
+            let early_ns = match wake {
+                Wake::Tick => (tick_ns + sleeper.lag_ns) / 2,
+                Wake::Packet | Wake::Time => tick_ns / 2,
+            };
+            let gone = self.give_out(&mut pipe, to, tap, early_ns, &mut batch.spare);
             let next_ns = pipe.next_ns();
             drop(pipe);
-            was_woken = match (came, came + gone > 0) {
-                (BATCH_PACKETS, _) => false,
-                (_, true) => {
-                    waker.sleep(self, None, Some(now_ns + tick_ns));
-                    false
-                }
-                (_, false) => waker.sleep(self, Some(from), next_ns),
+            wake = if came == BATCH_PACKETS || gone == BATCH_PACKETS {
+                Wake::Tick
+            } else if came + gone > 0 {
+                sleeper.tick(self, tick_ns)
+            } else {
+                sleeper.wait(self, from, next_ns)
             };
         }
     }
 
-    /// What is due now or within half a tick, so that on average it comes out on time.
+    /// What is due now or within half a tick, so that on average it comes out on time. Returns how
+    /// many packets that were.
     fn give_out(
         &self,
         pipe: &mut Pipe<Packet>,
@@ -277,39 +288,56 @@ impl Batch {
     }
 }
 
-/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. Timers
+/// Why a thread looks again.
+enum Wake {
+    /// A tick is over, or there was too much for one.
+    Tick,
+    Packet,
+    /// Something is due, or has changed.
+    Time,
+}
+
+/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. So timers
 /// are set that much earlier, and a packet that woke it came that much earlier.
-struct Waker {
+struct Sleeper {
     lag_ns: u64,
 }
 
-impl Waker {
-    fn new() -> Waker {
-        Waker { lag_ns: LAG_NS_FIRST }
+impl Sleeper {
+    /// For a tick, or until the bell rings.
+    fn tick(&mut self, way: &Way, tick_ns: u64) -> Wake {
+        self.sleep(way, &mut [PollFd::new(&way.bell, PollFlags::IN)], Some(tick_ns));
+        Wake::Tick
     }
 
-    /// Until this time, until the bell rings or, where a device is named, until there is a packet:
-    /// true where that is so.
-    fn sleep(&mut self, way: &Way, device: Option<&OwnedFd>, until_ns: Option<u64>) -> bool {
-        let before_ns = way.now_ns();
-        let until_ns = until_ns.map(|until_ns| until_ns.saturating_sub(self.lag_ns).max(before_ns));
-        let wait = until_ns.map(|until_ns| Timespec {
-            tv_sec: ((until_ns - before_ns) / NANOS_PER_SECOND).cast_signed(),
-            tv_nsec: ((until_ns - before_ns) % NANOS_PER_SECOND).cast_signed(),
+    /// Until there is a packet, something is due, or the bell rings.
+    fn wait(&mut self, way: &Way, device: &OwnedFd, until_ns: Option<u64>) -> Wake {
+        let mut ends = [PollFd::new(&way.bell, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
+        let time_ns = until_ns.map(|until_ns| until_ns.saturating_sub(way.now_ns() + self.lag_ns));
+        self.sleep(way, &mut ends, time_ns);
+        match ends[1].revents().contains(PollFlags::IN) {
+            true => Wake::Packet,
+            false => Wake::Time,
+        }
+    }
+
+    /// The bell is the first of the ends.
+    fn sleep(&mut self, way: &Way, ends: &mut [PollFd<'_>], time_ns: Option<u64>) {
+        let until_ns = time_ns.map(|time_ns| way.now_ns() + time_ns);
+        let time = time_ns.map(|time_ns| Timespec {
+            tv_sec: (time_ns / NANOS_PER_SECOND).cast_signed(),
+            tv_nsec: (time_ns % NANOS_PER_SECOND).cast_signed(),
         });
-        let bell = PollFd::new(&way.bell, PollFlags::IN);
-        let packets = PollFd::new(device.unwrap_or(&way.bell), PollFlags::IN);
-        let mut ends = [bell, packets];
         // A signal is a wake like any other; nothing else can fail here.
-        let woken = poll(&mut ends, wait.as_ref());
+        let woken = poll(ends, time.as_ref());
         if ends[0].revents().contains(PollFlags::IN) {
             rustix::io::read(&way.bell, &mut [0; 8]).ok();
         }
-        if let (Ok(0), Some(until_ns)) = (woken, until_ns) {
+        // No time at all teaches nothing.
+        if let (Ok(0), Some(until_ns), Some(1..)) = (woken, until_ns, time_ns) {
             let late_ns = way.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
             self.lag_ns = (self.lag_ns * 7 + late_ns) / 8;
         }
-        device.is_some() && ends[1].revents().contains(PollFlags::IN)
     }
 }
 
