@@ -153,8 +153,8 @@ fn assert_arrived(scene: &Scene) {
     scene.assert_holds("dst", &["out"]);
 }
 
-/// The least within 2 %, and a quarter of a millisecond for the hosts themselves: what a busy machine
-/// adds to the others is not the path's.
+/// The least within 2 %, and a quarter of a millisecond for the hosts themselves: what a busy
+/// machine adds to the others is not the path's.
 fn assert_rtt(wan: &Wan, rtt_ms: f64) {
     let times = round_trips_ms(wan);
     let least = times.iter().copied().min_by(f64::total_cmp).unwrap_or_default();
