@@ -2,6 +2,7 @@
 //! touch the world; everything else here is a pure function of recorded samples.
 
 pub mod copied;
+pub mod diagnose;
 pub mod environment;
 pub mod experiment;
 pub mod export;
@@ -12,6 +13,7 @@ pub mod model;
 pub mod moment;
 pub mod observations;
 pub mod paths;
+pub mod path;
 pub mod predict;
 pub mod probe;
 pub mod results;

@@ -1,0 +1,288 @@
+//! What to change, with numbers, and the rate that is expected then.
+
+use serde::Serialize;
+
+use super::rules::SATURATED;
+use super::{Class, Evidence, Verdict};
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    pub change: Change,
+    /// Once this and all advice before it is followed; `None` where nobody can know.
+    pub predicted_bytes_per_s: Option<f64>,
+    /// The path was never seen to carry that: it is what this change alone would allow.
+    pub at_most: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub enum Change {
+    /// A transfer of this size spends 95 % of its time at full speed.
+    MoveMore { bytes: f64, seconds: f64 },
+    /// Credit ahead, so that the sender need not stop.
+    Prefetch { bytes: f64, pause_s: f64, blocks: Option<f64> },
+    /// A window for each stream.
+    Window { bytes: f64, now_bytes: f64, ceiling_bytes_per_s: f64, limit_bytes: Option<u64> },
+    /// The receiving host: what it does instead of taking bytes, and the share of its time.
+    Receiver { stage: Stage, share: f64 },
+    SendBuffer { bytes: f64, now_bytes: f64, limit_bytes: Option<u64> },
+    /// The sending host: how fast this stage is while it works.
+    Sender { stage: Stage, share: f64, bytes_per_s: f64 },
+    /// A higher pace for each stream, or a higher rate for the transfer.
+    RaisePace { bytes_per_s: f64, now_bytes_per_s: f64 },
+    RaiseRate { bytes_per_s: f64, now_bytes_per_s: f64 },
+    /// For all streams together.
+    Pace { bytes_per_s: f64 },
+    Streams { count: u32, now: u32, loss_rate: f64 },
+    /// Of the sending host.
+    Cpu { busy: f64, usable: Option<f64> },
+    /// The path is full.
+    Nothing { queue_bytes: f64 },
+    /// Look at the numbers.
+    Look,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Source,
+    Passage,
+    Sink,
+    Cpu,
+    Unknown,
+}
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Source => "reading the source",
+            Stage::Passage => "digest, codec and seal",
+            Stage::Sink => "writing",
+            Stage::Cpu => "its CPUs",
+            Stage::Unknown => "the application",
+        }
+    }
+}
+
+/// For the primary class and each secondary one, in the order in which they help. What fills the
+/// path makes no advice beside another that does.
+pub fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
+    let mut classes: Vec<Class> = verdict.primary.into_iter().collect();
+    classes.extend(&verdict.secondary);
+    let bursts = verdict.figures.pauses.causes_losses
+        || verdict.streams.iter().any(|stream| stream.losses.per_episode > BURST_SEGMENTS);
+    let cured = [Class::Pauses, Class::ReceiveWindow];
+    if bursts && classes.iter().any(|class| cured.contains(class)) {
+        classes.push(Class::ShallowBuffer);
+    }
+    classes.dedup();
+    if classes.len() > 1 {
+        classes.retain(|class| !matches!(class, Class::PathFull | Class::Undetermined));
+    }
+    classes.sort();
+    classes.dedup();
+    let adviser = Adviser { verdict, evidence };
+    let mut advice: Vec<Advice> = Vec::new();
+    for class in classes {
+        let (change, predicted) = adviser.on(class);
+        // What is expected of a change counts on top of what those before it brought.
+        let before = advice.last().map(|last| last.predicted_bytes_per_s);
+        let predicted = match before {
+            Some(Some(before)) if !matches!(change, Change::Pace { .. }) => {
+                predicted.map(|predicted| predicted.max(before))
+            }
+            _ => predicted,
+        };
+        let at_most = predicted.is_some_and(|rate| rate > 1.02 * verdict.figures.capacity_bytes_per_s);
+        advice.push(Advice { change, predicted_bytes_per_s: predicted, at_most });
+    }
+    advice
+}
+
+struct Adviser<'a> {
+    verdict: &'a Verdict,
+    evidence: &'a Evidence,
+}
+
+impl Adviser<'_> {
+    fn on(&self, class: Class) -> (Change, Option<f64>) {
+        match class {
+            Class::TooShort => self.move_more(),
+            Class::Pauses => self.prefetch(),
+            Class::ReceiveWindow => self.window(),
+            Class::SlowReceiver => (self.receiver(), None),
+            Class::SendBuffer => self.send_buffer(),
+            Class::SlowSource => (self.sender(Stage::Source), None),
+            Class::SlowPassage => (self.sender(Stage::Passage), None),
+            Class::SlowSender => (self.sender(Stage::Unknown), None),
+            Class::Pacing => self.raise(),
+            Class::PathLoss => self.more_streams(),
+            Class::PathFull => (self.nothing(), Some(self.rate())),
+            Class::ShallowBuffer => self.pace(),
+            Class::HostCpu => (self.cpu(), None),
+            Class::Undetermined => (Change::Look, None),
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.verdict.figures.bytes_per_s
+    }
+
+    fn capacity(&self) -> f64 {
+        self.verdict.figures.capacity_bytes_per_s
+    }
+
+    fn streams(&self) -> f64 {
+        self.verdict.streams.len().max(1) as f64
+    }
+
+    /// What the path would carry if this held it back no more: what it was seen to carry, or where
+    /// that is no more than now, four times as much.
+    fn target(&self) -> f64 {
+        match self.capacity() > SEEN_MORE * self.rate() {
+            true => self.capacity(),
+            false => UNSEEN_FACTOR * self.rate(),
+        }
+    }
+
+    /// rate(bytes) = bytes / (lost + bytes / steady): what the ramp lost is made up for by the rest.
+    fn move_more(&self) -> (Change, Option<f64>) {
+        let figures = &self.verdict.figures;
+        let steady = figures.seen_bytes_per_s.max(self.rate());
+        if steady <= 0.0 {
+            return (Change::Look, None);
+        }
+        let lost_s = (figures.seconds - figures.acked_bytes / steady).max(0.0);
+        let bytes = (19.0 * lost_s * steady).max(figures.acked_bytes);
+        (Change::MoveMore { bytes, seconds: lost_s + bytes / steady }, Some(0.95 * steady))
+    }
+
+    fn prefetch(&self) -> (Change, Option<f64>) {
+        let figures = &self.verdict.figures;
+        let pauses = &figures.pauses;
+        let carried = self.capacity().max(figures.bytes_per_s_active);
+        let bytes = carried * (pauses.median_length_s + figures.round_trip_min_s);
+        let blocks = figures.period.as_ref().map(|period| (bytes / period.bytes as f64).max(1.0) + 1.0);
+        let change = Change::Prefetch { bytes, pause_s: pauses.median_length_s, blocks };
+        // Where pauses cause losses, what is left of those without pauses is not known.
+        let predicted = (!pauses.causes_losses).then(|| figures.bytes_per_s_active.min(carried));
+        (change, predicted)
+    }
+
+    fn window(&self) -> (Change, Option<f64>) {
+        let figures = &self.verdict.figures;
+        let now_bytes = figures.features.window_high_bytes;
+        let target = self.target();
+        let round_trip_s = figures.round_trip_min_s;
+        let bytes = (WINDOW_HEADROOM * target * round_trip_s / self.streams()).max(now_bytes);
+        let host = &self.evidence.receiver;
+        let limit = match self.evidence.asked.window_bytes {
+            Some(_) => host.receive_buffer_asked_max,
+            None => host.receive_buffer_auto_max,
+        };
+        // About half of a buffer is advertised: the kernel keeps the rest for its own bookkeeping.
+        let limit_bytes = limit.filter(|limit| (*limit as f64) < 2.0 * bytes);
+        let ceiling_bytes_per_s = match round_trip_s > 0.0 {
+            true => now_bytes / round_trip_s,
+            false => 0.0,
+        };
+        (Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes }, Some(target))
+    }
+
+    fn receiver(&self) -> Change {
+        let lanes: Vec<super::rules::ReceiverLane> =
+            self.evidence.streams.iter().filter_map(super::stream::receiver_lane).collect();
+        let count = lanes.len().max(1) as f64;
+        let sink = lanes.iter().map(|lane| lane.sink).sum::<f64>() / count;
+        let passage = lanes.iter().map(|lane| lane.passage).sum::<f64>() / count;
+        let host = &self.evidence.receiver;
+        let cpu = match (host.busy_cpus, host.usable_cpus) {
+            (Some(busy), Some(usable)) if usable > 0.0 => busy / usable,
+            _ => 0.0,
+        };
+        let (stage, share) = match (sink, passage) {
+            _ if cpu >= SATURATED => (Stage::Cpu, cpu),
+            (0.0, 0.0) => (Stage::Unknown, 0.0),
+            (sink, passage) if sink >= passage => (Stage::Sink, sink),
+            (_, passage) => (Stage::Passage, passage),
+        };
+        Change::Receiver { stage, share }
+    }
+
+    fn send_buffer(&self) -> (Change, Option<f64>) {
+        let figures = &self.verdict.figures;
+        let target = self.target();
+        let bytes = 2.0 * target * figures.round_trip_min_s / self.streams();
+        let sent = self.evidence.streams.iter().flat_map(|stream| stream.sent.last());
+        let now_bytes = sent.map(|sample| sample.send_buffer_bytes).max().unwrap_or(0);
+        let host = &self.evidence.sender;
+        let limit = host.send_buffer_auto_max.or(host.send_buffer_asked_max);
+        let limit_bytes = limit.filter(|limit| (*limit as f64) < bytes);
+        (Change::SendBuffer { bytes, now_bytes: now_bytes.into(), limit_bytes }, Some(target))
+    }
+
+    fn sender(&self, stage: Stage) -> Change {
+        let features = &self.verdict.figures.features;
+        let share = match stage {
+            Stage::Source => features.source,
+            Stage::Passage => features.passage,
+            _ => 0.0,
+        };
+        let bytes_per_s = if share > 0.0 { self.rate() / share } else { self.rate() };
+        Change::Sender { stage, share, bytes_per_s }
+    }
+
+    fn raise(&self) -> (Change, Option<f64>) {
+        let target = self.target();
+        match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s) {
+            (_, Some(now)) => {
+                let bytes_per_s = target / self.streams();
+                (Change::RaisePace { bytes_per_s, now_bytes_per_s: now }, Some(target))
+            }
+            (Some(now), None) => {
+                (Change::RaiseRate { bytes_per_s: target, now_bytes_per_s: now }, Some(target))
+            }
+            (None, None) => (Change::Look, None),
+        }
+    }
+
+    /// Each stream is held by chance on its own, so their rates add up until the path is full.
+    fn more_streams(&self) -> (Change, Option<f64>) {
+        let now = self.streams();
+        let room = match self.capacity() > 2.0 * self.rate() {
+            true => (0.8 * self.capacity() / self.rate()).floor(),
+            false => UNSEEN_FACTOR,
+        };
+        let factor = room.clamp(2.0, UNSEEN_FACTOR).min((STREAMS_MAX / now).floor().max(1.0));
+        let count = (now * factor) as u32;
+        let loss_rate = self.verdict.figures.losses.rate;
+        let change = Change::Streams { count, now: now as u32, loss_rate };
+        (change, Some(self.rate() * factor))
+    }
+
+    /// A little below what the path carries, so that nothing queues.
+    fn pace(&self) -> (Change, Option<f64>) {
+        let bytes_per_s = PACE_SHARE * self.capacity();
+        (Change::Pace { bytes_per_s }, Some(PACED_SHARE * bytes_per_s))
+    }
+
+    fn nothing(&self) -> Change {
+        let features = &self.verdict.figures.features;
+        Change::Nothing { queue_bytes: features.queue_s() * features.goodput }
+    }
+
+    fn cpu(&self) -> Change {
+        let host = &self.evidence.sender;
+        Change::Cpu { busy: host.busy_cpus.unwrap_or(0.0), usable: host.usable_cpus }
+    }
+}
+
+const WINDOW_HEADROOM: f64 = 1.25;
+/// More than this beyond the present rate was seen: that is what the path carries.
+const SEEN_MORE: f64 = 1.15;
+const UNSEEN_FACTOR: f64 = 4.0;
+const STREAMS_MAX: f64 = 64.0;
+const BURST_SEGMENTS: f64 = 10.0;
+const PACE_SHARE: f64 = 0.9;
+/// What a paced stream has reached of its pace, its beginning included.
+const PACED_SHARE: f64 = 0.97;

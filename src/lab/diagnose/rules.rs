@@ -1,0 +1,246 @@
+//! The decision list: which class held a window. The first rule that matches decides.
+
+use super::{Class, Pace};
+use crate::lab::path::episodes::Losses;
+use crate::lab::path::windows::Features;
+
+/// What is known of a stream beyond one window of it.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub losses: Losses,
+    /// The rate behind the ramp, without pauses; of the whole transfer too.
+    pub goodput: f64,
+    pub total_goodput: f64,
+    /// The highest rates that the kernel and we have seen of this stream, and of all together.
+    pub peak: f64,
+    pub total_seen: f64,
+    pub capacity_known: Option<f64>,
+    /// The largest window that the peer has advertised in this stream's life.
+    pub window_max_bytes: f64,
+    pub mss_bytes: f64,
+    pub congestion: String,
+    pub pace: Pace,
+    /// The transfer is as fast as it was told to be.
+    pub at_rate_limit: bool,
+    pub sender: Strain,
+    pub receiver: Strain,
+    pub receiver_lane: Option<ReceiverLane>,
+}
+
+/// How busy a host's CPUs are, 0 to 1: of all that the process may use, and of as many as there are
+/// lanes. 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Strain {
+    pub of_usable: f64,
+    pub of_lanes: f64,
+}
+
+/// Where the receiving lane's time went.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReceiverLane {
+    /// Waiting for the network.
+    pub waiting: f64,
+    pub passage: f64,
+    /// Writing.
+    pub sink: f64,
+}
+
+pub fn held_by(window: &Features, context: &Context) -> Class {
+    let rules: [fn(&Features, &Context) -> Option<Class>; 9] = [
+        still_growing,
+        by_receiver,
+        by_send_buffer,
+        by_sender,
+        by_pace,
+        by_cpu,
+        by_full_path,
+        by_losses,
+        by_what_is_left,
+    ];
+    rules.iter().find_map(|rule| rule(window, context)).unwrap_or(Class::Undetermined)
+}
+
+/// Slow start goes on behind what we took for the ramp.
+fn still_growing(window: &Features, _: &Context) -> Option<Class> {
+    let growing = window.slow_start > 0.5 && window.growth >= 2.0 && window.fill >= 0.7;
+    growing.then_some(Class::TooShort)
+}
+
+fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
+    if window.window_limited < LIMITED_MIN {
+        return None;
+    }
+    // A window beyond the bandwidth-delay product fills the queue, and then the path is the limit.
+    let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
+    if queue_stands(window) && filled {
+        return Some(Class::PathFull);
+    }
+    if context.receiver.of_usable >= SATURATED {
+        return Some(Class::SlowReceiver);
+    }
+    let small = match context.receiver_lane {
+        // The lane that waits for the network most of the time is not what is slow.
+        Some(lane) => lane.waiting >= 0.5,
+        None => {
+            (window.window_use() >= 0.80 || filled)
+                && window.window_steadiness() >= 0.7
+                && window.window_high_bytes >= 0.7 * context.window_max_bytes
+        }
+    };
+    Some(if small { Class::ReceiveWindow } else { Class::SlowReceiver })
+}
+
+fn by_send_buffer(window: &Features, _: &Context) -> Option<Class> {
+    // Where the path is the limit the lane is blocked in send as well, but then segments wait.
+    let blocked = window.sink >= 0.5 && window.queued < 0.2 && window.buffer_fill >= 0.7;
+    if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked {
+        return None;
+    }
+    let full = queue_stands(window) && window.fill >= FILLED;
+    Some(if full { Class::PathFull } else { Class::SendBuffer })
+}
+
+fn by_sender(window: &Features, context: &Context) -> Option<Class> {
+    let path_busy = window.fill >= FILLED && window.queued >= 0.8;
+    let clocks = window.clocks_known();
+    let at_work = clocks && window.source + window.passage >= 0.5 && window.sink < 0.5;
+    let empty = window.app_limited >= 0.5 && window.queued <= 0.2 && window.fill < FILLED;
+    let waiting = !clocks || window.sink < 0.5;
+    if path_busy || !(at_work || (empty && waiting)) {
+        return None;
+    }
+    if context.at_rate_limit {
+        return Some(Class::Pacing);
+    }
+    Some(sender_stage(window, context))
+}
+
+/// The stage of the sending lane that takes most of the time.
+pub fn sender_stage(window: &Features, context: &Context) -> Class {
+    if context.sender.of_usable >= SATURATED {
+        return Class::HostCpu;
+    }
+    let stages = [
+        (window.source, Class::SlowSource),
+        (window.passage, Class::SlowPassage),
+        (window.idle, Class::Pauses),
+    ];
+    let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    most.filter(|(share, _)| *share >= STAGE_MIN).map_or(Class::SlowSender, |(_, class)| class)
+}
+
+fn by_pace(window: &Features, context: &Context) -> Option<Class> {
+    let pace = window.pace_bytes_per_s.filter(|_| context.pace != Pace::Auto)?;
+    (window.goodput >= 0.9 * pace).then_some(Class::Pacing)
+}
+
+/// Data waits, the window is open, and the CPUs are busy.
+fn by_cpu(window: &Features, context: &Context) -> Option<Class> {
+    if context.sender.of_lanes < SATURATED || window.buffer_limited >= 0.1 {
+        return None;
+    }
+    let open = window.fill < FILLED && !queue_stands(window);
+    // Between processes of one machine, or of one room, a queue of microseconds is no queue.
+    let near = window.queue_s() < NEAR_QUEUE_SECONDS && context.losses.episodes == 0;
+    (open || near).then_some(Class::HostCpu)
+}
+
+fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
+    let sending = window.app_limited < 0.5 && (window.fill >= FILLED || window.queued >= 0.5);
+    if !sending {
+        return None;
+    }
+    let known = context.capacity_known.is_some_and(|capacity| {
+        window.goodput >= 0.9 * capacity || context.total_goodput >= 0.9 * capacity
+    });
+    // BBR paces by what it measures, and so does our own pace: the window is no sign then.
+    let paced = match (context.pace, window.pace_bytes_per_s) {
+        (Pace::Auto, Some(pace)) => window.goodput >= 0.85 * pace,
+        _ => context.congestion.starts_with("bbr") && window.goodput >= 0.8 * context.peak,
+    };
+    // Acknowledgements that come as evenly as they can: together the streams fill the path.
+    let even = context.total_goodput >= 0.9 * context.total_seen && context.total_seen > 0.0;
+    let full = queue_stands(window) || known || paced || (even && !context.by_chance());
+    full.then_some(Class::PathFull)
+}
+
+fn by_losses(window: &Features, context: &Context) -> Option<Class> {
+    let losses = &context.losses;
+    if window.fill < NEARLY_FILLED || losses.episodes == 0 {
+        return None;
+    }
+    if context.overflows() {
+        let near_peak = window.goodput >= 0.9 * context.peak;
+        return Some(if near_peak { Class::PathFull } else { Class::ShallowBuffer });
+    }
+    let of_expected = context.goodput / context.expected_under_loss(window.round_trip_s);
+    (0.4..=2.5).contains(&of_expected).then_some(Class::PathLoss)
+}
+
+fn by_what_is_left(window: &Features, context: &Context) -> Option<Class> {
+    if context.sender.of_usable >= SATURATED || context.receiver.of_usable >= SATURATED {
+        return Some(Class::HostCpu);
+    }
+    let growing = window.fill >= NEARLY_FILLED
+        && window.growth >= 1.1
+        && window.retransmitted == 0.0
+        && context.losses.episodes == 0;
+    growing.then_some(Class::TooShort)
+}
+
+impl Context {
+    /// Episodes lose many segments each, or come at the same window each time: a queue overflows.
+    pub fn overflows(&self) -> bool {
+        let same = self.losses.window_variation.is_some_and(|variation| variation < SAME_WINDOW);
+        self.losses.per_episode > BURST_SEGMENTS || same
+    }
+
+    fn by_chance(&self) -> bool {
+        self.losses.episodes > 0 && !self.overflows()
+    }
+
+    /// What a congestion control reaches at this rate of losses: Mathis for Reno; for CUBIC its own
+    /// formula (RFC 9438, 5.1) where that is more.
+    fn expected_under_loss(&self, round_trip_s: f64) -> f64 {
+        let rate = self.losses.rate.max(1e-12);
+        let reno = 1.22 / rate.sqrt();
+        let cubic = 1.054 * (round_trip_s / rate).powf(0.75);
+        let segments = match self.congestion.as_str() {
+            "reno" => reno,
+            _ => reno.max(cubic),
+        };
+        segments * self.mss_bytes / round_trip_s.max(1e-6)
+    }
+}
+
+/// More than a moment's queue: a quarter of the round trip, or less of it where that is steady.
+fn queue_stands(window: &Features) -> bool {
+    let queue_s = window.queue_s();
+    // Within a machine or a room a thread that waits for its turn delays as much as a queue does.
+    let noise_s = match window.round_trip_min_s < NEAR_SECONDS {
+        true => NEAR_QUEUE_SECONDS,
+        false => QUEUE_SECONDS_MIN,
+    };
+    let long = window.queueing() >= 1.25 && queue_s >= noise_s;
+    let steady = window.queueing() >= 1.08
+        && queue_s >= STEADY_QUEUE_SECONDS_MIN
+        && queue_s > 3.0 * window.deviation_s;
+    long || steady
+}
+
+/// Of a window or a stream's steady time: from here on pauses are why it was not faster.
+pub const PAUSED_SHARE_MIN: f64 = 0.05;
+/// From here on a host or a thread has no CPU left.
+pub const SATURATED: f64 = 0.88;
+const LIMITED_MIN: f64 = 0.5;
+const BUFFER_LIMITED_MIN: f64 = 0.10;
+const FILLED: f64 = 0.9;
+/// While it recovers, a stream has fewer segments in flight than its window.
+const NEARLY_FILLED: f64 = 0.8;
+const STAGE_MIN: f64 = 0.2;
+const BURST_SEGMENTS: f64 = 10.0;
+const SAME_WINDOW: f64 = 0.2;
+const QUEUE_SECONDS_MIN: f64 = 0.0003;
+const NEAR_SECONDS: f64 = 0.001;
+const STEADY_QUEUE_SECONDS_MIN: f64 = 0.002;
+const NEAR_QUEUE_SECONDS: f64 = 0.002;

@@ -1,0 +1,395 @@
+//! One stream's verdict: its life cut into windows, and what held each of them.
+
+use serde::Serialize;
+
+use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
+use super::{Class, Evidence, Figures, Host, Shares, Stream};
+use crate::lab::path::episodes::{Episode, Losses, episodes, losses};
+use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period};
+use crate::lab::path::sawtooth::{Sawtooth, sawtooth};
+use crate::lab::path::series::{Series, share, sum};
+use crate::lab::path::windows::{
+    self, Cut, Features, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together, features,
+};
+use crate::lab::statistics::median;
+
+/// What held one stream back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamVerdict {
+    pub number: u32,
+    /// `None` is mixed.
+    pub primary: Option<Class>,
+    /// Of the time behind the ramp.
+    pub shares: Shares,
+    pub seconds: f64,
+    pub ramp_s: f64,
+    pub windows: usize,
+    pub acked_bytes: f64,
+    /// All of the stream behind its ramp, pauses left out.
+    pub features: Features,
+    pub losses: Losses,
+    pub pauses: Habit,
+    pub sawtooth: Option<Sawtooth>,
+    /// Each of them, in order; the first thousand.
+    pub episodes: Vec<Episode>,
+    pub pause_list: Vec<Pause>,
+}
+
+/// All streams of a transfer, in the order of their numbers, with what only all of them tell.
+pub struct Streams<'a> {
+    evidence: &'a Evidence,
+    series: Vec<(&'a Stream, Series)>,
+    round_trip_s: f64,
+    total_seen: f64,
+    total_goodput: f64,
+    seconds: f64,
+    sender: Strain,
+    receiver: Strain,
+}
+
+impl<'a> Streams<'a> {
+    pub fn of(evidence: &'a Evidence) -> Streams<'a> {
+        let mut series: Vec<(&Stream, Series)> = evidence
+            .streams
+            .iter()
+            .map(|stream| (stream, Series::of(&stream.sent)))
+            .filter(|(_, series)| series.samples().len() >= 2)
+            .collect();
+        series.sort_by_key(|(stream, series)| (stream.number, series.origin()));
+        let known = series.iter().filter_map(|(_, series)| series.round_trip_min_s());
+        let round_trip_s = known.reduce(f64::min).unwrap_or(ROUND_TRIP_UNKNOWN_S);
+        let all: Vec<&Series> = series.iter().map(|(_, series)| series).collect();
+        let span_s = (round_trip_s / 4.0).max(SPAN_SECONDS_MIN);
+        let alone = all.iter().map(|series| fastest(series)).fold(0.0, f64::max);
+        let total_seen = alone.max(fastest_together(&all, span_s));
+        let lanes = series.len();
+        Streams {
+            evidence,
+            round_trip_s,
+            total_seen,
+            total_goodput: all.iter().map(|series| steady_rate(series, round_trip_s)).sum(),
+            seconds: all.iter().map(|series| series.seconds()).fold(0.0, f64::max),
+            sender: strain(&evidence.sender, lanes),
+            receiver: strain(&evidence.receiver, lanes),
+            series,
+        }
+    }
+
+    pub fn each(&self) -> impl Iterator<Item = One<'_>> {
+        self.series.iter().map(|(stream, series)| One::of(self, stream, series))
+    }
+
+    /// What all streams say together.
+    pub fn figures(&self, streams: &[StreamVerdict]) -> Figures {
+        let most = streams.iter().max_by(|a, b| a.pauses.count.cmp(&b.pauses.count));
+        let pauses = most.map(|one| one.pauses.clone()).unwrap_or_default();
+        // Streams that pause as often as each other do so together, at blocks of the transfer.
+        let alike = |one: &&StreamVerdict| one.pauses.count * 10 >= pauses.count * 8;
+        let sharing = streams.iter().filter(alike).count();
+        let between = pauses.bytes_between.as_ref();
+        let period =
+            between.and_then(|bytes| period(bytes, sharing, &self.evidence.asked.blocks));
+        let active = |one: &StreamVerdict| {
+            let steady_s = one.features.seconds - one.features.paused_s;
+            if steady_s > 0.0 { one.features.acked_bytes / steady_s } else { 0.0 }
+        };
+        Figures {
+            seconds: self.seconds,
+            ramp_s: streams.iter().map(|one| one.ramp_s).fold(0.0, f64::max),
+            acked_bytes: streams.iter().map(|one| one.acked_bytes).sum(),
+            bytes_per_s: self.total_goodput,
+            bytes_per_s_active: streams.iter().map(active).sum(),
+            round_trip_min_s: self.round_trip_s,
+            seen_bytes_per_s: self.total_seen,
+            capacity_bytes_per_s: self.evidence.capacity_bytes_per_s.unwrap_or(self.total_seen),
+            features: together(streams),
+            losses: all_losses(streams),
+            pauses,
+            period,
+            sender_busy_cpus: self.evidence.sender.busy_cpus,
+            receiver_busy_cpus: self.evidence.receiver.busy_cpus,
+        }
+    }
+
+    fn at_rate_limit(&self) -> bool {
+        self.evidence.asked.rate_bytes_per_s.is_some_and(|rate| self.total_goodput >= 0.9 * rate)
+    }
+}
+
+/// A rate behind the first tenth of a stream's life, a few round trips at least.
+fn steady_rate(series: &Series, round_trip_s: f64) -> f64 {
+    let seconds = series.seconds();
+    let from_s = (seconds / 10.0).max((5.0 * round_trip_s).min(seconds / 2.0));
+    series.rate_between(from_s, seconds)
+}
+
+fn strain(host: &Host, lanes: usize) -> Strain {
+    let Some(busy) = host.busy_cpus.filter(|busy| busy.is_finite() && *busy >= 0.0) else {
+        return Strain::default();
+    };
+    let usable = host.usable_cpus.filter(|usable| usable.is_finite() && *usable > 0.0);
+    let lanes = lanes.max(1) as f64;
+    Strain {
+        of_usable: usable.map_or(0.0, |usable| busy / usable),
+        of_lanes: busy / usable.map_or(lanes, |usable| usable.min(lanes)),
+    }
+}
+
+/// One stream, and what was found in it.
+pub struct One<'a> {
+    stream: &'a Stream,
+    series: &'a Series,
+    seconds: f64,
+    round_trip_s: f64,
+    cut: Cut,
+    context: Context,
+    episodes: Vec<Episode>,
+    pauses: Vec<Pause>,
+    habit: Habit,
+    steady: Features,
+    /// What pauses are charged to.
+    pausing: Class,
+}
+
+impl<'a> One<'a> {
+    fn of(all: &'a Streams<'a>, stream: &'a Stream, series: &'a Series) -> One<'a> {
+        let round_trip_s = all.round_trip_s;
+        let pauses = pauses(series, round_trip_s);
+        let episodes = episodes(series, round_trip_s);
+        let seen = fastest(series);
+        let peak = windows::peak_delivery(series).max(seen);
+        let cut = cut(series, &pauses, round_trip_s, peak);
+        let steady = steady(series, &pauses, &cut, round_trip_s);
+        let habit = habit(&pauses, &episodes, series.seconds(), round_trip_s);
+        let context = context(all, stream, series, &episodes, &steady, peak);
+        let pausing = pausing(all, &pauses, &habit, &context, series.seconds());
+        let seconds = series.seconds();
+        One { stream, series, seconds, round_trip_s, cut, context, episodes, pauses, habit, steady, pausing }
+    }
+
+    pub fn verdict(&self) -> StreamVerdict {
+        let shares = self.shares();
+        let first = shares.all().first();
+        let losses = self.context.losses.clone();
+        StreamVerdict {
+            number: self.stream.number,
+            primary: match first {
+                None => Some(Class::Undetermined),
+                Some(first) => (first.share >= 0.5).then_some(first.class),
+            },
+            shares,
+            seconds: self.seconds,
+            ramp_s: self.cut.ramp_s,
+            windows: self.cut.windows.len(),
+            acked_bytes: self.series.acked_bytes() as f64,
+            features: self.steady,
+            losses,
+            pauses: self.habit.clone(),
+            sawtooth: sawtooth(self.series, self.cut.ramp_s, self.round_trip_s),
+            episodes: self.episodes.iter().take(LIST_MAX).copied().collect(),
+            pause_list: self.pauses.iter().take(LIST_MAX).copied().collect(),
+        }
+    }
+
+    fn shares(&self) -> Shares {
+        let short = self.seconds < SHORT_ROUND_TRIPS * self.round_trip_s
+            || self.seconds < SHORT_SECONDS
+            || self.cut.ramp_s > 0.5 * self.seconds && !self.waits_in_ramp();
+        if short {
+            return Shares::of(&[(Class::TooShort, 1.0)]);
+        }
+        let weights: Vec<(Class, f64)> =
+            self.cut.windows.iter().flat_map(|window| self.attribute(window)).collect();
+        Shares::of(&weights)
+    }
+
+    /// A stream that is held by something else than its own growth never leaves what looks like its
+    /// ramp: nothing fills the window that would have to grow.
+    fn waits_in_ramp(&self) -> bool {
+        self.steady.fill < 0.7 || self.seconds > LONG_ROUND_TRIPS * self.round_trip_s
+    }
+
+    /// A window's time by class: that of its pauses, and the rest. What follows from a pause is
+    /// charged to it: nothing else holds a window that is full, growing or unexplained.
+    fn attribute(&self, window: &Features) -> Vec<(Class, f64)> {
+        let held = rules::held_by(window, &self.context);
+        let paused = share(window.paused_s, window.seconds);
+        let unexplained = matches!(
+            held,
+            Class::TooShort
+                | Class::SlowSender
+                | Class::PathLoss
+                | Class::PathFull
+                | Class::ShallowBuffer
+                | Class::Undetermined
+        );
+        let losses = matches!(held, Class::ShallowBuffer | Class::PathLoss | Class::Undetermined);
+        let follows = self.habit.causes_losses && losses;
+        let rest = match (paused >= PAUSED_SHARE_MIN && unexplained) || follows {
+            true => self.pausing,
+            false => held,
+        };
+        match paused >= PAUSED_SHARE_MIN {
+            true => {
+                vec![(self.pausing, window.paused_s), (rest, window.seconds - window.paused_s)]
+            }
+            false => vec![(rest, window.seconds)],
+        }
+    }
+}
+
+/// All windows of a stream as one.
+fn steady(series: &Series, pauses: &[Pause], cut: &Cut, round_trip_s: f64) -> Features {
+    let steps: Vec<_> = series.steps().filter(|step| step.from_s >= cut.ramp_s).collect();
+    match steps.is_empty() {
+        true => features(&series.steps().collect::<Vec<_>>(), pauses, round_trip_s),
+        false => features(&steps, pauses, round_trip_s),
+    }
+}
+
+fn context(
+    all: &Streams<'_>,
+    stream: &Stream,
+    series: &Series,
+    episodes: &[Episode],
+    steady: &Features,
+    peak: f64,
+) -> Context {
+    let samples = series.samples();
+    let window_max = samples.iter().map(|sample| sample.peer_window_bytes).max().unwrap_or(0);
+    let mss = samples.last().map_or(0, |sample| sample.mss_bytes);
+    let evidence = all.evidence;
+    Context {
+        losses: losses(series, episodes),
+        goodput: steady.goodput,
+        total_goodput: all.total_goodput,
+        peak,
+        total_seen: all.total_seen,
+        capacity_known: evidence.capacity_bytes_per_s,
+        window_max_bytes: window_max.into(),
+        mss_bytes: mss.into(),
+        congestion: evidence.sender.congestion.clone(),
+        pace: evidence.asked.pace,
+        at_rate_limit: all.at_rate_limit(),
+        sender: all.sender,
+        receiver: all.receiver,
+        receiver_lane: receiver_lane(stream),
+    }
+}
+
+/// Where the receiving lane's time went, over all of its life; `None` where it was not recorded.
+pub fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
+    let series = Series::of(&stream.received);
+    let steps: Vec<_> = series.steps().collect();
+    let whole = features(&steps, &[], 0.0);
+    whole.clocks_known().then_some(ReceiverLane {
+        waiting: whole.source,
+        passage: whole.passage,
+        sink: whole.sink,
+    })
+}
+
+/// What the pauses of a stream are charged to. A stage that stops after each request is a slow
+/// stage; one that works on for long between pauses does pause.
+fn pausing(
+    all: &Streams<'_>,
+    pauses: &[Pause],
+    habit: &Habit,
+    context: &Context,
+    seconds: f64,
+) -> Class {
+    if context.at_rate_limit {
+        return Class::Pacing;
+    }
+    if context.sender.of_usable >= SATURATED {
+        return Class::HostCpu;
+    }
+    let time = |waiting: Waiting| -> f64 {
+        pauses.iter().filter(|pause| pause.waiting == waiting).map(|pause| pause.length_s).sum()
+    };
+    let request = all.evidence.asked.request_bytes.max(REQUEST_BYTES_MIN) as f64;
+    let often = match &habit.bytes_between {
+        Some(bytes) => bytes.median <= REQUESTS_BETWEEN * request,
+        None => false,
+    };
+    let stages = [
+        (time(Waiting::Peer), Class::Pauses),
+        (time(Waiting::Source), Class::SlowSource),
+        (time(Waiting::Passage), Class::SlowPassage),
+        (time(Waiting::Unknown), Class::SlowSender),
+    ];
+    let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    match most {
+        Some((_, Class::SlowSender)) if habit.total_s < 0.5 * seconds => Class::Pauses,
+        Some((time, class)) if often && time > 0.0 => class,
+        _ => Class::Pauses,
+    }
+}
+
+/// The mean of all streams' features, weighted by their bytes.
+fn together(streams: &[StreamVerdict]) -> Features {
+    let total: f64 = streams.iter().map(|one| one.features.acked_bytes).sum();
+    let mean = |of: fn(&Features) -> f64| -> f64 {
+        let weighed = streams.iter().map(|one| of(&one.features) * one.features.acked_bytes);
+        if total > 0.0 { weighed.sum::<f64>() / total } else { 0.0 }
+    };
+    let sum = |of: fn(&Features) -> f64| streams.iter().map(|one| of(&one.features)).sum::<f64>();
+    let pace = mean(|f| f.pace_bytes_per_s.unwrap_or(0.0));
+    Features {
+        from_s: mean(|f| f.from_s),
+        seconds: mean(|f| f.seconds),
+        paused_s: mean(|f| f.paused_s),
+        acked_bytes: total,
+        goodput: sum(|f| f.goodput),
+        busy: mean(|f| f.busy),
+        window_limited: mean(|f| f.window_limited),
+        buffer_limited: mean(|f| f.buffer_limited),
+        app_limited: mean(|f| f.app_limited),
+        queued: mean(|f| f.queued),
+        fill: mean(|f| f.fill),
+        window_high_bytes: mean(|f| f.window_high_bytes),
+        window_low_bytes: mean(|f| f.window_low_bytes),
+        buffer_fill: mean(|f| f.buffer_fill),
+        round_trip_s: mean(|f| f.round_trip_s),
+        deviation_s: mean(|f| f.deviation_s),
+        round_trip_min_s: mean(|f| f.round_trip_min_s),
+        retransmitted: mean(|f| f.retransmitted),
+        growth: mean(|f| f.growth),
+        slow_start: mean(|f| f.slow_start),
+        source: mean(|f| f.source),
+        passage: mean(|f| f.passage),
+        sink: mean(|f| f.sink),
+        idle: mean(|f| f.idle),
+        pace_bytes_per_s: (pace > 0.0).then_some(pace),
+    }
+}
+
+fn all_losses(streams: &[StreamVerdict]) -> Losses {
+    let episodes: usize = streams.iter().map(|one| one.losses.episodes).sum();
+    let sent = sum(streams.iter().map(|one| one.losses.segments_sent));
+    let all: Vec<f64> = streams
+        .iter()
+        .flat_map(|one| &one.episodes)
+        .map(|episode| episode.retransmitted_segments as f64)
+        .collect();
+    let most = streams.iter().max_by(|a, b| a.losses.episodes.cmp(&b.losses.episodes));
+    let most = most.map(|one| one.losses.clone()).unwrap_or_default();
+    Losses {
+        episodes,
+        retransmitted_segments: sum(streams.iter().map(|o| o.losses.retransmitted_segments)),
+        segments_sent: sent,
+        per_episode: median(&all).unwrap_or(0.0),
+        rate: share(episodes as f64, sent as f64),
+        ..most
+    }
+}
+
+/// A path that nobody has measured.
+const ROUND_TRIP_UNKNOWN_S: f64 = 0.001;
+const SPAN_SECONDS_MIN: f64 = 0.005;
+const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
+const SHORT_SECONDS: f64 = 0.25;
+const LONG_ROUND_TRIPS: f64 = 60.0;
+const LIST_MAX: usize = 1000;
+const REQUEST_BYTES_MIN: u64 = 1 << 18;
+const REQUESTS_BETWEEN: f64 = 4.0;

@@ -1,0 +1,178 @@
+use super::simulator::{Application, Congestion, World};
+use super::*;
+use crate::base::units::{Nanos, Tick};
+use proptest::prelude::*;
+
+const LONG: (f64, f64) = (100e6, 0.102);
+const MIDDLE: (f64, f64) = (300e6, 0.030);
+const NEAR: (f64, f64) = (1e9, 0.005);
+
+fn world(path: (f64, f64), streams: usize) -> World {
+    let product = path.0 / 8.0 * path.1;
+    World {
+        bits_per_s: path.0,
+        round_trip_s: path.1,
+        queue_bytes: product.max(64e3),
+        streams,
+        seconds: (80.0 * path.1).max(12.0),
+        ..World::default()
+    }
+}
+
+fn planted(class: Class, path: (f64, f64), streams: usize) -> World {
+    let (bits_per_s, round_trip_s) = path;
+    let product = bits_per_s / 8.0 * round_trip_s;
+    let each = 1.0 / streams as f64;
+    let plain = world(path, streams);
+    match class {
+        Class::TooShort => {
+            World { application: Application::Total { bytes: 2.0 * product * each }, ..plain }
+        }
+        Class::Pauses => World {
+            application: Application::Lockstep {
+                block_bytes: f64::from(8 << 20) * each,
+                pause_s: 0.25,
+            },
+            ..plain
+        },
+        Class::ReceiveWindow => World { window_bytes: 0.25 * product * each, ..plain },
+        Class::SlowReceiver => World {
+            window_bytes: 2.0 * product,
+            reader_bits_per_s: Some(0.3 * bits_per_s * each),
+            ..plain
+        },
+        Class::SendBuffer => World { send_buffer_bytes: 0.25 * product * each, ..plain },
+        Class::SlowSource => {
+            let bits_per_s = 0.3 * bits_per_s * each;
+            let application = Application::Source { bits_per_s, request_bytes: 65_536.0 };
+            World { application, ..plain }
+        }
+        Class::SlowPassage => {
+            let bits_per_s = 0.3 * bits_per_s * each;
+            let application = Application::Passage { bits_per_s, request_bytes: 262_144.0 };
+            World { application, ..plain }
+        }
+        Class::Pacing => World { pace_bits_per_s: Some(0.3 * bits_per_s * each), ..plain },
+        Class::PathLoss => World { loss: 0.001, seconds: 3.0 * plain.seconds, ..plain },
+        Class::ShallowBuffer => World {
+            queue_bytes: 0.05 * product,
+            congestion: Congestion::Reno,
+            seconds: 3.0 * plain.seconds,
+            ..plain
+        },
+        Class::HostCpu => World { kernel_bits_per_s: Some(0.4 * bits_per_s * each), ..plain },
+        _ => plain,
+    }
+}
+
+#[test]
+fn every_planted_class_is_found() {
+    let classes = [
+        Class::TooShort,
+        Class::Pauses,
+        Class::ReceiveWindow,
+        Class::SlowReceiver,
+        Class::SendBuffer,
+        Class::SlowSource,
+        Class::SlowPassage,
+        Class::Pacing,
+        Class::PathLoss,
+        Class::PathFull,
+        Class::ShallowBuffer,
+        Class::HostCpu,
+    ];
+    let mut wrong = Vec::new();
+    for class in classes {
+        for path in [LONG, MIDDLE, NEAR] {
+            for streams in [1, 4] {
+                let mut evidence = planted(class, path, streams).evidence();
+                if class == Class::Pacing {
+                    evidence.asked.pace = Pace::Asked;
+                }
+                let verdict = diagnose(&evidence);
+                if verdict.primary != Some(class) {
+                    wrong.push(format!("{} at {path:?} x {streams}: {}", class.name(), brief(&verdict)));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What a failed test says of a verdict.
+fn brief(verdict: &Verdict) -> String {
+    let features = &verdict.figures.features;
+    let shares: Vec<String> = verdict
+        .shares
+        .all()
+        .iter()
+        .map(|share| format!("{} {:.2}", share.class.name(), share.share))
+        .collect();
+    format!(
+        "{}\n  rate {:.2} active {:.2} seen {:.2} MB/s, ramp {:.2} s, losses {:?}\n  {features:?}",
+        shares.join(", "),
+        verdict.figures.bytes_per_s / 1e6,
+        verdict.figures.bytes_per_s_active / 1e6,
+        verdict.figures.seen_bytes_per_s / 1e6,
+        verdict.figures.ramp_s,
+        verdict.figures.losses,
+    )
+}
+
+fn any_sample() -> impl Strategy<Value = PathSample> {
+    let small = 0..1_000_000_000u64;
+    let number = prop_oneof![Just(0u64), Just(u64::MAX), small.clone(), any::<u64>()];
+    let short = prop_oneof![Just(0u32), Just(u32::MAX), 0..100_000u32];
+    (prop::collection::vec(number, 16), prop::collection::vec(short, 8), 0..5u8, any::<bool>())
+        .prop_map(|(n, s, state, app_limited)| PathSample {
+            at: Tick(n[0]),
+            rtt: Nanos(n[1]),
+            rtt_deviation: Nanos(n[2]),
+            rtt_min: Nanos(n[3]),
+            mss_bytes: s[0],
+            cwnd_segments: s[1],
+            ssthresh_segments: s[2],
+            unacked_segments: s[3],
+            lost_segments: s[4],
+            unsent_bytes: s[5],
+            peer_window_bytes: s[6],
+            state,
+            app_limited,
+            delivery_bytes_per_s: n[4],
+            pace_max_bytes_per_s: n[5],
+            bytes_sent: n[6],
+            bytes_acked: n[7],
+            bytes_retransmitted: n[8],
+            bytes_received: n[9],
+            segments_sent: n[10],
+            segments_retransmitted: n[11],
+            busy: Nanos(n[12]),
+            window_limited: Nanos(n[13]),
+            buffer_limited: Nanos(n[14]),
+            send_buffer_bytes: s[7],
+            clocks: crate::base::path::LaneClocks {
+                source: Nanos(n[15]),
+                ..Default::default()
+            },
+            ..PathSample::default()
+        })
+}
+
+proptest! {
+    #[test]
+    fn odd_samples_break_nothing(
+        streams in prop::collection::vec(prop::collection::vec(any_sample(), 0..40), 0..4),
+        received in prop::collection::vec(any_sample(), 0..5),
+    ) {
+        let streams: Vec<Stream> = (0..)
+            .zip(streams)
+            .map(|(number, sent)| Stream { number, sent, received: received.clone() })
+            .collect();
+        let mut evidence = Evidence { streams, ..Evidence::default() };
+        let verdict = diagnose(&evidence);
+        let total: f64 = verdict.shares.all().iter().map(|share| share.share).sum();
+        prop_assert!(total <= 1.0 + 1e-9, "{total}");
+        evidence.streams.reverse();
+        prop_assert_eq!(format!("{verdict:?}"), format!("{:?}", diagnose(&evidence)));
+    }
+}

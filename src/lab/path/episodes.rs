@@ -1,0 +1,130 @@
+//! Recovery episodes: from the first sign of a loss until nothing of it is left.
+
+use serde::Serialize;
+
+use super::series::{Series, Step, share};
+use crate::lab::statistics::{Spread, median};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Episode {
+    /// Since the first sample of the stream.
+    pub at_s: f64,
+    pub length_s: f64,
+    pub retransmitted_segments: u64,
+    /// Acknowledged since the episode before began, or since the first sample.
+    pub bytes_before: u64,
+    /// The congestion window just before.
+    pub cwnd_segments: u32,
+    /// The rate of the round trip before, and the least of the three behind.
+    pub peak_bytes_per_s: f64,
+    pub trough_bytes_per_s: f64,
+}
+
+/// What all episodes of a stream have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Losses {
+    pub episodes: usize,
+    pub retransmitted_segments: u64,
+    pub segments_sent: u64,
+    /// Retransmitted segments of an episode, its median.
+    pub per_episode: f64,
+    pub bytes_between: Option<Spread>,
+    /// Episodes for each segment that was sent: what a congestion control reacts to.
+    pub rate: f64,
+    /// How much the window at which episodes began varied: its deviation by its mean. A queue that
+    /// overflows does so at the same window again and again, chance does not.
+    pub window_variation: Option<f64>,
+    /// How far the rate fell, 0 to 1: the median of one less trough by peak.
+    pub depth: f64,
+}
+
+/// A loss shows as a retransmission, or as the kernel's recovery. A threshold that falls alone is
+/// none: it also falls where slow start ends without a loss.
+pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
+    let mut found: Vec<Episode> = Vec::new();
+    let mut last_sign_s = f64::NEG_INFINITY;
+    let mut acked_since = 0u64;
+    for step in series.steps() {
+        let acked = step.grown(|sample| sample.bytes_acked);
+        acked_since = acked_since.saturating_add(acked);
+        let again = step.grown(|sample| sample.segments_retransmitted);
+        let recovering = step.after.state >= RECOVERY;
+        let entered = recovering && step.before.state < RECOVERY;
+        if again == 0 && !recovering {
+            continue;
+        }
+        let apart_s = step.to_s - last_sign_s;
+        // Where samples are far apart, the next one cannot be nearer.
+        let gap_s = round_trip(&step, round_trip_s).max(step.seconds() * 1.5);
+        let goes_on = apart_s < gap_s || (recovering && !entered);
+        match found.last_mut().filter(|_| goes_on) {
+            Some(episode) => {
+                episode.retransmitted_segments =
+                    episode.retransmitted_segments.saturating_add(again);
+                episode.length_s = step.to_s - episode.at_s;
+            }
+            None => {
+                found.push(begin(series, &step, again, acked_since, round_trip_s));
+                acked_since = 0;
+            }
+        }
+        last_sign_s = step.to_s;
+    }
+    found.retain(|episode| episode.retransmitted_segments > 0);
+    found
+}
+
+fn begin(series: &Series, step: &Step<'_>, again: u64, acked: u64, round_trip_s: f64) -> Episode {
+    let at_s = (step.from_s + step.to_s) / 2.0;
+    let span_s = round_trip_s.max(step.seconds());
+    let behind = (0..3).map(|trip| {
+        let from_s = step.to_s + f64::from(trip) * span_s;
+        series.rate_between(from_s, from_s + span_s)
+    });
+    Episode {
+        at_s,
+        length_s: step.to_s - at_s,
+        retransmitted_segments: again,
+        bytes_before: acked,
+        cwnd_segments: step.before.cwnd_segments,
+        peak_bytes_per_s: series.rate_between(at_s - span_s, at_s),
+        trough_bytes_per_s: behind.fold(f64::INFINITY, f64::min),
+    }
+}
+
+/// The smoothed round trip of a step, or the least one where it is not known.
+fn round_trip(step: &Step<'_>, least_s: f64) -> f64 {
+    step.after.rtt.seconds().clamp(least_s, 10.0 * least_s.max(1e-6))
+}
+
+pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
+    let again: Vec<f64> = episodes.iter().map(|e| e.retransmitted_segments as f64).collect();
+    let between: Vec<f64> = episodes.iter().skip(1).map(|e| e.bytes_before as f64).collect();
+    let windows: Vec<f64> = episodes.iter().map(|e| f64::from(e.cwnd_segments)).collect();
+    let depths: Vec<f64> = episodes
+        .iter()
+        .filter(|e| e.peak_bytes_per_s > 0.0)
+        .map(|e| (1.0 - e.trough_bytes_per_s / e.peak_bytes_per_s).clamp(0.0, 1.0))
+        .collect();
+    let sent = series.grown(|sample| sample.segments_sent);
+    Losses {
+        episodes: episodes.len(),
+        retransmitted_segments: series.grown(|sample| sample.segments_retransmitted),
+        segments_sent: sent,
+        per_episode: median(&again).unwrap_or(0.0),
+        bytes_between: Spread::of(&between),
+        rate: share(episodes.len() as f64, sent as f64),
+        window_variation: variation(&windows),
+        depth: median(&depths).unwrap_or(0.0),
+    }
+}
+
+fn variation(values: &[f64]) -> Option<f64> {
+    let spread = Spread::of(values).filter(|spread| spread.n >= VARIATION_EPISODES_MIN)?;
+    let deviation = spread.standard_error * (spread.n as f64).sqrt();
+    (spread.mean > 0.0).then(|| deviation / spread.mean)
+}
+
+/// The kernel's congestion states from here on are about losses: 3 recovery, 4 loss.
+const RECOVERY: u8 = 3;
+const VARIATION_EPISODES_MIN: usize = 4;
