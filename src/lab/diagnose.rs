@@ -15,7 +15,7 @@ mod tests;
 
 use serde::Serialize;
 
-use super::path::episodes::Losses;
+use super::path::episodes::{Losses, WindowAtLoss};
 use super::path::pauses::{Habit, Period};
 use super::path::series::share;
 use super::path::windows::Features;
@@ -232,6 +232,8 @@ pub struct Figures {
     /// Features of all streams, weighted by bytes.
     pub features: Features,
     pub losses: Losses,
+    /// The windows of all streams together when episodes began.
+    pub window_at_loss: Option<WindowAtLoss>,
     /// Of the stream with most pauses.
     pub pauses: Habit,
     pub period: Option<Period>,

@@ -1,19 +1,22 @@
 //! The decision list: which class held a window. The first rule that matches decides.
 
 use super::{Class, Pace};
-use crate::lab::path::episodes::Losses;
+use crate::lab::path::episodes::{Losses, WindowAtLoss};
 use crate::lab::path::windows::Features;
 
 /// What is known of a stream beyond one window of it.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     pub losses: Losses,
+    /// The windows of all streams together when episodes began.
+    pub window_at_loss: Option<WindowAtLoss>,
     /// The rate behind the ramp, without pauses; of the whole transfer too.
     pub goodput: f64,
     pub total_goodput: f64,
     /// The highest rates that the kernel and we have seen of this stream, and of all together.
     pub peak: f64,
     pub total_seen: f64,
+    pub round_trip_min_s: f64,
     pub capacity_known: Option<f64>,
     /// The largest window that the peer has advertised in this stream's life.
     pub window_max_bytes: f64,
@@ -70,23 +73,21 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
     if window.window_limited < LIMITED_MIN {
         return None;
     }
-    // A window beyond the bandwidth-delay product fills the queue, and then the path is the limit.
-    let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
-    if queue_stands(window) && filled {
-        return Some(Class::PathFull);
-    }
-    if context.receiver.of_usable >= SATURATED {
+    // The lane that waits for the network most of the time is not what is slow.
+    if context.receiver_lane.is_some_and(|lane| lane.waiting < 0.5)
+        || context.receiver.of_usable >= SATURATED
+    {
         return Some(Class::SlowReceiver);
     }
-    let small = match context.receiver_lane {
-        // The lane that waits for the network most of the time is not what is slow.
-        Some(lane) => lane.waiting >= 0.5,
-        None => {
-            (window.window_use() >= 0.80 || filled)
-                && window.window_steadiness() >= 0.7
-                && window.window_high_bytes >= 0.7 * context.window_max_bytes
-        }
-    };
+    // A window beyond the bandwidth-delay product fills the queue, and then the path is the limit.
+    let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
+    if filled && queue_stands(window) && context.evenness() >= 0.7 {
+        return Some(Class::PathFull);
+    }
+    let open = (window.window_use() >= 0.80 || filled)
+        && window.window_steadiness() >= 0.7
+        && window.window_high_bytes >= 0.7 * context.window_max_bytes;
+    let small = context.receiver_lane.is_some() || open;
     Some(if small { Class::ReceiveWindow } else { Class::SlowReceiver })
 }
 
@@ -159,7 +160,7 @@ fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
         _ => context.congestion.starts_with("bbr") && window.goodput >= 0.8 * context.peak,
     };
     // Acknowledgements that come as evenly as they can: together the streams fill the path.
-    let even = context.total_goodput >= 0.9 * context.total_seen && context.total_seen > 0.0;
+    let even = window.fill >= FILLED && context.evenness() >= 0.9;
     let full = queue_stands(window) || known || paced || (even && !context.by_chance());
     full.then_some(Class::PathFull)
 }
@@ -181,18 +182,28 @@ fn by_what_is_left(window: &Features, context: &Context) -> Option<Class> {
     if context.sender.of_usable >= SATURATED || context.receiver.of_usable >= SATURATED {
         return Some(Class::HostCpu);
     }
-    let growing = window.fill >= NEARLY_FILLED
-        && window.growth >= 1.1
-        && window.retransmitted == 0.0
-        && context.losses.episodes == 0;
+    // A window that is full and has never lost anything grows, if only by a segment a round trip.
+    let growing = window.fill >= FILLED && window.growth > 1.0 && context.losses.episodes == 0;
     growing.then_some(Class::TooShort)
 }
 
 impl Context {
     /// Episodes lose many segments each, or come at the same window each time: a queue overflows.
     pub fn overflows(&self) -> bool {
-        let same = self.losses.window_variation.is_some_and(|variation| variation < SAME_WINDOW);
+        let carries = self.total_seen * self.round_trip_min_s;
+        let same = self.window_at_loss.is_some_and(|window| {
+            window.variation < SAME_WINDOW && window.bytes >= SAME_AS_CARRIED * carries
+        });
         self.losses.per_episode > BURST_SEGMENTS || same
+    }
+
+    /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link
+    /// that is never idle.
+    fn evenness(&self) -> f64 {
+        match self.total_seen > 0.0 {
+            true => self.total_goodput / self.total_seen,
+            false => 0.0,
+        }
     }
 
     fn by_chance(&self) -> bool {
@@ -240,6 +251,8 @@ const NEARLY_FILLED: f64 = 0.8;
 const STAGE_MIN: f64 = 0.2;
 const BURST_SEGMENTS: f64 = 10.0;
 const SAME_WINDOW: f64 = 0.2;
+/// An overflow needs as much in flight as the path was seen to carry.
+const SAME_AS_CARRIED: f64 = 0.85;
 const QUEUE_SECONDS_MIN: f64 = 0.0003;
 const NEAR_SECONDS: f64 = 0.001;
 const STEADY_QUEUE_SECONDS_MIN: f64 = 0.002;

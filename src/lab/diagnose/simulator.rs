@@ -157,13 +157,15 @@ struct Connection {
     missing: u64,
     again_in_flight: u64,
     recovering: bool,
-    /// CUBIC: the window at the last loss, and when that was.
+    /// CUBIC: the window at the last loss, how long it takes to get back there, and when it was.
     window_max: f64,
+    back_s: f64,
     loss_s: f64,
     limited_by_window: bool,
     /// When the congestion window was last full.
     filled_s: f64,
     srtt: f64,
+    deviation: f64,
     rtt_min: f64,
     unsent: f64,
     written: f64,
@@ -193,10 +195,12 @@ impl Connection {
             again_in_flight: 0,
             recovering: false,
             window_max: 0.0,
+            back_s: 0.0,
             loss_s: 0.0,
             limited_by_window: false,
             filled_s: 0.0,
             srtt: world.round_trip_s,
+            deviation: 0.0,
             rtt_min: f64::INFINITY,
             unsent: 0.0,
             written: 0.0,
@@ -262,7 +266,8 @@ impl Connection {
             self.again_in_flight -= batch.again;
             self.delivered += batch.arrived as f64 * MSS;
             self.backlog += batch.arrived as f64 * MSS;
-            let rtt = now_s - batch.sent_s;
+            let rtt = batch.ack_s - batch.sent_s;
+            self.deviation += ((rtt - self.srtt).abs() - self.deviation) / 8.0;
             self.srtt += (rtt - self.srtt) / 8.0;
             self.rtt_min = self.rtt_min.min(rtt);
             if batch.lost > 0 {
@@ -292,6 +297,7 @@ impl Connection {
             Congestion::Bbr => return,
         };
         self.window_max = self.cwnd;
+        self.back_s = (self.cwnd * 0.3 / 0.4).cbrt();
         self.loss_s = now_s;
         self.ssthresh = (self.cwnd * keep).max(2.0);
         self.cwnd = self.ssthresh;
@@ -313,6 +319,7 @@ impl Connection {
             if self.srtt > self.rtt_min + late && world.congestion == Congestion::Cubic {
                 self.ssthresh = self.cwnd;
                 self.window_max = self.cwnd;
+                self.back_s = 0.0;
                 self.loss_s = now_s;
             }
             return;
@@ -321,8 +328,7 @@ impl Connection {
         self.cwnd = match world.congestion {
             Congestion::Reno => reno,
             _ => {
-                let back_s = (self.window_max * 0.3 / 0.4).cbrt();
-                let aim = 0.4 * (now_s - self.loss_s - back_s).powi(3) + self.window_max;
+                let aim = 0.4 * (now_s - self.loss_s - self.back_s).powi(3) + self.window_max;
                 let step = ((aim - self.cwnd) / self.cwnd).clamp(0.01 / self.cwnd, 0.5) * acked;
                 (self.cwnd + step).max(self.cwnd + 0.5 * acked / self.cwnd)
             }
@@ -384,7 +390,7 @@ impl Connection {
             .then_some(world.bits_per_s / world.streams as f64 * 0.99);
         let rates = [world.pace_bits_per_s, world.kernel_bits_per_s, bbr];
         let rate = rates.into_iter().flatten().fold(LINE_BITS_PER_S, f64::min) / 8.0;
-        self.tokens = (self.tokens + rate * step_s).min((rate * 0.001).max(2.0 * MSS));
+        self.tokens = (self.tokens + rate * step_s).min(rate * (0.001 + step_s) + 2.0 * MSS);
         let by_cwnd = self.cwnd - self.in_flight as f64;
         let by_window = (self.window(world) - self.unacked_bytes()) / MSS;
         self.limited_by_window = by_window < 1.0 && by_window < by_cwnd;
@@ -406,20 +412,35 @@ impl Connection {
         self.tokens -= segments as f64 * MSS;
         let room = ((link.limit - link.queue + link.carries * step_s) / MSS).max(0.0) as u64;
         let accepted = segments.min(room);
-        link.queue += accepted as f64 * MSS;
         let unlucky = match world.loss > 0.0 {
             true => (0..accepted).filter(|_| random.random::<f64>() < world.loss).count() as u64,
             false => 0,
         };
-        let arrived = accepted - unlucky;
-        let lost = segments - arrived;
-        let ack_s = now_s + world.round_trip_s + link.queue / link.carries;
-        self.flight.push_back(Batch { sent_s: now_s, ack_s, arrived, lost, again });
+        let lost = segments - accepted + unlucky;
+        self.fly(world, link, now_s, step_s, [accepted - unlucky, lost, again]);
         self.in_flight += segments;
         self.counters.segments_sent += segments;
         self.counters.segments_retransmitted += again;
         self.counters.bytes_sent += segments * MSS as u64;
         self.counters.bytes_retransmitted += again * MSS as u64;
+    }
+
+    /// Segments leave the queue one behind the other, and so their acknowledgements come.
+    fn fly(&mut self, world: &World, link: &mut Link, now_s: f64, step_s: f64, counts: [u64; 3]) {
+        let [mut arrived, mut lost, mut again] = counts;
+        let piece = ((link.carries * step_s / MSS) as u64).max(1);
+        while arrived + lost > 0 {
+            let now = arrived.min(piece);
+            arrived -= now;
+            let lost_now = if arrived == 0 { std::mem::take(&mut lost) } else { 0 };
+            let again_now = again.min(now + lost_now);
+            again -= again_now;
+            link.queue += now as f64 * MSS;
+            let ack_s = now_s + world.round_trip_s + link.queue / link.carries;
+            let batch =
+                Batch { sent_s: now_s, ack_s, arrived: now, lost: lost_now, again: again_now };
+            self.flight.push_back(batch);
+        }
     }
 
     fn finished(&self, world: &World) -> bool {
@@ -433,7 +454,7 @@ impl Connection {
         PathSample {
             at: Tick(nanos(now_s).0),
             rtt: nanos(self.srtt),
-            rtt_deviation: nanos(self.srtt / 50.0),
+            rtt_deviation: nanos(self.deviation),
             rtt_min: nanos(if self.rtt_min.is_finite() { self.rtt_min } else { 0.0 }),
             mss_bytes: MSS as u32,
             cwnd_segments: self.cwnd as u32,

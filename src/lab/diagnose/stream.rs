@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
 use super::{Class, Evidence, Figures, Host, Shares, Stream};
-use crate::lab::path::episodes::{Episode, Losses, episodes, losses};
+use crate::lab::path::episodes::{
+    Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss,
+};
 use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period};
 use crate::lab::path::sawtooth::{Sawtooth, sawtooth};
 use crate::lab::path::series::{Series, share, sum};
@@ -39,6 +41,7 @@ pub struct StreamVerdict {
 pub struct Streams<'a> {
     evidence: &'a Evidence,
     series: Vec<(&'a Stream, Series)>,
+    window_at_loss: Option<WindowAtLoss>,
     round_trip_s: f64,
     total_seen: f64,
     total_goodput: f64,
@@ -63,6 +66,9 @@ impl<'a> Streams<'a> {
         let alone = all.iter().map(|series| fastest(series)).fold(0.0, f64::max);
         let total_seen = alone.max(fastest_together(&all, span_s));
         let lanes = series.len();
+        let lost: Vec<Vec<Episode>> = all.iter().map(|s| episodes(s, round_trip_s)).collect();
+        let both: Vec<(&Series, &[Episode])> =
+            all.iter().zip(&lost).map(|(series, lost)| (*series, lost.as_slice())).collect();
         Streams {
             evidence,
             round_trip_s,
@@ -71,6 +77,7 @@ impl<'a> Streams<'a> {
             seconds: all.iter().map(|series| series.seconds()).fold(0.0, f64::max),
             sender: strain(&evidence.sender, lanes),
             receiver: strain(&evidence.receiver, lanes),
+            window_at_loss: window_at_loss(&both),
             series,
         }
     }
@@ -104,6 +111,7 @@ impl<'a> Streams<'a> {
             capacity_bytes_per_s: self.evidence.capacity_bytes_per_s.unwrap_or(self.total_seen),
             features: together(streams),
             losses: all_losses(streams),
+            window_at_loss: self.window_at_loss,
             pauses,
             period,
             sender_busy_cpus: self.evidence.sender.busy_cpus,
@@ -261,10 +269,12 @@ fn context(
     let evidence = all.evidence;
     Context {
         losses: losses(series, episodes),
+        window_at_loss: all.window_at_loss,
         goodput: steady.goodput,
         total_goodput: all.total_goodput,
         peak,
         total_seen: all.total_seen,
+        round_trip_min_s: all.round_trip_s,
         capacity_known: evidence.capacity_bytes_per_s,
         window_max_bytes: window_max.into(),
         mss_bytes: mss.into(),

@@ -60,6 +60,7 @@ fn planted(class: Class, path: (f64, f64), streams: usize) -> World {
             seconds: 3.0 * plain.seconds,
             ..plain
         },
+        Class::PathFull => World { seconds: 40.0, ..plain },
         Class::HostCpu => World { kernel_bits_per_s: Some(0.4 * bits_per_s * each), ..plain },
         _ => plain,
     }
@@ -109,13 +110,14 @@ fn brief(verdict: &Verdict) -> String {
         .map(|share| format!("{} {:.2}", share.class.name(), share.share))
         .collect();
     format!(
-        "{}\n  rate {:.2} active {:.2} seen {:.2} MB/s, ramp {:.2} s, losses {:?}\n  {features:?}",
+        "{}\n  rate {:.2} active {:.2} seen {:.2} MB/s, ramp {:.2} s, losses {:?} at {:?}\n  {features:?}",
         shares.join(", "),
         verdict.figures.bytes_per_s / 1e6,
         verdict.figures.bytes_per_s_active / 1e6,
         verdict.figures.seen_bytes_per_s / 1e6,
         verdict.figures.ramp_s,
         verdict.figures.losses,
+        verdict.figures.window_at_loss,
     )
 }
 

@@ -31,9 +31,6 @@ pub struct Losses {
     pub bytes_between: Option<Spread>,
     /// Episodes for each segment that was sent: what a congestion control reacts to.
     pub rate: f64,
-    /// How much the window at which episodes began varied: its deviation by its mean. A queue that
-    /// overflows does so at the same window again and again, chance does not.
-    pub window_variation: Option<f64>,
     /// How far the rate fell, 0 to 1: the median of one less trough by peak.
     pub depth: f64,
 }
@@ -100,7 +97,6 @@ fn round_trip(step: &Step<'_>, least_s: f64) -> f64 {
 pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
     let again: Vec<f64> = episodes.iter().map(|e| e.retransmitted_segments as f64).collect();
     let between: Vec<f64> = episodes.iter().skip(1).map(|e| e.bytes_before as f64).collect();
-    let windows: Vec<f64> = episodes.iter().map(|e| f64::from(e.cwnd_segments)).collect();
     let depths: Vec<f64> = episodes
         .iter()
         .filter(|e| e.peak_bytes_per_s > 0.0)
@@ -114,17 +110,40 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
         per_episode: median(&again).unwrap_or(0.0),
         bytes_between: Spread::of(&between),
         rate: share(episodes.len() as f64, sent as f64),
-        window_variation: variation(&windows),
         depth: median(&depths).unwrap_or(0.0),
     }
 }
 
-fn variation(values: &[f64]) -> Option<f64> {
-    let spread = Spread::of(values).filter(|spread| spread.n >= VARIATION_EPISODES_MIN)?;
-    let deviation = spread.standard_error * (spread.n as f64).sqrt();
-    (spread.mean > 0.0).then(|| deviation / spread.mean)
+/// The congestion windows of all streams together, when episodes began.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WindowAtLoss {
+    pub bytes: f64,
+    /// The deviation by the middle. A queue overflows at the same number of bytes again and again,
+    /// chance does not.
+    pub variation: f64,
+}
+
+/// `None` for a single episode: nobody knows what the next would be.
+pub fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss> {
+    // Slow start ends beyond what the path carries, so the beginning does not count.
+    let times = streams.iter().flat_map(|(series, episodes)| {
+        let origin_s = series.origin().0 as f64 / 1e9;
+        let late = move |episode: &&Episode| episode.at_s >= 0.1 * series.seconds();
+        episodes.iter().filter(late).map(move |episode| origin_s + episode.at_s)
+    });
+    let window_at = |series: &Series, at_s: f64| {
+        let samples = series.samples();
+        let behind = samples.partition_point(|sample| sample.at.0 as f64 / 1e9 <= at_s);
+        let sample = behind.checked_sub(1).map(|index| &samples[index]);
+        sample.map_or(0.0, |s| f64::from(s.cwnd_segments) * f64::from(s.mss_bytes))
+    };
+    let total = |at_s: f64| streams.iter().map(|(series, _)| window_at(series, at_s)).sum::<f64>();
+    let windows: Vec<f64> = times.map(total).collect();
+    let spread = Spread::of(&windows).filter(|spread| spread.n >= 2 && spread.median > 0.0)?;
+    // Of a normal distribution the quartiles are 1.349 deviations apart.
+    let deviation = spread.interquartile_range() / 1.349;
+    Some(WindowAtLoss { bytes: spread.median, variation: deviation / spread.median })
 }
 
 /// The kernel's congestion states from here on are about losses: 3 recovery, 4 loss.
 const RECOVERY: u8 = 3;
-const VARIATION_EPISODES_MIN: usize = 4;
