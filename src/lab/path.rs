@@ -6,3 +6,6 @@ pub mod pauses;
 pub mod sawtooth;
 pub mod series;
 pub mod windows;
+
+#[cfg(test)]
+mod tests;

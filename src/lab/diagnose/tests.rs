@@ -100,6 +100,65 @@ fn every_planted_class_is_found() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// What was measured on an emulated path of 300 Mbit/s and 102 ms, as one window each; the last two
+/// are of 100 Mbit/s. Mbit/s; window-limited, app-limited, fill, round trip by the least; the
+/// window, its steadiness; episodes, and one for each so many segments.
+const SIGNATURES: [(&str, [f64; 9], Class); 10] = [
+    ("256 KiB", [24.0, 0.949, 0.03, 0.5, 1.01, 327e3, 1.0, 0.0, 1e9], Class::ReceiveWindow),
+    ("128 KiB", [12.1, 0.959, 0.04, 0.5, 1.02, 163e3, 1.0, 0.0, 1e9], Class::ReceiveWindow),
+    ("slow reader", [30.9, 0.78, 0.03, 0.3, 1.36, 1.3e6, 0.39, 0.0, 1e9], Class::SlowReceiver),
+    ("slow source", [19.9, 0.0, 0.945, 0.16, 1.02, 5.6e6, 1.0, 0.0, 1e9], Class::SlowSender),
+    ("chance, reno", [5.2, 0.0, 0.02, 1.0, 1.02, 1.9e6, 1.0, 6.0, 909.0], Class::PathLoss),
+    ("chance, cubic", [6.7, 0.0, 0.02, 1.0, 1.01, 1.6e6, 1.0, 6.0, 1000.0], Class::PathLoss),
+    ("chance, bbr", [253.0, 0.01, 0.02, 1.1, 2.3, 36e6, 1.0, 40.0, 500.0], Class::PathFull),
+    ("no limit, cubic", [266.0, 0.0, 0.05, 1.0, 2.7, 42e6, 1.0, 2.0, 1e6], Class::PathFull),
+    ("full, cubic", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 2.0, 1e5], Class::PathFull),
+    ("full, bbr", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 9.0, 1e4], Class::PathFull),
+];
+
+#[test]
+fn measured_signatures_fall_where_they_should() {
+    for (name, numbers, expect) in SIGNATURES {
+        let [mbit, limited, app, fill, queueing, high, steadiness, episodes, segments] = numbers;
+        let goodput = mbit * 1e6 / 8.0;
+        let window = Features {
+            seconds: 1.02,
+            goodput,
+            busy: 1.0,
+            window_limited: limited,
+            app_limited: app,
+            queued: if app > 0.5 { 0.1 } else { 1.0 },
+            fill,
+            window_high_bytes: high,
+            window_low_bytes: high * steadiness,
+            round_trip_s: 0.102 * queueing,
+            deviation_s: 0.002,
+            round_trip_min_s: 0.102,
+            growth: 1.0,
+            ..Features::default()
+        };
+        let episodes = episodes as usize;
+        let context = rules::Context {
+            losses: Losses {
+                episodes,
+                per_episode: 1.0,
+                rate: 1.0 / segments,
+                ..Losses::default()
+            },
+            goodput,
+            total_goodput: goodput,
+            peak: goodput * 1.3,
+            total_seen: 2.0 * goodput,
+            round_trip_min_s: 0.102,
+            window_max_bytes: high,
+            mss_bytes: 1448.0,
+            congestion: name.split(", ").last().unwrap_or("cubic").to_string(),
+            ..rules::Context::default()
+        };
+        assert_eq!(rules::held_by(&window, &context), expect, "{name}");
+    }
+}
+
 /// What a failed test says of a verdict.
 fn brief(verdict: &Verdict) -> String {
     let features = &verdict.figures.features;
