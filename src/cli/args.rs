@@ -36,6 +36,7 @@ pub enum Task {
     Measure { what: Vec<OsString> },
     Model { action: OsString, words: Vec<OsString> },
     Results { action: OsString, runs: Vec<OsString> },
+    Explain { run: Option<OsString> },
     Peer,
     Probe,
     Man,
@@ -66,6 +67,8 @@ pub struct Options {
     /// Where results are kept, if not in the usual place.
     pub results: Option<PathBuf>,
     pub no_record: bool,
+    /// Show the evidence of what held the copy back, not only the sentence.
+    pub explain: bool,
     /// Runs that a list shows.
     pub limit: u32,
     /// Which runs a model's tables take CPU time from.
@@ -97,6 +100,7 @@ impl Default for Options {
             input: None,
             results: None,
             no_record: false,
+            explain: false,
             limit: 20,
             cpu_from: CpuFrom::default(),
             experiment: None,
@@ -188,6 +192,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
             action: all("ACTION").next().unwrap_or_default(),
             runs: all("RUN").collect(),
         },
+        Verb::Explain => Task::Explain { run: all("RUN").next() },
         Verb::Peer => Task::Peer,
         Verb::Probe => Task::Probe,
         Verb::Man => Task::Man,

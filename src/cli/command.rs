@@ -23,6 +23,7 @@ pub enum Verb {
     Measure,
     Model,
     Results,
+    Explain,
     Peer,
     Probe,
     Man,
@@ -38,6 +39,7 @@ impl Verb {
         Verb::Measure,
         Verb::Model,
         Verb::Results,
+        Verb::Explain,
         Verb::Man,
         Verb::Completions,
         Verb::Peer,
@@ -53,6 +55,7 @@ impl Verb {
             Verb::Measure => "measure",
             Verb::Model => "model",
             Verb::Results => "results",
+            Verb::Explain => "explain",
             Verb::Peer => "peer",
             Verb::Probe => "probe",
             Verb::Man => "man",
@@ -75,6 +78,9 @@ impl Verb {
             }
             Verb::Model => "Fit, show and use the cost model of what was measured",
             Verb::Results => "List, show and export what was recorded of every run",
+            Verb::Explain => {
+                "Say what held a recorded run back, with the evidence, and what to change"
+            }
             Verb::Peer => "The far side of a copy, started over ssh; not for typing",
             Verb::Probe => "The clocks of a host while something is measured; not for typing",
             Verb::Man => "Print the man page",
@@ -151,6 +157,15 @@ fn subcommand(verb: Verb) -> Command {
                     .num_args(0..),
             )
             .after_help(help::RESULTS),
+        Verb::Explain => with_knobs
+            .arg(
+                positional(
+                    "RUN",
+                    "The number of a run; the newest that has samples if none is given",
+                )
+                .required(false),
+            )
+            .after_help(help::EXPLAIN),
         Verb::Peer | Verb::Probe => with_knobs.hide(true),
         Verb::Man => with_knobs,
         Verb::Completions => with_knobs.arg(

@@ -13,7 +13,8 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump clean [-n] PATH...\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
-                            \x20      datapump results list|show|export [OPTIONS] [RUN]...";
+                            \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
+                            \x20      datapump explain [RUN]";
 
 /// Where the results are, below the options of the command that shows them.
 pub const RESULTS: &str = "\
@@ -21,6 +22,12 @@ list shows the newest runs, show all that is known of those that are numbered, e
 them for other programs: one row a run in csv and parquet, with lists as JSON text; all of it\n\
 in json. The store is one SQLite file, ~/.local/state/datapump/results.db where nothing else\n\
 is said; sqlite3 reads it too (the tables runs, sides, machines, gates, series, environments).";
+
+/// What an explanation is made from, below the options of the command that makes it.
+pub const EXPLAIN: &str = "\
+What TCP and the lanes said of each data stream while it ran is recorded with a run. Shares are\n\
+of the bytes; a class holds a stream while it is the reason why nothing more is sent. A rate that\n\
+is expected counts on all advice above it too. A copy inside one process has no streams.";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

@@ -858,8 +858,8 @@ const KNOBS: &[Knob] = &[
         kind: Kind::Flag(|o| o.json = true),
         default: "",
         help: "Print one JSON object a line instead of text",
-        more: "Events are start, progress, file, warning and end; end always comes, also on \
-               failure. On standard output, or on standard error when '-' is the destination.",
+        more: "Events are start, progress, file, warning, verdict and end; end always comes, \
+               also on failure. On standard output, or on standard error when '-' is the destination.",
         group: Group::Showing,
         verbs: ALL,
     },

@@ -4,6 +4,7 @@
 mod args;
 mod command;
 mod endpoint;
+mod explain;
 mod foretell;
 mod help;
 mod knobs;
@@ -40,6 +41,7 @@ use crate::pump::clean::{self, Cleaning};
 use crate::pump::receipt::{self, Receipt};
 use crate::pump::watch::Watch;
 use crate::remote;
+use crate::report::explain as page;
 use crate::report::foretold;
 use crate::report::json::{self, End, Event, Start};
 use crate::report::live::{Phase, count};
@@ -80,6 +82,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Measure { what } => measure::run(what, &args.options, started),
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
+        Task::Explain { run } => explain::run(run.as_ref(), &args.options, started),
         Task::Probe => Ok(measure::probe()),
         Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), foretell::told())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
@@ -153,8 +156,10 @@ fn copy(
         let ends = record::Ends::of(&job, sources, shown(target));
         record::keep(&voice, options, "copy", &ends, outcome, &heard);
     }
-    let said = result
-        .map(|outcome| moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref()));
+    let said = result.map(|outcome| {
+        let said = moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref());
+        said.explained(&voice, &outcome, options)
+    });
     Ok(conclude(&voice, said, heard))
 }
 
@@ -173,7 +178,8 @@ fn demo(options: &Options, started: Instant) -> Result<u8, String> {
         let ends = record::Ends::of_demo();
         record::keep(&voice, options, "demo", &ends, outcome, &heard);
     }
-    Ok(conclude(&voice, result.map(|outcome| moved(&outcome, &order.settings)), heard))
+    let said = result.map(|o| moved(&o, &order.settings).explained(&voice, &o, options));
+    Ok(conclude(&voice, said, heard))
 }
 
 fn verify(
@@ -274,6 +280,18 @@ impl Said {
         self.summary.push_str(&text);
         let transfer = self.end.transfer.take();
         self.end.transfer = transfer.map(|transfer| transfer.expected(expected));
+        self
+    }
+
+    /// Adds what held it back, where its streams were looked at.
+    fn explained(mut self, voice: &Voice, outcome: &Outcome, options: &Options) -> Said {
+        if let Some(verdict) = explain::of_copy(outcome, &options.settings) {
+            self.summary.push_str(&match options.explain {
+                true => format!("\n{}", page::page(&verdict)),
+                false => page::line(&verdict),
+            });
+            voice.event(&Event::Verdict(Box::new(verdict)));
+        }
         self
     }
 }

@@ -64,7 +64,7 @@ fn meant(action: &OsString, options: &Options) -> Result<Action, String> {
     }
 }
 
-fn number(word: &OsString) -> Result<i64, String> {
+pub fn number(word: &OsString) -> Result<i64, String> {
     let number = word.to_str().and_then(|word| word.parse().ok()).filter(|number| *number > 0);
     number.ok_or_else(|| {
         let word = word.to_string_lossy();

@@ -5,11 +5,14 @@
 //! rules follow the decision list of docs/decisions/0028-diagnosis.md.
 
 mod advice;
+pub mod evidence;
 mod rules;
 mod stream;
 
 #[cfg(test)]
-mod simulator;
+mod recorded;
+#[cfg(test)]
+pub mod simulator;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +24,7 @@ use super::path::series::share;
 use super::path::windows::Features;
 use crate::base::path::PathSample;
 
-pub use advice::{Advice, Change};
+pub use advice::{Advice, Change, Stage};
 pub use stream::StreamVerdict;
 
 /// All that is known of the path of a transfer. What is not known is left out.

@@ -39,6 +39,7 @@ pub fn of(texts: &Texts) -> Environment {
     fact("cpus", (cpus > 0).then(|| cpus.to_string()));
     fact("mhz", mhz(texts));
     fact("virtualization", Some(virtualization(texts)));
+    fact("cpu_quota", cpu_quota(texts));
     fact("memory_total_bytes", texts.get(MEMINFO).and_then(|text| memory_total(text)));
     for (path, text) in texts.iter().filter(|(path, _)| path.starts_with("/boot/config-")) {
         for (name, option) in KERNEL_OPTIONS {
@@ -127,6 +128,9 @@ fn texts() -> Texts {
             }
         }
     }
+    for file in fs::read_to_string(OWN_GROUP).iter().flat_map(|text| quota_files(text)) {
+        take(&file);
+    }
     if let Ok(release) = fs::read_to_string(RELEASE) {
         take(&format!("/boot/config-{}", release.trim()));
     }
@@ -135,6 +139,31 @@ fn texts() -> Texts {
         take(&format!("/sys/class/net/{interface}/mtu"));
     }
     texts
+}
+
+/// Where the quotas of a process's control group stand, and those of the groups around it.
+fn quota_files(own_group: &str) -> Vec<String> {
+    let group = own_group.lines().find_map(|line| line.strip_prefix("0::"));
+    let around = group.into_iter().flat_map(|group| Path::new(group).ancestors());
+    around
+        .map(|group| {
+            format!("{GROUPS}{}/{QUOTA}", group.display().to_string().trim_end_matches('/'))
+        })
+        .collect()
+}
+
+/// The tightest of those quotas, as the kernel writes it: `50000 100000` is half a CPU.
+fn cpu_quota(texts: &Texts) -> Option<String> {
+    let share = |text: &str| -> f64 {
+        let (share, period) = text.split_once(' ').unwrap_or((text, "1"));
+        match (share.parse::<f64>(), period.parse::<f64>()) {
+            (Ok(share), Ok(period)) if period > 0.0 => share / period,
+            _ => f64::INFINITY,
+        }
+    };
+    let quotas = texts.iter().filter(|(path, _)| path.starts_with(GROUPS) && path.ends_with(QUOTA));
+    let tightest = quotas.map(|(_, text)| text.trim()).min_by(|a, b| share(a).total_cmp(&share(b)));
+    tightest.map(String::from)
 }
 
 /// Settings that change how bytes move. A key is nobody's business.
@@ -248,6 +277,9 @@ fn unescaped(name: &[u8]) -> PathBuf {
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const CPUINFO: &str = "/proc/cpuinfo";
+const OWN_GROUP: &str = "/proc/self/cgroup";
+const GROUPS: &str = "/sys/fs/cgroup";
+const QUOTA: &str = "cpu.max";
 const MEMINFO: &str = "/proc/meminfo";
 const ROUTES: &str = "/proc/net/route";
 const MHZ_BASE: &str = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
@@ -264,7 +296,6 @@ const ONE_TO_ONE: &[(&str, &str)] = &[
     ("cpus_isolated", "/sys/devices/system/cpu/isolated"),
     ("threads_per_core", "/sys/devices/system/cpu/smt/active"),
     ("numa_nodes", "/sys/devices/system/node/online"),
-    ("cpu_quota", "/sys/fs/cgroup/cpu.max"),
     ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     ("frequency_governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     ("huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -306,6 +337,8 @@ mod tests {
             ("/proc/sys/net/ipv4/tcp_fastopen_key", "0123-4567"),
             ("/proc/sys/net/ipv4/ip_forward", "0"),
             ("/boot/config-6.1.0", "CONFIG_HZ_250=y\nCONFIG_HZ=250\n# CONFIG_PREEMPT is not set\n"),
+            ("/sys/fs/cgroup/jobs/cpu.max", "50000 100000\n"),
+            ("/sys/fs/cgroup/jobs/mine/cpu.max", "max 100000\n"),
             (&cache_path(0, "level"), "1\n"),
             (&cache_path(0, "type"), "Data\n"),
             (&cache_path(0, "size"), "32K\n"),
@@ -323,6 +356,7 @@ mod tests {
             ("sysctl net.ipv4.tcp_rmem", Some("4096 131072 6291456")),
             ("sysctl net.ipv4.tcp_fastopen_key", None),
             ("sysctl net.ipv4.ip_forward", None),
+            ("cpu_quota", Some("50000 100000")),
             ("hz", Some("250")),
             ("preempt", Some("n")),
             ("cache L1 Data", Some("32K")),
@@ -330,6 +364,25 @@ mod tests {
         ];
         for (name, value) in expect {
             assert_eq!(environment.facts.get(name).map(String::as_str), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn quotas_of_all_groups_count() {
+        let cases: [(&str, &[&str]); 3] = [
+            (
+                "0::/jobs/mine\n",
+                &[
+                    "/sys/fs/cgroup/jobs/mine/cpu.max",
+                    "/sys/fs/cgroup/jobs/cpu.max",
+                    "/sys/fs/cgroup/cpu.max",
+                ],
+            ),
+            ("0::/\n", &["/sys/fs/cgroup/cpu.max"]),
+            ("1:cpu:/old\n", &[]),
+        ];
+        for (text, expect) in cases {
+            assert_eq!(quota_files(text), expect, "{text}");
         }
     }
 

@@ -22,6 +22,10 @@ pub fn sentence(verdict: &Verdict) -> String {
         let share = percent(verdict.shares.get(*second));
         text.push_str(&format!("; also {} ({share})", second.name()));
     }
+    let known = !matches!(verdict.primary, None | Some(Class::Undetermined));
+    if known && verdict.confidence == Confidence::Low {
+        text.push_str(" (little was seen of it)");
+    }
     text
 }
 
@@ -49,9 +53,9 @@ pub fn page(verdict: &Verdict) -> String {
     text
 }
 
-/// The verdict as one line of JSON; names end in their unit, and sizes are in bytes.
-pub fn json(verdict: &Verdict) -> String {
-    serde_json::to_string(verdict).unwrap_or_default()
+/// The sentence as a line of the summary.
+pub fn line(verdict: &Verdict) -> String {
+    fact("held back by", &sentence(verdict))
 }
 
 /// Advice that says a number which belongs to the first class.
@@ -208,6 +212,7 @@ fn waiting_for(verdict: &Verdict) -> &'static str {
         _ if most(Waiting::Peer) => " waiting for the peer",
         _ if most(Waiting::Source) => " waiting for its source",
         _ if most(Waiting::Passage) => " at work on the bytes",
+        _ if most(Waiting::Send) => " in send",
         _ => "",
     }
 }
@@ -223,7 +228,9 @@ fn would(advice: &Advice) -> String {
         Change::Prefetch { bytes, .. } if carried.is_empty() => {
             format!("credit for {} ahead would keep it going", size(*bytes))
         }
-        Change::Prefetch { bytes, .. } => format!("credit for {} ahead {may} {carried}", size(*bytes)),
+        Change::Prefetch { bytes, .. } => {
+            format!("credit for {} ahead {may} {carried}", size(*bytes))
+        }
         Change::Window { bytes, .. } | Change::SendBuffer { bytes, .. } => {
             format!("{} {may} {carried}", size(*bytes))
         }
@@ -258,8 +265,13 @@ fn order(change: &Change) -> String {
             time(*seconds)
         ),
         Change::Prefetch { bytes, pause_s, blocks } => {
-            let blocks = blocks.map_or(String::new(), |blocks| format!(", {:.0} blocks", blocks.ceil()));
-            format!("ask for {} ahead{blocks}, so that {} are covered", size(*bytes), time(*pause_s))
+            let blocks =
+                blocks.map_or(String::new(), |blocks| format!(", {:.0} blocks", blocks.ceil()));
+            format!(
+                "ask for {} ahead{blocks}, so that {} are covered",
+                size(*bytes),
+                time(*pause_s)
+            )
         }
         Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes } => format!(
             "--window {} or auto: {} allows {} a stream{}",
@@ -269,9 +281,13 @@ fn order(change: &Change) -> String {
             limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
         ),
         Change::Receiver { stage, .. } => match stage {
-            Stage::Sink => "a faster disk at the receiver, or more writes at once (--depth-sink)".into(),
+            Stage::Sink => {
+                "a faster disk at the receiver, or more writes at once (--depth-sink)".into()
+            }
             Stage::Passage => "more streams: the receiver's lanes are busy with the bytes".into(),
-            Stage::Cpu => "more CPU at the receiver, or less to do (--seal off, --digest crc64)".into(),
+            Stage::Cpu => {
+                "more CPU at the receiver, or less to do (--seal off, --digest crc64)".into()
+            }
             _ => "look at the receiving application: it does not take what arrives".into(),
         },
         Change::SendBuffer { bytes, now_bytes, limit_bytes } => format!(
@@ -297,9 +313,11 @@ fn order(change: &Change) -> String {
              --congestion bbr where the sending host has it",
             1.0 / loss_rate.max(1e-9)
         ),
-        Change::Cpu { .. } => "more CPU or less to do: --seal off, --digest crc64, larger requests, \
+        Change::Cpu { .. } => {
+            "more CPU or less to do: --seal off, --digest crc64, larger requests, \
                                streams up to the number of CPUs"
-            .into(),
+                .into()
+        }
         Change::Nothing { queue_bytes } => format!(
             "nothing: the path carries no more; {} of what was sent wait in its queue",
             size(*queue_bytes)
@@ -345,7 +363,11 @@ fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
         ("fastest seen", bits(figures.seen_bytes_per_s)),
         (
             "round trip",
-            format!("{} at least, {} loaded", time(figures.round_trip_min_s), time(features.round_trip_s)),
+            format!(
+                "{} at least, {} loaded",
+                time(figures.round_trip_min_s),
+                time(features.round_trip_s)
+            ),
         ),
         ("ramp", format!("{} of {}", time(figures.ramp_s), time(figures.seconds))),
         ("window", format!("{} advertised", size(features.window_high_bytes))),
@@ -398,8 +420,17 @@ fn habit(habit: &Habit) -> String {
 fn streams(verdict: &Verdict) -> String {
     let mut text = format!(
         "\n  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>6} {:>7}  held by\n",
-        "stream", "rate", "window", "buffer", "appl.", "queued", "fill", "busy", "source/send",
-        "rtt/min", "sent twice"
+        "stream",
+        "rate",
+        "window",
+        "buffer",
+        "appl.",
+        "queued",
+        "fill",
+        "busy",
+        "source/send",
+        "rtt/min",
+        "sent twice"
     );
     for stream in &verdict.streams {
         let f = &stream.features;
@@ -457,11 +488,12 @@ fn pauses(stream: &StreamVerdict) -> String {
             Waiting::Peer => "for the peer",
             Waiting::Source => "for the source",
             Waiting::Passage => "at work on the bytes",
+            Waiting::Send => "in send",
             Waiting::Unknown => "",
         };
-        let burst = pause.burst.map_or(String::new(), |burst| {
-            format!("then {} at once", Bytes(burst.bytes))
-        });
+        let burst = pause
+            .burst
+            .map_or(String::new(), |burst| format!("then {} at once", Bytes(burst.bytes)));
         text.push_str(&format!(
             "  {:>9.3} s  {:>8}  behind {:>12}  {waiting:<20} {burst}\n",
             pause.at_s,
@@ -526,3 +558,57 @@ fn time(seconds: f64) -> String {
 const NAME_WIDTH: usize = 20;
 /// Of episodes and pauses, this many of each stream are shown.
 const LINES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::diagnose::simulator::{Application, World};
+    use crate::lab::diagnose::{Evidence, diagnose};
+
+    fn check(world: &World, expect: &[&str]) {
+        let verdict = diagnose(&world.evidence());
+        let text = sentence(&verdict);
+        let page = page(&verdict);
+        for part in expect {
+            assert!(text.contains(part), "'{part}' is not in '{text}'\n{page}");
+        }
+        assert!(!text.contains('\n') && page.contains(&text), "{text}\n{page}");
+    }
+
+    #[test]
+    fn a_sentence_has_the_numbers() {
+        let plain = World { seconds: 12.0, ..World::default() };
+        let lockstep = Application::Lockstep { block_bytes: f64::from(8 << 20), pause_s: 0.25 };
+        let cases: [(World, &[&str]); 4] = [
+            (
+                World { window_bytes: 326_880.0, ..plain.clone() },
+                &[
+                    "receive window: 319 KiB caps a stream at 25",
+                    "102 ms path; 1.4 MiB would carry 9",
+                ],
+            ),
+            (
+                World { application: lockstep, ..plain.clone() },
+                &["application pauses: it stops every 8 MiB for 3", "waiting for the peer"],
+            ),
+            (
+                World { application: Application::Total { bytes: 1e6 }, ..plain.clone() },
+                &["too short to tell"],
+            ),
+            (
+                World { reader_bits_per_s: Some(30e6), window_bytes: 2.5e6, ..plain },
+                &["slow receiver: it takes", "writing takes"],
+            ),
+        ];
+        for (world, expect) in cases {
+            check(&world, expect);
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        let verdict = diagnose(&Evidence::default());
+        assert!(sentence(&verdict).starts_with("undetermined"), "{}", page(&verdict));
+        assert!(serde_json::to_string(&verdict).unwrap().contains("\"primary\":\"undetermined\""));
+    }
+}

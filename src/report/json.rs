@@ -17,6 +17,7 @@ use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
+use crate::lab::diagnose::Verdict;
 use crate::lab::predict::Prediction;
 use crate::lab::sample::Record;
 
@@ -42,6 +43,8 @@ pub enum Event {
     },
     /// A run of an experiment.
     Run(Box<Record>),
+    /// What held a transfer back.
+    Verdict(Box<Verdict>),
     End(Box<End>),
 }
 

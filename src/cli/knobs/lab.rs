@@ -14,7 +14,8 @@ const MODEL: &[Verb] = &[Verb::Model];
 const RESULTS: &[Verb] = &[Verb::Results];
 const READING: &[Verb] = &[Verb::Model, Verb::Results];
 const RECORDED: &[Verb] = &[Verb::Copy, Verb::Demo];
-const RECORDS: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Model, Verb::Results];
+const RECORDS: &[Verb] =
+    &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Model, Verb::Results, Verb::Explain];
 
 pub const LAB: &[Knob] = &[
     Knob {
@@ -157,6 +158,18 @@ pub const LAB: &[Knob] = &[
                in $XDG_STATE_HOME or ~/.local/state.",
         group: Group::Recording,
         verbs: RECORDS,
+    },
+    Knob {
+        name: "explain",
+        letter: None,
+        value: "",
+        kind: Kind::Flag(|o| o.explain = true),
+        default: "",
+        help: "Show why the copy was not faster, with the evidence, and what to change",
+        more: "The summary has it in one sentence. Later, 'datapump explain' shows the same of \
+               a run that was recorded.",
+        group: Group::Showing,
+        verbs: RECORDED,
     },
     Knob {
         name: "no-record",

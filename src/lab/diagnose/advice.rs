@@ -18,26 +18,66 @@ pub struct Advice {
 #[serde(rename_all = "snake_case", tag = "change")]
 pub enum Change {
     /// A transfer of this size spends 95 % of its time at full speed.
-    MoveMore { bytes: f64, seconds: f64 },
+    MoveMore {
+        bytes: f64,
+        seconds: f64,
+    },
     /// Credit ahead, so that the sender need not stop.
-    Prefetch { bytes: f64, pause_s: f64, blocks: Option<f64> },
+    Prefetch {
+        bytes: f64,
+        pause_s: f64,
+        blocks: Option<f64>,
+    },
     /// A window for each stream.
-    Window { bytes: f64, now_bytes: f64, ceiling_bytes_per_s: f64, limit_bytes: Option<u64> },
+    Window {
+        bytes: f64,
+        now_bytes: f64,
+        ceiling_bytes_per_s: f64,
+        limit_bytes: Option<u64>,
+    },
     /// The receiving host: what it does instead of taking bytes, and the share of its time.
-    Receiver { stage: Stage, share: f64 },
-    SendBuffer { bytes: f64, now_bytes: f64, limit_bytes: Option<u64> },
+    Receiver {
+        stage: Stage,
+        share: f64,
+    },
+    SendBuffer {
+        bytes: f64,
+        now_bytes: f64,
+        limit_bytes: Option<u64>,
+    },
     /// The sending host: how fast this stage is while it works.
-    Sender { stage: Stage, share: f64, bytes_per_s: f64 },
+    Sender {
+        stage: Stage,
+        share: f64,
+        bytes_per_s: f64,
+    },
     /// A higher pace for each stream, or a higher rate for the transfer.
-    RaisePace { bytes_per_s: f64, now_bytes_per_s: f64 },
-    RaiseRate { bytes_per_s: f64, now_bytes_per_s: f64 },
+    RaisePace {
+        bytes_per_s: f64,
+        now_bytes_per_s: f64,
+    },
+    RaiseRate {
+        bytes_per_s: f64,
+        now_bytes_per_s: f64,
+    },
     /// For all streams together.
-    Pace { bytes_per_s: f64 },
-    Streams { count: u32, now: u32, loss_rate: f64 },
+    Pace {
+        bytes_per_s: f64,
+    },
+    Streams {
+        count: u32,
+        now: u32,
+        loss_rate: f64,
+    },
     /// Of the sending host.
-    Cpu { busy: f64, usable: Option<f64> },
+    Cpu {
+        busy: f64,
+        usable: Option<f64>,
+    },
     /// The path is full.
-    Nothing { queue_bytes: f64 },
+    Nothing {
+        queue_bytes: f64,
+    },
     /// Look at the numbers.
     Look,
 }
@@ -93,7 +133,8 @@ pub fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
             }
             _ => predicted,
         };
-        let at_most = predicted.is_some_and(|rate| rate > 1.02 * verdict.figures.capacity_bytes_per_s);
+        let at_most =
+            predicted.is_some_and(|rate| rate > 1.02 * verdict.figures.capacity_bytes_per_s);
         advice.push(Advice { change, predicted_bytes_per_s: predicted, at_most });
     }
     advice
@@ -162,7 +203,8 @@ impl Adviser<'_> {
         let pauses = &figures.pauses;
         let carried = self.capacity().max(figures.bytes_per_s_active);
         let bytes = carried * (pauses.median_length_s + figures.round_trip_min_s);
-        let blocks = figures.period.as_ref().map(|period| (bytes / period.bytes as f64).max(1.0) + 1.0);
+        let blocks =
+            figures.period.as_ref().map(|period| (bytes / period.bytes as f64).max(1.0) + 1.0);
         let change = Change::Prefetch { bytes, pause_s: pauses.median_length_s, blocks };
         // Where pauses cause losses, what is left of those without pauses is not known.
         let predicted = (!pauses.causes_losses).then(|| figures.bytes_per_s_active.min(carried));
@@ -234,7 +276,8 @@ impl Adviser<'_> {
 
     fn raise(&self) -> (Change, Option<f64>) {
         let target = self.target();
-        match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s) {
+        match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s)
+        {
             (_, Some(now)) => {
                 let bytes_per_s = target / self.streams();
                 (Change::RaisePace { bytes_per_s, now_bytes_per_s: now }, Some(target))

@@ -46,12 +46,23 @@ pub enum Congestion {
 pub enum Application {
     Always,
     /// A stage gives this much a second, in requests.
-    Source { bits_per_s: f64, request_bytes: f64 },
-    Passage { bits_per_s: f64, request_bytes: f64 },
+    Source {
+        bits_per_s: f64,
+        request_bytes: f64,
+    },
+    Passage {
+        bits_per_s: f64,
+        request_bytes: f64,
+    },
     /// Stops behind each block until all of it has arrived, and then some.
-    Lockstep { block_bytes: f64, pause_s: f64 },
+    Lockstep {
+        block_bytes: f64,
+        pause_s: f64,
+    },
     /// This much, and no more.
-    Total { bytes: f64 },
+    Total {
+        bytes: f64,
+    },
 }
 
 impl Default for World {
@@ -218,7 +229,14 @@ impl Connection {
         }
     }
 
-    fn turn(&mut self, world: &World, link: &mut Link, random: &mut Pcg64, now_s: f64, step_s: f64) {
+    fn turn(
+        &mut self,
+        world: &World,
+        link: &mut Link,
+        random: &mut Pcg64,
+        now_s: f64,
+        step_s: f64,
+    ) {
         self.read(world, step_s);
         self.hear(world, now_s);
         let blocked = self.write(world, now_s, step_s);
@@ -385,7 +403,14 @@ impl Connection {
         (world.window_bytes - self.backlog).max(0.0)
     }
 
-    fn send(&mut self, world: &World, link: &mut Link, random: &mut Pcg64, now_s: f64, step_s: f64) {
+    fn send(
+        &mut self,
+        world: &World,
+        link: &mut Link,
+        random: &mut Pcg64,
+        now_s: f64,
+        step_s: f64,
+    ) {
         let bbr = (world.congestion == Congestion::Bbr)
             .then_some(world.bits_per_s / world.streams as f64 * 0.99);
         let rates = [world.pace_bits_per_s, world.kernel_bits_per_s, bbr];
@@ -458,7 +483,11 @@ impl Connection {
             rtt_min: nanos(if self.rtt_min.is_finite() { self.rtt_min } else { 0.0 }),
             mss_bytes: MSS as u32,
             cwnd_segments: self.cwnd as u32,
-            ssthresh_segments: if self.ssthresh.is_finite() { self.ssthresh as u32 } else { u32::MAX },
+            ssthresh_segments: if self.ssthresh.is_finite() {
+                self.ssthresh as u32
+            } else {
+                u32::MAX
+            },
             unacked_segments: (self.in_flight + self.held + self.missing) as u32,
             lost_segments: self.missing as u32,
             unsent_bytes: self.unsent.min(4e9) as u32,
@@ -466,7 +495,9 @@ impl Connection {
             state: if self.recovering { 3 } else { 0 },
             app_limited: self.app_limited,
             delivery_bytes_per_s: ((self.delivered - since.1) / span_s) as u64,
-            pace_max_bytes_per_s: world.pace_bits_per_s.map_or(u64::MAX, |bits| (bits / 8.0) as u64),
+            pace_max_bytes_per_s: world
+                .pace_bits_per_s
+                .map_or(u64::MAX, |bits| (bits / 8.0) as u64),
             send_buffer_bytes: (2.0 * world.send_buffer_bytes).min(4e9) as u32,
             ..self.counters
         }

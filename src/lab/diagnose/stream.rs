@@ -4,14 +4,13 @@ use serde::Serialize;
 
 use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
 use super::{Class, Evidence, Figures, Host, Shares, Stream};
-use crate::lab::path::episodes::{
-    Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss,
-};
+use crate::lab::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
 use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period};
 use crate::lab::path::sawtooth::{Sawtooth, sawtooth};
 use crate::lab::path::series::{Series, share, sum};
 use crate::lab::path::windows::{
-    self, Cut, Features, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together, features,
+    self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
+    features,
 };
 use crate::lab::statistics::median;
 
@@ -44,6 +43,8 @@ pub struct Streams<'a> {
     window_at_loss: Option<WindowAtLoss>,
     round_trip_s: f64,
     total_seen: f64,
+    /// What the path carries at least.
+    carried: f64,
     total_goodput: f64,
     seconds: f64,
     sender: Strain,
@@ -55,16 +56,18 @@ impl<'a> Streams<'a> {
         let mut series: Vec<(&Stream, Series)> = evidence
             .streams
             .iter()
-            .map(|stream| (stream, Series::of(&stream.sent)))
+            .map(|stream| (stream, Series::of(&stream.sent).while_moving()))
             .filter(|(_, series)| series.samples().len() >= 2)
             .collect();
         series.sort_by_key(|(stream, series)| (stream.number, series.origin()));
         let known = series.iter().filter_map(|(_, series)| series.round_trip_min_s());
         let round_trip_s = known.reduce(f64::min).unwrap_or(ROUND_TRIP_UNKNOWN_S);
         let all: Vec<&Series> = series.iter().map(|(_, series)| series).collect();
-        let span_s = (round_trip_s / 4.0).max(SPAN_SECONDS_MIN);
-        let alone = all.iter().map(|series| fastest(series)).fold(0.0, f64::max);
-        let total_seen = alone.max(fastest_together(&all, span_s));
+        let most = |percentile: f64| {
+            let alone = all.iter().map(|series| fastest(series, percentile)).fold(0.0, f64::max);
+            // Streams are not looked at in the same moment, so their sum has heaps of its own.
+            alone.max(fastest_together(&all, OFTEN))
+        };
         let lanes = series.len();
         let lost: Vec<Vec<Episode>> = all.iter().map(|s| episodes(s, round_trip_s)).collect();
         let both: Vec<(&Series, &[Episode])> =
@@ -72,7 +75,8 @@ impl<'a> Streams<'a> {
         Streams {
             evidence,
             round_trip_s,
-            total_seen,
+            total_seen: most(OFTEN),
+            carried: most(SELDOM),
             total_goodput: all.iter().map(|series| steady_rate(series, round_trip_s)).sum(),
             seconds: all.iter().map(|series| series.seconds()).fold(0.0, f64::max),
             sender: strain(&evidence.sender, lanes),
@@ -94,8 +98,7 @@ impl<'a> Streams<'a> {
         let alike = |one: &&StreamVerdict| one.pauses.count * 10 >= pauses.count * 8;
         let sharing = streams.iter().filter(alike).count();
         let between = pauses.bytes_between.as_ref();
-        let period =
-            between.and_then(|bytes| period(bytes, sharing, &self.evidence.asked.blocks));
+        let period = between.and_then(|bytes| period(bytes, sharing, &self.evidence.asked.blocks));
         let active = |one: &StreamVerdict| {
             let steady_s = one.features.seconds - one.features.paused_s;
             if steady_s > 0.0 { one.features.acked_bytes / steady_s } else { 0.0 }
@@ -107,8 +110,8 @@ impl<'a> Streams<'a> {
             bytes_per_s: self.total_goodput,
             bytes_per_s_active: streams.iter().map(active).sum(),
             round_trip_min_s: self.round_trip_s,
-            seen_bytes_per_s: self.total_seen,
-            capacity_bytes_per_s: self.evidence.capacity_bytes_per_s.unwrap_or(self.total_seen),
+            seen_bytes_per_s: self.carried,
+            capacity_bytes_per_s: self.evidence.capacity_bytes_per_s.unwrap_or(self.carried),
             features: together(streams),
             losses: all_losses(streams),
             window_at_loss: self.window_at_loss,
@@ -164,15 +167,30 @@ impl<'a> One<'a> {
         let round_trip_s = all.round_trip_s;
         let pauses = pauses(series, round_trip_s);
         let episodes = episodes(series, round_trip_s);
-        let seen = fastest(series);
-        let peak = windows::peak_delivery(series).max(seen);
+        let seen = fastest(series, OFTEN);
+        let peak = match windows::peak_delivery(series) {
+            0.0 => seen,
+            delivered => delivered,
+        };
         let cut = cut(series, &pauses, round_trip_s, peak);
         let steady = steady(series, &pauses, &cut, round_trip_s);
         let habit = habit(&pauses, &episodes, series.seconds(), round_trip_s);
         let context = context(all, stream, series, &episodes, &steady, peak);
         let pausing = pausing(all, &pauses, &habit, &context, series.seconds());
         let seconds = series.seconds();
-        One { stream, series, seconds, round_trip_s, cut, context, episodes, pauses, habit, steady, pausing }
+        One {
+            stream,
+            series,
+            seconds,
+            round_trip_s,
+            cut,
+            context,
+            episodes,
+            pauses,
+            habit,
+            steady,
+            pausing,
+        }
     }
 
     pub fn verdict(&self) -> StreamVerdict {
@@ -326,10 +344,12 @@ fn pausing(
         (time(Waiting::Peer), Class::Pauses),
         (time(Waiting::Source), Class::SlowSource),
         (time(Waiting::Passage), Class::SlowPassage),
+        (time(Waiting::Send), Class::SendBuffer),
         (time(Waiting::Unknown), Class::SlowSender),
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {
+        Some((time, Class::SendBuffer)) if time > 0.0 => Class::SendBuffer,
         Some((_, Class::SlowSender)) if habit.total_s < 0.5 * seconds => Class::Pauses,
         Some((time, class)) if often && time > 0.0 => class,
         _ => Class::Pauses,
@@ -396,7 +416,6 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
 
 /// A path that nobody has measured.
 const ROUND_TRIP_UNKNOWN_S: f64 = 0.001;
-const SPAN_SECONDS_MIN: f64 = 0.005;
 const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
 const SHORT_SECONDS: f64 = 0.25;
 const LONG_ROUND_TRIPS: f64 = 60.0;

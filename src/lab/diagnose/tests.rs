@@ -92,12 +92,108 @@ fn every_planted_class_is_found() {
                 }
                 let verdict = diagnose(&evidence);
                 if verdict.primary != Some(class) {
-                    wrong.push(format!("{} at {path:?} x {streams}: {}", class.name(), brief(&verdict)));
+                    wrong.push(format!(
+                        "{} at {path:?} x {streams}: {}",
+                        class.name(),
+                        brief(&verdict)
+                    ));
                 }
             }
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The world in which a piece of advice is followed.
+fn followed(world: &World, change: &Change) -> Option<World> {
+    let plain = world.clone();
+    let each = world.streams as f64;
+    Some(match change {
+        Change::Window { bytes, .. } => World { window_bytes: *bytes, ..plain },
+        Change::SendBuffer { bytes, .. } => World { send_buffer_bytes: bytes / 2.0, ..plain },
+        Change::Prefetch { .. } => World { application: Application::Always, ..plain },
+        Change::Streams { count, .. } => World { streams: *count as usize, ..plain },
+        Change::Pace { bytes_per_s } => {
+            World { pace_bits_per_s: Some(8.0 * bytes_per_s / each), ..plain }
+        }
+        Change::RaisePace { bytes_per_s, .. } => {
+            World { pace_bits_per_s: Some(8.0 * bytes_per_s), ..plain }
+        }
+        _ => return None,
+    })
+}
+
+#[test]
+fn advice_brings_what_it_predicts() {
+    let cases = [
+        (Class::ReceiveWindow, LONG, 1),
+        (Class::ReceiveWindow, LONG, 4),
+        (Class::ReceiveWindow, MIDDLE, 1),
+        (Class::SendBuffer, LONG, 1),
+        (Class::Pauses, LONG, 1),
+        (Class::Pauses, MIDDLE, 1),
+        (Class::PathLoss, LONG, 1),
+        (Class::PathLoss, MIDDLE, 1),
+        (Class::ShallowBuffer, LONG, 1),
+        (Class::ShallowBuffer, MIDDLE, 4),
+        (Class::Pacing, LONG, 1),
+    ];
+    let mut wrong = Vec::new();
+    for (class, path, streams) in cases {
+        let mut world = World { seconds: 60.0, ..planted(class, path, streams) };
+        if class == Class::Pacing {
+            world.pace_bits_per_s = Some(0.15 * path.0);
+        }
+        let mut evidence = world.evidence();
+        evidence.asked.pace = if class == Class::Pacing { Pace::Asked } else { Pace::None };
+        let verdict = diagnose(&evidence);
+        let after = verdict.advice.iter().try_fold(world.clone(), |w, a| followed(&w, &a.change));
+        let reached = after.map(|world| diagnose(&world.evidence()).figures.bytes_per_s);
+        let close = verdict
+            .predicted_bytes_per_s
+            .zip(reached)
+            .is_some_and(|(said, reached)| (said / reached - 1.0).abs() <= 0.15);
+        if !close {
+            wrong.push(format!(
+                "{} at {path:?} x {streams}: {reached:?} is not {:?}\n  {}",
+                class.name(),
+                verdict.advice,
+                brief(&verdict)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Series of real connections over the desk WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms for
+/// the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30 Mbit/s, a
+/// source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The last has
+/// such stops, a window of 256 KiB and a queue of 128 KiB.
+const RECORDED: [(&str, &str, Class); 9] = [
+    ("receive-window", "cubic", Class::ReceiveWindow),
+    ("receive-window-4", "cubic", Class::ReceiveWindow),
+    ("slow-receiver", "cubic", Class::SlowReceiver),
+    ("slow-source", "cubic", Class::SlowSource),
+    ("path-loss", "cubic", Class::PathLoss),
+    ("shallow-buffer", "cubic", Class::ShallowBuffer),
+    ("pauses", "cubic", Class::Pauses),
+    ("path-full-bbr", "bbr", Class::PathFull),
+    ("hpss", "cubic", Class::ShallowBuffer),
+];
+
+#[test]
+fn real_connections_are_understood() {
+    for (name, congestion, expect) in RECORDED {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/paths");
+        let table = std::fs::read_to_string(format!("{folder}/{name}.csv")).unwrap();
+        let mut evidence = recorded::evidence(&table);
+        evidence.sender.congestion = congestion.to_string();
+        let verdict = diagnose(&evidence);
+        assert_eq!(verdict.primary, Some(expect), "{name}: {}", brief(&verdict));
+        let period = verdict.figures.period.map(|period| period.bytes);
+        let stops = matches!(name, "pauses" | "hpss");
+        assert_eq!(period, stops.then_some(8 << 20), "{name}");
+    }
 }
 
 /// What was measured on an emulated path of 300 Mbit/s and 102 ms, as one window each; the last two
@@ -211,10 +307,7 @@ fn any_sample() -> impl Strategy<Value = PathSample> {
             window_limited: Nanos(n[13]),
             buffer_limited: Nanos(n[14]),
             send_buffer_bytes: s[7],
-            clocks: crate::base::path::LaneClocks {
-                source: Nanos(n[15]),
-                ..Default::default()
-            },
+            clocks: crate::base::path::LaneClocks { source: Nanos(n[15]), ..Default::default() },
             ..PathSample::default()
         })
 }

@@ -26,6 +26,8 @@ pub enum Waiting {
     Peer,
     Source,
     Passage,
+    /// In send, though TCP has nothing to send: the send buffer has no room for it.
+    Send,
     /// Its clocks do not say.
     Unknown,
 }
@@ -149,6 +151,7 @@ fn waiting(quiet: &[Step<'_>], length_s: f64) -> Waiting {
         (ran(|sample| sample.clocks.idle), Waiting::Peer),
         (ran(|sample| sample.clocks.source), Waiting::Source),
         (ran(|sample| sample.clocks.passage), Waiting::Passage),
+        (ran(|sample| sample.clocks.sink), Waiting::Send),
     ];
     let most = clocks.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {

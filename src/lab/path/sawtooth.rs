@@ -69,7 +69,7 @@ const BINS_MIN: usize = 20;
 const BINS_MAX: usize = 3000;
 const SHORTEST_ROUND_TRIPS: f64 = 3.0;
 const CORRELATION_MIN: f64 = 0.3;
-const DEPTH_MIN: f64 = 0.1;
+const DEPTH_MIN: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,23 @@ impl Series {
         Series { samples: kept }
     }
 
+    /// Without the time before the first byte was sent and that after the last was acknowledged: a
+    /// stream waits for others then.
+    pub fn while_moving(&self) -> Series {
+        let moves = |step: &Step<'_>| {
+            let grown = |counter| step.grown(counter) > 0;
+            let waiting = step.after.unacked_segments > 0 || step.after.unsent_bytes > 0;
+            grown(|sample| sample.bytes_sent) || grown(|sample| sample.bytes_acked) || waiting
+        };
+        let steps: Vec<Step<'_>> = self.steps().collect();
+        let first = steps.iter().position(moves);
+        let last = steps.iter().rposition(moves);
+        match first.zip(last) {
+            Some((first, last)) => Series { samples: self.samples[first..=last + 1].to_vec() },
+            None => self.clone(),
+        }
+    }
+
     pub fn samples(&self) -> &[PathSample] {
         &self.samples
     }
@@ -54,13 +71,20 @@ impl Series {
         self.samples.last().map_or(0.0, |last| last.at.since(self.origin()).seconds())
     }
 
-    /// The least round trip that was seen; `None` where no sample tells.
+    /// The least round trip; `None` where no sample tells. It is that of the smoothed ones: a single
+    /// packet may be early by a quarter, and the kernel remembers it. Only where the kernel has seen
+    /// far less was the path loaded whenever we looked.
     pub fn round_trip_min_s(&self) -> Option<f64> {
         let least = |pick: fn(&PathSample) -> Nanos| {
             let known = self.samples.iter().map(pick).filter(|time| plausible(*time));
             known.min().map(Nanos::seconds)
         };
-        least(|sample| sample.rtt_min).or_else(|| least(|sample| sample.rtt))
+        let smoothed = least(|sample| sample.rtt);
+        let single = least(|sample| sample.rtt_min);
+        match smoothed.zip(single) {
+            Some((smoothed, single)) if single >= EARLY_SHARE * smoothed => Some(smoothed),
+            _ => single.or(smoothed),
+        }
     }
 
     /// Bytes that the peer has acknowledged since the first sample.
@@ -81,9 +105,12 @@ impl Series {
         let Some(first) = self.samples.first() else { return 0.0 };
         let origin = self.origin();
         let time = |sample: &PathSample| sample.at.since(origin).seconds();
-        let bytes = |sample: &PathSample| sample.bytes_acked.saturating_sub(first.bytes_acked) as f64;
+        let bytes =
+            |sample: &PathSample| sample.bytes_acked.saturating_sub(first.bytes_acked) as f64;
         let later = self.samples.partition_point(|sample| time(sample) <= seconds);
-        let Some(before) = later.checked_sub(1).map(|index| &self.samples[index]) else { return 0.0 };
+        let Some(before) = later.checked_sub(1).map(|index| &self.samples[index]) else {
+            return 0.0;
+        };
         let Some(after) = self.samples.get(later) else { return bytes(before) };
         let share = (seconds - time(before)) / (time(after) - time(before));
         bytes(before) + share * (bytes(after) - bytes(before)).max(0.0)
@@ -155,12 +182,14 @@ pub fn sum(counts: impl Iterator<Item = u64>) -> u64 {
 /// A part of a whole as a number from 0 to 1; 0 where there is no whole.
 pub fn share(part: f64, whole: f64) -> f64 {
     match whole > 0.0 && part.is_finite() {
-        true => (part / whole).clamp(0.0, 1.0),
+        // No minus before a zero.
+        true => (part / whole).clamp(0.0, 1.0) + 0.0,
         false => 0.0,
     }
 }
 
 const UNKNOWN_NANOS: u64 = 4_000_000_000_000;
+const EARLY_SHARE: f64 = 0.6;
 const UNSET_SEGMENTS: u32 = 0x7fff_ffff;
 
 #[cfg(test)]
@@ -181,6 +210,15 @@ mod tests {
         let falling = Series::of(&[sample(0, 100), sample(10, 50)]);
         assert_eq!(falling.steps().map(|step| step.grown(|s| s.bytes_acked)).sum::<u64>(), 0);
         assert_eq!(Series::of(&[]).acked_until(1.0), 0.0);
+    }
+
+    #[test]
+    fn waiting_before_and_behind_is_left_out() {
+        let samples: Vec<PathSample> =
+            [0, 0, 100, 200, 200, 200].iter().zip(0..).map(|(a, i)| sample(i * 10, *a)).collect();
+        let moving = Series::of(&samples).while_moving();
+        assert_eq!((moving.seconds(), moving.acked_bytes()), (0.02, 200));
+        assert_eq!(Series::of(&samples[3..]).while_moving().samples().len(), 3);
     }
 
     #[test]

@@ -191,7 +191,8 @@ impl Seen<'_> {
     }
 
     fn pace(&self) -> Option<f64> {
-        let none = self.time_share(|s| s.pace_max_bytes_per_s == 0 || s.pace_max_bytes_per_s > PACE_MAX);
+        let none =
+            self.time_share(|s| s.pace_max_bytes_per_s == 0 || s.pace_max_bytes_per_s > PACE_MAX);
         let pace = self.quantile(0.5, |s| s.pace_max_bytes_per_s as f64);
         (none < 0.5 && pace > 0.0).then_some(pace)
     }
@@ -210,42 +211,47 @@ fn ratio(above: f64, below: f64) -> f64 {
     }
 }
 
-/// The fastest that bytes were acknowledged, a second, from sample to sample: the 98th percentile,
-/// as acknowledgements may come in a heap. What a path carries is at least about this. Where a
+/// The fastest that bytes were acknowledged, a second, from sample to sample: a high percentile, as
+/// acknowledgements may come in a heap. What a path carries is at least about this. Where a
 /// segment is missing, its arrival acknowledges all behind it at once, so those samples are left
 /// out.
-pub fn fastest(series: &Series) -> f64 {
+pub fn fastest(series: &Series, percentile: f64) -> f64 {
     let whole = |sample: &PathSample| sample.state == 0;
-    let steps = series.steps().filter(|step| whole(step.before) && whole(step.after));
-    let mut rates: Vec<(f64, f64)> = steps
-        .filter(|step| step.seconds() >= SPAN_SECONDS_MIN)
-        .map(|step| (step.grown(|s| s.bytes_acked) as f64 / step.seconds(), step.seconds()))
-        .collect();
-    weighted_quantile(&mut rates, FASTEST_SHARE)
+    let mut rates = Vec::new();
+    let (mut bytes, mut seconds) = (0.0, 0.0);
+    for step in series.steps() {
+        if !whole(step.before) || !whole(step.after) {
+            (bytes, seconds) = (0.0, 0.0);
+            continue;
+        }
+        bytes += step.grown(|s| s.bytes_acked) as f64;
+        seconds += step.seconds();
+        if seconds >= SPAN_SECONDS_MIN {
+            rates.push((bytes / seconds, seconds));
+            (bytes, seconds) = (0.0, 0.0);
+        }
+    }
+    weighted_quantile(&mut rates, percentile)
 }
 
-/// The same of several streams together, over spans of `span_s`.
-pub fn fastest_together(streams: &[&Series], span_s: f64) -> f64 {
-    let Some(first) = streams.iter().map(|series| series.origin()).min() else { return 0.0 };
-    let offset = |series: &Series| series.origin().since(first).seconds();
-    let end_s = streams.iter().map(|s| offset(s) + s.seconds()).fold(0.0, f64::max);
-    if span_s.is_nan() || span_s < SPAN_SECONDS_MIN || end_s < span_s {
+/// The same of several streams together, from sample to sample of the one that has most.
+pub fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
+    let Some(most) = streams.iter().max_by_key(|series| series.samples().len()) else {
         return 0.0;
-    }
-    let count = (end_s / span_s).floor().clamp(1.0, SPANS_MAX);
-    let span_s = end_s / count;
-    let spans = (0..count as usize).map(|index| index as f64 * span_s);
-    let mut rates: Vec<(f64, f64)> = spans
-        .filter(|from_s| streams.iter().all(|s| s.whole_between(*from_s - offset(s), span_s)))
-        .map(|from_s| {
-            let of = |series: &&Series| {
-                let at_s = from_s - offset(series);
-                series.rate_between(at_s, at_s + span_s)
-            };
-            (streams.iter().map(of).sum::<f64>(), 1.0)
-        })
-        .collect();
-    weighted_quantile(&mut rates, FASTEST_SHARE)
+    };
+    let origin = most.origin().0 as f64 / 1e9;
+    let offset = |series: &Series| series.origin().0 as f64 / 1e9 - origin;
+    let whole = |step: &Step<'_>| {
+        let within = |s: &&Series| s.whole_between(step.from_s - offset(s), step.seconds());
+        streams.iter().all(within)
+    };
+    let rate = |step: &Step<'_>| {
+        let of = |s: &&Series| s.rate_between(step.from_s - offset(s), step.to_s - offset(s));
+        streams.iter().map(of).sum::<f64>()
+    };
+    let steps = most.steps().filter(|step| step.seconds() >= STEP_SECONDS_MIN && whole(step));
+    let mut rates: Vec<(f64, f64)> = steps.map(|step| (rate(&step), step.seconds())).collect();
+    weighted_quantile(&mut rates, percentile)
 }
 
 /// The highest delivery rate that the kernel has seen: its 98th percentile.
@@ -253,16 +259,20 @@ pub fn peak_delivery(series: &Series) -> f64 {
     let steps = series.steps().filter(|step| step.after.delivery_bytes_per_s < PACE_MAX);
     let mut rates: Vec<(f64, f64)> =
         steps.map(|s| (s.after.delivery_bytes_per_s as f64, s.seconds())).collect();
-    weighted_quantile(&mut rates, FASTEST_SHARE)
+    weighted_quantile(&mut rates, OFTEN)
 }
 
 pub const WINDOW_SECONDS_MIN: f64 = 1.0;
 pub const WINDOW_ROUND_TRIPS: f64 = 10.0;
 /// More windows than this say nothing more.
 const WINDOWS_MAX: f64 = 5000.0;
-const SPANS_MAX: f64 = 100_000.0;
 const RAMP_PRODUCTS: f64 = 3.0;
-const SPAN_SECONDS_MIN: f64 = 0.002;
-const FASTEST_SHARE: f64 = 0.98;
+/// In less, a thread that looks late counts for more than the path.
+const SPAN_SECONDS_MIN: f64 = 0.007;
+const STEP_SECONDS_MIN: f64 = 0.002;
+/// Percentiles: what is reached often enough to compare a rate with, and what only trains of
+/// acknowledgements reach that are shorter than the time between two samples.
+pub const OFTEN: f64 = 0.98;
+pub const SELDOM: f64 = 0.995;
 /// 100 Tbit/s: what is above is no pace.
 const PACE_MAX: u64 = 12_500_000_000_000;

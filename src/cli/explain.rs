@@ -1,0 +1,92 @@
+//! `datapump explain`, and the sentence of a copy's summary.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use super::args::Options;
+use super::order::{Channel, Show};
+use super::record::NO_HOME;
+use super::results::{environments, number};
+use super::voice::Voice;
+use super::written;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Outcome;
+use crate::base::settings::Settings;
+use crate::lab::diagnose::{Verdict, diagnose, evidence};
+use crate::lab::environment;
+use crate::lab::results::{Filter, Store};
+use crate::lab::sample::Record;
+use crate::report::explain as page;
+use crate::report::json::{self, Event};
+
+/// What held a copy back; `None` where nobody looked at its streams, or it had none.
+pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
+    if outcome.dry.is_some() || outcome.paths.is_empty() {
+        return None;
+    }
+    let evidence = evidence::of_copy(outcome, settings, &environment::here());
+    (!evidence.streams.is_empty()).then(|| diagnose(&evidence))
+}
+
+pub fn run(run: Option<&OsString>, options: &Options, started: Instant) -> Result<u8, String> {
+    let id = run.map(number).transpose()?;
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    let verdict = match of_store(id, options) {
+        Ok(verdict) => verdict,
+        Err(fault) => {
+            voice.error(&fault.text);
+            voice.event(&Event::End(Box::new(json::end(
+                Some(fault.class),
+                Some(fault.text.clone()),
+            ))));
+            return Ok(fault.class.exit_code());
+        }
+    };
+    if options.json {
+        voice.event(&Event::Verdict(Box::new(verdict)));
+        voice.event(&Event::End(Box::new(json::end(None, None))));
+        return Ok(0);
+    }
+    let text = page::page(&verdict);
+    Ok(written("the explanation", io::stdout().lock().write_all(text.as_bytes())))
+}
+
+fn of_store(id: Option<i64>, options: &Options) -> Result<Verdict, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
+    let store = Store::open_existing(&path)?;
+    let ids = id.into_iter().collect();
+    let newest = id.is_none().then_some(LOOKED_AT);
+    let mut records = store.records(&Filter { ids, newest, ..Filter::default() })?;
+    records.sort_by_key(|record| std::cmp::Reverse(record.id));
+    let none = records.is_empty();
+    for record in records {
+        let paths = store.paths(record.id)?;
+        let record = Record { paths, ..record };
+        let known = environments(&store, std::slice::from_ref(&record))?;
+        let evidence = evidence::of_record(&record, &known);
+        if !evidence.streams.is_empty() {
+            return Ok(diagnose(&evidence));
+        }
+    }
+    let text = match id {
+        Some(id) if none => format!(
+            "there is no run {id} in '{}'; 'datapump results list' shows those that are there",
+            path.display()
+        ),
+        Some(id) => format!(
+            "run {id} has no samples of data streams: it ran inside one process, or nobody \
+             looked (--path-samples off)"
+        ),
+        None => format!(
+            "none of the newest {LOOKED_AT} runs in '{}' has samples of data streams; name one \
+             that has: 'datapump results list' shows all",
+            path.display()
+        ),
+    };
+    Err(Fault::new(Class::Local, text))
+}
+
+/// So many of the newest runs are searched for one with samples.
+const LOOKED_AT: u32 = 100;
