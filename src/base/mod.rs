@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod cpus;
+pub mod dscp;
 pub mod extent;
 pub mod fault;
 pub mod job;

@@ -1,6 +1,8 @@
 //! What the knobs mean once they are parsed. The same value travels to the far side.
 
-use super::units::{Nanos, Rate};
+use super::dscp::Dscp;
+use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX};
+use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 
 /// Everything that both sides of a transfer must know about how to move bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,12 @@ pub struct Settings {
     /// The congestion control's kernel name; `None` leaves the host's default.
     pub congestion: Option<String>,
     pub rate: Option<Rate>,
+    /// How TCP spaces what it sends.
+    pub pace: Pace,
+    /// How data streams are marked for the network; `None` leaves the host's default.
+    pub dscp: Option<Dscp>,
+    /// Only for measuring what it costs.
+    pub lockstep: Option<Lockstep>,
     pub engine: EngineChoice,
     pub direct: Direct,
     pub receive: Receive,
@@ -42,6 +50,88 @@ pub struct Settings {
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
     pub path_samples: PathSamples,
+}
+
+/// How TCP spaces what it sends. The rate is that of all streams together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As the congestion control likes.
+    Off,
+    /// A pace is set where bursts are what gets lost.
+    Auto,
+    Fixed(Rate),
+}
+
+/// What a pace may be, for people.
+pub const PACE_PHRASE: &str = "100Mbit (bits) or 80MB (bytes a second), auto or off";
+
+impl Pace {
+    /// The error says what to write instead.
+    pub fn parse(text: &str) -> Result<Pace, String> {
+        match text {
+            "off" => Ok(Pace::Off),
+            "auto" => Ok(Pace::Auto),
+            rate => parse_rate(rate).map(Pace::Fixed).map_err(|_| format!("write {PACE_PHRASE}")),
+        }
+    }
+
+    /// As it would be typed; rates in whole bytes a second.
+    pub fn typed(self) -> String {
+        match self {
+            Pace::Off => "off".to_string(),
+            Pace::Auto => "auto".to_string(),
+            Pace::Fixed(rate) => format!("{:.0}B", rate.bytes_per_second),
+        }
+    }
+
+    /// What one of so many streams may send, in bytes a second, where that is known beforehand.
+    pub fn of_each_stream(self, streams: u16) -> Option<u64> {
+        match self {
+            Pace::Off | Pace::Auto => None,
+            Pace::Fixed(rate) => {
+                Some((rate.bytes_per_second / f64::from(streams.max(1))).max(1.0) as u64)
+            }
+        }
+    }
+}
+
+/// The source stops after so many bytes of a stream until the sink has them all, and then for a
+/// while, as movers do that hand over one block at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lockstep {
+    pub every_bytes: u64,
+    pub pause: Nanos,
+}
+
+/// What a lockstep may be, for people.
+pub const LOCKSTEP_PHRASE: &str =
+    "SIZE:TIME, for instance 32M:250ms (4K to 1T, and ms or s up to an hour)";
+
+impl Lockstep {
+    /// `32M:250ms`. The error says what to write instead.
+    pub fn parse(text: &str) -> Result<Lockstep, String> {
+        let parsed = text.split_once(':').and_then(|(every, pause)| {
+            let every_bytes = parse_size(every).ok()?;
+            let (number, unit_ns) = match (pause.strip_suffix("ms"), pause.strip_suffix('s')) {
+                (Some(number), _) => (number, 1_000_000),
+                (None, Some(number)) => (number, 1_000_000_000),
+                (None, None) => return None,
+            };
+            let pause = Nanos(number.parse::<u64>().ok()?.checked_mul(unit_ns)?);
+            Some(Lockstep { every_bytes, pause })
+        });
+        parsed.filter(|lockstep| lockstep.fits()).ok_or_else(|| format!("write {LOCKSTEP_PHRASE}"))
+    }
+
+    pub fn fits(&self) -> bool {
+        let sizes = LOCKSTEP_BYTES_MIN..=LOCKSTEP_BYTES_MAX;
+        sizes.contains(&self.every_bytes) && self.pause <= LOCKSTEP_PAUSE_MAX
+    }
+
+    /// As it would be typed.
+    pub fn typed(&self) -> String {
+        format!("{}:{}ms", Bytes(self.every_bytes).typed(), self.pause.0 / 1_000_000)
+    }
 }
 
 /// A knob with a few named values: the table of names makes parser, help and wire at once.
@@ -146,6 +236,9 @@ impl Default for Settings {
             window_bytes: None,
             congestion: None,
             rate: None,
+            pace: Pace::Auto,
+            dscp: None,
+            lockstep: None,
             engine: EngineChoice::Auto,
             direct: Direct::Auto,
             receive: Receive::WaitAll,
@@ -166,6 +259,61 @@ impl Default for Settings {
             fresh: false,
             stall: Nanos::from_millis(10_000),
             path_samples: PathSamples::On,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_read_and_typed() {
+        let fixed = |bytes_per_second| Pace::Fixed(Rate { bytes_per_second });
+        let cases = [
+            ("off", Some(Pace::Off)),
+            ("auto", Some(Pace::Auto)),
+            ("100Mbit", Some(fixed(12.5e6))),
+            ("80MB", Some(fixed(80e6))),
+            ("", None),
+            ("0", None),
+            ("fast", None),
+        ];
+        for (text, expect) in cases {
+            assert_eq!(Pace::parse(text).ok(), expect, "{text}");
+            if let Some(pace) = expect {
+                assert_eq!(Pace::parse(&pace.typed()), Ok(pace), "{text}");
+            }
+        }
+        assert_eq!(fixed(12.5e6).of_each_stream(4), Some(3_125_000));
+        assert_eq!(fixed(1.0).of_each_stream(64), Some(1), "a pace of nothing would never end");
+        assert_eq!(Pace::Auto.of_each_stream(4), None);
+    }
+
+    #[test]
+    fn a_lockstep_is_read_and_typed() {
+        let lockstep =
+            |every_bytes, millis| Lockstep { every_bytes, pause: Nanos::from_millis(millis) };
+        let cases = [
+            ("32M:250ms", Some(lockstep(32 << 20, 250))),
+            ("4K:0s", Some(lockstep(4 << 10, 0))),
+            ("1G:2s", Some(lockstep(1 << 30, 2000))),
+            ("1G:3600s", Some(lockstep(1 << 30, 3_600_000))),
+            ("1G:3601s", None),
+            ("4K", None),
+            ("4095:1s", None),
+            ("2T:1s", None),
+            ("32M:250", None),
+            ("32M:-1s", None),
+            ("32M:99999999999999999999s", None),
+            ("32M:18446744073709551615s", None),
+            (":", None),
+        ];
+        for (text, expect) in cases {
+            assert_eq!(Lockstep::parse(text).ok(), expect, "{text}");
+            if let Some(lockstep) = expect {
+                assert_eq!(Lockstep::parse(&lockstep.typed()), Ok(lockstep), "{text}");
+            }
         }
     }
 }

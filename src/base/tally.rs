@@ -104,6 +104,10 @@ pub struct SideReport {
     pub congestion: String,
     /// The largest window that the peer's TCP advertised to us; 0 when unknown.
     pub window_seen_bytes: u64,
+    /// Bits by which the windows that the peer advertises are shifted, on a TCP stream.
+    pub window_scale: Option<u8>,
+    /// The pace that all streams together were held to at the end, where one was chosen here.
+    pub pace_bytes_per_s: Option<u64>,
     /// Names that filters left out, on the host that has the source.
     pub excluded: u64,
     /// Room at the destination, where a dry run asked for it.

@@ -92,6 +92,8 @@ fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
         ("--depth-sink", settings.depth_sink != usual.depth_sink),
         ("--window", sealed && settings.window_bytes != usual.window_bytes),
         ("--congestion", sealed && settings.congestion != usual.congestion),
+        ("--pace", sealed && settings.pace != usual.pace),
+        ("--lockstep", sealed && settings.lockstep != usual.lockstep),
         ("--archive", settings.archive),
     ];
     differences.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

@@ -2,6 +2,7 @@
 //! sweep's axes are all made from these rows; nothing else knows a knob's name.
 
 mod lab;
+mod path;
 
 pub use self::lab::FORMATS;
 
@@ -88,6 +89,8 @@ pub enum Kind {
     Cpus(fn(&mut Options, Cpus)),
     Words(fn(&mut Options, Vec<String>)),
     Text(fn(&mut Options, String)),
+    /// What only this knob takes: the values as a phrase, and how they are read.
+    Parsed(&'static str, fn(&mut Options, &str) -> Result<(), String>),
     Path(fn(&mut Options, PathBuf)),
 }
 
@@ -162,6 +165,7 @@ impl Knob {
             Kind::Words(set) => set(options, words::split(text)?),
             Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
             Kind::Text(set) => set(options, text.to_string()),
+            Kind::Parsed(_, set) => set(options, text)?,
             Kind::Path(set) => set(options, PathBuf::from(text)),
         }
         Ok(())
@@ -179,6 +183,7 @@ impl Knob {
             Kind::Time(_) => TIME_PHRASE.to_string(),
             Kind::Ports(_) => PORTS_PHRASE.to_string(),
             Kind::Cpus(_) => CPUS_PHRASE.to_string(),
+            Kind::Parsed(phrase, _) => (*phrase).to_string(),
             _ => String::new(),
         }
     }
@@ -337,7 +342,7 @@ const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 655
 
 /// Every knob, in the order of `--help`.
 pub fn all() -> impl Iterator<Item = &'static Knob> {
-    KNOBS.iter().chain(lab::LAB)
+    KNOBS.iter().chain(path::PATH).chain(lab::LAB)
 }
 
 const KNOBS: &[Knob] = &[
@@ -680,34 +685,6 @@ const KNOBS: &[Knob] = &[
         more: "",
         group: Group::Moving,
         verbs: MOVING,
-    },
-    Knob {
-        name: "window",
-        letter: Some('w'),
-        value: "SIZE",
-        kind: Kind::NumberOr(
-            "auto",
-            Limits::bytes(limits::WINDOW_BYTES_MIN as u64, limits::WINDOW_BYTES_MAX as u64),
-            |o, n| o.settings.window_bytes = n.map(|n| n as u32),
-        ),
-        default: "auto",
-        help: "TCP window of each stream",
-        more: "The summary shows what was asked for and what TCP really advertised; the \
-               kernel's limits (net.core.rmem_max) can make it less. auto leaves it to TCP, \
-               which suits most paths.",
-        group: Group::Moving,
-        verbs: PUMPING,
-    },
-    Knob {
-        name: "congestion",
-        letter: None,
-        value: "NAME",
-        kind: Kind::NameOr("default", |o, name| o.settings.congestion = name),
-        default: "default",
-        help: "TCP congestion control, such as cubic or bbr",
-        more: "default is what each host's kernel is set to.",
-        group: Group::Moving,
-        verbs: PUMPING,
     },
     Knob {
         name: "rate",

@@ -21,3 +21,4 @@ pub mod threads;
 #[expect(unsafe_code, reason = "io_uring rings and fixed buffers")]
 pub mod uring;
 pub mod volume;
+pub mod window;

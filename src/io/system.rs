@@ -80,6 +80,28 @@ pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
     })
 }
 
+/// The windows of a connection as it was agreed on, and what its receiving side has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Bits by which the windows that the peer advertises are shifted.
+    pub peer_scale: u8,
+    /// The largest segment that has come, and the largest that we allow.
+    pub segment_received_bytes: u32,
+    pub segment_allowed_bytes: u32,
+    pub received_bytes: u64,
+}
+
+/// `None` for what is no TCP socket.
+pub fn windows(socket: BorrowedFd<'_>) -> Option<Windows> {
+    raw_tcp_info(socket).map(|info| Windows {
+        // The lower half of the byte is the peer's, the upper half ours.
+        peer_scale: info.window_scales & 0xf,
+        segment_received_bytes: info.rcv_mss,
+        segment_allowed_bytes: info.advmss,
+        received_bytes: info.bytes_received,
+    })
+}
+
 /// As the kernel has it, `struct tcp_info` of `linux/tcp.h`: what libc has of it leaves out bits.
 /// What is behind the last field here is not asked for.
 #[repr(C)]
@@ -167,6 +189,53 @@ fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<RawTcpInfo> {
 
 fn micros(micros: u32) -> Nanos {
     Nanos(u64::from(micros) * 1000)
+}
+
+/// The most that the receive window of a TCP socket may become.
+pub fn set_window_clamp(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+/// `None` for what is no TCP socket.
+pub fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut bytes = 0_u32;
+    let mut length = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `bytes`, which is that long.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw mut bytes).cast(),
+            &raw mut length,
+        )
+    };
+    (status == 0).then_some(bytes)
+}
+
+/// Lets TCP send at most so many bytes a second; `u64::MAX` is no limit.
+pub fn set_pace(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
+    set_number(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
+}
+
+/// Sets an option that is a plain number.
+fn set_number<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: the call reads `size_of::<T>()` bytes of a live `T`.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What this run of the system is known by, until it is started again; nothing that two runs share

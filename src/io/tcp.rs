@@ -2,23 +2,30 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::system;
 use super::volume::Handle;
+use super::window::{self, Window};
+use crate::base::dscp::Dscp;
 use crate::base::fault::Fault;
-use crate::base::units::Nanos;
+use crate::base::path::PathSample;
+use crate::base::units::{Nanos, Tick};
 
 /// How a connection is to be set up.
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
-    /// The window to advertise; `None` leaves autotuning alone.
-    pub window_bytes: Option<u32>,
+    /// The window to advertise or to fill; `None` leaves autotuning alone.
+    pub window: Option<Window>,
     /// `None` leaves the host's default.
     pub congestion: Option<String>,
+    /// How packets are marked; `None` leaves the host's default.
+    pub dscp: Option<Dscp>,
+    /// The most that TCP sends on the connection, in bytes a second; `None` sets no limit.
+    pub pace_bytes_per_s: Option<u64>,
 }
 
 /// What both socket buffers are held to when the peer is this very host: what is in flight then
@@ -81,14 +88,25 @@ pub fn connect(address: SocketAddr, tuning: &Tuning, timeout: Duration) -> io::R
 /// A socket with what must be set before the connection: the window scale is agreed on in the SYN.
 fn new_socket(address: SocketAddr, tuning: &Tuning) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(window) = tuning.window_bytes {
-        socket.set_recv_buffer_size(window as usize)?;
-        socket.set_send_buffer_size(window as usize)?;
+    if let Some(window) = tuning.window {
+        window::announce(&socket, window)?;
+    }
+    if let Some(dscp) = tuning.dscp {
+        mark(&socket, address.is_ipv6(), dscp)?;
     }
     if let Some(name) = &tuning.congestion {
         socket.set_tcp_congestion(name.as_bytes())?;
     }
     Ok(socket)
+}
+
+/// Marks what a socket sends. One of IPv6 may carry IPv4 too, which has a field of its own.
+fn mark(socket: &Socket, is_ipv6: bool, dscp: Dscp) -> io::Result<()> {
+    let octet = dscp.octet().into();
+    if is_ipv6 {
+        socket.set_tclass_v6(octet)?;
+    }
+    socket.set_tos_v4(octet)
 }
 
 /// How long a connection may say nothing before TCP asks whether the other end is there.
@@ -104,11 +122,18 @@ pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
         .with_interval(KEEPALIVE_AFTER)
         .with_retries(3);
     socket.set_tcp_keepalive(&alive)?;
-    if tuning.window_bytes.is_none() && is_same_host(stream) {
-        socket.set_send_buffer_size(SAME_HOST_BUFFER_BYTES)?;
-        socket.set_recv_buffer_size(SAME_HOST_BUFFER_BYTES)?;
+    match tuning.window {
+        Some(window) => window::hold(stream.as_fd(), window),
+        None if is_same_host(stream) => {
+            socket.set_send_buffer_size(SAME_HOST_BUFFER_BYTES)?;
+            socket.set_recv_buffer_size(SAME_HOST_BUFFER_BYTES)?;
+        }
+        None => {}
     }
-    Ok(())
+    match tuning.pace_bytes_per_s {
+        Some(pace) => system::set_pace(stream.as_fd(), pace),
+        None => Ok(()),
+    }
 }
 
 /// True when both ends of a connection are on this host.
@@ -139,6 +164,27 @@ pub fn peer_window_bytes(handle: &Handle) -> u64 {
     system::tcp_info(handle.fd()).map_or(0, |info| info.peer_window_bytes)
 }
 
+/// Bits by which the windows that the peer advertises are shifted; `None` for what is no TCP socket.
+pub fn peer_window_scale(handle: &Handle) -> Option<u8> {
+    system::windows(handle.fd()).map(|windows| windows.peer_scale)
+}
+
+/// Holds a connection's receive window to what was asked.
+pub fn keep_window(handle: &Handle, window_bytes: u32) {
+    window::keep(handle.fd(), window_bytes);
+}
+
+/// Lets TCP send at most so many bytes a second, and space them.
+pub fn set_pace(handle: &Handle, bytes_per_s: u64) {
+    // Without it the connection works as it did.
+    let _ = system::set_pace(handle.fd(), bytes_per_s);
+}
+
+/// What TCP says of a connection at this moment; `None` for what is no TCP socket.
+pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
+    system::path_sample(handle.fd(), at)
+}
+
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader
 /// still answers, so it is the path.
 pub fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {
@@ -164,5 +210,57 @@ pub fn finish(handle: &Handle) {
 pub fn cut(handle: &Handle) {
     if let Handle::Fd(fd) = handle {
         let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    /// Sends from one end to the other, with a window, and gives back the largest that the sender
+    /// saw.
+    fn window_seen(listener_at: SocketAddr, window_bytes: u32) -> u64 {
+        let advertise =
+            Tuning { window: Some(Window::Advertise(window_bytes)), ..Tuning::default() };
+        let fill = Tuning { window: Some(Window::Fill(window_bytes)), ..Tuning::default() };
+        let listener = listen_at(listener_at, &advertise).unwrap();
+        let timeout = Duration::from_secs(5);
+        let sender = connect(listener.local_addr().unwrap(), &fill, timeout).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        tune(&receiver, &advertise).unwrap();
+        tune(&sender, &fill).unwrap();
+        let bytes = window_bytes as usize * 30;
+        let receiving = std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            let mut left = bytes;
+            while left > 0 {
+                left -= receiver.read(&mut buffer).unwrap();
+                window::keep(receiver.as_fd(), window_bytes);
+            }
+        });
+        let mut writer = &sender;
+        let piece = vec![0; window_bytes as usize];
+        let handle = into_handle(sender.try_clone().unwrap());
+        let mut seen = 0;
+        for _ in 0..30 {
+            writer.write_all(&piece).unwrap();
+            seen = peer_window_bytes(&handle).max(seen);
+        }
+        receiving.join().unwrap();
+        seen.max(peer_window_bytes(&handle))
+    }
+
+    #[test]
+    fn the_sender_sees_the_window_that_was_asked_of_the_receiver() {
+        let addresses = ["127.0.0.1:0", "[::1]:0"].map(|text| text.parse().unwrap());
+        for (address, window_bytes) in addresses.into_iter().flat_map(|address: SocketAddr| {
+            [8 << 10, 64 << 10, 100_000, 256 << 10, 1 << 20].map(|bytes| (address, bytes))
+        }) {
+            let seen = window_seen(address, window_bytes) as f64;
+            let off = (seen / f64::from(window_bytes) - 1.0).abs();
+            assert!(off < 0.05, "{address}: asked {window_bytes}, seen {seen}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
 use crate::base::job::{Carrier, Outcome};
-use crate::base::settings::Settings;
+use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::Nanos;
 
@@ -108,7 +108,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
         paths: outcome.paths.clone(),
-        more: more(outcome),
+        more: more(outcome, settings),
     }
 }
 
@@ -184,7 +184,7 @@ fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
 }
 
 /// What only some copies have.
-fn more(outcome: &Outcome) -> BTreeMap<String, serde_json::Value> {
+fn more(outcome: &Outcome, settings: &Settings) -> BTreeMap<String, serde_json::Value> {
     let counts = [
         ("directories", outcome.directories),
         ("failed", outcome.failed),
@@ -195,7 +195,29 @@ fn more(outcome: &Outcome) -> BTreeMap<String, serde_json::Value> {
         ("exit_code", outcome.worst.map_or(0, |class| u64::from(class.exit_code()))),
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
-    there.map(|(name, number)| (name.to_string(), json!(number))).collect()
+    let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
+    numbers.chain(set_for_tcp(outcome, settings)).collect()
+}
+
+/// Knobs of TCP that are not the usual ones, and what became of them.
+fn set_for_tcp(
+    outcome: &Outcome,
+    settings: &Settings,
+) -> impl Iterator<Item = (String, serde_json::Value)> {
+    let near_is_source = outcome.near_is_source || outcome.far.is_none();
+    let source = if near_is_source { Some(&outcome.near) } else { outcome.far.as_ref() };
+    let pace = (settings.pace != Pace::Off).then(|| json!(settings.pace.typed()));
+    let chosen = source.and_then(|source| source.pace_bytes_per_s);
+    let scale = source.and_then(|source| source.window_scale);
+    [
+        ("pace", pace),
+        ("pace_chosen_bytes_per_s", chosen.map(|pace| json!(pace))),
+        ("dscp", settings.dscp.map(|dscp| json!(dscp.code()))),
+        ("lockstep", settings.lockstep.map(|lockstep| json!(lockstep.typed()))),
+        ("window_scale", scale.map(|scale| json!(scale))),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_string(), value?)))
 }
 
 /// Two minutes of looks that are 100 ms apart.

@@ -7,6 +7,7 @@ pub mod clean;
 pub mod compare;
 pub mod finisher;
 pub mod gate;
+pub mod governor;
 pub mod journal;
 pub mod lane;
 pub mod names;

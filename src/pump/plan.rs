@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::brake::Brake;
 use crate::base::extent::{Extent, ExtentSet};
 use crate::base::label::{Kind, Label};
+use crate::base::settings::Lockstep;
 use crate::base::units::{Nanos, Rate, Tick};
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
@@ -55,6 +56,8 @@ struct State {
     pace: Option<Pace>,
     /// Who carries what, where it can get lost on its way.
     claims: Option<Claims>,
+    /// Each stream stops for the sink now and then.
+    lockstep: Option<Lockstep>,
 }
 
 /// What has been claimed and is not settled, by its address.
@@ -78,6 +81,17 @@ struct Claimed {
 struct Waiting {
     since: Tick,
     filled: u32,
+    /// What has been claimed and not settled, filled or not.
+    claimed: u32,
+    /// In lockstep: what was claimed since the last stop, and until when it stops.
+    block_bytes: u64,
+    stops_until: Tick,
+}
+
+impl Waiting {
+    fn new(now: Tick) -> Waiting {
+        Waiting { since: now, filled: 0, claimed: 0, block_bytes: 0, stops_until: Tick(0) }
+    }
 }
 
 /// A pipe gives addresses as it is read: one lane reads at a time.
@@ -107,8 +121,15 @@ impl Plan {
             settled: ExtentSet::default(),
             pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0) }),
             claims: streams.then(Claims::default),
+            lockstep: None,
         };
         Plan { slot_bytes, brake, state: Mutex::new(state) }
+    }
+
+    /// Each stream stops after so many bytes.
+    pub fn in_lockstep(self, lockstep: Option<Lockstep>) -> Plan {
+        self.lock().lockstep = lockstep;
+        self
     }
 
     /// Adds what the sink wants.
@@ -133,13 +154,18 @@ impl Plan {
     pub fn settle(&self, now: Tick, ranges: &[(u64, u64)]) -> bool {
         let mut state = self.lock();
         let mut sound = true;
+        let lockstep = state.lockstep;
         if state.window.is_some() {
             sound = ranges.iter().all(|(start, end)| state.settled.insert_new(*start, *end));
         }
         if let Some(claims) = &mut state.claims {
             sound &= ranges.iter().all(|(start, end)| claims.settle(now, *start, *end));
         }
+        if let (Some(lockstep), Some(claims)) = (lockstep, &mut state.claims) {
+            claims.end_blocks(now, lockstep);
+        }
         let rings = state.window.is_some()
+            || lockstep.is_some()
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
         if rings {
@@ -155,6 +181,9 @@ impl Plan {
             && pace.allowed_at > now
         {
             return Claim::Later(pace.allowed_at);
+        }
+        if let Some(stop) = state.stop_of(now, stream) {
+            return stop;
         }
         let claimed = match (state.runs.is_empty(), state.pipe) {
             (false, _) | (true, PipeState::None) => self.claim_run(&mut state, request),
@@ -175,7 +204,9 @@ impl Plan {
         }
         if let Some(claims) = &mut state.claims {
             let Extent { start, len } = request.label.extent;
-            claims.streams.entry(stream).or_insert(Waiting { since: now, filled: 0 });
+            let waiting = claims.streams.entry(stream).or_insert(Waiting::new(now));
+            waiting.claimed += 1;
+            waiting.block_bytes += u64::from(len);
             claims.claimed.insert(start, Claimed { stream, len, again, filled: false });
         }
         Claim::Taken
@@ -310,6 +341,21 @@ impl Plan {
     }
 }
 
+impl State {
+    /// What a stream in lockstep is told while it stops; `None` where it may go on. What has come
+    /// to its end need not stop any more.
+    fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
+        let lockstep = self.lockstep?;
+        let waiting = self.claims.as_ref()?.streams.get(&stream)?;
+        let more = !self.runs.is_empty() || self.pipe == PipeState::Free;
+        match more {
+            true if waiting.block_bytes >= lockstep.every_bytes => Some(Claim::Idle),
+            true if waiting.stops_until > now => Some(Claim::Later(waiting.stops_until)),
+            _ => None,
+        }
+    }
+}
+
 impl Run {
     /// What a request carries of a run that is no longer than one.
     fn cargo(&self) -> (Extent, Cargo) {
@@ -376,6 +422,18 @@ impl Claims {
         if let Some(waiting) = self.streams.get_mut(&claimed.stream) {
             waiting.since = now;
             waiting.filled = waiting.filled.saturating_sub(u32::from(claimed.filled));
+            waiting.claimed = waiting.claimed.saturating_sub(1);
+        }
+    }
+
+    /// Streams of which all is settled that was sent before a stop begin to pause.
+    fn end_blocks(&mut self, now: Tick, lockstep: Lockstep) {
+        let over = |waiting: &&mut Waiting| {
+            waiting.claimed == 0 && waiting.block_bytes >= lockstep.every_bytes
+        };
+        for waiting in self.streams.values_mut().filter(over) {
+            waiting.block_bytes = 0;
+            waiting.stops_until = now.after(lockstep.pause);
         }
     }
 }
@@ -503,6 +561,28 @@ mod tests {
         assert_eq!(plan.claim(Tick(7), 2, &mut request), Claim::Dry);
         assert!(plan.is_settled());
     }
+
+    #[test]
+    fn in_lockstep_a_stream_stops_until_all_is_settled_and_then_for_a_while() {
+        let lockstep = Lockstep { every_bytes: 8192, pause: Nanos(100) };
+        let plan = Plan::new(4096, None, None, true, Arc::default()).in_lockstep(Some(lockstep));
+        plan.want([whole(0, 24_576)]);
+        plan.end();
+        let mut request = Request::new(4096);
+        let mut claim = |now, stream| plan.claim(Tick(now), stream, &mut request);
+        assert_eq!([claim(0, 1), claim(0, 1), claim(0, 1)], [TAKEN, TAKEN, Claim::Idle]);
+        assert_eq!(claim(0, 2), TAKEN, "the other stream is not at its stop");
+        assert!(plan.settle(Tick(5), &[(0, 4096)]));
+        assert_eq!(claim(5, 1), Claim::Idle, "a half is settled");
+        assert!(plan.settle(Tick(7), &[(4096, 8192)]));
+        assert_eq!(claim(8, 1), Claim::Later(Tick(107)));
+        assert_eq!([claim(107, 1), claim(107, 1), claim(107, 1)], [TAKEN, TAKEN, Claim::Idle]);
+        assert_eq!(claim(107, 2), TAKEN, "the last bytes");
+        assert!(plan.settle(Tick(110), &[(8192, 24_576)]));
+        assert_eq!(claim(110, 1), Claim::Dry, "nothing is left to stop for");
+    }
+
+    const TAKEN: Claim = Claim::Taken;
 
     #[test]
     fn what_came_from_a_pipe_is_kept_until_it_is_settled() {

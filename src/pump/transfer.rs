@@ -186,9 +186,9 @@ impl Running {
         let slot = settings.request_bytes;
         let far = !streams.is_empty();
         let window = window_bytes.or_else(|| kept_window(&settings, source.as_ref(), far));
-        let plan = source
-            .as_ref()
-            .map(|_| Arc::new(Plan::new(slot, settings.rate, window, far, brake.clone())));
+        let plan = Plan::new(slot, settings.rate, window, far, brake.clone());
+        let plan = plan.in_lockstep(settings.lockstep);
+        let plan = source.as_ref().map(|_| Arc::new(plan));
         let objects = sink
             .as_ref()
             .map(|_| Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in)));
@@ -273,6 +273,7 @@ impl Running {
         if let Some(wire) = wire {
             if report.congestion.is_empty() {
                 report.congestion = tcp::congestion(&wire.socket);
+                report.window_scale = tcp::peer_window_scale(&wire.socket);
             }
             let role = if self.source.is_some() { PathRole::Source } else { PathRole::Sink };
             self.wires.add(wire, role, lane.waker());
@@ -711,6 +712,7 @@ impl Running {
         report.cpu_system = usage.system - self.usage.system;
         report.peak_memory_bytes = usage.peak_memory_bytes;
         report.window_seen_bytes = self.window_seen_bytes;
+        report.pace_bytes_per_s = self.wires.pace_bytes_per_s();
     }
 
     fn done(mut self) -> Result<Done, Fault> {

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::brake::Brake;
+use super::governor::Governor;
 use super::lane::Wire;
 use super::paths::{Paths, When};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::PathRole;
+use crate::base::path::PathSample;
+use crate::base::settings::Pace;
 use crate::base::units::{Nanos, Tick};
 use crate::io::backend::Wake;
 use crate::io::tcp;
@@ -48,7 +51,19 @@ pub struct Wires {
     pub bare_since: Option<Tick>,
     /// What has been seen of all of them.
     pub paths: Paths,
+    /// Chooses a pace, where that is left to us, and what each stream was given last.
+    governor: Option<Governor>,
+    paced: (Option<u64>, usize),
+    /// When sockets are looked at again.
+    tend_at: Tick,
 }
+
+/// A limit that nothing reaches, and yet a limit: TCP begins to space what it sends.
+const PACE_UNLIMITED: u64 = 1 << 50;
+/// Paths with a shorter round trip are left alone.
+const PACED_FROM_RTT: Nanos = Nanos::from_millis(2);
+/// How often sockets are looked at to be paced, or for their windows.
+const TEND_EVERY: Nanos = Nanos::from_millis(10);
 
 /// Streams that may bring damaged bytes before the whole transfer is given up: a wire that flips a
 /// bit now and then is replaced, one that does nothing else is told of.
@@ -67,7 +82,50 @@ impl Wires {
             damaged: 0,
             bare_since: None,
             paths: Paths::default(),
+            governor: None,
+            paced: (None, 0),
+            tend_at: Tick(0),
         }
+    }
+
+    /// Sets the pace of all streams where it is left to us. One that was asked for is set when a
+    /// stream begins.
+    pub fn pace(&mut self, now: Tick, pace: Pace) {
+        if pace != Pace::Auto || now < self.tend_at {
+            return;
+        }
+        self.tend_at = now.after(TEND_EVERY);
+        let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
+        let sampled = alive.filter_map(|(number, each)| {
+            tcp::path_sample(&each.wire.socket, now).map(|sample| (*number, sample))
+        });
+        let samples: Vec<(u32, PathSample)> = sampled.collect();
+        // Where a round trip takes no time, nothing is on its way that could come in a burst.
+        if samples.iter().all(|(_, sample)| sample.rtt_min < PACED_FROM_RTT) {
+            return;
+        }
+        let of_all = self.governor.get_or_insert_with(Governor::default).look(now, &samples);
+        let count = samples.len();
+        if (of_all, count) == self.paced || count == 0 {
+            return;
+        }
+        self.paced = (of_all, count);
+        let of_each = of_all.map_or(PACE_UNLIMITED, |pace| (pace / count as u64).max(1));
+        self.each.values().for_each(|each| tcp::set_pace(&each.wire.socket, of_each));
+    }
+
+    /// What `pace` has chosen for all streams together.
+    pub fn pace_bytes_per_s(&self) -> Option<u64> {
+        self.paced.0
+    }
+
+    /// Holds the windows that this side advertises to what was asked.
+    pub fn keep_windows(&mut self, now: Tick, window_bytes: u32) {
+        if now < self.tend_at {
+            return;
+        }
+        self.tend_at = now.after(TEND_EVERY);
+        self.sockets().for_each(|socket| tcp::keep_window(socket, window_bytes));
     }
 
     pub fn add(&mut self, wire: Wire, role: PathRole, lane: Arc<dyn Wake>) {

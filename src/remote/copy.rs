@@ -18,7 +18,7 @@ use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 use crate::base::tally::{About, SideReport};
 use crate::base::units::{Nanos, Tick};
 use crate::io::medium::{self, End};
-use crate::io::{clock, tcp};
+use crate::io::{clock, tcp, window};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::journal::TransferId;
 use crate::pump::names::{Ending, Names};
@@ -571,19 +571,18 @@ impl Near<'_> {
         session: &mut Session,
     ) -> Result<Opening, Fault> {
         let settings = &self.job.settings;
+        let tuning = streams::tuning(settings, self.role);
+        if let Some(text) = tuning.window.and_then(window::shortfall) {
+            self.attempt.watch.warn(text);
+        }
         let addresses = self.addresses(opened);
-        let connected = streams::connect_all(
-            &addresses,
-            opened.port,
-            settings.streams,
-            &streams::tuning(settings),
-            credentials,
-        );
+        let connected =
+            streams::connect_all(&addresses, opened.port, settings.streams, &tuning, credentials);
         let fault = match connected {
             Ok((streams, address)) => {
                 let dialer = Dialer {
                     address,
-                    tuning: streams::tuning(settings),
+                    tuning,
                     credentials: credentials.clone(),
                     events: self.events_in.clone(),
                 };

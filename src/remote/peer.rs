@@ -17,7 +17,7 @@ use crate::base::settings::Settings;
 use crate::base::tally::About;
 use crate::io::medium::{self, End};
 use crate::io::tcp::Tuning;
-use crate::io::{clock, system, tcp};
+use crate::io::{clock, system, tcp, window};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
 use crate::pump::names::Names;
 use crate::pump::resume::{Memory, Voice};
@@ -72,7 +72,10 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line, host.model)?;
     let settings = open.settings.clone();
-    let tuning = streams::tuning(&settings);
+    let tuning = streams::tuning(&settings, open.role);
+    if let Some(text) = tuning.window.and_then(window::shortfall) {
+        line.send(&Message::Warning { text })?;
+    }
     let listener = listen(open.ports, &tuning)?;
     let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
     let identity = Identity::ephemeral()?;

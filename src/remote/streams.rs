@@ -22,6 +22,7 @@ use crate::base::units::{Nanos, Tick};
 use crate::ends::stream::Protection;
 use crate::io::clock;
 use crate::io::tcp::{self, Tuning};
+use crate::io::window::Window;
 use crate::pump::assembly::Stream;
 use crate::pump::lane::Wire;
 use crate::pump::transfer::{Dial, Event};
@@ -48,8 +49,19 @@ pub struct Credentials {
     pub secret: Secret,
 }
 
-pub fn tuning(settings: &Settings) -> Tuning {
-    Tuning { window_bytes: settings.window_bytes, congestion: settings.congestion.clone() }
+/// How the streams of a side are set up.
+pub fn tuning(settings: &Settings, role: Role) -> Tuning {
+    let window = |bytes| match role {
+        Role::Source => Window::Fill(bytes),
+        Role::Sink => Window::Advertise(bytes),
+    };
+    let pace = settings.pace.of_each_stream(settings.streams);
+    Tuning {
+        window: settings.window_bytes.map(window),
+        congestion: settings.congestion.clone(),
+        dscp: settings.dscp,
+        pace_bytes_per_s: pace.filter(|_| role == Role::Source),
+    }
 }
 
 /// Random bytes from the system, for keys and challenges.

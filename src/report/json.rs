@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
 use super::text::Dry;
+use crate::base::dscp::Dscp;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
@@ -68,6 +69,11 @@ pub struct Knobs {
     window_bytes: Option<u32>,
     congestion: Option<String>,
     rate_limit_bytes_per_second: Option<f64>,
+    /// `off`, `auto`, or bytes a second with a `B`.
+    pace: String,
+    dscp: Option<u8>,
+    /// `SIZE:TIME`, as it is typed.
+    lockstep: Option<String>,
     engine: &'static str,
     direct: &'static str,
     receive: &'static str,
@@ -173,6 +179,10 @@ pub struct Transfer {
     window_asked_bytes: Option<u32>,
     /// The largest that the sink's TCP advertised; null when unknown.
     window_seen_bytes: Option<u64>,
+    /// Bits by which those windows are shifted, as agreed on in the first packets.
+    window_scale: Option<u8>,
+    /// What `--pace auto` has chosen for all streams together; null where it saw no need.
+    pace_chosen_bytes_per_second: Option<u64>,
     cpu_ns_per_byte: Option<f64>,
     /// What was expected of it; null where no model knows.
     expected: Option<Expected>,
@@ -253,6 +263,9 @@ pub fn knobs(settings: &Settings) -> Knobs {
         window_bytes,
         congestion,
         rate,
+        pace,
+        dscp,
+        lockstep,
         engine,
         direct,
         receive,
@@ -282,6 +295,9 @@ pub fn knobs(settings: &Settings) -> Knobs {
         window_bytes,
         congestion,
         rate_limit_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
+        pace: pace.typed(),
+        dscp: dscp.map(Dscp::code),
+        lockstep: lockstep.map(|lockstep| lockstep.typed()),
         engine: engine.name(),
         direct: direct.name(),
         receive: receive.name(),
@@ -412,6 +428,8 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         },
         window_asked_bytes: settings.window_bytes,
         window_seen_bytes: Some(source.window_seen_bytes).filter(|bytes| *bytes > 0),
+        window_scale: source.window_scale.filter(|_| outcome.carrier == Carrier::Tcp),
+        pace_chosen_bytes_per_second: source.pace_bytes_per_s,
         cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
         expected: None,
         sides,

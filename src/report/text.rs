@@ -2,7 +2,7 @@
 
 use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
-use crate::base::settings::Settings;
+use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Bytes, Nanos, Rate};
 
@@ -117,6 +117,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
             facts.push(("wire", wire(outcome)));
             facts.push(("checks", format!("seal {}, {checks}", settings.seal.name())));
             facts.push(("window", window(outcome, settings)));
+            facts.extend(settled(outcome, settings));
         }
         Carrier::Control => {
             facts.push(("path", "the ssh connection: no data port could be reached".to_string()));
@@ -180,6 +181,34 @@ fn window(outcome: &Outcome, settings: &Settings) -> String {
         0 => format!("{asked}, advertised: unknown"),
         seen => format!("{asked}, advertised {}", Bytes(seen)),
     }
+}
+
+/// How the streams were set otherwise than the host does by itself.
+fn settled(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let chosen = source(outcome).pace_bytes_per_s;
+    let rate = |bytes_per_s: u64| Rate { bytes_per_second: bytes_per_s as f64 };
+    match (settings.pace, chosen) {
+        (Pace::Fixed(rate), _) => facts.push(("pace", format!("{rate}, all streams together"))),
+        (Pace::Auto, Some(pace)) => {
+            facts.push(("pace", format!("{}, as bursts were lost", rate(pace))));
+        }
+        (Pace::Auto | Pace::Off, _) => {}
+    }
+    if let Some(dscp) = settings.dscp {
+        facts.push(("mark", format!("{dscp} (DSCP {})", dscp.code())));
+    }
+    if let Some(lockstep) = settings.lockstep {
+        facts.push((
+            "lockstep",
+            format!(
+                "each stream stopped after {}, for {} (for the lab)",
+                Bytes(lockstep.every_bytes),
+                lockstep.pause
+            ),
+        ));
+    }
+    facts
 }
 
 fn cpu_of_all(outcome: &Outcome) -> String {
@@ -417,6 +446,8 @@ pub(super) mod sample {
             depth: 16,
             congestion: "cubic".into(),
             window_seen_bytes: 6 << 20,
+            window_scale: Some(7),
+            pace_bytes_per_s: None,
             excluded: 0,
             free_bytes: None,
             about: About::default(),

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub mod capture;
 pub mod data;
 pub mod far;
 pub mod processes;

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["bench", "many", options @ ..] => bench::many(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "predict", options @ ..] => bench::predict(options),
+        ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "instructions"] => bench::instructions(),
         ["wan", words @ ..] => wan::wan(words),
         ["man", folder] => checks::man(folder),
@@ -57,6 +58,9 @@ cargo xtask COMMAND
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
   bench predict [--short] [--seed N] [--disk DIR]
                          40 copies, each predicted and made; writes runs/DATE-prediction.md
+  bench windows [--program FILE]
+                         is the window that is advertised the one that was asked for?
+                         writes runs/DATE-windows.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   wan up|set|cut|mend|run|status|test|down …
                          a WAN on the desk: cargo xtask wan says more

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::settings::Pace;
 
 fn knob(name: &str) -> &'static Knob {
     all().find(|knob| knob.name == name).unwrap()
@@ -63,6 +64,13 @@ fn wrong_values_are_told_what_to_type() {
         ("retry-for", "8d", RETRY_FOR),
         ("retry-for", "1w", "--retry-for '1w': write a time such as 90s, 10m or 2h"),
         ("exclude", "a[", "--exclude 'a[': "),
+        (
+            "pace",
+            "fast",
+            "--pace 'fast': write 100Mbit (bits) or 80MB (bytes a second), auto or off",
+        ),
+        ("dscp", "af44", "--dscp 'af44': write a name (cs0 to cs7, af11 to af43, ef, va, le)"),
+        ("lockstep", "32M", "--lockstep '32M': write SIZE:TIME, for instance 32M:250ms"),
         ("max-errors", "-1", "--max-errors '-1': write a number from 0 to 4294967295"),
     ];
     for (name, typed, expect) in cases {
@@ -90,6 +98,9 @@ fn good_values_arrive() {
         ("interval", "0.5"),
         ("ssh", "ssh -p 22"),
         ("retry-for", "2h"),
+        ("pace", "90Mbit"),
+        ("dscp", "ef"),
+        ("lockstep", "32M:250ms"),
     ];
     for (name, typed) in cases {
         knob(name).set(&mut options, OsStr::new(typed)).unwrap();
@@ -98,6 +109,9 @@ fn good_values_arrive() {
     assert_eq!((settings.streams, settings.request_bytes), (64, 1 << 20));
     assert_eq!((settings.depth_source, settings.window_bytes), (Some(8), Some(64 << 10)));
     assert_eq!(settings.rate, Some(Rate { bytes_per_second: 12.5e6 }));
+    assert_eq!(settings.pace, Pace::Fixed(Rate { bytes_per_second: 11.25e6 }));
+    assert_eq!(settings.dscp.map(|dscp| dscp.code()), Some(46));
+    assert_eq!(settings.lockstep.map(|lockstep| lockstep.every_bytes), Some(32 << 20));
     assert_eq!(settings.congestion.as_deref(), Some("bbr"));
     assert_eq!(options.remote.ports, Some((50000, 50100)));
     assert_eq!(options.interval, Some(Nanos::from_millis(500)));

@@ -10,7 +10,7 @@ use super::{Running, say};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::path::PathSample;
-use crate::base::units::Nanos;
+use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, tcp};
 use crate::wire::message::Message;
 
@@ -203,10 +203,23 @@ impl Running {
         self.done.paths = self.wires.paths.finish();
     }
 
+    /// Paces what is sent, and holds the windows of what receives to what was asked.
+    fn tend_streams(&mut self, now: Tick) {
+        if self.carrier != Carrier::Tcp {
+            return;
+        }
+        match (&self.source, self.settings.window_bytes) {
+            (Some(_), _) => self.wires.pace(now, self.settings.pace),
+            (None, Some(bytes)) => self.wires.keep_windows(now, bytes),
+            (None, None) => {}
+        }
+    }
+
     /// Looks for streams on which nothing moves although it should.
     pub(super) fn look_at_streams(&mut self) -> Result<(), Fault> {
         self.tell_paths(When::InTime)?;
         let now = clock::now();
+        self.tend_streams(now);
         let stall = self.settings.stall;
         if now < self.look_at || self.carrier != Carrier::Tcp {
             return Ok(());

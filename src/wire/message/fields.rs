@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
 };
+use crate::base::dscp::Dscp;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::label::Sum;
@@ -18,8 +19,8 @@ use crate::base::limits::{
 use crate::base::packed;
 use crate::base::path::PathSample;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Overwrite, PathSamples, Preallocate, Receive,
-    Seal, Settings, SkipUnchanged,
+    DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace, PathSamples,
+    Preallocate, Receive, Seal, Settings, SkipUnchanged,
 };
 use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -252,6 +253,38 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.flag(settings.fresh);
     out.u64(settings.stall.0);
     out.u8(settings.path_samples as u8);
+    put_pace(out, settings.pace);
+    out.option(settings.dscp, |out, dscp| out.u8(dscp.code()));
+    out.option(settings.lockstep, |out, lockstep| {
+        out.u64(lockstep.every_bytes);
+        out.u64(lockstep.pause.0);
+    });
+}
+
+fn put_pace(out: &mut Writer, pace: Pace) {
+    match pace {
+        Pace::Off => out.u8(0),
+        Pace::Auto => out.u8(1),
+        Pace::Fixed(rate) => {
+            out.u8(2);
+            out.u64(rate.bytes_per_second as u64);
+        }
+    }
+}
+
+fn get_pace(from: &mut Reader<'_>) -> Result<Pace, Fault> {
+    match from.u8()? {
+        0 => Ok(Pace::Off),
+        1 => Ok(Pace::Auto),
+        2 => Ok(Pace::Fixed(Rate { bytes_per_second: from.u64()? as f64 })),
+        other => Err(Fault::peer(format!("the peer sent an unknown pace {other}"))),
+    }
+}
+
+fn get_dscp(from: &mut Reader<'_>) -> Result<Dscp, Fault> {
+    let code = from.u8()?;
+    Dscp::from_code(code)
+        .ok_or_else(|| Fault::peer(format!("the peer sent an unknown code point {code}")))
 }
 
 fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
@@ -283,6 +316,10 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         fresh: from.flag()?,
         stall: Nanos(from.u64()?),
         path_samples: get_choice(from, PathSamples::from_code)?,
+        pace: get_pace(from)?,
+        dscp: from.option(get_dscp)?,
+        lockstep: from
+            .option(|from| Ok(Lockstep { every_bytes: from.u64()?, pause: Nanos(from.u64()?) }))?,
     };
     let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =
@@ -293,6 +330,8 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         && settings.memory_bytes >= MEMORY_BYTES_MIN
         && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
         && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
+        && !matches!(settings.pace, Pace::Fixed(rate) if rate.bytes_per_second < 1.0)
+        && settings.lockstep.is_none_or(|lockstep| lockstep.fits())
         && STALLS.contains(&settings.stall.0)
         && depth_fits(settings.depth_source)
         && depth_fits(settings.depth_sink);
@@ -361,6 +400,8 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
         out.u64(value);
     }
     out.option(report.free_bytes, Writer::u64);
+    out.option(report.window_scale, Writer::u8);
+    out.option(report.pace_bytes_per_s, Writer::u64);
     out.u16(report.depth);
     out.text(&report.engine, TEXT_BYTES_MAX);
     out.text(&report.congestion, TEXT_BYTES_MAX);
@@ -400,6 +441,8 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         window_seen_bytes: from.u64()?,
         excluded: from.u64()?,
         free_bytes: from.option(Reader::u64)?,
+        window_scale: from.option(Reader::u8)?,
+        pace_bytes_per_s: from.option(Reader::u64)?,
         depth: from.u16()?,
         engine: from.text(TEXT_BYTES_MAX)?,
         congestion: from.text(TEXT_BYTES_MAX)?,

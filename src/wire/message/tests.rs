@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::attributes::Attributes;
+use crate::base::dscp::Dscp;
+use crate::base::settings::{Lockstep, Pace};
 use crate::base::tally::{About, Tally};
 use crate::base::units::{Nanos, Rate, Tick};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
@@ -42,6 +44,9 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         window_bytes: Some(65536),
         filters: vec!["*.o".into(), "!keep.o".into()],
         errors_max: Some(3),
+        pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
+        dscp: Dscp::from_code(46),
+        lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
@@ -72,6 +77,8 @@ fn samples() -> Vec<Message> {
         cpu_user: Nanos(7),
         engine: "threads".into(),
         depth: 2,
+        window_scale: Some(7),
+        pace_bytes_per_s: Some(1 << 40),
         about: About {
             machine: "0123".into(),
             file_system: "ext4".into(),

@@ -15,6 +15,7 @@ mod race;
 mod ratios;
 mod rows;
 mod stats;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ pub use instructions::instructions;
 pub use many::many;
 pub use overlap::overlap;
 pub use predict::predict;
+pub use windows::windows;
 
 /// What a bench was asked to do.
 #[derive(Clone, Debug)]
