@@ -20,6 +20,7 @@ pub struct Governor {
     highest: f64,
     /// When a burst was lost while there was no pace.
     burst_at: Option<Tick>,
+    bursts: u32,
     pace: Option<f64>,
     period: Option<Period>,
     /// When a pace that loses nothing is raised to see whether the path carries more.
@@ -71,26 +72,32 @@ impl Governor {
         let length = PERIOD_MIN.max(Nanos(rtt.0.saturating_mul(PERIOD_RTTS)));
         let is_over = now.since(period.since) >= length;
         match self.pace {
-            None => self.wait_for_a_burst(now, burst_was_lost, length),
+            None => self.wait_for_bursts(now, burst_was_lost, length),
             Some(pace) if is_over || failed => self.judge(now, pace),
             Some(_) => {}
         }
         self.pace.map(|pace| pace as u64)
     }
 
-    /// A pace begins when what was lost has been sent again: until then the path shows what it
-    /// delivers, and what is lost was not paced.
-    fn wait_for_a_burst(&mut self, now: Tick, burst_was_lost: bool, length: Nanos) {
+    /// The first burst that is lost ends slow start, and says little about the path. A pace begins
+    /// behind the second, when what was lost has been sent again: what is lost until then was not
+    /// paced.
+    fn wait_for_bursts(&mut self, now: Tick, burst_was_lost: bool, length: Nanos) {
         if burst_was_lost {
             self.burst_at.get_or_insert(now);
         }
         let Some(burst_at) = self.burst_at else { return };
         let is_mended = self.streams.values().all(|stream| stream.is_mended(now));
-        if (is_mended || now.since(burst_at).0 > length.0 * 3) && self.highest > 0.0 {
+        if !is_mended && now.since(burst_at).0 < length.0 * 3 {
+            return;
+        }
+        self.burst_at = None;
+        self.bursts += 1;
+        if self.bursts >= BURSTS && self.highest > 0.0 {
             self.pace = Some(self.highest * BELOW_HIGHEST);
             self.raise_at = now.after(RAISE_FIRST_AFTER);
-            self.begin_period();
         }
+        self.begin_period();
     }
 
     /// A period is over.
@@ -172,6 +179,8 @@ impl Period {
     }
 }
 
+/// So many of them are lost before there is a pace.
+const BURSTS: u32 = 2;
 /// More segments than this, sent again in a row, were a burst.
 const BURST_SEGMENTS: u64 = 10;
 /// A round trip that is longer than the least by this factor has met a queue that is not short.
