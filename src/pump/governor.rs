@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_pace_is_set_where_bursts_are_lost_and_the_queue_is_short() {
-        let cases: [(&str, f64, fn(u64) -> f64, Option<(f64, f64)>); 4] = [
+        type Case = (&'static str, f64, fn(u64) -> f64, Option<(f64, f64)>);
+        let cases: [Case; 4] = [
             ("bursts, a short queue", 64e3, bursts, Some((0.85, 1.1))),
             ("bursts, a deep queue", 6e6, bursts, None),
             ("a little more than it carries, a deep queue", 3e6, steady, None),
