@@ -158,13 +158,7 @@ fn subcommand(verb: Verb) -> Command {
             )
             .after_help(help::RESULTS),
         Verb::Explain => with_knobs
-            .arg(
-                positional(
-                    "RUN",
-                    "The number of a run; the newest that has samples if none is given",
-                )
-                .required(false),
-            )
+            .arg(positional("RUN", "A run's number; else the newest with samples").required(false))
             .after_help(help::EXPLAIN),
         Verb::Peer | Verb::Probe => with_knobs.hide(true),
         Verb::Man => with_knobs,

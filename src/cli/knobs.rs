@@ -836,7 +836,8 @@ const KNOBS: &[Knob] = &[
         default: "",
         help: "Print one JSON object a line instead of text",
         more: "Events are start, progress, file, warning, verdict and end; end always comes, \
-               also on failure. On standard output, or on standard error when '-' is the destination.",
+               also on failure. On standard output, or on standard error when '-' is the \
+               destination.",
         group: Group::Showing,
         verbs: ALL,
     },

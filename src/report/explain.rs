@@ -280,16 +280,7 @@ fn order(change: &Change) -> String {
             bits(*ceiling_bytes_per_s),
             limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
         ),
-        Change::Receiver { stage, .. } => match stage {
-            Stage::Sink => {
-                "a faster disk at the receiver, or more writes at once (--depth-sink)".into()
-            }
-            Stage::Passage => "more streams: the receiver's lanes are busy with the bytes".into(),
-            Stage::Cpu => {
-                "more CPU at the receiver, or less to do (--seal off, --digest crc64)".into()
-            }
-            _ => "look at the receiving application: it does not take what arrives".into(),
-        },
+        Change::Receiver { stage, .. } => receiver(*stage).into(),
         Change::SendBuffer { bytes, now_bytes, limit_bytes } => format!(
             "a send buffer of {} or autotuning: it is {} now{}",
             size(*bytes),
@@ -323,6 +314,15 @@ fn order(change: &Change) -> String {
             size(*queue_bytes)
         ),
         Change::Look => "nothing that can be said: look at the numbers below".into(),
+    }
+}
+
+fn receiver(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Sink => "a faster disk at the receiver, or more writes at once (--depth-sink)",
+        Stage::Passage => "more streams: the receiver's lanes are busy with the bytes",
+        Stage::Cpu => "more CPU at the receiver, or less to do (--seal off, --digest crc64)",
+        _ => "look at the receiving application: it does not take what arrives",
     }
 }
 

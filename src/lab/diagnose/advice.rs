@@ -186,7 +186,7 @@ impl Adviser<'_> {
         }
     }
 
-    /// rate(bytes) = bytes / (lost + bytes / steady): what the ramp lost is made up for by the rest.
+    /// rate(bytes) = bytes / (lost + bytes / steady): the rest makes up for what the ramp lost.
     fn move_more(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
         let steady = figures.seen_bytes_per_s.max(self.rate());

@@ -265,7 +265,8 @@ fn brief(verdict: &Verdict) -> String {
         .map(|share| format!("{} {:.2}", share.class.name(), share.share))
         .collect();
     format!(
-        "{}\n  rate {:.2} active {:.2} seen {:.2} MB/s, ramp {:.2} s, losses {:?} at {:?}\n  {features:?}",
+        "{}\n  rate {:.2} active {:.2} seen {:.2} MB/s, ramp {:.2} s, losses {:?} at {:?}\n  \
+         {features:?}",
         shares.join(", "),
         verdict.figures.bytes_per_s / 1e6,
         verdict.figures.bytes_per_s_active / 1e6,

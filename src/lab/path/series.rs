@@ -71,9 +71,9 @@ impl Series {
         self.samples.last().map_or(0.0, |last| last.at.since(self.origin()).seconds())
     }
 
-    /// The least round trip; `None` where no sample tells. It is that of the smoothed ones: a single
-    /// packet may be early by a quarter, and the kernel remembers it. Only where the kernel has seen
-    /// far less was the path loaded whenever we looked.
+    /// The least round trip; `None` where no sample tells. It is that of the smoothed ones: a
+    /// single packet may be early by a quarter, and the kernel remembers it. Only where the kernel
+    /// has seen far less was the path loaded whenever we looked.
     pub fn round_trip_min_s(&self) -> Option<f64> {
         let least = |pick: fn(&PathSample) -> Nanos| {
             let known = self.samples.iter().map(pick).filter(|time| plausible(*time));
