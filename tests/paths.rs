@@ -353,7 +353,8 @@ fn lost_streams_keep_what_was_seen() {
             "push" => "@/in 127.0.0.1:@/out",
             _ => "127.0.0.1:@/in @/out",
         };
-        let knobs = "--streams 4 --request-size 64K --seal tls --stall 1s";
+        // Slow enough for another stream to take the place of the lost one.
+        let knobs = "--streams 4 --request-size 64K --seal tls --stall 1s --rate 64Mbit";
         let paths = recorded(&scene, &format!("copy {knobs} --ssh {ssh} {ends}"));
         let near: BTreeSet<u32> = paths
             .iter()
