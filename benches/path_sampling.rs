@@ -44,8 +44,8 @@ fn main() {
     inserts();
 }
 
-/// What it takes to record what was seen of four streams from both their ends: over a path of 102 ms
-/// for ten seconds, over loopback for as long, and as much as is kept of half of a side.
+/// What it takes to record what was seen of four streams from both their ends: over a path of
+/// 102 ms for ten seconds, over loopback for as long, and as much as is kept of half of a side.
 fn inserts() {
     println!("\n| samples of a run | in the store | recording takes, beside one without |");
     println!("|---|---|---|");
