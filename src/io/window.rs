@@ -51,7 +51,12 @@ fn announced(window: u32) -> Announced {
         return Announced { clamp_bytes: window / 2, segment_bytes };
     }
     let scale = (1..=SCALE_MAX).find(|scale| UNSCALED_BYTES_MAX << scale >= window);
-    Announced { clamp_bytes: 1 << (15 + scale.unwrap_or(SCALE_MAX)), segment_bytes: None }
+    // A segment as long as the window, as loopback has them, would grow it beyond itself.
+    let segment_bytes = (window / SEGMENTS_MIN).max(ETHERNET_BYTES) + TIMESTAMP_BYTES;
+    Announced {
+        clamp_bytes: 1 << (15 + scale.unwrap_or(SCALE_MAX)),
+        segment_bytes: (segment_bytes <= UNSCALED_BYTES_MAX / 2).then_some(segment_bytes),
+    }
 }
 
 /// On a connection that has just been made.
@@ -204,6 +209,9 @@ const SCALE_MAX: u32 = 14;
 /// Payload of a segment on Ethernet over IPv6, and what timestamps take of each segment.
 const SEGMENT_BYTES_MAX: u32 = 1428;
 const TIMESTAMP_BYTES: u32 = 12;
+/// Payload of a segment on Ethernet over IPv4; and how many segments a larger window has at least.
+const ETHERNET_BYTES: u32 = 1448;
+const SEGMENTS_MIN: u32 = 64;
 /// TCP options make a full segment so much smaller than the largest, at most.
 const SEGMENT_SLACK_BYTES: u32 = 40;
 /// When so much has come besides four windows, no larger segment will.
@@ -224,17 +232,17 @@ mod tests {
             (16 << 10, 8 << 10, Some(1365 + 12)),
             (32 << 10, 16 << 10, Some(1424 + 12)),
             (65535, 32767, Some(1424 + 12)),
-            (64 << 10, 1 << 16, None),
-            (131_070, 1 << 16, None),
-            (128 << 10, 1 << 17, None),
-            (256 << 10, 1 << 18, None),
-            (1 << 20, 1 << 20, None),
+            (64 << 10, 1 << 16, Some(1460)),
+            (131_070, 1 << 16, Some(2047 + 12)),
+            (128 << 10, 1 << 17, Some(2048 + 12)),
+            (256 << 10, 1 << 18, Some(4096 + 12)),
+            (1 << 20, 1 << 20, Some(16_384 + 12)),
             (1 << 30, 1 << 29, None),
         ];
         for (window, clamp_bytes, segment_bytes) in cases {
             let expect = Announced { clamp_bytes, segment_bytes };
             assert_eq!(announced(window), expect, "{window}");
-            if let Some(segment_bytes) = segment_bytes {
+            if let Some(segment_bytes) = segment_bytes.filter(|_| window <= UNSCALED_BYTES_MAX) {
                 let payload = segment_bytes - TIMESTAMP_BYTES;
                 assert!(window % payload < window / 50, "{window} in whole segments");
             }
