@@ -164,7 +164,7 @@ pub fn peer_window_bytes(handle: &Handle) -> u64 {
     system::tcp_info(handle.fd()).map_or(0, |info| info.peer_window_bytes)
 }
 
-/// Bits by which the windows that the peer advertises are shifted; `None` for what is no TCP socket.
+/// Bits by which the windows that the peer advertises are shifted; `None` for no TCP socket.
 pub fn peer_window_scale(handle: &Handle) -> Option<u8> {
     system::windows(handle.fd()).map(|windows| windows.peer_scale)
 }

@@ -1,8 +1,8 @@
 //! The receive window that a socket advertises, held to what was asked, and room to fill it.
 //!
 //! `SO_RCVBUF` is memory, not a window: the kernel doubles it, advertises a share of it, and learns
-//! that share from the first full segment that comes. `TCP_WINDOW_CLAMP` is a window, but the kernel
-//! forgets it whenever it learns. So the clamp is set, the memory is kept too small to overshoot
+//! that share from the first full segment that comes. `TCP_WINDOW_CLAMP` is a window, but it is
+//! forgotten whenever the kernel learns. So the clamp is set, the memory is too small to overshoot
 //! until the share has been learned, and then the clamp is set again in memory that is ample. The
 //! figures are in docs/decisions/0029.
 

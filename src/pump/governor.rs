@@ -3,8 +3,8 @@
 //! A sender that is not paced sends what its window allows as fast as its host can. Where a queue
 //! on the path is shorter than such a burst, much of it is lost at once, the congestion control
 //! takes that for a full path, and most of the path stays empty. Spaced a little below what the
-//! path delivers, the same bytes are not lost. So a pace is set once bursts have been lost on a path
-//! whose queue is short, and it is raised for as long as nothing is lost by that. What loses a
+//! path delivers, the same bytes are not lost. So a pace is set once bursts have been lost on a
+//! path whose queue is short, and it is raised for as long as nothing is lost by that. What loses a
 //! segment now and then, or has a queue that fills, is not helped by it and is left alone.
 
 use std::collections::BTreeMap;
@@ -189,7 +189,7 @@ const QUEUE_SHORT: f64 = 1.25;
 const SMOOTHED_RTTS: u64 = 2;
 /// What was lost has been sent again when nothing was for so many round trips.
 const MENDED_RTTS: u64 = 2;
-/// Where the pace begins, below the highest rate, and how much it is lowered when that was too much.
+/// Where the pace begins, below the highest rate, and what is left of it when that was too much.
 const BELOW_HIGHEST: f64 = 0.9;
 /// A pace holds the streams back when they reach this share of it.
 const REACHED: f64 = 0.9;

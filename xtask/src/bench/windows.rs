@@ -1,6 +1,5 @@
-//! `cargo xtask bench windows`: is the window that was asked for the one that is advertised? Each is
-//! looked at three times: what the program says, which is what the sender's TCP saw, and what
-//! tcpdump finds in the packets.
+//! `cargo xtask bench windows`: is the window that was asked for the one that is advertised? The
+//! program says what the sender's TCP saw, and tcpdump what it finds in the packets.
 
 use std::fmt::Write;
 use std::fs;
