@@ -23,7 +23,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// attributes.
 /// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
 /// 4: the far side tells what it has seen of its streams; a setting says whether it does. Settings
-/// say how TCP paces, how streams are marked, and lockstep; reports say the window's scale and pace.
+/// say how TCP paces, how streams are marked, and lockstep; reports have the window's scale, and
+/// the pace.
 pub const VERSION_MIN: u16 = 4;
 pub const VERSION_MAX: u16 = 4;
 

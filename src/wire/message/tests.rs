@@ -70,9 +70,8 @@ fn path_samples() -> Message {
     Message::Samples { stream: 65_535, samples: vec![first, second] }
 }
 
-fn samples() -> Vec<Message> {
-    let origin = Origin { single: true, endless: false };
-    let report = SideReport {
+fn report() -> SideReport {
+    SideReport {
         tally: Tally { requests: 1, bytes: 2, partial_returns: 3, ..Tally::default() },
         cpu_user: Nanos(7),
         engine: "threads".into(),
@@ -87,7 +86,11 @@ fn samples() -> Vec<Message> {
             model: "{}".into(),
         },
         ..SideReport::default()
-    };
+    }
+}
+
+fn samples() -> Vec<Message> {
+    let origin = Origin { single: true, endless: false };
     let places = vec![
         Place::Path("/a/b".into()),
         Place::Stdio,
@@ -134,7 +137,7 @@ fn samples() -> Vec<Message> {
         Message::Unoffered { path: b"x".to_vec(), fault: Fault::new(Class::Local, "no") },
         Message::PipeEnd { bytes: 11 },
         Message::Warning { text: "careful".into() },
-        Message::Report(Box::new(report)),
+        Message::Report(Box::new(report())),
         Message::Stop(Fault::interrupted()),
         Message::Ping,
         Message::Kept { object: 4 },
