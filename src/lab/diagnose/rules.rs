@@ -70,7 +70,7 @@ fn still_growing(window: &Features, _: &Context) -> Option<Class> {
 }
 
 fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
-    if window.window_limited < LIMITED_MIN {
+    if !held_by_window(window, context) {
         return None;
     }
     // The lane that waits for the network most of the time is not what is slow.
@@ -89,6 +89,16 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
         && window.window_high_bytes >= 0.7 * context.window_max_bytes;
     let small = context.receiver_lane.is_some() || open;
     Some(if small { Class::ReceiveWindow } else { Class::SlowReceiver })
+}
+
+/// The kernel says so; or it says so now and then, and all of the window is in flight, or the
+/// receiving lane has no time. A sender that paces what it measures (BBR) comes to send no more than
+/// the window lets through, so that it seldom waits for it.
+fn held_by_window(window: &Features, context: &Context) -> bool {
+    let in_flight = window.window_use() >= 0.85 && window.fill < NEARLY_FILLED;
+    let late = context.receiver_lane.is_some_and(|lane| lane.waiting < 0.3);
+    window.window_limited >= LIMITED_MIN
+        || window.window_limited >= SOMETIMES_LIMITED_MIN && (in_flight || late)
 }
 
 fn by_send_buffer(window: &Features, _: &Context) -> Option<Class> {
@@ -244,6 +254,7 @@ pub const PAUSED_SHARE_MIN: f64 = 0.05;
 /// From here on a host or a thread has no CPU left.
 pub const SATURATED: f64 = 0.88;
 const LIMITED_MIN: f64 = 0.5;
+const SOMETIMES_LIMITED_MIN: f64 = 0.1;
 const BUFFER_LIMITED_MIN: f64 = 0.10;
 const FILLED: f64 = 0.9;
 /// While it recovers, a stream has fewer segments in flight than its window.
