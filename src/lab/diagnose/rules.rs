@@ -92,8 +92,8 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
 }
 
 /// The kernel says so; or it says so now and then, and all of the window is in flight, or the
-/// receiving lane has no time. A sender that paces what it measures (BBR) comes to send no more than
-/// the window lets through, so that it seldom waits for it.
+/// receiving lane has no time. A sender that paces what it measures (BBR) comes to send no more
+/// than the window lets through, so that it seldom waits for it.
 fn held_by_window(window: &Features, context: &Context) -> bool {
     let in_flight = window.window_use() >= 0.85 && window.fill < NEARLY_FILLED;
     let late = context.receiver_lane.is_some_and(|lane| lane.waiting < 0.3);
