@@ -328,7 +328,7 @@ const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
 const PUMPING: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
 const ALL: &[Verb] =
-    &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure, Verb::Model];
+    &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure, Verb::Model, Verb::Explain];
 
 /// The largest size that `parse_size` reads.
 const SIZE_MAX: u64 = i64::MAX as u64;

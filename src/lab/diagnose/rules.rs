@@ -254,7 +254,7 @@ pub const PAUSED_SHARE_MIN: f64 = 0.05;
 /// From here on a host or a thread has no CPU left.
 pub const SATURATED: f64 = 0.88;
 const LIMITED_MIN: f64 = 0.5;
-const SOMETIMES_LIMITED_MIN: f64 = 0.1;
+const SOMETIMES_LIMITED_MIN: f64 = 0.02;
 const BUFFER_LIMITED_MIN: f64 = 0.10;
 const FILLED: f64 = 0.9;
 /// While it recovers, a stream has fewer segments in flight than its window.
