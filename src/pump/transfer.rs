@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::comparing::{COMPARING_MAX, Comparing, compared_objects};
 use self::finishing::{FinisherThread, News, Work};
 use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
-use super::compare::Compare;
 use super::finisher::{Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Complete, Objects, Unfinished};
@@ -25,8 +25,7 @@ use super::wires::Wires;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Notice, PathRole, Place, StreamPath};
 use crate::base::label::Sum;
-use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
-use crate::base::settings::{Settings, SkipUnchanged};
+use crate::base::settings::Settings;
 use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::Tick;
 use crate::io::{clock, system, tcp};
@@ -35,6 +34,7 @@ use crate::wire::message::Message;
 use crate::wire::session::Session;
 use crate::work::digest::to_hex;
 
+mod comparing;
 mod finishing;
 mod pulse;
 mod streams;
@@ -210,7 +210,7 @@ impl Running {
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
         let source =
             plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()).renamed(rename));
-        let compare = start_compare(&settings, sink.as_ref(), &events_in, &brake);
+        let compare = comparing::start(&settings, sink.as_ref(), &events_in, &brake);
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
         });
@@ -841,44 +841,6 @@ fn start_walk(
         let _ = events.send(Event::Walked);
     });
     walked
-}
-
-/// What the thread that compares has been given.
-struct Comparing {
-    offers: Sender<Message>,
-    /// Objects that it has now; a message without any counts as one.
-    objects: u64,
-}
-
-/// The credit of offers, and one more than it for each of the two ends of offers.
-const COMPARING_MAX: u64 = OBJECTS_IN_FLIGHT_MAX + OFFER_ENTRIES_MAX as u64 + 2;
-
-fn compared_objects(message: &Message) -> u64 {
-    match message {
-        Message::Offer { entries, .. } => entries.len().max(1) as u64,
-        _ => 1,
-    }
-}
-
-/// Where unchanged files are found by their bytes, a thread that reads them.
-fn start_compare(
-    settings: &Settings,
-    sink: Option<&Target>,
-    events: &Sender<Event>,
-    brake: &Arc<Brake>,
-) -> Option<Comparing> {
-    let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
-    let volume = sink.volume()?.clone();
-    let compare = Compare { volume, rename: sink.rename(), brake: brake.clone() };
-    let (offered, messages) = channel::<Message>();
-    let events = events.clone();
-    spawn("datapump-compare", move || {
-        while let Ok(message) = messages.recv() {
-            let same = compare.same(&message);
-            let _ = events.send(Event::Compared(message, same));
-        }
-    });
-    Some(Comparing { offers: offered, objects: 0 })
 }
 
 fn start_lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
