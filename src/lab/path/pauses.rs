@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::episodes::Episode;
-use super::series::{Series, Step, share, sum};
+use super::series::{Series, Step, farewell, share, sum};
 use crate::lab::statistics::{Spread, median};
 
 /// A time between two sends in which nothing waited to be sent.
@@ -68,7 +68,8 @@ fn quiet(step: &Step<'_>) -> bool {
 pub fn pauses(series: &Series, round_trip_s: f64) -> Vec<Pause> {
     let steps: Vec<Step<'_>> = series.steps().collect();
     let sent = |step: &Step<'_>| step.grown(|sample| sample.bytes_sent) > 0;
-    // Before the first byte and behind the last there is no pause.
+    // Before the first byte and behind the last there is no pause; a farewell is no byte.
+    let steps = &steps[..farewell(&steps).unwrap_or(steps.len())];
     let (Some(first), Some(last)) = (steps.iter().position(sent), steps.iter().rposition(sent))
     else {
         return Vec::new();
@@ -79,7 +80,7 @@ pub fn pauses(series: &Series, round_trip_s: f64) -> Vec<Pause> {
     while index < last {
         let end = index + steps[index..=last].iter().take_while(|step| quiet(step)).count();
         if end > index {
-            let span = Span { steps: &steps, first: index, end };
+            let span = Span { steps, first: index, end };
             if let Some(pause) = span.pause(since, round_trip_s) {
                 found.push(pause);
                 since = end;

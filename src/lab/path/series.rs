@@ -32,7 +32,7 @@ impl Series {
     }
 
     /// Without the time before the first byte was sent and that after the last was acknowledged: a
-    /// stream waits for others then.
+    /// stream waits for others then. That it says so when all of them are done is no byte of it.
     pub fn while_moving(&self) -> Series {
         let moves = |step: &Step<'_>| {
             let grown = |counter| step.grown(counter) > 0;
@@ -40,6 +40,10 @@ impl Series {
             grown(|sample| sample.bytes_sent) || grown(|sample| sample.bytes_acked) || waiting
         };
         let steps: Vec<Step<'_>> = self.steps().collect();
+        // What is acknowledged beside a farewell was sent before it.
+        let acked = |index: &usize| steps[*index].grown(|sample| sample.bytes_acked) > 0;
+        let end = farewell(&steps).map(|index| index + usize::from(acked(&index)));
+        let steps = &steps[..end.unwrap_or(steps.len())];
         let first = steps.iter().position(moves);
         let last = steps.iter().rposition(moves);
         match first.zip(last) {
@@ -135,6 +139,15 @@ impl Series {
     }
 }
 
+/// The step in which a stream says farewell: a head alone, sent once it had nothing left to send.
+pub(super) fn farewell(steps: &[Step<'_>]) -> Option<usize> {
+    let sent = |step: &Step<'_>| step.grown(|sample| sample.bytes_sent);
+    let last = steps.iter().rposition(|step| sent(step) > 0)?;
+    let before = &steps[last.checked_sub(1)?];
+    let idle = sent(before) == 0 && before.after.unsent_bytes == 0;
+    (idle && sent(&steps[last]) <= FAREWELL_BYTES_MAX).then_some(last)
+}
+
 impl Step<'_> {
     pub fn seconds(&self) -> f64 {
         self.to_s - self.from_s
@@ -190,6 +203,8 @@ pub fn share(part: f64, whole: f64) -> f64 {
 
 const UNKNOWN_NANOS: u64 = 4_000_000_000_000;
 const EARLY_SHARE: f64 = 0.6;
+/// A frame's head, sealed: 86 bytes.
+const FAREWELL_BYTES_MAX: u64 = 128;
 const UNSET_SEGMENTS: u32 = 0x7fff_ffff;
 
 #[cfg(test)]
@@ -219,6 +234,20 @@ mod tests {
         let moving = Series::of(&samples).while_moving();
         assert_eq!((moving.seconds(), moving.acked_bytes()), (0.02, 200));
         assert_eq!(Series::of(&samples[3..]).while_moving().samples().len(), 3);
+    }
+
+    /// A stream has sent its share, waits until the others have sent theirs, and says that it ends.
+    #[test]
+    fn a_farewell_is_left_out() {
+        for (last_bytes, expect_s) in [(64, 0.02), (86, 0.02), (1448, 0.06)] {
+            let sent = [0, 5000, 5000, 5000, 5000, 5000 + last_bytes, 5000 + last_bytes];
+            let acked = [0, 0, 5000, 5000, 5000, 5000, 5000 + last_bytes];
+            let samples: Vec<PathSample> = (0..7)
+                .map(|i| PathSample { bytes_sent: sent[i], ..sample(i as u64 * 10, acked[i]) })
+                .collect();
+            let moving = Series::of(&samples).while_moving();
+            assert_eq!(moving.seconds(), expect_s, "{last_bytes}");
+        }
     }
 
     #[test]
