@@ -43,8 +43,16 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
 /// What TCP says of a connection now, in the words of a sample; `None` for what is no TCP socket.
 /// Buffers and the lane's clocks are not asked for.
 pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
-    let info = raw_tcp_info(socket)?;
-    Some(PathSample {
+    raw_tcp_info(socket).map(|info| sample_of(&info, at))
+}
+
+/// A sample, and how many segments have arrived, those included that came behind a gap.
+pub fn delivery(socket: BorrowedFd<'_>, at: Tick) -> Option<(PathSample, u64)> {
+    raw_tcp_info(socket).map(|info| (sample_of(&info, at), u64::from(info.delivered)))
+}
+
+fn sample_of(info: &RawTcpInfo, at: Tick) -> PathSample {
+    PathSample {
         at,
         rtt: micros(info.rtt),
         rtt_deviation: micros(info.rttvar),
@@ -77,7 +85,7 @@ pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
         send_buffer_bytes: 0,
         receive_buffer_bytes: 0,
         clocks: LaneClocks::default(),
-    })
+    }
 }
 
 /// The windows of a connection as it was agreed on, and what its receiving side has met.

@@ -185,6 +185,11 @@ pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
     system::path_sample(handle.fd(), at)
 }
 
+/// The same, and the segments that have arrived, those behind a gap included.
+pub fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
+    system::delivery(handle.fd(), at)
+}
+
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader
 /// still answers, so it is the path.
 pub fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::brake::Brake;
-use super::governor::Governor;
+use super::governor::{DeepQueue, Governor, Look};
 use super::lane::Wire;
 use super::paths::{Paths, When};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::PathRole;
-use crate::base::path::PathSample;
 use crate::base::settings::Pace;
 use crate::base::units::{Nanos, Tick};
 use crate::io::backend::Wake;
@@ -96,16 +95,25 @@ impl Wires {
         }
         self.tend_at = now.after(TEND_EVERY);
         let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
-        let sampled = alive.filter_map(|(number, each)| {
-            tcp::path_sample(&each.wire.socket, now).map(|sample| (*number, sample))
+        let looked = alive.filter_map(|(number, each)| {
+            let (sample, delivered_segments) = tcp::delivery(&each.wire.socket, now)?;
+            Some(Look { stream: *number, sample, delivered_segments })
         });
-        let samples: Vec<(u32, PathSample)> = sampled.collect();
+        let looks: Vec<Look> = looked.collect();
         // Where a round trip takes no time, nothing is on its way that could come in a burst.
-        if samples.iter().all(|(_, sample)| sample.rtt_min < PACED_FROM_RTT) {
+        if looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT) {
             return;
         }
-        let of_all = self.governor.get_or_insert_with(Governor::default).look(now, &samples);
-        let count = samples.len();
+        if self.governor.is_none() {
+            let is_bbr = |socket: &Handle| tcp::congestion(socket).starts_with("bbr");
+            let deep_queue = match self.sockets().all(is_bbr) {
+                true => DeepQueue::Overruns,
+                false => DeepQueue::Fills,
+            };
+            self.governor = Some(Governor::new(deep_queue));
+        }
+        let of_all = self.governor.as_mut().and_then(|governor| governor.look(now, &looks));
+        let count = looks.len();
         if (of_all, count) == self.paced || count == 0 {
             return;
         }
