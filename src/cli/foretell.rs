@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use super::args::Options;
-use crate::base::job::{Carrier, Outcome};
-use crate::base::settings::Settings;
+use crate::base::job::{Carrier, Job, Outcome};
+use crate::base::settings::{Pace, Settings};
 use crate::base::tally::SideReport;
 use crate::lab::model::HostModel;
 use crate::lab::predict::{Plan, Prediction, Shape};
 use crate::lab::results::Store;
+use crate::lab::way::{self, Sought, Way};
 use crate::lab::whole::installed;
 
 /// This host's model; what is wrong with it is a warning.
@@ -34,6 +35,7 @@ pub fn foretell(
     shape: &Shape,
     settings: &Settings,
     near: Option<&HostModel>,
+    way: Option<&Way>,
 ) -> Option<Prediction> {
     let disturbed = outcome.retries > 0
         || outcome.resumed_bytes > 0
@@ -43,8 +45,28 @@ pub fn foretell(
         return None;
     }
     let far = outcome.far.as_ref().and_then(|far| installed::heard(&far.about.model));
-    Prediction::of(&plan(outcome, shape, settings), near, far.as_ref())
+    Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), way)
 }
+
+/// What earlier copies say of the way to the far host of a job: one that was only tried, or one
+/// that was made and is not recorded yet.
+pub fn way(options: &Options, job: &Job, outcome: &Outcome) -> Option<Way> {
+    let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
+    let store = options.results.clone().or_else(Store::default_path)?;
+    let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
+    let sought = Sought {
+        far_host: far_host.clone(),
+        near_is_source: outcome.near_is_source,
+        seal: seal.name().to_string(),
+        congestion: congestion.clone(),
+        window_bytes: *window_bytes,
+        pace: if *pace == Pace::Off { String::new() } else { pace.typed() },
+    };
+    Way::of(&way::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
+}
+
+/// So many of the newest copies are looked through.
+const COPIES_MAX: u32 = 200;
 
 fn plan(outcome: &Outcome, shape: &Shape, settings: &Settings) -> Plan {
     let near = &outcome.near;

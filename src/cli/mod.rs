@@ -149,7 +149,8 @@ fn copy(
         let model = foretell::model(options, &mut |text| {
             outcome.dry.iter().for_each(|_| voice.warning(text));
         });
-        foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref())
+        let way = foretell::way(options, &job, outcome);
+        foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
     });
     if let Ok(outcome) = &result {
         let sources = sources.iter().map(shown).collect();

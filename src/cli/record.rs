@@ -20,6 +20,7 @@ pub struct Ends {
     target: String,
     source_file_system: Option<String>,
     sink_file_system: Option<String>,
+    far_host: Option<String>,
 }
 
 impl Ends {
@@ -33,6 +34,7 @@ impl Ends {
             target,
             source_file_system: here(job.sources.first(), &job.source_host),
             sink_file_system: here(Some(&job.target), &job.target_host),
+            far_host: job.source_host.clone().or_else(|| job.target_host.clone()),
         }
     }
 
@@ -73,6 +75,7 @@ pub fn keep(
             source_file_system: ends.source_file_system.clone(),
             sink_file_system: ends.sink_file_system.clone(),
             predicted: heard.expected.as_ref().map(Predicted::from),
+            far_host: ends.far_host.as_deref(),
         });
         store.insert(&record)
     });

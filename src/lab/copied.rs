@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
+use super::way;
 use crate::base::job::{Carrier, Outcome};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage};
@@ -28,6 +29,8 @@ pub struct Copied<'a> {
     pub source_file_system: Option<String>,
     pub sink_file_system: Option<String>,
     pub predicted: Option<Predicted>,
+    /// As typed; `None` where both ends are here.
+    pub far_host: Option<&'a str>,
 }
 
 /// Bytes over time. Once there are many points every second goes and the next ones stand twice as
@@ -108,7 +111,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
         paths: outcome.paths.clone(),
-        more: more(outcome, settings),
+        more: more(outcome, settings, copied.far_host),
     }
 }
 
@@ -184,7 +187,11 @@ fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
 }
 
 /// What only some copies have.
-fn more(outcome: &Outcome, settings: &Settings) -> BTreeMap<String, serde_json::Value> {
+fn more(
+    outcome: &Outcome,
+    settings: &Settings,
+    far_host: Option<&str>,
+) -> BTreeMap<String, serde_json::Value> {
     let counts = [
         ("directories", outcome.directories),
         ("failed", outcome.failed),
@@ -196,7 +203,7 @@ fn more(outcome: &Outcome, settings: &Settings) -> BTreeMap<String, serde_json::
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
     let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers.chain(set_for_tcp(outcome, settings)).collect()
+    numbers.chain(set_for_tcp(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
 }
 
 /// Knobs of TCP that are not the usual ones, and what became of them.
@@ -277,6 +284,7 @@ mod tests {
             source_file_system: None,
             sink_file_system: Some("ext4 rw".into()),
             predicted: None,
+            far_host: None,
         })
     }
 

@@ -352,6 +352,7 @@ impl Bench {
             source_file_system,
             sink_file_system,
             predicted: None,
+            far_host: None,
         });
         if let Some(sink) = &mut record.sink {
             let far = self.far.as_ref().map(|far| far.environment);

@@ -22,5 +22,6 @@ pub mod sample;
 pub mod soaker;
 pub mod statistics;
 pub mod study;
+pub mod way;
 pub mod whole;
 pub mod workplace;

@@ -7,6 +7,7 @@
 
 use super::model::HostModel;
 use super::sample::Predicted;
+use super::way::Way;
 use super::whole::cost::{Cost, Features};
 use super::whole::{Route, Whole};
 
@@ -122,19 +123,22 @@ impl Prediction {
         near: Option<&HostModel>,
         far: Option<&HostModel>,
     ) -> Option<Prediction> {
-        let near = near.and_then(|model| model.whole.as_ref());
-        let far = far.and_then(|model| model.whole.as_ref());
-        // Where the two are one machine its model is the near one; the far one may be another's.
-        let (near, far) = match plan.same_machine {
-            true => (near.or(far)?, None),
-            false => (near.or(far)?, far),
+        Some(Outlook::of_hosts(plan, near, far)?.conclude(plan))
+    }
+
+    /// The same, where copies have gone over the way between the two hosts before: those say how
+    /// long it takes, and what hosts do not need to have been measured for.
+    pub fn over(
+        plan: &Plan,
+        near: Option<&HostModel>,
+        far: Option<&HostModel>,
+        way: Option<&Way>,
+    ) -> Option<Prediction> {
+        let Some(way) = way.filter(|_| plan.carrier == "tcp") else {
+            return Prediction::of(plan, near, far);
         };
-        let mut outlook = Outlook::of(plan, near)?;
-        if !plan.same_machine {
-            let there = far.and_then(|whole| Outlook::of(plan, whole));
-            outlook.across(plan, near.cpus, there);
-        }
-        Some(outlook.conclude(plan))
+        let hosts = Outlook::of_hosts(plan, near, far);
+        Some(Outlook::over(plan, hosts, way).conclude(plan))
     }
 }
 
@@ -167,6 +171,52 @@ struct Outlook {
 }
 
 impl Outlook {
+    /// What the two hosts' models say.
+    fn of_hosts(plan: &Plan, near: Option<&HostModel>, far: Option<&HostModel>) -> Option<Outlook> {
+        let near = near.and_then(|model| model.whole.as_ref());
+        let far = far.and_then(|model| model.whole.as_ref());
+        // Where the two are one machine its model is the near one; the far one may be another's.
+        let (near, far) = match plan.same_machine {
+            true => (near.or(far)?, None),
+            false => (near.or(far)?, far),
+        };
+        let mut outlook = Outlook::of(plan, near)?;
+        if !plan.same_machine {
+            let there = far.and_then(|whole| Outlook::of(plan, whole));
+            outlook.across(plan, near.cpus, there);
+        }
+        Some(outlook)
+    }
+
+    /// What earlier copies over the same way say. Where the hosts themselves are known too, the
+    /// slower of both is what counts: other disks may be at the ends this time.
+    fn over(plan: &Plan, hosts: Option<Outlook>, way: &Way) -> Outlook {
+        let parts = way.at_shape(&plan.shape, plan.streams);
+        let bytes = plan.shape.bytes() as f64;
+        let beyond = (bytes / way.bytes_max.max(1.0)).max(1.0);
+        let spread = way.spread.max(SPREAD_MIN) * (1.0 + EXTRAPOLATION * beyond.log2());
+        let mut outlook = hosts.unwrap_or(Outlook {
+            start_s: 0.0,
+            files_s: 0.0,
+            bytes_s: 0.0,
+            cpu_source_s: bytes * way.cpu_source_byte_s,
+            cpu_sink_s: bytes * way.cpu_sink_byte_s,
+            elapsed_spread: spread,
+            cpu_source_spread: UNKNOWN_CPU_SPREAD,
+            cpu_sink_spread: UNKNOWN_CPU_SPREAD,
+            byte_binding: Binding::Net,
+            notes: Vec::new(),
+        });
+        if parts.bytes_s >= outlook.bytes_s {
+            (outlook.bytes_s, outlook.byte_binding) = (parts.bytes_s, Binding::Net);
+            outlook.elapsed_spread = spread;
+        }
+        outlook.start_s = outlook.start_s.max(parts.start_s);
+        outlook.files_s = outlook.files_s.max(parts.files_s);
+        outlook.notes.retain(|note| note != NET_UNKNOWN);
+        outlook
+    }
+
     fn of(plan: &Plan, whole: &Whole) -> Option<Outlook> {
         let features = Features::of(&plan.shape, plan.streams);
         let wanted = (plan.carrier, plan.source.as_str(), plan.sink.as_str());
@@ -211,7 +261,7 @@ impl Outlook {
     /// The far host is another machine: its part is its own model's, and the two do not share
     /// CPUs. What lies between them has never been measured.
     fn across(&mut self, plan: &Plan, near_cpus: u32, there: Option<Outlook>) {
-        self.notes.push("the network between the two hosts has not been measured".into());
+        self.notes.push(NET_UNKNOWN.into());
         self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
         let Some(there) = there else {
             let text = "the far host has no model: it is taken to be like this one (run \
@@ -320,6 +370,9 @@ const UNKNOWN_LN_WIDER: f64 = std::f64::consts::LN_2;
 const LOGIN_SPREAD: f64 = 0.15;
 /// A network may be slower by any factor; this says at least that little is known.
 const UNKNOWN_NET_SPREAD: f64 = std::f64::consts::LN_2;
+/// CPU by the byte, of copies of other sizes.
+const UNKNOWN_CPU_SPREAD: f64 = std::f64::consts::LN_2;
+const NET_UNKNOWN: &str = "the network between the two hosts has not been measured";
 /// The share of all CPUs from which they are what holds a copy back.
 const CPU_BOUND: f64 = 0.8;
 /// A disk holds back where memory in its place would take this much of the time.

@@ -226,6 +226,36 @@ impl Store {
         }
     }
 
+    /// The newest copies, the oldest of them first, for somebody who has other things to do: what
+    /// cannot be read now is not there.
+    pub fn earlier(path: &Path, newest: u32) -> Vec<Record> {
+        if !path.is_file() {
+            return Vec::new();
+        }
+        let found = || -> Result<Vec<Record>, Unusable> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(path, flags)?;
+            connection.busy_timeout(GLANCE_PATIENCE)?;
+            if schema::version(&connection, schema::MIGRATIONS.len())? == 0 {
+                return Ok(Vec::new());
+            }
+            let filter = Filter {
+                command: Some("copy".to_string()),
+                newest: Some(newest),
+                ..Filter::default()
+            };
+            let (sql, values) = filter.query();
+            let runs = all(&connection, &sql, &values, columns::run)?;
+            let with_sides = |run: Record| -> rusqlite::Result<Record> {
+                let source = side(&connection, run.id, "source")?.unwrap_or_default();
+                let sink = side(&connection, run.id, "sink")?;
+                Ok(Record { source, sink, ..run })
+            };
+            Ok(runs.into_iter().map(with_sides).collect::<rusqlite::Result<_>>()?)
+        };
+        found().unwrap_or_default()
+    }
+
     fn open_with(path: &Path, flags: OpenFlags, lasting: Lasting) -> Result<Store, Fault> {
         let prepared = || -> Result<Connection, Unusable> {
             let mut connection =

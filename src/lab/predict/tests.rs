@@ -126,3 +126,36 @@ fn without_a_model_nothing_is_said() {
         assert_eq!(Prediction::of(&plan, model, None), None);
     }
 }
+
+/// The way is what earlier copies say of it; of the hosts and the way the slower one counts.
+#[test]
+fn a_way_that_is_known_needs_no_model_of_the_hosts() {
+    let way = Way {
+        copies: 6,
+        rtt_s: 0.1,
+        rate_bytes_per_s: 12e6,
+        fixed_s: 0.6,
+        file_s: 0.0,
+        spread: 0.05,
+        bytes_max: 200e6,
+        cpu_source_byte_s: 3e-9,
+        cpu_sink_byte_s: 6e-9,
+    };
+    let across = Plan { same_machine: false, ..plan("tcp", "tmpfs", "tmpfs", large(120_000_000)) };
+    let model = model();
+    for hosts in [None, Some(&model)] {
+        let got = Prediction::over(&across, hosts, None, Some(&way)).unwrap();
+        // The login, what is fixed, slow start, and 10 s of bytes.
+        assert!((got.elapsed_s[1] - 11.2).abs() < 0.3, "{got:?}");
+        assert!(got.elapsed_s[2] / got.elapsed_s[0] < 1.2, "{got:?}");
+        assert_eq!(got.binding, Binding::Net);
+        assert!(!got.notes.iter().any(|note| note == NET_UNKNOWN), "{got:?}");
+        assert!(got.cpu_sink_s[1] > 0.0, "{got:?}");
+    }
+    let fast = Way { rate_bytes_per_s: 1e12, ..way.clone() };
+    let got = Prediction::over(&across, Some(&model), None, Some(&fast)).unwrap();
+    assert_ne!(got.binding, Binding::Net, "{got:?}");
+    // Over the ssh connection it is another way.
+    let carried = Plan { carrier: "control", ..across };
+    assert_eq!(Prediction::over(&carried, None, None, Some(&way)), None);
+}

@@ -1,0 +1,407 @@
+//! What the way between two hosts lets through, and how long it takes to begin: from copies that
+//! went over it before. Pure: from records of the store.
+//!
+//! A copy's time beyond its login is `fixed + files·file + ramp + bytes / rate`. The ramp is that
+//! of slow start: each stream begins with ten segments and doubles what it sends every round trip,
+//! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
+//! and the rate are fitted to their times.
+
+use super::predict::Shape;
+use super::sample::Record;
+use super::whole::cost::{Misses, spread};
+use crate::base::job::{Outcome, PathRole};
+
+/// Which way: over which host, in which direction, and how connections are set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sought {
+    /// As it was typed: `[user@]host`.
+    pub far_host: String,
+    pub near_is_source: bool,
+    pub seal: String,
+    pub congestion: Option<String>,
+    pub window_bytes: Option<u32>,
+    /// As typed; empty for none.
+    pub pace: String,
+}
+
+/// A copy that went this way.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Crossing {
+    pub streams: u16,
+    pub files: u64,
+    pub bytes: u64,
+    /// Of the streams' paths, the least.
+    pub rtt_s: f64,
+    pub login_s: f64,
+    /// Without the login.
+    pub seconds: f64,
+    pub cpu_source_s: f64,
+    pub cpu_sink_s: f64,
+}
+
+/// What is known of a way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    pub copies: usize,
+    pub rtt_s: f64,
+    pub rate_bytes_per_s: f64,
+    pub fixed_s: f64,
+    pub file_s: f64,
+    /// Nine of ten copies are within this factor's logarithm of what is said.
+    pub spread: f64,
+    pub bytes_max: f64,
+    /// CPU of a byte, on each side.
+    pub cpu_source_byte_s: f64,
+    pub cpu_sink_byte_s: f64,
+}
+
+/// The parts of a copy's time beyond its login.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parts {
+    pub start_s: f64,
+    pub files_s: f64,
+    pub bytes_s: f64,
+}
+
+impl Parts {
+    pub fn total_s(&self) -> f64 {
+        self.start_s + self.files_s + self.bytes_s
+    }
+}
+
+/// What a record of a copy keeps for the copies to come: the far host and the way's round trip.
+pub fn kept(outcome: &Outcome, far_host: Option<&str>) -> Vec<(String, serde_json::Value)> {
+    let Some(far_host) = far_host else { return Vec::new() };
+    let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
+    let least = |rtt: Option<u64>, rtt_ns: u64| Some(rtt.map_or(rtt_ns, |rtt| rtt.min(rtt_ns)));
+    let rtts = senders.flat_map(|path| path.samples.iter().map(|sample| sample.rtt_min.0));
+    // The kernel says 0, or all ones, where it has seen none.
+    let seen = rtts.filter(|rtt_ns| (1..u64::from(u32::MAX) * 1000).contains(rtt_ns));
+    let mut all = vec![
+        (FAR_HOST.to_string(), far_host.into()),
+        (IS_PUSH.to_string(), outcome.near_is_source.into()),
+        (LOGIN.to_string(), outcome.login.seconds().into()),
+    ];
+    if let Some(rtt_ns) = seen.fold(None, least) {
+        all.push((RTT.to_string(), (rtt_ns as f64 / 1e9).into()));
+    }
+    all
+}
+
+/// The copies of `records` that went the way that is sought, and ran as usual.
+pub fn crossings(records: &[Record], sought: &Sought) -> Vec<Crossing> {
+    records.iter().filter_map(|record| crossing(record, sought)).collect()
+}
+
+fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
+    let more = |name: &str| record.more.get(name);
+    let knobs = &record.knobs;
+    let alike = record.conditions.carrier == "tcp"
+        && more(FAR_HOST)?.as_str()? == sought.far_host
+        && more(IS_PUSH)?.as_bool()? == sought.near_is_source
+        && knobs.seal == sought.seal
+        && knobs.congestion == sought.congestion
+        && knobs.window_bytes == sought.window_bytes
+        && more("pace").and_then(|pace| pace.as_str()).unwrap_or_default() == sought.pace;
+    let odd = ["failed", "resumed_bytes", "held_files", "exit_code", "lockstep"];
+    let undisturbed = record.moved.retries == 0
+        && knobs.rate_bytes_per_s.is_none()
+        && record.void_reason.is_none()
+        && odd.iter().all(|name| !record.more.contains_key(*name));
+    let login_s = more(LOGIN)?.as_f64()?;
+    let crossing = Crossing {
+        streams: knobs.streams,
+        files: record.moved.files,
+        bytes: record.moved.bytes,
+        rtt_s: more(RTT)?.as_f64()?,
+        login_s,
+        seconds: record.moved.elapsed_s - login_s,
+        cpu_source_s: record.source.cpu_s(),
+        cpu_sink_s: record.sink.as_ref().map_or(0.0, super::sample::Side::cpu_s),
+    };
+    (alike && undisturbed && crossing.is_sound()).then_some(crossing)
+}
+
+impl Crossing {
+    fn is_sound(&self) -> bool {
+        let positive = |number: f64| number.is_finite() && number > 0.0;
+        positive(self.seconds) && positive(self.rtt_s) && self.bytes > 0 && self.login_s >= 0.0
+    }
+
+    /// The logarithm of the factor by which a way misses it.
+    fn off(&self, way: &Way) -> f64 {
+        let said = way.at(self.files, self.bytes, self.streams).total_s() + self.login_s;
+        ((self.seconds + self.login_s) / said.max(1e-9)).ln().abs()
+    }
+}
+
+impl Way {
+    /// What these copies say; `None` of none. The newest count as much as the oldest.
+    pub fn of(crossings: &[Crossing]) -> Option<Way> {
+        let sound: Vec<Crossing> = crossings.iter().copied().filter(Crossing::is_sound).collect();
+        let way = fit(&sound)?;
+        let misses: Misses = match sound.len() {
+            0..LEFT_OUT_FROM => Vec::new(),
+            _ => (0..sound.len()).filter_map(|place| left_out(&sound, place)).collect(),
+        };
+        let spread = if misses.is_empty() { SPREAD_OF_FEW } else { spread(&misses) };
+        Some(Way { spread, ..way })
+    }
+
+    /// What a copy takes beyond its login.
+    pub fn at(&self, files: u64, bytes: u64, streams: u16) -> Parts {
+        let ramp_s = ramp_s(bytes as f64, streams, self.rate_bytes_per_s, self.rtt_s);
+        Parts {
+            start_s: self.fixed_s + ramp_s,
+            files_s: self.file_s * files as f64,
+            bytes_s: bytes as f64 / self.rate_bytes_per_s,
+        }
+    }
+
+    pub fn at_shape(&self, shape: &Shape, streams: u16) -> Parts {
+        self.at(shape.files, shape.bytes(), streams)
+    }
+}
+
+/// How much longer than at full rate a copy takes because it begins slowly.
+fn ramp_s(bytes: f64, streams: u16, rate: f64, rtt_s: f64) -> f64 {
+    // A stream is given a request at a time: what is short begins on few of them.
+    let busy = (bytes / REQUEST_BYTES).ceil().clamp(1.0, f64::from(streams.max(1)));
+    let first = busy * FIRST_WINDOW_BYTES;
+    let full = rate * rtt_s;
+    if full <= first {
+        return 0.0;
+    }
+    // Doubling until the path is full, or everything is sent.
+    let sent = bytes.min(full - first);
+    rtt_s * (1.0 + sent / first).log2() - sent / rate
+}
+
+/// The rate that explains the copies best; for each rate the other two are known.
+fn fit(crossings: &[Crossing]) -> Option<Way> {
+    let average = |crossing: &Crossing| crossing.bytes as f64 / crossing.seconds;
+    // No copy can have been faster than the path.
+    let slowest = crossings.iter().map(average).fold(f64::NAN, f64::max);
+    if !(slowest.is_finite() && slowest > 0.0) {
+        return None;
+    }
+    let rtt_s = crossings.iter().map(|crossing| crossing.rtt_s).fold(f64::INFINITY, f64::min);
+    let try_rate = |rate: f64| {
+        let costs = beside(crossings, rate, rtt_s);
+        (miss(crossings, rate, rtt_s, costs), rate, costs)
+    };
+    let better = |a: (f64, f64, [f64; 2]), b: (f64, f64, [f64; 2])| if b.0 < a.0 { b } else { a };
+    let rates = (0..=RATES).map(|i| slowest * RATE_SPAN.powf(f64::from(i) / f64::from(RATES)));
+    let (_, coarse, _) = rates.map(try_rate).reduce(better)?;
+    let step = RATE_SPAN.powf(1.0 / f64::from(RATES));
+    let finer = (-10..=10).map(|i| (coarse * step.powf(f64::from(i) / 10.0)).max(slowest));
+    let (_, rate, [fixed_s, file_s]) = finer.map(try_rate).reduce(better)?;
+    let bytes: f64 = crossings.iter().map(|crossing| crossing.bytes as f64).sum();
+    let cpu = |of: fn(&Crossing) -> f64| crossings.iter().map(of).sum::<f64>() / bytes;
+    Some(Way {
+        copies: crossings.len(),
+        rtt_s,
+        rate_bytes_per_s: rate,
+        fixed_s,
+        file_s,
+        spread: SPREAD_OF_FEW,
+        bytes_max: crossings.iter().map(|crossing| crossing.bytes as f64).fold(0.0, f64::max),
+        cpu_source_byte_s: cpu(|crossing| crossing.cpu_source_s),
+        cpu_sink_byte_s: cpu(|crossing| crossing.cpu_sink_s),
+    })
+}
+
+/// What is left of each copy's time when the rate has its share: fixed, and of each file. Least
+/// squares of relative errors, neither below zero. Where all copies are of one kind, or are too few
+/// to tell, it is all fixed, and a few round trips at least.
+fn beside(crossings: &[Crossing], rate: f64, rtt_s: f64) -> [f64; 2] {
+    let left = |crossing: &Crossing| {
+        let bytes = crossing.bytes as f64;
+        crossing.seconds - bytes / rate - ramp_s(bytes, crossing.streams, rate, rtt_s)
+    };
+    let mut sums = [0.0; 5];
+    for crossing in crossings {
+        let weight = (crossing.seconds + crossing.login_s).powi(-2);
+        let (files, left) = (crossing.files as f64, left(crossing));
+        let terms = [1.0, files, files * files, left, files * left];
+        sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += weight * term);
+    }
+    let [ones, files, squares, left, files_left] = sums;
+    let least = rtt_s * START_RTTS_MIN;
+    let alone = [(left / ones).max(least), 0.0];
+    let determinant = ones * squares - files * files;
+    if determinant <= ones * squares * 1e-6 {
+        return alone;
+    }
+    let fixed = (squares * left - files * files_left) / determinant;
+    let file = (ones * files_left - files * left) / determinant;
+    match (fixed >= least, file >= 0.0) {
+        (true, true) => [fixed, file],
+        (_, false) => alone,
+        (false, true) => [least, ((files_left - least * files) / squares).max(0.0)],
+    }
+}
+
+/// Errors are logarithms, and one that is far off counts no more than a little.
+fn miss(crossings: &[Crossing], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 2]) -> f64 {
+    let one = |crossing: &Crossing| {
+        let bytes = crossing.bytes as f64;
+        let ramp_s = ramp_s(bytes, crossing.streams, rate, rtt_s);
+        let said = fixed_s + file_s * crossing.files as f64 + ramp_s + bytes / rate;
+        let whole = crossing.seconds + crossing.login_s;
+        let off = (whole / (said + crossing.login_s).max(1e-9)).ln().abs();
+        if off <= HUBER { off * off } else { HUBER * (2.0 * off - HUBER) }
+    };
+    crossings.iter().map(one).sum()
+}
+
+/// By how much the others miss one copy.
+fn left_out(crossings: &[Crossing], place: usize) -> Option<f64> {
+    let others: Vec<Crossing> = crossings
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != place)
+        .map(|(_, crossing)| *crossing)
+        .collect();
+    Some(crossings[place].off(&fit(&others)?))
+}
+
+/// Ten segments of Ethernet (RFC 6928).
+const FIRST_WINDOW_BYTES: f64 = 14_480.0;
+/// Of the default size.
+const REQUEST_BYTES: f64 = 1_048_576.0;
+/// Connecting, proving who is who, offering and finishing take so many round trips at least.
+const START_RTTS_MIN: f64 = 3.0;
+/// Rates are tried from the fastest copy's average to so many times that.
+const RATE_SPAN: f64 = 16.0;
+const RATES: i32 = 120;
+/// An error of so much is large.
+const HUBER: f64 = 0.1;
+/// With fewer copies nothing tells how far off they are, and the interval is a factor of a half
+/// more each way.
+const LEFT_OUT_FROM: usize = 4;
+const SPREAD_OF_FEW: f64 = 0.4;
+const FAR_HOST: &str = "far_host";
+const IS_PUSH: &str = "is_push";
+const LOGIN: &str = "login_s";
+const RTT: &str = "path_rtt_s";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: f64 = 12e6;
+    const RTT_S: f64 = 0.1;
+
+    /// A copy over a path of 96 Mbit/s and 100 ms, `off` times slower than the model says.
+    fn planted(files: u64, bytes: u64, streams: u16, off: f64) -> Crossing {
+        let ramp_s = ramp_s(bytes as f64, streams, RATE, RTT_S);
+        let seconds = 0.6 + 0.002 * files as f64 + ramp_s + bytes as f64 / RATE;
+        Crossing {
+            streams,
+            files,
+            bytes,
+            rtt_s: RTT_S,
+            login_s: 1.5,
+            seconds: seconds * off,
+            cpu_source_s: bytes as f64 * 3e-9,
+            cpu_sink_s: bytes as f64 * 6e-9,
+        }
+    }
+
+    #[test]
+    fn a_ramp_is_that_of_slow_start() {
+        // (bytes, streams, rate, rtt, seconds)
+        let cases = [
+            // Nothing to ramp up to.
+            (1e9, 4, 1e6, 0.01, 0.0),
+            // One window doubles three times until all is sent.
+            (7.0 * FIRST_WINDOW_BYTES, 1, 1e9, 0.1, 0.3 - 7.0 * FIRST_WINDOW_BYTES / 1e9),
+            // Until the path is full, and no longer.
+            (1e9, 1, 1.448e6, 0.1, 0.1 * 10_f64.log2() - 9.0 * FIRST_WINDOW_BYTES / 1.448e6),
+        ];
+        for (bytes, streams, rate, rtt_s, expect) in cases {
+            let got = ramp_s(bytes, streams, rate, rtt_s);
+            assert!((got - expect).abs() < 1e-9, "{bytes} {streams}: {got} against {expect}");
+        }
+    }
+
+    #[test]
+    fn planted_ways_are_found() {
+        let offs = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.4];
+        let all: Vec<Crossing> = (0..14_u64)
+            .map(|i| {
+                let files = if i % 3 == 0 { 400 } else { 1 };
+                planted(files, (2 << i.min(7)) * 1_000_000, 1 << (i % 4), offs[i as usize % 7])
+            })
+            .collect();
+        let way = Way::of(&all).unwrap();
+        for (files, bytes, streams) in [(1, 5_000_000, 4), (100, 70_000_000, 2), (1, 1 << 30, 1)] {
+            let expect = planted(files, bytes, streams, 1.0).seconds;
+            let got = way.at(files, bytes, streams).total_s();
+            assert!((got / expect - 1.0).abs() < 0.06, "{bytes}: {got} against {expect}, {way:?}");
+        }
+        assert!((way.rate_bytes_per_s / RATE - 1.0).abs() < 0.05, "{way:?}");
+        assert!((0.02..0.5).contains(&way.spread), "{way:?}");
+        assert!((way.cpu_sink_byte_s - 6e-9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn few_copies_say_something_and_none_say_nothing() {
+        assert_eq!(Way::of(&[]), None);
+        let one = Way::of(&[planted(1, 100_000_000, 4, 1.0)]).unwrap();
+        assert_eq!(one.spread, SPREAD_OF_FEW);
+        let (got, expect) = (one.at(1, 100_000_000, 4).total_s(), 0.6 + 0.002 + 8.5);
+        assert!((got / expect - 1.0).abs() < 0.1, "{got} against {expect}");
+        // Nonsense breaks nothing.
+        let odd = [
+            Crossing { seconds: f64::NAN, ..planted(1, 5, 4, 1.0) },
+            Crossing { rtt_s: -1.0, ..planted(1, 5, 4, 1.0) },
+            Crossing { bytes: 0, ..planted(1, 5, 4, 1.0) },
+        ];
+        assert_eq!(Way::of(&odd), None);
+        let tiny = Way::of(&[planted(u64::MAX, u64::MAX, u16::MAX, 1.0)]).unwrap();
+        assert!(tiny.at(1, 1, 1).total_s().is_finite());
+    }
+
+    #[test]
+    fn only_copies_of_the_same_kind_count() {
+        let sought = Sought {
+            far_host: "far".into(),
+            near_is_source: true,
+            seal: "tls".into(),
+            congestion: None,
+            window_bytes: None,
+            pace: "auto".into(),
+        };
+        let mut record = Record::default();
+        record.conditions.carrier = "tcp".into();
+        record.knobs.seal = "tls".into();
+        record.knobs.streams = 4;
+        (record.moved.bytes, record.moved.files, record.moved.elapsed_s) = (1000, 1, 5.0);
+        let more = [
+            (FAR_HOST, "far".into()),
+            (IS_PUSH, true.into()),
+            (LOGIN, 1.5.into()),
+            (RTT, 0.1.into()),
+            ("pace", "auto".into()),
+        ];
+        record.more = more.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let count = |record: &Record| crossings(std::slice::from_ref(record), &sought).len();
+        assert_eq!(crossings(&[record.clone()], &sought)[0].seconds, 3.5);
+        let changes: [fn(&mut Record); 7] = [
+            |record| drop(record.more.insert(FAR_HOST.into(), "other".into())),
+            |record| drop(record.more.insert(IS_PUSH.into(), false.into())),
+            |record| drop(record.more.insert("failed".into(), 1.into())),
+            |record| drop(record.more.remove(RTT)),
+            |record| record.knobs.window_bytes = Some(1),
+            |record| record.knobs.rate_bytes_per_s = Some(1.0),
+            |record| record.moved.elapsed_s = 1.0,
+        ];
+        for (place, change) in changes.into_iter().enumerate() {
+            let mut other = record.clone();
+            change(&mut other);
+            assert_eq!(count(&other), 0, "change {place}");
+        }
+    }
+}
