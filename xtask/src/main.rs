@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["bench", "many", options @ ..] => bench::many(options),
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "predict", options @ ..] => bench::predict(options),
+        ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "instructions"] => bench::instructions(),
         ["wan", words @ ..] => wan::wan(words),
@@ -58,6 +59,12 @@ cargo xtask COMMAND
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
   bench predict [--short] [--seed N] [--disk DIR]
                          40 copies, each predicted and made; writes runs/DATE-prediction.md
+  bench predict --wan [--program FILE]
+                         20 copies over a WAN, predicted from others that went the same way;
+                         writes runs/DATE-prediction-wan.md
+  bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
+                         copies beside the best iperf3 on the paths that something is promised
+                         for; goes on where it stopped; writes runs/DATE-profiles.md
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md

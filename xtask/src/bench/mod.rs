@@ -11,6 +11,7 @@ mod many;
 mod overlap;
 mod page;
 mod predict;
+mod profiles;
 mod race;
 mod ratios;
 mod rows;
@@ -26,6 +27,7 @@ pub use instructions::instructions;
 pub use many::many;
 pub use overlap::overlap;
 pub use predict::predict;
+pub use profiles::profiles;
 pub use windows::windows;
 
 /// What a bench was asked to do.

@@ -1,6 +1,8 @@
 //! `cargo xtask bench predict`: copies that no model was made from, each predicted by a dry run and
 //! then made.
 
+mod wan;
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -46,6 +48,16 @@ struct Options {
     seed: u64,
     /// Nothing of 10 GB.
     short: bool,
+    /// Over a WAN on the desk, from copies that went over it before.
+    wan: bool,
+    /// Left out it is built.
+    program: Option<PathBuf>,
+}
+
+impl Options {
+    fn program(&self) -> PathBuf {
+        self.program.clone().unwrap_or_else(|| target_folder().join("release/datapump"))
+    }
 }
 
 /// What was said before a copy, and what came of it.
@@ -78,7 +90,12 @@ impl Pair {
 
 pub fn predict(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
-    build()?;
+    if options.wan {
+        return wan::predict(&options);
+    }
+    if options.program.is_none() {
+        build()?;
+    }
     let mut notes = Vec::new();
     let all = held(&options, &mut notes)?;
     let field = Field::lay(&options, &all).map_err(|why| format!("the data: {why}"))?;
@@ -109,12 +126,15 @@ pub fn predict(words: &[&str]) -> Result<(), String> {
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
-    let mut options = Options { disk: target_folder(), seed: 4, short: false };
+    let mut options =
+        Options { disk: target_folder(), seed: 4, short: false, wan: false, program: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("bench predict: {word} needs a value"));
         match *word {
             "--short" => options.short = true,
+            "--wan" => options.wan = true,
+            "--program" => options.program = Some(PathBuf::from(*value()?)),
             "--disk" => options.disk = PathBuf::from(*value()?),
             "--seed" => {
                 options.seed = value()?.parse().map_err(|_| "bench predict: --seed 4")?;
@@ -171,6 +191,7 @@ fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String>
 struct Field {
     memory: TempDir,
     disk: TempDir,
+    program: PathBuf,
 }
 
 impl Field {
@@ -179,7 +200,11 @@ impl Field {
         let memory = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
         let folder =
             |parent: &Path| tempfile::Builder::new().prefix("datapump-held-").tempdir_in(parent);
-        let field = Field { memory: folder(&memory)?, disk: folder(&options.disk)? };
+        let field = Field {
+            memory: folder(&memory)?,
+            disk: folder(&options.disk)?,
+            program: options.program(),
+        };
         for held in all {
             let path = field.source(held);
             if path.exists() {
@@ -233,8 +258,8 @@ impl Field {
     }
 
     fn copy(&self, held: &Held, target: &Path, more: &[&str]) -> Result<Value, String> {
-        let program = target_folder().join("release/datapump");
-        let mut command = Command::new(&program);
+        let program = &self.program;
+        let mut command = Command::new(program);
         command.args(["copy", "-r", "-q", "--json"]).args(more);
         command.env("DATAPUMP_NO_RECORD", "1");
         let (mut from, mut to) =
@@ -246,7 +271,7 @@ impl Field {
         }
         if held.way != Here {
             command.args(["--ssh", &far::ssh_command()]);
-            command.arg("--remote-datapump").arg(&program);
+            command.arg("--remote-datapump").arg(program);
         }
         let text = output(command.arg(from).arg(to))?;
         let end = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
@@ -410,7 +435,8 @@ mod tests {
 
     #[test]
     fn forty_copies_and_what_is_made_of_them() {
-        let options = Options { disk: std::env::temp_dir(), seed: 1, short: true };
+        let options =
+            Options { disk: std::env::temp_dir(), seed: 1, short: true, wan: false, program: None };
         assert_eq!(held(&options, &mut Vec::new()).unwrap().len(), 40);
         let pair = |low, middle, high, observed| Pair { expected: [low, middle, high], observed };
         let pairs = [pair(1.0, 1.1, 1.2, 1.0), pair(1.0, 1.2, 1.3, 2.0)];

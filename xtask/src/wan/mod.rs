@@ -1,7 +1,7 @@
 //! `cargo xtask wan`: a WAN on the desk, for people. The WAN itself is the crate `wan`.
 
 mod control;
-mod selftest;
+pub mod selftest;
 mod shown;
 
 use std::ffi::OsStr;

@@ -162,7 +162,7 @@ fn round_trips_ms(said: &str) -> Vec<f64> {
     said.lines().filter_map(time).collect()
 }
 
-fn serve(wan: &Wan) -> Result<Child, String> {
+pub fn serve(wan: &Wan) -> Result<Child, String> {
     let told = |why: std::io::Error| format!("iperf3: {why}");
     let mut server = Command::new("iperf3");
     server.arg("-s").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
