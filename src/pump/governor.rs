@@ -12,9 +12,9 @@
 //! Afterwards a slightly higher pace is tried now and then. When that is too much, a queue grows,
 //! and the round trip with it, before anything is lost.
 //!
-//! A path that loses a segment now and then gets no pace. Neither does one with a deep queue, unless
-//! the congestion control sends as much as it believes that the path carries (BBR): several of
-//! those keep a deep queue full, and lose there all the time.
+//! A path that loses a segment now and then gets no pace. Neither does one with a deep queue,
+//! unless the congestion control sends as much as it believes that the path carries (BBR): several
+//! of those keep a deep queue full, and lose there all the time.
 
 use std::collections::{BTreeMap, VecDeque};
 
