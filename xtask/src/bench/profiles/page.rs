@@ -112,8 +112,8 @@ chosen, and that without a pace. Medians of the turns, with their ranges.
 Like is compared with like: iperf3's rate is what its receiver counted for 20 s behind a ramp \
 that is left out (`-O`); that of a copy is payload that its senders' TCP had acknowledged in the \
 same 20 s, from its first sample on. The ramp is 4 s at 102 ms, 6 s at 180 ms, 3 s at 50 ms, \
-2 s at 5 ms, 8 s at 150 ms, 1 s over veth. *Whole* is all bytes of a copy over all its time without the login, ramp \
-and handshakes included. Copies are from `null:` to `null:`, sealed with TLS 1.3 and checked with \
+2 s at 5 ms, 8 s at 150 ms, 1 s over veth. *Whole* is all bytes of a copy over all \
+its time without the login, ramp and handshakes included. Copies are from `null:` to `null:`, sealed with TLS 1.3 and checked with \
 BLAKE3, but on the veth path, where nothing is sealed and the digest is what the options say.
 
 ";
