@@ -138,9 +138,10 @@ fn looks(path: &Path) -> Vec<Tool> {
 }
 
 /// Those that take turns: the best two of iperf3, the best copy, and copies that nobody tuned.
-fn turns(kept: &Kept) -> Vec<Tool> {
+fn turns(path: &Path, kept: &Kept) -> Vec<Tool> {
+    let best = kept.best_looks(path.mbit);
     let (iperf, copies): (Vec<Tool>, Vec<Tool>) =
-        kept.best_looks().into_iter().partition(|tool| matches!(tool, Tool::Iperf { .. }));
+        best.into_iter().partition(|tool| matches!(tool, Tool::Iperf { .. }));
     let tuned = iperf.into_iter().take(2).chain(copies.into_iter().take(1));
     tuned.chain(page::UNTUNED.map(Tool::copy)).collect()
 }
@@ -158,7 +159,7 @@ fn measure(
     for tool in looks(path) {
         measured = measured.and_then(|()| turn(&stand, kept, (Stage::Look, 0, tool)));
     }
-    let turns = if measured.is_ok() { turns(kept) } else { Vec::new() };
+    let turns = if measured.is_ok() { turns(path, kept) } else { Vec::new() };
     for round in 0..rounds {
         for place in 0..turns.len() {
             // Each begins once.

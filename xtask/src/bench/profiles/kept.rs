@@ -68,11 +68,16 @@ impl Kept {
         self.runs.iter().filter(|run| run.stage == stage).count()
     }
 
-    /// What was looked at, the fastest first.
-    pub fn best_looks(&self) -> Vec<Tool> {
+    /// What was looked at, the fastest first. A short look may see more than the path carries, as
+    /// what waited behind a gap counts when the gap is filled: of those that fill it, to a
+    /// thousandth, the one that lost least comes first.
+    pub fn best_looks(&self, most_mbit: f64) -> Vec<Tool> {
         let mut looks: Vec<&Run> =
             self.runs.iter().filter(|run| run.stage == Stage::Look).collect();
-        looks.sort_by(|a, b| b.seen.mbit.total_cmp(&a.seen.mbit));
+        looks.sort_by_key(|run| {
+            let share = (run.seen.mbit / most_mbit).min(FULL);
+            (std::cmp::Reverse((share * 1000.0) as u64), run.dropped)
+        });
         looks.into_iter().map(|run| run.tool.clone()).collect()
     }
 
@@ -95,6 +100,9 @@ impl Kept {
         Spread::of(self.turns_of(tool).map(|run| run.seen.mbit))
     }
 }
+
+/// A path that is full to this share is full.
+const FULL: f64 = 0.998;
 
 #[cfg(test)]
 mod tests {
@@ -120,7 +128,8 @@ mod tests {
         let again = Kept::open(&path).unwrap();
         assert_eq!(again.runs, kept.runs);
         let tuned = Tool::copy(&"--streams 1");
-        assert_eq!(again.best_looks()[0], tuned);
+        assert_eq!(again.best_looks(9.0)[0], tuned);
+        assert_eq!(again.best_looks(4.0)[0], Tool::copy(&""), "both fill it");
         assert!(again.has(Stage::Turn, 0, &tuned) && !again.has(Stage::Turn, 1, &tuned));
         assert_eq!(again.spread(&tuned).unwrap().median, 7.5);
         again.forget().unwrap();
