@@ -159,9 +159,16 @@ impl Way {
         let mut wake = Wake::Time;
         while !self.is_over.load(Ordering::Relaxed) {
             let now_ns = self.now_ns();
+            let mut pipe = self.lock();
+            let tick_ns = tick_ns(&pipe.shape());
+            let came = batch.read(from);
             let came_ns = match wake {
-                // At any time since the last look.
-                Wake::Tick => looked_ns..now_ns,
+                Wake::Tick => {
+                    let takes_ns = transmission_ns(batch.bytes(), &pipe.shape());
+                    let came_ns = entered(looked_ns..now_ns, tick_ns, takes_ns);
+                    self.note_late(came_ns.start - looked_ns, came as u64);
+                    came_ns
+                }
                 // One woke us, which took its time.
                 Wake::Packet => {
                     let at_ns = now_ns.saturating_sub(sleeper.lag_ns).max(looked_ns);
@@ -170,10 +177,7 @@ impl Way {
                 // None had come before this very moment.
                 Wake::Time => now_ns..now_ns,
             };
-            looked_ns = came_ns.end;
-            let mut pipe = self.lock();
-            let tick_ns = tick_ns(&pipe.shape());
-            let came = batch.read(from);
+            looked_ns = now_ns;
             batch.enter(came_ns, &mut pipe, tap.filter(|tap| tap.at_entry));
             let early_ns = match wake {
                 Wake::Tick => (tick_ns + sleeper.lag_ns) / 2,
@@ -208,11 +212,7 @@ impl Way {
                 None => return count,
                 Some(Arrival::Lost(packet)) => spare.push(packet),
                 Some(Arrival::Delivered(due_ns, packet)) => {
-                    let late_ns = now_ns.saturating_sub(due_ns);
-                    self.late_ns_max.fetch_max(late_ns, Ordering::Relaxed);
-                    if late_ns > LATE_NS {
-                        self.late_packets.fetch_add(1, Ordering::Relaxed);
-                    }
+                    self.note_late(now_ns.saturating_sub(due_ns), 1);
                     if rustix::io::write(to, &packet.bytes[..packet.len]).is_err() {
                         self.refused.fetch_add(1, Ordering::Relaxed);
                     }
@@ -224,6 +224,16 @@ impl Way {
             }
         }
         BATCH_PACKETS
+    }
+
+    /// Packets that were late by so much.
+    fn note_late(&self, late_ns: u64, packets: u64) {
+        if packets > 0 {
+            self.late_ns_max.fetch_max(late_ns, Ordering::Relaxed);
+        }
+        if late_ns > LATE_NS {
+            self.late_packets.fetch_add(packets, Ordering::Relaxed);
+        }
     }
 
     fn counters(&self) -> WayCounters {
@@ -272,6 +282,10 @@ impl Batch {
             self.packets.push(packet);
         }
         self.packets.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.packets.iter().map(|packet| packet.len as u64).sum()
     }
 
     /// Offers what was read, as if it had come evenly over this time.
@@ -341,6 +355,21 @@ impl Sleeper {
     }
 }
 
+/// When packets came that were found after a tick: at any time since the last look. Where that was
+/// longer ago the thread was late, and one packet may have come at the very end. Dated evenly it
+/// would arrive before its time, by half of what the thread was late, and TCP remembers the least
+/// round trip. So all are dated within the last ticks, or within what the link takes to transmit
+/// them, so that lateness alone does not make its queue overflow.
+fn entered(looked_ns: Range<u64>, tick_ns: u64, takes_ns: u64) -> Range<u64> {
+    let span_ns = (looked_ns.end - looked_ns.start).min(takes_ns.max(2 * tick_ns));
+    looked_ns.end - span_ns..looked_ns.end
+}
+
+fn transmission_ns(bytes: u64, shape: &Shape) -> u64 {
+    let bit_ns = u128::from(bytes) * 8 * u128::from(NANOS_PER_SECOND);
+    u64::try_from(bit_ns / u128::from(shape.rate_bits_per_s)).unwrap_or(u64::MAX)
+}
+
 /// A fiftieth of the one-way delay, and not more than what fills a twentieth of the queue.
 fn tick_ns(shape: &Shape) -> u64 {
     let bits = u128::from(shape.queue_bytes) * 8 / 20;
@@ -379,3 +408,27 @@ const LAG_NS_MAX: u64 = 200_000;
 const LATE_NS: u64 = 1_000_000;
 const TIMER_SLACK_NS: u64 = 1000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_dated_long_before_it_may_have_come() {
+        // (last look, now, what the link takes for the packets, since when they came), in µs; a
+        // tick is 500.
+        let cases = [
+            // As planned, and a little late.
+            (1000, 1500, 120, 1000),
+            (1000, 1900, 120, 1000),
+            // 50 ms late: one packet, and as many as the link carries in that time, and more.
+            (1000, 51_500, 120, 50_500),
+            (1000, 51_500, 40_000, 11_500),
+            (1000, 51_500, 90_000, 1000),
+        ];
+        for (looked, now, takes, since) in cases {
+            let came = entered(looked * 1000..now * 1000, 500_000, takes * 1000);
+            assert_eq!(came, since * 1000..now * 1000, "{looked} {now} {takes}");
+        }
+    }
+}
