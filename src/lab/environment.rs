@@ -141,15 +141,27 @@ fn texts() -> Texts {
     texts
 }
 
-/// Where the quotas of a process's control group stand, and those of the groups around it.
+/// Where the quotas of a process's control group stand, and those of the groups around it: in the
+/// one tree of version 2, `0::/jobs`, or in the tree of the CPUs, `4:cpu,cpuacct:/jobs`.
 fn quota_files(own_group: &str) -> Vec<String> {
-    let group = own_group.lines().find_map(|line| line.strip_prefix("0::"));
-    let around = group.into_iter().flat_map(|group| Path::new(group).ancestors());
-    around
-        .map(|group| {
-            format!("{GROUPS}{}/{QUOTA}", group.display().to_string().trim_end_matches('/'))
-        })
-        .collect()
+    let mut files = Vec::new();
+    for line in own_group.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let (tree, names): (_, &[&str]) = match controllers {
+            "" => ("", &[QUOTA]),
+            names if names.split(',').any(|name| name == "cpu") => {
+                ("/cpu", &[FIRST_QUOTA, FIRST_PERIOD])
+            }
+            _ => continue,
+        };
+        for around in Path::new(group).ancestors() {
+            let around = around.display().to_string();
+            let around = around.trim_end_matches('/');
+            files.extend(names.iter().map(|name| format!("{GROUPS}{tree}{around}/{name}")));
+        }
+    }
+    files
 }
 
 /// The tightest of those quotas, as the kernel writes it: `50000 100000` is half a CPU.
@@ -161,9 +173,18 @@ fn cpu_quota(texts: &Texts) -> Option<String> {
             _ => f64::INFINITY,
         }
     };
-    let quotas = texts.iter().filter(|(path, _)| path.starts_with(GROUPS) && path.ends_with(QUOTA));
-    let tightest = quotas.map(|(_, text)| text.trim()).min_by(|a, b| share(a).total_cmp(&share(b)));
-    tightest.map(String::from)
+    let quota = |(path, text): (&String, &String)| -> Option<String> {
+        let text = text.trim();
+        if path.ends_with(QUOTA) {
+            return Some(text.to_string());
+        }
+        // In version 1 the two numbers have a file each, and -1 is no quota.
+        let folder = path.strip_suffix(FIRST_QUOTA).filter(|_| !text.starts_with('-'))?;
+        let period = texts.get(&format!("{folder}{FIRST_PERIOD}"))?;
+        Some(format!("{text} {}", period.trim()))
+    };
+    let quotas = texts.iter().filter(|(path, _)| path.starts_with(GROUPS)).filter_map(quota);
+    quotas.min_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
 /// Settings that change how bytes move. A key is nobody's business.
@@ -280,6 +301,8 @@ const CPUINFO: &str = "/proc/cpuinfo";
 const OWN_GROUP: &str = "/proc/self/cgroup";
 const GROUPS: &str = "/sys/fs/cgroup";
 const QUOTA: &str = "cpu.max";
+const FIRST_QUOTA: &str = "cpu.cfs_quota_us";
+const FIRST_PERIOD: &str = "cpu.cfs_period_us";
 const MEMINFO: &str = "/proc/meminfo";
 const ROUTES: &str = "/proc/net/route";
 const MHZ_BASE: &str = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
@@ -369,7 +392,7 @@ mod tests {
 
     #[test]
     fn quotas_of_all_groups_count() {
-        let cases: [(&str, &[&str]); 3] = [
+        let cases: [(&str, &[&str]); 4] = [
             (
                 "0::/jobs/mine\n",
                 &[
@@ -379,11 +402,31 @@ mod tests {
                 ],
             ),
             ("0::/\n", &["/sys/fs/cgroup/cpu.max"]),
-            ("1:cpu:/old\n", &[]),
+            ("1:cpuset:/old\n", &[]),
+            (
+                "4:cpu,cpuacct:/jobs\n2:cpuset:/\n",
+                &[
+                    "/sys/fs/cgroup/cpu/jobs/cpu.cfs_quota_us",
+                    "/sys/fs/cgroup/cpu/jobs/cpu.cfs_period_us",
+                    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+                    "/sys/fs/cgroup/cpu/cpu.cfs_period_us",
+                ],
+            ),
         ];
         for (text, expect) in cases {
             assert_eq!(quota_files(text), expect, "{text}");
         }
+        let first = |jobs: &str| {
+            let texts = texts_of(&[
+                ("/sys/fs/cgroup/cpu/jobs/cpu.cfs_quota_us", jobs),
+                ("/sys/fs/cgroup/cpu/jobs/cpu.cfs_period_us", "100000\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ]);
+            of(&texts).facts.get("cpu_quota").cloned()
+        };
+        assert_eq!(first("20000\n").as_deref(), Some("20000 100000"));
+        assert_eq!(first("-1\n"), None);
     }
 
     #[test]
