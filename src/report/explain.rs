@@ -3,7 +3,7 @@
 use super::live::count;
 use crate::base::units::Bytes;
 use crate::lab::diagnose::{Advice, Change, Class, Confidence, Stage, StreamVerdict, Verdict};
-use crate::lab::path::pauses::{Habit, Waiting};
+use crate::lab::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
 
 /// The verdict in one sentence, for the summary of a transfer.
 pub fn sentence(verdict: &Verdict) -> String {
@@ -16,7 +16,8 @@ pub fn sentence(verdict: &Verdict) -> String {
     }
     let pauses = &verdict.figures.pauses;
     let named = verdict.primary == Some(Class::Pauses);
-    if !named && verdict.figures.period.is_some() && pauses.count >= 3 {
+    let is_told = |period: &Period| pauses.count >= 3 || period.what == LOCKSTEP;
+    if !named && verdict.figures.period.as_ref().is_some_and(is_told) {
         text.push_str(&format!("; it also {}", stops(verdict)));
     } else if let Some(second) = verdict.secondary.first().filter(|_| verdict.primary.is_some()) {
         let share = percent(verdict.shares.get(*second));
@@ -179,6 +180,9 @@ fn stops(verdict: &Verdict) -> String {
     let figures = &verdict.figures;
     let habit = &figures.pauses;
     let every = match (&figures.period, &habit.bytes_between) {
+        (Some(period), _) if period.what == LOCKSTEP => {
+            format!(" in lockstep every {}", Bytes(period.bytes))
+        }
         (Some(period), _) => format!(" every {}", Bytes(period.bytes)),
         (None, Some(bytes)) => format!(" about every {}", size(bytes.median)),
         (None, None) => String::new(),
@@ -220,7 +224,7 @@ fn waiting_for(verdict: &Verdict) -> &'static str {
 /// `1.6 MiB would carry 100 Mbit/s`.
 fn would(advice: &Advice) -> String {
     let carried = advice.predicted_bytes_per_s.map(bits).unwrap_or_default();
-    let may = if advice.at_most { "would allow" } else { "would carry" };
+    let may = if advice.at_most { "would allow at most" } else { "would carry" };
     match &advice.change {
         Change::MoveMore { bytes, .. } => {
             format!("from about {} on it would run at full speed", size(*bytes))
@@ -234,8 +238,11 @@ fn would(advice: &Advice) -> String {
         Change::Window { bytes, .. } | Change::SendBuffer { bytes, .. } => {
             format!("{} {may} {carried}", size(*bytes))
         }
-        Change::RaisePace { .. } | Change::RaiseRate { .. } => {
-            format!("the path may carry {carried} and more")
+        Change::RaisePace { bytes_per_s, .. } => {
+            format!("a pace of {} a stream {may} {carried}", bits(*bytes_per_s))
+        }
+        Change::RaiseRate { bytes_per_s, .. } => {
+            format!("--rate {} {may} {carried}", bits(*bytes_per_s))
         }
         Change::Pace { bytes_per_s } => format!("a pace of {} {may} {carried}", bits(*bytes_per_s)),
         Change::Streams { count, .. } => format!("{count} streams {may} {carried}"),

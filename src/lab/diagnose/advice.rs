@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::rules::SATURATED;
-use super::{Class, Evidence, Verdict};
+use super::{Class, Evidence, Pace, Verdict};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
@@ -140,6 +140,12 @@ pub fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     advice
 }
 
+/// What a change is to reach, and whether the path was seen to carry it.
+struct Target {
+    bytes_per_s: f64,
+    is_seen: bool,
+}
+
 struct Adviser<'a> {
     verdict: &'a Verdict,
     evidence: &'a Evidence,
@@ -177,13 +183,36 @@ impl Adviser<'_> {
         self.verdict.streams.len().max(1) as f64
     }
 
-    /// What the path would carry if this held it back no more: what it was seen to carry, or where
-    /// that is no more than now, four times as much.
-    fn target(&self) -> f64 {
-        match self.capacity() > SEEN_MORE * self.rate() {
-            true => self.capacity(),
-            false => UNSEEN_FACTOR * self.rate(),
+    /// What the path would carry if this held it back no more: what it was seen to carry; where
+    /// that is no more than now, or than our own spacing lets through, so many times as much.
+    fn target(&self, unseen_factor: f64) -> Target {
+        let features = &self.verdict.figures.features;
+        let is_spaced = self.evidence.asked.pace != Pace::None
+            || self.evidence.sender.congestion.starts_with("bbr");
+        let spacing = match is_spaced && features.fill > 0.0 {
+            true => SPACING * self.rate() / features.fill.min(1.0),
+            false => 0.0,
+        };
+        let is_seen = self.evidence.capacity_bytes_per_s.is_some()
+            || self.capacity() > (SEEN_MORE * self.rate()).max(spacing);
+        match is_seen {
+            true => Target { bytes_per_s: self.capacity(), is_seen },
+            false => {
+                Target { bytes_per_s: (unseen_factor * self.rate()).max(self.capacity()), is_seen }
+            }
         }
+    }
+
+    /// A window or a buffer that carries the target. Where the path was not seen to carry it, all
+    /// that is known is what the present one carries.
+    fn enough(&self, target: &Target, now_bytes: f64, headroom: f64) -> f64 {
+        let round_trip_s = self.verdict.figures.round_trip_min_s;
+        let product = target.bytes_per_s * round_trip_s / self.streams();
+        let bytes = match target.is_seen || self.rate() <= 0.0 {
+            true => headroom * product,
+            false => now_bytes * target.bytes_per_s / self.rate(),
+        };
+        bytes.max(now_bytes)
     }
 
     /// rate(bytes) = bytes / (lost + bytes / steady): the rest makes up for what the ramp lost.
@@ -214,9 +243,9 @@ impl Adviser<'_> {
     fn window(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
         let now_bytes = figures.features.window_high_bytes;
-        let target = self.target();
+        let target = self.target(UNSEEN_FACTOR);
         let round_trip_s = figures.round_trip_min_s;
-        let bytes = (WINDOW_HEADROOM * target * round_trip_s / self.streams()).max(now_bytes);
+        let bytes = self.enough(&target, now_bytes, WINDOW_HEADROOM);
         let host = &self.evidence.receiver;
         let limit = match self.evidence.asked.window_bytes {
             Some(_) => host.receive_buffer_asked_max,
@@ -228,7 +257,8 @@ impl Adviser<'_> {
             true => now_bytes / round_trip_s,
             false => 0.0,
         };
-        (Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes }, Some(target))
+        let change = Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes };
+        (change, Some(target.bytes_per_s))
     }
 
     fn receiver(&self) -> Change {
@@ -252,15 +282,14 @@ impl Adviser<'_> {
     }
 
     fn send_buffer(&self) -> (Change, Option<f64>) {
-        let figures = &self.verdict.figures;
-        let target = self.target();
-        let bytes = 2.0 * target * figures.round_trip_min_s / self.streams();
         let sent = self.evidence.streams.iter().flat_map(|stream| stream.sent.last());
-        let now_bytes = sent.map(|sample| sample.send_buffer_bytes).max().unwrap_or(0);
+        let now_bytes = f64::from(sent.map(|last| last.send_buffer_bytes).max().unwrap_or(0));
+        let target = self.target(UNSEEN_FACTOR);
+        let bytes = self.enough(&target, now_bytes, BUFFER_HEADROOM);
         let host = &self.evidence.sender;
         let limit = host.send_buffer_auto_max.or(host.send_buffer_asked_max);
         let limit_bytes = limit.filter(|limit| (*limit as f64) < bytes);
-        (Change::SendBuffer { bytes, now_bytes: now_bytes.into(), limit_bytes }, Some(target))
+        (Change::SendBuffer { bytes, now_bytes, limit_bytes }, Some(target.bytes_per_s))
     }
 
     fn sender(&self, stage: Stage) -> Change {
@@ -275,7 +304,8 @@ impl Adviser<'_> {
     }
 
     fn raise(&self) -> (Change, Option<f64>) {
-        let target = self.target();
+        // A pace hides what the path carries, so the next step is a short one.
+        let target = self.target(RAISED_FACTOR).bytes_per_s;
         match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s)
         {
             (_, Some(now)) => {
@@ -292,8 +322,9 @@ impl Adviser<'_> {
     /// Each stream is held by chance on its own, so their rates add up until the path is full.
     fn more_streams(&self) -> (Change, Option<f64>) {
         let now = self.streams();
-        let room = match self.capacity() > 2.0 * self.rate() {
-            true => (0.8 * self.capacity() / self.rate()).floor(),
+        let target = self.target(UNSEEN_FACTOR);
+        let room = match target.is_seen && target.bytes_per_s > 2.0 * self.rate() {
+            true => (0.8 * target.bytes_per_s / self.rate()).floor(),
             false => UNSEEN_FACTOR,
         };
         let factor = room.clamp(2.0, UNSEEN_FACTOR).min((STREAMS_MAX / now).floor().max(1.0));
@@ -321,9 +352,13 @@ impl Adviser<'_> {
 }
 
 const WINDOW_HEADROOM: f64 = 1.25;
+const BUFFER_HEADROOM: f64 = 2.0;
 /// More than this beyond the present rate was seen: that is what the path carries.
 const SEEN_MORE: f64 = 1.15;
 const UNSEEN_FACTOR: f64 = 4.0;
+const RAISED_FACTOR: f64 = 2.0;
+/// TCP spaces what it sends at 1.2 times the rate of its window; some may come closer together.
+const SPACING: f64 = 1.4;
 const STREAMS_MAX: f64 = 64.0;
 const BURST_SEGMENTS: f64 = 10.0;
 const PACE_SHARE: f64 = 0.9;

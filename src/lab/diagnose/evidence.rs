@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::{Asked, Evidence, Host, Pace, Stream};
 use crate::base::cpus::Cpus;
 use crate::base::job::{Outcome, PathRole, StreamPath};
-use crate::base::settings::Settings;
+use crate::base::settings::{self, Lockstep, Settings};
 use crate::base::tally::SideReport;
+use crate::lab::path::pauses::LOCKSTEP;
 use crate::lab::sample::{Environment, Record, Side};
 
 /// What is known when a copy has ended; `here` is this host.
@@ -25,10 +26,10 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
     let far = host(far_report, same.then_some(here));
     let asked = Asked {
         window_bytes: settings.window_bytes.map(u64::from),
-        pace: Pace::None,
+        pace: pace(settings.pace),
         rate_bytes_per_s: settings.rate.map(|rate| rate.bytes_per_second),
         request_bytes: settings.request_bytes.into(),
-        blocks: vec![("a request".to_string(), settings.request_bytes.into())],
+        blocks: blocks(settings.lockstep, settings.request_bytes),
     };
     together(streams, near, far, outcome.near_is_source, same, asked)
 }
@@ -43,14 +44,32 @@ pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> 
     };
     let sink = record.sink.as_ref().unwrap_or(&record.source);
     let same = record.source.environment == sink.environment && sink.environment != 0;
+    // As they were typed; what an older version cannot have known is not there.
+    let typed = |name: &str| record.more.get(name).and_then(|value| value.as_str());
+    let paced = typed("pace").and_then(|text| settings::Pace::parse(text).ok());
+    let lockstep = typed("lockstep").and_then(|text| Lockstep::parse(text).ok());
     let asked = Asked {
         window_bytes: record.knobs.window_bytes.map(u64::from),
-        pace: Pace::None,
+        pace: paced.map_or(Pace::None, pace),
         rate_bytes_per_s: record.knobs.rate_bytes_per_s,
         request_bytes: record.knobs.request_bytes.into(),
-        blocks: vec![("a request".to_string(), record.knobs.request_bytes.into())],
+        blocks: blocks(lockstep, record.knobs.request_bytes),
     };
     together(streams, host(&record.source), host(sink), true, same, asked)
+}
+
+fn pace(asked: settings::Pace) -> Pace {
+    match asked {
+        settings::Pace::Off => Pace::None,
+        settings::Pace::Auto => Pace::Auto,
+        settings::Pace::Fixed(_) => Pace::Asked,
+    }
+}
+
+/// What is known to stop at once: a lockstep before requests, which it consists of.
+fn blocks(lockstep: Option<Lockstep>, request_bytes: u32) -> Vec<(String, u64)> {
+    let lockstep = lockstep.map(|lockstep| (LOCKSTEP.to_string(), lockstep.every_bytes));
+    lockstep.into_iter().chain([("a request".to_string(), request_bytes.into())]).collect()
 }
 
 fn together(

@@ -48,6 +48,13 @@ pub struct ReceiverLane {
     pub sink: f64,
 }
 
+impl ReceiverLane {
+    /// It has hardly any time for the network.
+    pub fn is_busy(&self) -> bool {
+        self.waiting < 0.3 && self.sink + self.passage >= 0.5
+    }
+}
+
 pub fn held_by(window: &Features, context: &Context) -> Class {
     let rules: [fn(&Features, &Context) -> Option<Class>; 9] = [
         still_growing,
@@ -96,7 +103,7 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
 /// than the window lets through, so that it seldom waits for it.
 fn held_by_window(window: &Features, context: &Context) -> bool {
     let in_flight = window.window_use() >= 0.85 && window.fill < NEARLY_FILLED;
-    let late = context.receiver_lane.is_some_and(|lane| lane.waiting < 0.3);
+    let late = context.receiver_lane.is_some_and(|lane| lane.is_busy());
     window.window_limited >= LIMITED_MIN
         || window.window_limited >= SOMETIMES_LIMITED_MIN && (in_flight || late)
 }
@@ -141,7 +148,7 @@ pub fn sender_stage(window: &Features, context: &Context) -> Class {
 }
 
 fn by_pace(window: &Features, context: &Context) -> Option<Class> {
-    let pace = window.pace_bytes_per_s.filter(|_| context.pace != Pace::Auto)?;
+    let pace = window.pace_bytes_per_s.filter(|_| context.pace == Pace::Asked)?;
     (window.goodput >= 0.9 * pace).then_some(Class::Pacing)
 }
 
@@ -180,6 +187,9 @@ fn by_losses(window: &Features, context: &Context) -> Option<Class> {
     if window.fill < NEARLY_FILLED || losses.episodes == 0 {
         return None;
     }
+    if context.goes_silent() {
+        return Some(Class::Undetermined);
+    }
     if context.overflows() {
         let near_peak = window.goodput >= 0.9 * context.peak;
         return Some(if near_peak { Class::PathFull } else { Class::ShallowBuffer });
@@ -202,9 +212,18 @@ impl Context {
     pub fn overflows(&self) -> bool {
         let carries = self.total_seen * self.round_trip_min_s;
         let same = self.window_at_loss.is_some_and(|window| {
-            window.variation < SAME_WINDOW && window.bytes >= SAME_AS_CARRIED * carries
+            // Two are alike by chance now and then.
+            let same = if window.episodes > 2 { SAME_WINDOW } else { SAME_WINDOW / 4.0 };
+            window.variation < same && window.bytes >= SAME_AS_CARRIED * carries
         });
         self.losses.per_episode > BURST_SEGMENTS || same
+    }
+
+    /// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
+    /// which no queue does, and no rule knows why.
+    fn goes_silent(&self) -> bool {
+        self.losses.per_episode > BURST_SEGMENTS
+            && 2 * self.losses.timeouts >= self.losses.episodes.max(2)
     }
 
     /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
 use super::{Class, Evidence, Figures, Host, Shares, Stream};
 use crate::lab::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
-use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period};
+use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period, told};
 use crate::lab::path::sawtooth::{Sawtooth, sawtooth};
 use crate::lab::path::series::{Series, share, sum};
 use crate::lab::path::windows::{
@@ -49,14 +49,16 @@ pub struct Streams<'a> {
     seconds: f64,
     sender: Strain,
     receiver: Strain,
+    receiver_writes: bool,
 }
 
 impl<'a> Streams<'a> {
     pub fn of(evidence: &'a Evidence) -> Streams<'a> {
+        let receiver_writes = receiver_writes(evidence);
         let mut series: Vec<(&Stream, Series)> = evidence
             .streams
             .iter()
-            .map(|stream| (stream, Series::of(&stream.sent).while_moving()))
+            .map(|stream| (stream, moving(stream, receiver_writes)))
             .filter(|(_, series)| series.samples().len() >= 2)
             .collect();
         series.sort_by_key(|(stream, series)| (stream.number, series.origin()));
@@ -82,6 +84,7 @@ impl<'a> Streams<'a> {
             sender: strain(&evidence.sender, lanes),
             receiver: strain(&evidence.receiver, lanes),
             window_at_loss: window_at_loss(&both),
+            receiver_writes,
             series,
         }
     }
@@ -98,7 +101,9 @@ impl<'a> Streams<'a> {
         let alike = |one: &&StreamVerdict| one.pauses.count * 10 >= pauses.count * 8;
         let sharing = streams.iter().filter(alike).count();
         let between = pauses.bytes_between.as_ref();
-        let period = between.and_then(|bytes| period(bytes, sharing, &self.evidence.asked.blocks));
+        let blocks = &self.evidence.asked.blocks;
+        let period = between.and_then(|bytes| period(bytes, sharing, blocks));
+        let period = period.or_else(|| most.and_then(|one| told(&one.pause_list, sharing, blocks)));
         let active = |one: &StreamVerdict| {
             let steady_s = one.features.seconds - one.features.paused_s;
             if steady_s > 0.0 { one.features.acked_bytes / steady_s } else { 0.0 }
@@ -125,6 +130,22 @@ impl<'a> Streams<'a> {
     fn at_rate_limit(&self) -> bool {
         self.evidence.asked.rate_bytes_per_s.is_some_and(|rate| self.total_goodput >= 0.9 * rate)
     }
+}
+
+/// A stream that has sent all waits for the others; one whose receiver has no time waits for it.
+fn moving(stream: &Stream, receiver_writes: bool) -> Series {
+    let series = Series::of(&stream.sent).while_moving();
+    match receiver_writes {
+        true => series,
+        false => series.without_farewell(),
+    }
+}
+
+/// All the time one of the receiving lanes is busy with bytes: where they write into one pipe, each
+/// in its turn, none of them is busy for long.
+fn receiver_writes(evidence: &Evidence) -> bool {
+    let lanes = evidence.streams.iter().filter_map(receiver_lane);
+    lanes.map(|lane| lane.sink + lane.passage).sum::<f64>() >= RECEIVER_WRITES_MIN
 }
 
 /// A rate behind the first tenth of a stream's life, a few round trips at least.
@@ -349,6 +370,8 @@ fn pausing(
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {
+        // It has no more room for what comes: a receiver in lockstep waits for the network.
+        Some((time, Class::Pauses)) if time > 0.0 && all.receiver_writes => Class::SlowReceiver,
         Some((time, Class::SendBuffer)) if time > 0.0 => Class::SendBuffer,
         Some((_, Class::SlowSender)) if habit.total_s < 0.5 * seconds => Class::Pauses,
         Some((time, class)) if often && time > 0.0 => class,
@@ -409,6 +432,7 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
         retransmitted_segments: sum(streams.iter().map(|o| o.losses.retransmitted_segments)),
         segments_sent: sent,
         per_episode: median(&all).unwrap_or(0.0),
+        timeouts: streams.iter().map(|one| one.losses.timeouts).sum(),
         rate: share(episodes as f64, sent as f64),
         ..most
     }
@@ -419,6 +443,7 @@ const ROUND_TRIP_UNKNOWN_S: f64 = 0.001;
 const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
 const SHORT_SECONDS: f64 = 0.25;
 const LONG_ROUND_TRIPS: f64 = 60.0;
+const RECEIVER_WRITES_MIN: f64 = 0.7;
 const LIST_MAX: usize = 1000;
 const REQUEST_BYTES_MIN: u64 = 1 << 18;
 const REQUESTS_BETWEEN: f64 = 4.0;

@@ -18,6 +18,8 @@ pub struct Episode {
     /// The rate of the round trip before, and the least of the three behind.
     pub peak_bytes_per_s: f64,
     pub trough_bytes_per_s: f64,
+    /// It was the timer that noticed: no acknowledgement came.
+    pub timed_out: bool,
 }
 
 /// What all episodes of a stream have in common.
@@ -31,6 +33,8 @@ pub struct Losses {
     pub bytes_between: Option<Spread>,
     /// Episodes for each segment that was sent: what a congestion control reacts to.
     pub rate: f64,
+    /// Episodes that only the timer noticed.
+    pub timeouts: usize,
     /// How far the rate fell, 0 to 1: the median of one less trough by peak.
     pub depth: f64,
 }
@@ -59,6 +63,7 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
                 episode.retransmitted_segments =
                     episode.retransmitted_segments.saturating_add(again);
                 episode.length_s = step.to_s - episode.at_s;
+                episode.timed_out |= times_out(&step);
             }
             None => {
                 found.push(begin(series, &step, again, acked_since, round_trip_s));
@@ -69,6 +74,12 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
     }
     found.retain(|episode| episode.retransmitted_segments > 0);
     found
+}
+
+/// Of a burst that overflows a queue some segments arrive, and their acknowledgements begin the
+/// recovery. Where only the timer does, nothing has come through.
+fn times_out(step: &Step<'_>) -> bool {
+    step.before.state < RECOVERY && step.after.state == LOSS
 }
 
 fn begin(series: &Series, step: &Step<'_>, again: u64, acked: u64, round_trip_s: f64) -> Episode {
@@ -86,6 +97,7 @@ fn begin(series: &Series, step: &Step<'_>, again: u64, acked: u64, round_trip_s:
         cwnd_segments: step.before.cwnd_segments,
         peak_bytes_per_s: series.rate_between(at_s - span_s, at_s),
         trough_bytes_per_s: behind.fold(f64::INFINITY, f64::min),
+        timed_out: times_out(step),
     }
 }
 
@@ -110,6 +122,7 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
         per_episode: median(&again).unwrap_or(0.0),
         bytes_between: Spread::of(&between),
         rate: share(episodes.len() as f64, sent as f64),
+        timeouts: episodes.iter().filter(|episode| episode.timed_out).count(),
         depth: median(&depths).unwrap_or(0.0),
     }
 }
@@ -117,6 +130,7 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
 /// The congestion windows of all streams together, when episodes began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WindowAtLoss {
+    pub episodes: usize,
     pub bytes: f64,
     /// The deviation by the middle. A queue overflows at the same number of bytes again and again,
     /// chance does not.
@@ -142,8 +156,13 @@ pub fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss>
     let spread = Spread::of(&windows).filter(|spread| spread.n >= 2 && spread.median > 0.0)?;
     // Of a normal distribution the quartiles are 1.349 deviations apart.
     let deviation = spread.interquartile_range() / 1.349;
-    Some(WindowAtLoss { bytes: spread.median, variation: deviation / spread.median })
+    Some(WindowAtLoss {
+        episodes: spread.n,
+        bytes: spread.median,
+        variation: deviation / spread.median,
+    })
 }
 
 /// The kernel's congestion states from here on are about losses: 3 recovery, 4 loss.
 const RECOVERY: u8 = 3;
+const LOSS: u8 = 4;

@@ -221,6 +221,21 @@ pub fn period(bytes: &Spread, sharing: usize, blocks: &[(String, u64)]) -> Optio
     near.then(|| Period { bytes: block as u64, what: "a power of two".to_string() })
 }
 
+/// The period of a few pauses, the first one included, where a block that the transfer was told to
+/// stop at explains them; a request is none.
+pub fn told(pauses: &[Pause], sharing: usize, blocks: &[(String, u64)]) -> Option<Period> {
+    let bytes: Vec<f64> = pauses.iter().map(|pause| pause.bytes_before as f64).collect();
+    let seen = median(&bytes)?;
+    let near = |count: f64, block: u64| (seen * count / block as f64 - 1.0).abs() <= PERIOD_SLACK;
+    let told = |(what, block): &&(String, u64)| {
+        what == LOCKSTEP && *block > 0 && (near(1.0, *block) || near(sharing as f64, *block))
+    };
+    let (what, block) = blocks.iter().find(told)?;
+    Some(Period { bytes: *block, what: what.clone() })
+}
+
+/// What a transfer stops at because it was told to.
+pub const LOCKSTEP: &str = "the lockstep";
 const PAUSE_SECONDS_MIN: f64 = 0.020;
 const BURST_SHARE_MIN: f64 = 0.5;
 const LINK_ROUND_TRIPS: f64 = 3.0;
