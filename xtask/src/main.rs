@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
+        ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
         ["bench", "instructions"] => bench::instructions(),
         ["wan", words @ ..] => wan::wan(words),
         ["man", folder] => checks::man(folder),
@@ -68,6 +69,9 @@ cargo xtask COMMAND
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md
+  bench diagnosis [--only NAME] [--resume] [--program FILE]
+                         planted bottlenecks over the WAN: are they found, and does advice help?
+                         writes runs/DATE-diagnosis.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   wan up|set|cut|mend|run|status|test|down …
                          a WAN on the desk: cargo xtask wan says more

@@ -1,6 +1,7 @@
 //! datapump beside its peers, on this machine, in one run.
 
 mod cpu;
+mod diagnosis;
 #[path = "../../../tests/support/far.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 pub mod far;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use crate::packages;
 use crate::step::{cargo, root, run, target_folder};
 
+pub use diagnosis::diagnosis;
 pub use instructions::instructions;
 pub use many::many;
 pub use overlap::overlap;
