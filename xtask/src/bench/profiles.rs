@@ -32,6 +32,11 @@ struct Path {
     mbit: f64,
     /// Slow start and what it loses are over then; the rate is that of the time behind it.
     ramp_s: u32,
+    /// How long a rate is looked at, and how long when they take turns.
+    look_s: u32,
+    turn_s: u32,
+    /// Numbers of streams of iperf3.
+    streams: &'static [u16],
     /// What every copy on the path is given.
     copy: &'static str,
     /// Options of a copy that were found by hand.
@@ -123,7 +128,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
 fn time_left_s(path: &Path, kept: &Kept, rounds: usize) -> f64 {
     let looks = looks(path).len() - kept.count(Stage::Look);
     let turns = (rounds * TURNS).saturating_sub(kept.count(Stage::Turn));
-    let time = |stage| f64::from(path.ramp_s) + seconds(stage) + AROUND_S;
+    let time = |stage| f64::from(path.ramp_s + path.seconds(stage)) + AROUND_S;
     looks as f64 * time(Stage::Look) + turns as f64 * time(Stage::Turn)
 }
 
@@ -131,7 +136,8 @@ fn time_left_s(path: &Path, kept: &Kept, rounds: usize) -> f64 {
 fn looks(path: &Path) -> Vec<Tool> {
     let mut all = Vec::new();
     for congestion in ["reno", "cubic", "bbr"] {
-        all.extend(STREAMS.map(|streams| Tool::Iperf { congestion: congestion.into(), streams }));
+        let with = |streams: &u16| Tool::Iperf { congestion: congestion.into(), streams: *streams };
+        all.extend(path.streams.iter().map(with));
     }
     all.extend(path.by_hand.iter().map(|options| Tool::copy(options)));
     all
@@ -182,7 +188,7 @@ fn turn(
         return Ok(());
     }
     let before = stand.wan.counters();
-    let seen = runs::run(stand, &tool, seconds(stage))?;
+    let seen = runs::run(stand, &tool, stand.path.seconds(stage).into())?;
     let dropped =
         stand.wan.counters().forward.packets.queue_drops - before.forward.packets.queue_drops;
     let run = Run { stage, round, tool, seen, dropped };
@@ -190,15 +196,16 @@ fn turn(
     kept.add(run)
 }
 
-/// How long a rate is looked at.
-fn seconds(stage: Stage) -> f64 {
-    match stage {
-        Stage::Look => 6.0,
-        Stage::Turn => 20.0,
+impl Path {
+    fn seconds(&self, stage: Stage) -> u32 {
+        match stage {
+            Stage::Look => self.look_s,
+            Stage::Turn => self.turn_s,
+        }
     }
 }
 
-const STREAMS: [u16; 5] = [1, 2, 4, 8, 16];
+const STREAMS: &[u16] = &[1, 2, 4, 8, 16];
 /// What takes turns on a path.
 const TURNS: usize = 3 + page::UNTUNED.len();
 /// Logins, handshakes, and what comes after.
@@ -210,6 +217,9 @@ const PATHS: &[Path] = &[
         wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "64K"],
         mbit: 96.5,
         ramp_s: 4,
+        look_s: 6,
+        turn_s: 20,
+        streams: STREAMS,
         copy: "",
         by_hand: &[
             "--congestion bbr --streams 1",
@@ -223,6 +233,9 @@ const PATHS: &[Path] = &[
         wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "1bdp"],
         mbit: 96.5,
         ramp_s: 4,
+        look_s: 6,
+        turn_s: 20,
+        streams: STREAMS,
         copy: "",
         by_hand: &[
             "--congestion bbr --streams 1",
@@ -236,7 +249,10 @@ const PATHS: &[Path] = &[
         wan: &["--rate", "10Mbit", "--rtt", "180ms", "--queue", "1bdp"],
         mbit: 9.65,
         ramp_s: 6,
-        copy: "--request-size 256K",
+        look_s: 6,
+        turn_s: 20,
+        streams: STREAMS,
+        copy: "",
         by_hand: &[
             "--congestion bbr --streams 1",
             "--congestion cubic --streams 1",
@@ -248,6 +264,9 @@ const PATHS: &[Path] = &[
         wan: &["--rate", "200Mbit", "--rtt", "50ms", "--queue", "1bdp", "--loss", "0.1%"],
         mbit: 193.0,
         ramp_s: 3,
+        look_s: 6,
+        turn_s: 20,
+        streams: STREAMS,
         copy: "",
         by_hand: &[
             "--congestion bbr --streams 1",
@@ -260,6 +279,9 @@ const PATHS: &[Path] = &[
         wan: &["--rate", "1Gbit", "--rtt", "5ms", "--queue", "1bdp"],
         mbit: 965.0,
         ramp_s: 2,
+        look_s: 3,
+        turn_s: 10,
+        streams: STREAMS,
         copy: "",
         by_hand: &[
             "--congestion cubic --streams 1",
@@ -283,6 +305,9 @@ const PATHS: &[Path] = &[
         ],
         mbit: 965.0,
         ramp_s: 8,
+        look_s: 4,
+        turn_s: 16,
+        streams: &[1, 4, 16],
         copy: "",
         by_hand: &[
             "--congestion bbr --streams 1",
@@ -295,6 +320,9 @@ const PATHS: &[Path] = &[
         wan: &["--veth", "--rate", "10Gbit"],
         mbit: 9560.0,
         ramp_s: 1,
+        look_s: 2,
+        turn_s: 8,
+        streams: STREAMS,
         copy: "--seal off",
         by_hand: &[
             "--digest none --streams 1",
@@ -317,9 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn fifteen_ways_of_iperf3_are_looked_at() {
+    fn every_way_is_looked_at_once() {
         for path in PATHS {
-            assert_eq!(looks(path).len(), 15 + path.by_hand.len(), "{}", path.name);
+            let looks = looks(path);
+            assert_eq!(looks.len(), path.streams.len() * 3 + path.by_hand.len(), "{}", path.name);
+            let twice = looks.iter().enumerate().any(|(i, tool)| looks[..i].contains(tool));
+            assert!(!twice, "{}", path.name);
         }
     }
 }

@@ -23,7 +23,17 @@ pub fn line(run: &Run) -> String {
 }
 
 pub fn page(all: &[(&Path, Kept)]) -> String {
-    let mut text = format!("{HEAD}{TABLE}");
+    let mut text = String::from(HEAD);
+    for (path, _) in all {
+        let Path { name, wan, ramp_s, look_s, turn_s, .. } = path;
+        let _ = writeln!(
+            text,
+            "- {name}: `xtask wan up {}`, a ramp of {ramp_s} s, looks of {look_s} s, turns of \
+             {turn_s} s",
+            wan.join(" ")
+        );
+    }
+    text.push_str(TABLE);
     for (path, kept) in all {
         let tools = kept.turned();
         let best = tools
@@ -105,19 +115,18 @@ const HEAD: &str = "\
 # Copies beside the best iperf3, on six kinds of path
 
 `cargo xtask bench profiles`, release programs over a WAN on the desk. A short look at iperf3 with \
-reno, cubic and bbr and 1, 2, 4, 8 and 16 streams, and at copies with options chosen by hand, \
+reno, cubic and bbr and 1 to 16 streams, and at copies with options chosen by hand, \
 says which take turns: the best two of iperf3, the best copy, the copy as it is when nothing is \
 chosen, and that without a pace. Medians of the turns, with their ranges.
 
-Like is compared with like: iperf3's rate is what its receiver counted for 20 s behind a ramp \
-that is left out (`-O`); that of a copy is payload that its senders' TCP had acknowledged in the \
-same 20 s, from its first sample on. The ramp is 4 s at 102 ms, 6 s at 180 ms, 3 s at 50 ms, \
-2 s at 5 ms, 8 s at 150 ms, 1 s over veth. *Whole* is all bytes of a copy over all \
+Like is compared with like: iperf3's rate is what its receiver counted for some seconds behind a \
+ramp that is left out (`-O`); that of a copy is payload that its senders' TCP had acknowledged in \
+the same seconds, from its first sample on. *Whole* is all bytes of a copy over all \
 its time without the login, ramp and handshakes included. Copies are from `null:` to `null:`, sealed with TLS 1.3 and checked with \
 BLAKE3, but on the veth path, where nothing is sealed and the digest is what the options say.
 
 ";
-const TABLE: &str = "\
+const TABLE: &str = "
 | path | what | Mbit/s behind the ramp | of the best iperf3 | whole | packets dropped | verdict | \
 turns |
 |---|---|---|---|---|---|---|---|
@@ -125,7 +134,7 @@ turns |
 const LOOKS: &str = "
 ## What was looked at to choose
 
-6 s each, once.
+Once each, shorter.
 
 | path | what | Mbit/s | packets dropped |
 |---|---|---|---|
