@@ -218,9 +218,8 @@ pub fn share(part: f64, whole: f64) -> f64 {
 }
 
 const UNKNOWN_NANOS: u64 = 4_000_000_000_000;
-const FAREWELL_BYTES_MAX: u64 = 4096;
 const EARLY_SHARE: f64 = 0.6;
-/// A frame's head, sealed: 86 bytes.
+/// A frame's head, sealed (86 bytes), and the seal's own goodbye.
 const FAREWELL_BYTES_MAX: u64 = 128;
 const UNSET_SEGMENTS: u32 = 0x7fff_ffff;
 
