@@ -54,11 +54,10 @@ pub struct Streams<'a> {
 
 impl<'a> Streams<'a> {
     pub fn of(evidence: &'a Evidence) -> Streams<'a> {
-        let receiver_writes = receiver_writes(evidence);
         let mut series: Vec<(&Stream, Series)> = evidence
             .streams
             .iter()
-            .map(|stream| (stream, moving(stream, receiver_writes)))
+            .map(|stream| (stream, Series::of(&stream.sent).while_moving()))
             .filter(|(_, series)| series.samples().len() >= 2)
             .collect();
         series.sort_by_key(|(stream, series)| (stream.number, series.origin()));
@@ -84,7 +83,7 @@ impl<'a> Streams<'a> {
             sender: strain(&evidence.sender, lanes),
             receiver: strain(&evidence.receiver, lanes),
             window_at_loss: window_at_loss(&both),
-            receiver_writes,
+            receiver_writes: receiver_writes(evidence),
             series,
         }
     }
@@ -129,15 +128,6 @@ impl<'a> Streams<'a> {
 
     fn at_rate_limit(&self) -> bool {
         self.evidence.asked.rate_bytes_per_s.is_some_and(|rate| self.total_goodput >= 0.9 * rate)
-    }
-}
-
-/// A stream that has sent all waits for the others; one whose receiver has no time waits for it.
-fn moving(stream: &Stream, receiver_writes: bool) -> Series {
-    let series = Series::of(&stream.sent).while_moving();
-    match receiver_writes {
-        true => series,
-        false => series.without_farewell(),
     }
 }
 

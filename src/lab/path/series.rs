@@ -52,22 +52,6 @@ impl Series {
         }
     }
 
-    /// Without the end in which a stream says no more than that it is done, as it does once all
-    /// others are.
-    pub fn without_farewell(&self) -> Series {
-        let Some(last) = self.samples.last() else { return self.clone() };
-        let rest = |sample: &PathSample| last.bytes_sent.saturating_sub(sample.bytes_sent);
-        let done = |sample: &PathSample| {
-            rest(sample) <= FAREWELL_BYTES_MAX && sample.unacked_segments == 0
-        };
-        let first_done = self.samples.iter().position(done);
-        let end = first_done.map_or(self.samples.len(), |index| index + 1);
-        match end >= 2 {
-            true => Series { samples: self.samples[..end].to_vec() },
-            false => self.clone(),
-        }
-    }
-
     pub fn samples(&self) -> &[PathSample] {
         &self.samples
     }
