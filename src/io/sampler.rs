@@ -1,7 +1,7 @@
 //! Looks at a stream from the thread that owns it, at its own pace, and clocks that thread's waits.
 //!
 //! Whoever blocks in the kernel comes back in time for the next look: sockets have a timeout of
-//! half the interval, and waits end when a look is due. Nobody above notices: what came back for a
+//! half the time until then, and waits end when a look is due. Nobody above notices: what came back for a
 //! look goes on where it was.
 
 use std::io;
@@ -187,7 +187,7 @@ impl Sampler {
         self.last = sample;
         self.interval = interval(sample.rtt);
         self.due = now.after(self.interval);
-        self.time_socket();
+        self.time_socket(now);
         if self.looks.len() == LOOKS_MAX {
             thin(&mut self.looks);
         }
@@ -198,15 +198,17 @@ impl Sampler {
         }
     }
 
-    /// Who blocks comes back after half an interval: the next look is then at most half of one
-    /// late.
-    fn time_socket(&mut self) {
-        let change = self.interval.0.abs_diff(self.timed_for.0);
+    /// Who blocks comes back after half of the time that is left until a look is due, again and
+    /// again: a call may begin at any time, and kernels round timeouts up to their ticks, so whole
+    /// ones would make looks late.
+    fn time_socket(&mut self, now: Tick) {
+        let half = Nanos(self.due.since(now).0 / 2).max(TIMEOUT_MIN);
+        let change = half.0.abs_diff(self.timed_for.0);
         if change * 4 <= self.timed_for.0 {
             return;
         }
-        self.timed_for = self.interval;
-        let half = Some(Duration::from_nanos(self.interval.0 / 2));
+        self.timed_for = half;
+        let half = Some(Duration::from_nanos(half.0));
         // A socket that takes no timeout is looked at when it has moved something.
         let _ = set_socket_timeout(self.socket.fd(), Timeout::Recv, half);
         let _ = set_socket_timeout(self.socket.fd(), Timeout::Send, half);
@@ -240,12 +242,13 @@ impl Sampler {
                 Verb::ReadNext { pipe } => self.read_next(pipe, request),
                 _ => blocking::perform(verb, request),
             };
-            self.lap(awaited);
+            let now = self.lap(awaited);
             match (goes_on(verb, request), result) {
                 (GoesOn::Never, result) => break result,
-                (_, Err(error)) if is_early(&error) => {}
+                (_, Err(error)) if is_early(&error) => self.time_socket(now),
                 (GoesOn::UntilAll, Ok(count)) if count > 0 && !is_all(request, count) => {
                     request.moved += count;
+                    self.time_socket(now);
                 }
                 (_, Ok(count)) => break Ok(request.moved - before + count),
                 (_, Err(error)) => break Err(error),
@@ -332,6 +335,7 @@ fn buffers(socket: &Handle) -> (u32, u32) {
 
 const INTERVAL_MIN: Nanos = Nanos::from_millis(5);
 const INTERVAL_MAX: Nanos = Nanos::from_millis(50);
+const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
 const BUFFERS_EVERY: Nanos = Nanos::from_millis(1_000);
 const HAND_OVER_EVERY: Nanos = Nanos::from_millis(250);
 /// More than half a second of the shortest interval; the outbox has room for twice that.
