@@ -2,6 +2,7 @@
 
 mod bench;
 mod checks;
+mod experiment;
 mod fuzz;
 mod packages;
 mod step;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
         ["bench", "instructions"] => bench::instructions(),
         ["wan", words @ ..] => wan::wan(words),
+        ["experiment", words @ ..] => experiment::experiment(words),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
         _ => Err(USAGE.to_string()),
@@ -73,6 +75,9 @@ cargo xtask COMMAND
                          planted bottlenecks over the WAN: are they found, and does advice help?
                          writes runs/DATE-diagnosis.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
+  experiment NAME...|list|all [--program FILE]
+                         what the seeds found out about paths, over the WAN on the desk;
+                         writes runs/DATE-NAME.md and runs/data/
   wan up|set|cut|mend|run|status|test|down …
                          a WAN on the desk: cargo xtask wan says more
   man DIR                man page and completions, written by the built program

@@ -16,7 +16,7 @@ mod profiles;
 mod race;
 mod ratios;
 mod rows;
-mod stats;
+pub mod stats;
 mod windows;
 
 use std::path::{Path, PathBuf};

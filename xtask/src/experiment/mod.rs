@@ -1,0 +1,111 @@
+//! `cargo xtask experiment`: what the seeds found out about paths, found out again over the WAN on
+//! the desk, with the program as it is shipped. One name is one experiment: it lays its path, runs
+//! real copies, prints its table, says what was wanted beside what was seen, and writes its page.
+
+mod cost;
+mod desk;
+mod hpss;
+mod idle;
+#[path = "../../../tests/support/packets.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod packets;
+mod series;
+mod shown;
+mod steady;
+mod stops;
+mod truth;
+
+use std::path::PathBuf;
+
+use crate::bench;
+use crate::packages;
+use crate::step::{cargo, run, target_folder};
+use desk::Desk;
+use shown::Shown;
+
+pub struct Experiment {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What the seed did and saw, and what is done here.
+    pub about: &'static str,
+    pub run: fn(&Desk) -> Result<Shown, String>,
+}
+
+/// `experiment NAME|list|all [--program FILE]`.
+pub fn experiment(words: &[&str]) -> Result<(), String> {
+    let (names, program) = match words {
+        [names @ .., "--program", file] => (names, Some(PathBuf::from(file))),
+        names => (names, None),
+    };
+    match names {
+        ["list"] => {
+            println!("{:<10} {WINDOWS_TITLE}", "g1");
+            ALL.iter().for_each(|one| println!("{:<10} {}", one.name, one.title));
+            Ok(())
+        }
+        ["all"] => each(&ALL.iter().collect::<Vec<_>>(), program),
+        ["g1"] => match &program {
+            Some(file) => bench::windows(&["--program", &file.to_string_lossy()]),
+            None => bench::windows(&[]),
+        },
+        [_, ..] => {
+            let known = names.iter().map(|name| {
+                let known = ALL.iter().find(|one| one.name == *name);
+                known.ok_or(format!(
+                    "experiment {name} is unknown: `cargo xtask experiment list` names all"
+                ))
+            });
+            each(&known.collect::<Result<Vec<&Experiment>, String>>()?, program)
+        }
+        [] => Err("experiment: name one or several, or `list`, or `all`".into()),
+    }
+}
+
+fn each(chosen: &[&Experiment], program: Option<PathBuf>) -> Result<(), String> {
+    packages::ensure(packages::FOR_WAN)?;
+    let program = match program {
+        Some(file) => file,
+        None => {
+            run("build", &mut cargo("build --release --bin datapump"))?;
+            target_folder().join("release/datapump")
+        }
+    };
+    let program = program.canonicalize().map_err(|why| format!("{}: {why}", program.display()))?;
+    let desk = Desk::of(program);
+    let mut failed = Vec::new();
+    for one in chosen {
+        println!("\n== {}: {}", one.name, one.title);
+        match (one.run)(&desk) {
+            Ok(shown) => {
+                shown.publish(one)?;
+                if shown.failed() > 0 {
+                    failed.push(format!("{}: {} not as wanted", one.name, shown.failed()));
+                }
+            }
+            // The others are worth having all the same.
+            Err(why) => failed.push(format!("{}: {why}", one.name)),
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\n")),
+    }
+}
+
+const WINDOWS_TITLE: &str = "windows are what they say (that is `bench windows`)";
+
+const ALL: &[Experiment] = &[
+    cost::BOTH_ENDS,
+    cost::SLOW_TARGET,
+    steady::RAMP,
+    cost::MEMORY,
+    steady::FAST_PATH,
+    steady::STAGING,
+    hpss::TOLD_WHOLE,
+    steady::CEILING,
+    truth::EPISODES,
+    truth::ZOOM,
+    hpss::SLOWER_SENDER,
+    idle::RESTART,
+    stops::NEVER,
+];
