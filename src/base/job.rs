@@ -21,6 +21,8 @@ pub enum Place {
     Zero { len: u64 },
     /// Bytes from a seed, the same for every run of that seed.
     Random { len: u64, seed: u64 },
+    /// Bytes that nobody makes, until somebody says that it is enough. Only a source.
+    Endless,
 }
 
 /// How the far side is reached and started.
@@ -36,12 +38,31 @@ pub struct Remote {
     pub retry_for: Nanos,
     /// The CPUs that the far side is held to; any where not given.
     pub cpus: Option<Cpus>,
+    /// Who gets the Ctrl-C of the terminal that ssh runs in.
+    pub interrupts: Interrupts,
+}
+
+/// A terminal interrupts all that runs in it at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interrupts {
+    /// The connection too: it ends with what runs over it.
+    #[default]
+    Shared,
+    /// This side alone, which has something to say over the connection before it ends.
+    Kept,
 }
 
 impl Default for Remote {
     fn default() -> Remote {
         let retry_for = Nanos::from_millis(10 * 60 * 1000);
-        Remote { ssh: None, datapump: None, ports: None, retry_for, cpus: None }
+        Remote {
+            ssh: None,
+            datapump: None,
+            ports: None,
+            retry_for,
+            cpus: None,
+            interrupts: Interrupts::Shared,
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub fn file_system(place: &Place) -> String {
     let Place::Path(path) = place else {
         let made = match place {
             Place::Stdio => "pipe",
-            Place::Null { .. } => "null",
+            Place::Null { .. } | Place::Endless => "null",
             _ => "made",
         };
         return made.to_string();

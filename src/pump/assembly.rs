@@ -261,7 +261,7 @@ fn endpoints(
             let input = pipes.input.clone().expect("standard input is open");
             Box::new(PipeSource::new(input))
         }
-        Place::Null { .. } => Box::new(Null::new(Fill::Nothing, depths.source)),
+        Place::Null { .. } | Place::Endless => Box::new(Null::new(Fill::Nothing, depths.source)),
         Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
     });

@@ -150,6 +150,18 @@ impl Paths {
         }
     }
 
+    /// What has been seen and is not kept yet.
+    pub fn fresh(&self) -> Vec<StreamPath> {
+        let seen = self.own.iter().filter(|(_, own)| !own.fresh.is_empty());
+        let path = |(number, own): (&u32, &Own)| StreamPath {
+            stream: *number,
+            side: PathSide::Near,
+            role: own.role,
+            samples: own.fresh.clone(),
+        };
+        seen.map(path).collect()
+    }
+
     /// Keeps what has been seen: for the side that drives.
     pub fn keep(&mut self) {
         for (number, own) in &mut self.own {

@@ -21,6 +21,8 @@ pub enum Run {
     Whole { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
     /// What was read from a pipe and got lost on its way.
     Again { start: u64, bytes: Arc<[u8]> },
+    /// One request's worth of what has no end and that nobody makes.
+    Made { start: u64, len: u32 },
 }
 
 /// What came of asking for work.
@@ -100,7 +102,11 @@ enum PipeState {
     None,
     Free,
     Reading,
-    Ended { bytes: u64 },
+    /// Of what nobody makes all lanes take, until it is enough.
+    Endless,
+    Ended {
+        bytes: u64,
+    },
 }
 
 impl Plan {
@@ -142,6 +148,22 @@ impl Plan {
     pub fn want_pipe(&self) {
         self.lock().pipe = PipeState::Free;
         self.brake.bell.ring();
+    }
+
+    /// The source is endless, and the sink wants it.
+    pub fn want_endless(&self) {
+        self.lock().pipe = PipeState::Endless;
+        self.brake.bell.ring();
+    }
+
+    /// An endless source ends behind what has been claimed; others have an end of their own.
+    pub fn enough(&self) {
+        let mut state = self.lock();
+        if state.pipe == PipeState::Endless {
+            state.pipe = PipeState::Ended { bytes: state.read };
+            drop(state);
+            self.brake.bell.ring();
+        }
     }
 
     /// Nothing more will be wanted.
@@ -189,6 +211,7 @@ impl Plan {
             (false, _) | (true, PipeState::None) => self.claim_run(&mut state, request),
             (true, PipeState::Free) => self.claim_pipe(&mut state, request),
             (true, PipeState::Reading) => Err(Claim::Idle),
+            (true, PipeState::Endless) => self.claim_endless(&mut state, request),
             (true, PipeState::Ended { .. }) => Err(Claim::Dry),
         };
         let again = match claimed {
@@ -281,7 +304,8 @@ impl Plan {
     pub fn is_settled(&self) -> bool {
         let state = self.lock();
         let under_way = state.claims.as_ref().is_some_and(|claims| !claims.claimed.is_empty());
-        let piping = matches!(state.pipe, PipeState::Free | PipeState::Reading);
+        let piping =
+            matches!(state.pipe, PipeState::Free | PipeState::Reading | PipeState::Endless);
         state.ended && state.runs.is_empty() && !under_way && !piping
     }
 
@@ -331,6 +355,17 @@ impl Plan {
         Ok(Run::Again { start, bytes: Arc::default() }) // its bytes are known when it is filled
     }
 
+    fn claim_endless(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let run = Run::Made { start: state.read, len: self.slot_bytes };
+        if self.is_past_window(state, state.read) {
+            return Err(Claim::Idle);
+        }
+        state.read += u64::from(self.slot_bytes);
+        let (extent, cargo) = run.cargo();
+        load(request, extent, cargo);
+        Ok(run)
+    }
+
     fn is_past_window(&self, state: &State, start: u64) -> bool {
         let end = start.saturating_add(u64::from(self.slot_bytes));
         state.window.is_some_and(|window| end > state.settled.first_gap().saturating_add(window))
@@ -347,7 +382,8 @@ impl State {
     fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
         let lockstep = self.lockstep?;
         let waiting = self.claims.as_ref()?.streams.get(&stream)?;
-        let more = !self.runs.is_empty() || self.pipe == PipeState::Free;
+        let flows = matches!(self.pipe, PipeState::Free | PipeState::Endless);
+        let more = !self.runs.is_empty() || flows;
         match more {
             true if waiting.block_bytes >= lockstep.every_bytes => Some(Claim::Idle),
             true if waiting.stops_until > now => Some(Claim::Later(waiting.stops_until)),
@@ -376,6 +412,7 @@ impl Run {
             Run::Again { start, bytes } => {
                 (Extent { start: *start, len: bytes.len() as u32 }, pipe_part(*start))
             }
+            Run::Made { start, len } => (Extent { start: *start, len: *len }, pipe_part(*start)),
         }
     }
 }
@@ -536,6 +573,29 @@ mod tests {
         plan.filled(Tick(0), &request);
         assert_eq!(plan.pipe_bytes(), Some(4106));
         assert_eq!(claims(&plan, Tick(0)).1, Claim::Dry);
+    }
+
+    #[test]
+    fn what_is_endless_ends_when_it_is_enough() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.enough();
+        plan.want_endless();
+        plan.end();
+        let mut request = Request::new(4096);
+        for stream in [1, 2, 1] {
+            assert_eq!(plan.claim(Tick(0), stream, &mut request), Claim::Taken);
+            plan.filled(Tick(0), &request);
+        }
+        assert_eq!((plan.pipe_bytes(), plan.is_settled()), (None, false));
+        plan.enough();
+        assert_eq!(plan.pipe_bytes(), Some(3 * 4096));
+        assert!(plan.lost(2));
+        assert_eq!(plan.claim(Tick(1), 1, &mut request), Claim::Taken);
+        assert_eq!(request.label.extent, Extent { start: 4096, len: 4096 });
+        assert_eq!(plan.claim(Tick(1), 1, &mut request), Claim::Idle, "all is under way");
+        assert!(plan.settle(Tick(2), &[(0, 3 * 4096)]));
+        assert_eq!(plan.claim(Tick(2), 1, &mut request), Claim::Dry);
+        assert!(plan.is_settled());
     }
 
     #[test]

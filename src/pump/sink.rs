@@ -75,6 +75,7 @@ impl Target {
     pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
         match place {
             Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } => Ok(Target::Null),
+            Place::Endless => Err(Fault::usage("an endless source is no place to copy to")),
             Place::Stdio if origin.single => Ok(Target::Pipe),
             Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
             Place::Path(path) => Target::open_path(path, origin),

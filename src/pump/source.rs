@@ -34,6 +34,16 @@ pub struct SourceSide {
     walk: Walk,
     /// The single object's name at the target, where that is another.
     rename: Option<Vec<u8>>,
+    flow: Flow,
+}
+
+/// What it is whose length is known at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Read in order, until it ends.
+    Pipe,
+    /// Made up, until it is enough.
+    Endless,
 }
 
 /// What an object of a slot or more costs of the credit.
@@ -71,12 +81,17 @@ impl SourceSide {
             cost: 0,
             walk: Walk::Going,
             rename: None,
+            flow: Flow::Pipe,
         }
     }
 
     /// A single object will have this name.
     pub fn renamed(self, rename: Option<Vec<u8>>) -> SourceSide {
         SourceSide { rename, ..self }
+    }
+
+    pub fn flowing(self, flow: Flow) -> SourceSide {
+        SourceSide { flow, ..self }
     }
 
     /// True when so much more may be offered before something is finished.
@@ -135,7 +150,10 @@ impl SourceSide {
                 Slot::Whole { member } if chunk.entries[member].kind == EntryKind::Pipe => {
                     gauge.endless.store(true, Relaxed);
                     gauge.files_found.fetch_add(1, Relaxed);
-                    self.plan.want_pipe();
+                    match self.flow {
+                        Flow::Pipe => self.plan.want_pipe(),
+                        Flow::Endless => self.plan.want_endless(),
+                    }
                 }
                 Slot::Whole { member } => {
                     let entry = &chunk.entries[member];

@@ -18,7 +18,7 @@ use super::paths::When;
 use super::plan::Plan;
 use super::resume::Memory;
 use super::sink::{Begin, SinkSide, Target};
-use super::source::SourceSide;
+use super::source::{Flow, SourceSide};
 use super::walk::{Sighting, Sources};
 use super::watch::Watch;
 use super::wires::Wires;
@@ -170,6 +170,8 @@ struct Running {
     window_seen_bytes: u64,
     done: Done,
     reported: bool,
+    /// The far source has been told that it is enough.
+    enough_said: bool,
     /// It went away when everything was done, before it had said what it did.
     peer_is_gone: bool,
     carrier: Carrier,
@@ -201,6 +203,7 @@ impl Running {
         };
         let lanes = usize::from(settings.streams);
         let assembly = Assembly::new(ends, lanes)?;
+        let is_endless = matches!(source, Some((Place::Endless, _)));
         let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
@@ -208,8 +211,11 @@ impl Running {
             finishing::start(finisher, events_in.clone())
         });
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
-        let source =
-            plan.map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()).renamed(rename));
+        let flow = if is_endless { Flow::Endless } else { Flow::Pipe };
+        let source = plan.map(|plan| {
+            let side = SourceSide::new(plan, settings.clone(), watch.clone());
+            side.renamed(rename).flowing(flow)
+        });
         let compare = comparing::start(&settings, sink.as_ref(), &events_in, &brake);
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
@@ -238,6 +244,7 @@ impl Running {
             window_seen_bytes: 0,
             done: Done { report: first_report(&assembly, part.about), ..Done::default() },
             reported: false,
+            enough_said: false,
             peer_is_gone: false,
             carrier: part.carrier,
             usage: system::usage(),
@@ -341,6 +348,7 @@ impl Running {
     /// What is due whether or not something happened.
     fn beat(&mut self) -> Result<(), Fault> {
         self.offer()?;
+        self.end_if_enough()?;
         if let Some(end) = self.source.as_mut().and_then(SourceSide::pipe_end) {
             self.say_to_sink(end)?;
         }
@@ -466,6 +474,10 @@ impl Running {
                 Class::Unreachable,
                 "the other side could not open its data streams, one of which is open here",
             )),
+            Message::Enough => {
+                self.watch.enough();
+                Ok(())
+            }
             Message::Lost { stream } => self.hear_lost(stream),
             Message::Samples { stream, samples } => self.hear_samples(stream, &samples),
             Message::Doubt { stream } => {

@@ -211,6 +211,7 @@ fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
     let made = |kind, size, name: &[u8]| Root::Made(made_entry(kind, size, name));
     match place {
         Place::Stdio => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"stdin")),
+        Place::Endless => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"null")),
         Place::Null { len } => Ok(made(EntryKind::Stretch, *len, b"null")),
         Place::Zero { len } => Ok(made(EntryKind::Stretch, *len, b"zero")),
         Place::Random { len, .. } => Ok(made(EntryKind::Stretch, *len, b"random")),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use crate::base::job::Notice;
+use crate::base::job::{Notice, StreamPath};
 
 /// Counters that lanes and sessions add to; whoever shows progress reads them at its own pace.
 #[derive(Debug, Default)]
@@ -28,7 +28,10 @@ pub struct Gauge {
 pub struct Watch {
     pub gauge: Gauge,
     stop: AtomicBool,
+    enough: AtomicBool,
     notices: Mutex<Sender<Notice>>,
+    /// Where what is seen of data streams goes at once, if somebody wants that.
+    paths: Option<Sender<StreamPath>>,
 }
 
 impl Watch {
@@ -36,8 +39,16 @@ impl Watch {
         Watch {
             gauge: Gauge::default(),
             stop: AtomicBool::new(false),
+            enough: AtomicBool::new(false),
             notices: Mutex::new(notices),
+            paths: None,
         }
+    }
+
+    /// What is seen of data streams is also told while the transfer runs, a part of each stream's
+    /// samples at a time.
+    pub fn with_paths(self, paths: Sender<StreamPath>) -> Watch {
+        Watch { paths: Some(paths), ..self }
     }
 
     /// Tells people something. Nobody listening is no error.
@@ -70,6 +81,22 @@ impl Watch {
     /// Asks the transfer to stop; it ends with `Fault::interrupted` within a second.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
+    }
+
+    /// Asks an endless source to end: the transfer then ends well, with all that has been sent.
+    pub fn enough(&self) {
+        self.enough.store(true, Relaxed);
+    }
+
+    pub fn is_enough(&self) -> bool {
+        self.enough.load(Relaxed)
+    }
+
+    /// Tells what was seen of data streams, which is made only where somebody wants it.
+    pub fn show<P: IntoIterator<Item = StreamPath>>(&self, seen: impl FnOnce() -> P) {
+        if let Some(paths) = &self.paths {
+            seen().into_iter().for_each(|path| drop(paths.send(path)));
+        }
     }
 
     pub fn stopping(&self) -> bool {

@@ -147,9 +147,11 @@ fn wait(pause: Duration, watch: &Watch) {
     }
 }
 
-/// True when what has arrived is found again: pipes cannot be read twice.
+/// True when what has arrived is found again: pipes cannot be read twice, and what is endless
+/// measures a time, which is over.
 fn is_resumable(job: &Job) -> bool {
-    job.target != Place::Stdio && !job.sources.contains(&Place::Stdio)
+    let flows = |place: &Place| matches!(place, Place::Stdio | Place::Endless);
+    !flows(&job.target) && !job.sources.iter().any(flows)
 }
 
 /// A fault that another run of the same command goes on behind says so.
@@ -590,6 +592,15 @@ impl Near<'_> {
                 return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial) });
             }
             Err(fault) if fault.class != Class::Unreachable => return Err(fault),
+            Err(fault) if self.job.sources.contains(&Place::Endless) => {
+                let text = format!(
+                    "no data port of the far side can be reached ({fault}; tried {} port {}), and \
+                     a net test needs one: open a port range with --ports LO-HI",
+                    addresses.join(", "),
+                    opened.port
+                );
+                return Err(Fault { text, ..fault });
+            }
             Err(fault) => fault,
         };
         self.attempt.watch.warn(format!(

@@ -24,7 +24,7 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
 /// 4: the far side tells what it has seen of its streams; a setting says whether it does. Settings
 /// say how TCP paces, how streams are marked, and lockstep; reports have the window's scale, and
-/// the pace.
+/// the pace. A source may be endless, until its sink says that it is enough.
 pub const VERSION_MIN: u16 = 4;
 pub const VERSION_MAX: u16 = 4;
 
@@ -188,6 +188,8 @@ pub enum Message {
     PipeEnd {
         bytes: u64,
     },
+    /// Sink that drives: an endless source is to end now.
+    Enough,
     Warning {
         text: String,
     },
@@ -256,6 +258,7 @@ impl Message {
             Message::Doubt { .. } => 21,
             Message::Names { .. } => 22,
             Message::Samples { .. } => 23,
+            Message::Enough => 24,
         }
     }
 
@@ -268,7 +271,7 @@ impl Message {
             }
             Message::Open(open) => fields::put_open(out, open),
             Message::Opened(opened) => fields::put_opened(out, opened),
-            Message::Carry | Message::Ping => {}
+            Message::Carry | Message::Ping | Message::Enough => {}
             Message::Carried(bytes) => out.raw(bytes),
             Message::Offer { first, entries } => {
                 out.u64(*first);
@@ -361,6 +364,7 @@ impl Message {
                 let (stream, samples) = fields::get_samples(from)?;
                 Message::Samples { stream, samples }
             }
+            24 => Message::Enough,
             other => {
                 return Err(Fault::peer(format!(
                     "the peer sent a message of unknown type {other}"

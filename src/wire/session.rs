@@ -118,6 +118,9 @@ impl Session {
             }
             (Phase::Moving, Message::Carry) if !self.drives => Ok(()),
             (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
+            (Phase::Moving, Message::Enough) if self.drives => {
+                Err(out_of_turn(self.phase, message))
+            }
             (Phase::Moving, Message::Report(_)) => {
                 self.phase = Phase::Reported;
                 Ok(())
@@ -199,13 +202,15 @@ impl Session {
             (Some(Role::Sink), Message::Held { objects }) => self.settle(objects.len() as u64)?,
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
+            (Some(Role::Sink), Message::Enough) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
             (_, Message::Carried(_) | Message::Lost { .. } | Message::Samples { .. }) => {}
             (_, Message::Offer { .. } | Message::OfferEnd { .. } | Message::Want { .. })
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
-            | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. }) => {
+            | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
+            | (_, Message::Enough) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
@@ -338,6 +343,8 @@ mod tests {
             (true, Message::Hello { min: 1, max: 1, program: String::new() }),
             (false, Message::Carry),
             (true, samples()),
+            (true, Message::Enough),
+            (false, Message::Enough),
         ];
         for case in cases {
             let lines: Vec<_> = begun.iter().cloned().chain([case]).collect();

@@ -8,7 +8,7 @@ use super::super::paths::When;
 use super::super::sink::SinkSide;
 use super::{Running, say};
 use crate::base::fault::{Class, Fault};
-use crate::base::job::Carrier;
+use crate::base::job::{Carrier, PathRole, PathSide, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
 use crate::io::{clock, tcp};
@@ -93,6 +93,23 @@ impl Running {
         }
     }
 
+    /// Ends an endless source once that is wanted: here, or by telling the far side.
+    pub(super) fn end_if_enough(&mut self) -> Result<(), Fault> {
+        if self.enough_said || !self.watch.is_enough() {
+            return Ok(());
+        }
+        match (&self.source, &mut self.peer) {
+            // It may not be wanted yet: then it ends later.
+            (Some(source), _) => source.plan.enough(),
+            (None, Some(peer)) => {
+                self.enough_said = true;
+                say(peer, &Message::Enough)?;
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
     /// True while a stream more would have something to do.
     fn needs_streams(&self) -> bool {
         let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
@@ -172,6 +189,10 @@ impl Running {
     ) -> Result<(), Fault> {
         if self.wires.is_known(stream) {
             self.wires.paths.hear(stream, samples);
+            let role = if self.source.is_some() { PathRole::Sink } else { PathRole::Source };
+            let side = PathSide::Far;
+            let seen = || [StreamPath { stream, side, role, samples: samples.to_vec() }];
+            self.watch.show(seen);
         }
         Ok(())
     }
@@ -190,6 +211,7 @@ impl Running {
                 told.iter().try_for_each(|message| say(peer, message))
             }
             _ => {
+                self.watch.show(|| self.wires.paths.fresh());
                 self.wires.paths.keep();
                 Ok(())
             }

@@ -205,6 +205,7 @@ fn put_place(out: &mut Writer, place: &Place) {
             out.u64(*len);
             out.u64(*seed);
         }
+        Place::Endless => out.u8(6),
     }
 }
 
@@ -218,6 +219,7 @@ fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
         3 => Place::Null { len: from.u64()? },
         4 => Place::Zero { len: from.u64()? },
         5 => Place::Random { len: from.u64()?, seed: from.u64()? },
+        6 => Place::Endless,
         other => {
             return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
         }

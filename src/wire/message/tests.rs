@@ -97,6 +97,7 @@ fn samples() -> Vec<Message> {
         Place::Null { len: 1 },
         Place::Zero { len: 2 },
         Place::Random { len: 3, seed: 4 },
+        Place::Endless,
     ];
     vec![
         Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
@@ -136,6 +137,7 @@ fn samples() -> Vec<Message> {
         Message::Failed { object: 3, fault: Fault::new(Class::NoSpace, "full") },
         Message::Unoffered { path: b"x".to_vec(), fault: Fault::new(Class::Local, "no") },
         Message::PipeEnd { bytes: 11 },
+        Message::Enough,
         Message::Warning { text: "careful".into() },
         Message::Report(Box::new(report())),
         Message::Stop(Fault::interrupted()),
