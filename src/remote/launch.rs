@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::Remote;
+use crate::base::job::{Interrupts, Remote};
 
 /// How the far side is started.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Launch {
         login: Login,
     ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
         let (mut command, launched_as) = self.command(words, login);
-        let what = command.get_program().to_string_lossy().into_owned();
+        let what = self.what();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
             let fault = Fault::system(&format!("start '{what}'"), &error);
@@ -79,6 +79,17 @@ impl Launch {
         Ok((Launched { child, what, host, program: launched_as }, stdin, stdout))
     }
 
+    /// The command as people know it.
+    fn what(&self) -> String {
+        match self {
+            Launch::Process { program, .. } => program.display().to_string(),
+            Launch::Ssh { remote, .. } => {
+                let ssh = remote.ssh.as_ref().and_then(|words| words.first());
+                ssh.map_or("ssh", String::as_str).to_string()
+            }
+        }
+    }
+
     /// The command, and what the far program is called there.
     fn command(&self, words: &[String], login: Login) -> (Command, String) {
         match self {
@@ -89,25 +100,16 @@ impl Launch {
             }
             Launch::Ssh { host, remote } => {
                 let program = remote.datapump.clone().unwrap_or_else(|| "datapump".into());
-                let mut command = match remote.ssh.as_deref() {
-                    Some([ssh, arguments @ ..]) => {
-                        let mut command = Command::new(ssh);
-                        if login == Login::Again && ssh.rsplit('/').next() == Some("ssh") {
-                            command.args(UNATTENDED);
-                        }
-                        command.args(arguments);
-                        command
-                    }
-                    _ => {
-                        let mut command = Command::new("ssh");
-                        // No terminal, no X11, no escape character: the connection carries bytes.
-                        command.args(["-T", "-x", "-e", "none"]);
-                        if login == Login::Again {
-                            command.args(UNATTENDED);
-                        }
-                        command
-                    }
+                let (ssh, arguments) = match remote.ssh.as_deref() {
+                    Some([ssh, arguments @ ..]) => (ssh.as_str(), arguments.to_vec()),
+                    // No terminal, no X11, no escape character: the connection carries bytes.
+                    _ => ("ssh", ["-T", "-x", "-e", "none"].map(String::from).to_vec()),
                 };
+                let mut command = program_of(ssh, remote.interrupts);
+                if login == Login::Again && ssh.rsplit('/').next() == Some("ssh") {
+                    command.args(UNATTENDED);
+                }
+                command.args(arguments);
                 command.arg(host).arg(format!("{} {}", quoted(&program), words.join(" ")));
                 (command, program)
             }
@@ -168,6 +170,21 @@ impl Launched {
             }
             thread::sleep(BEAT);
             left = left.saturating_sub(BEAT);
+        }
+    }
+}
+
+/// What is ignored stays ignored in what a shell becomes. One that finds no such program ends as ssh
+/// does that cannot connect.
+fn program_of(ssh: &str, interrupts: Interrupts) -> Command {
+    const KEPT: &str = "trap '' INT; command -v \"$0\" > /dev/null || \
+                        { echo \"$0: not found\" >&2; exit 255; }; exec \"$0\" \"$@\"";
+    match interrupts {
+        Interrupts::Shared => Command::new(ssh),
+        Interrupts::Kept => {
+            let mut command = Command::new("sh");
+            command.args(["-c", KEPT, ssh]);
+            command
         }
     }
 }
