@@ -11,6 +11,7 @@ pub mod gates;
 pub mod measure;
 pub mod model;
 pub mod moment;
+pub mod nettest;
 pub mod observations;
 pub mod path;
 pub mod paths;
