@@ -12,7 +12,7 @@ use super::knobs::{self, Kind, Knob};
 use super::words;
 use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
-use crate::base::settings::Settings;
+use crate::base::settings::{Seal, Settings};
 use crate::base::units::Nanos;
 use crate::lab::experiment::{Order, Soak};
 use crate::lab::export::What;
@@ -124,6 +124,21 @@ pub struct Measuring {
     pub place: Option<PathBuf>,
     pub on: Option<String>,
     pub thorough: bool,
+    pub net: NetTesting,
+}
+
+/// A net test, as typed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NetTesting {
+    pub time: Option<Nanos>,
+    pub omit: Option<Nanos>,
+    pub interval: Option<Nanos>,
+    pub reverse: bool,
+    pub bidir: bool,
+    pub udp: bool,
+    pub streams: Option<u16>,
+    pub seal: Option<Seal>,
+    pub request_bytes: Option<u32>,
 }
 
 impl Default for Measuring {
@@ -139,6 +154,7 @@ impl Default for Measuring {
             place: None,
             on: None,
             thorough: false,
+            net: NetTesting::default(),
         }
     }
 }

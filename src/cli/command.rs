@@ -141,7 +141,8 @@ fn subcommand(verb: Verb) -> Command {
         Verb::Measure => with_knobs.arg(
             positional(
                 "WHAT",
-                "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all",
+                "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; or net \
+                 and a host, with the options of a net test",
             )
             .required(false)
             .num_args(0..),

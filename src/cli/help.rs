@@ -12,6 +12,7 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
+                            \x20      datapump measure net --time SECONDS [HOST]\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
                             \x20      datapump explain [RUN]";

@@ -2,6 +2,7 @@
 //! sweep's axes are all made from these rows; nothing else knows a knob's name.
 
 mod lab;
+mod net;
 mod path;
 
 pub use self::lab::FORMATS;
@@ -49,6 +50,7 @@ pub enum Group {
     Moving,
     Storage,
     Measuring,
+    NetTest,
     Showing,
     Recording,
 }
@@ -61,6 +63,7 @@ impl Group {
             Group::Moving => "How bytes move",
             Group::Storage => "Reading and writing files",
             Group::Measuring => "What is measured",
+            Group::NetTest => "A net test (measure net --time 10 HOST)",
             Group::Showing => "What is shown",
             Group::Recording => "What is recorded",
         }
@@ -342,7 +345,7 @@ const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 655
 
 /// Every knob, in the order of `--help`.
 pub fn all() -> impl Iterator<Item = &'static Knob> {
-    KNOBS.iter().chain(path::PATH).chain(lab::LAB)
+    KNOBS.iter().chain(path::PATH).chain(lab::LAB).chain(net::NET)
 }
 
 const KNOBS: &[Knob] = &[

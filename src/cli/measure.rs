@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::args::{Measuring, Options};
 use super::model::{models, page, studied};
+use super::nettest;
 use super::order::{Channel, Show};
 use super::record::NO_HOME;
 use super::results::environments;
@@ -34,6 +35,10 @@ use crate::report::live;
 use crate::report::sheet::Form;
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
+    if nettest::is_asked(options) {
+        return nettest::run(what, options, started);
+    }
+    nettest::refuse_its_options(options)?;
     let Subject { scenarios, whole } = subject(what)?;
     let design = design(scenarios, options);
     let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
@@ -93,7 +98,8 @@ fn subject(what: &[OsString]) -> Result<Subject, String> {
             (_, Some(scenario)) => scenarios.push(scenario),
             (_, None) => {
                 return Err(format!(
-                    "'{word}' cannot be measured: write {}, whole or all",
+                    "'{word}' cannot be measured: write {}, whole or all; the path to a host is \
+                     tested by measure net --time 10 HOST",
                     Scenario::NAMES.join(", ")
                 ));
             }

@@ -10,6 +10,7 @@ mod help;
 mod knobs;
 mod measure;
 mod model;
+mod nettest;
 mod order;
 mod progress;
 mod record;

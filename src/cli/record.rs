@@ -8,10 +8,11 @@ use super::progress::Heard;
 use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
+use crate::base::settings::Settings;
 use crate::lab::copied::{Copied, record_of_copy};
 use crate::lab::environment;
 use crate::lab::results::{Lasting, Store};
-use crate::lab::sample::Predicted;
+use crate::lab::sample::{Predicted, Record};
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]
@@ -24,6 +25,11 @@ pub struct Ends {
 }
 
 impl Ends {
+    /// Made up at one end and thrown away at the other: no file system has a part in it.
+    pub fn of_null(source: String, target: String) -> Ends {
+        Ends { sources: vec![source], target, ..Ends::default() }
+    }
+
     pub fn of(job: &Job, sources: Vec<String>, target: String) -> Ends {
         let here = |place: Option<&Place>, host: &Option<String>| match (place, host) {
             (Some(Place::Path(path)), None) => environment::file_system(path),
@@ -57,17 +63,30 @@ pub fn keep(
     outcome: &Outcome,
     heard: &Heard,
 ) {
+    keep_with(voice, options, command, ends, (outcome, &options.settings), heard, |_| {});
+}
+
+/// The same of a run whose settings are not all typed ones; `add` adds what only that kind has.
+pub fn keep_with(
+    voice: &Voice,
+    options: &Options,
+    command: &str,
+    ends: &Ends,
+    (outcome, settings): (&Outcome, &Settings),
+    heard: &Heard,
+    add: impl FnOnce(&mut Record),
+) {
     if outcome.dry.is_some() || !is_wanted(options) {
         return;
     }
     let done = store(options).and_then(|mut store| {
         let environment = store.environment(&environment::here())?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let record = record_of_copy(&Copied {
+        let mut record = record_of_copy(&Copied {
             command,
             sources: ends.sources.clone(),
             target: ends.target.clone(),
-            settings: &options.settings,
+            settings,
             outcome,
             series: &heard.series,
             started_unix_s: now.as_secs_f64() - voice.started().elapsed().as_secs_f64(),
@@ -77,6 +96,7 @@ pub fn keep(
             predicted: heard.expected.as_ref().map(Predicted::from),
             far_host: ends.far_host.as_deref(),
         });
+        add(&mut record);
         store.insert(&record)
     });
     if let Err(fault) = done {

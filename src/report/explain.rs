@@ -528,7 +528,7 @@ fn percent(share: f64) -> String {
 }
 
 /// `24.1 Mbit/s`.
-fn bits(bytes_per_s: f64) -> String {
+pub(super) fn bits(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     match bits {
         1e9.. => format!("{:.2} Gbit/s", bits / 1e9),

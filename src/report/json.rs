@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
+use super::nettest::{NetTest, Passed};
 use super::text::Dry;
 use crate::base::dscp::Dscp;
 use crate::base::fault::{Class, Fault};
@@ -46,6 +47,8 @@ pub enum Event {
     Run(Box<Record>),
     /// What held a transfer back.
     Verdict(Box<Verdict>),
+    /// A part of a net test, in one direction.
+    Interval(Box<Passed>),
     End(Box<End>),
 }
 
@@ -147,6 +150,9 @@ pub struct End {
     pub failed_count: u64,
     /// What was found; null unless `verify` ran to its end.
     pub verified: Option<Found>,
+    /// What a net test came to; only there after one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_test: Option<Box<NetTest>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -394,6 +400,7 @@ pub fn end(class: Option<Class>, message: Option<String>) -> End {
         failed: Vec::new(),
         failed_count: 0,
         verified: None,
+        net_test: None,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod explain;
 pub mod foretold;
 pub mod json;
 pub mod live;
+pub mod nettest;
 pub mod other;
 pub mod results;
 pub mod sheet;

@@ -14,6 +14,8 @@ const MODEL: &[Verb] = &[Verb::Model];
 const RESULTS: &[Verb] = &[Verb::Results];
 const READING: &[Verb] = &[Verb::Model, Verb::Results];
 const RECORDED: &[Verb] = &[Verb::Copy, Verb::Demo];
+/// A net test among them; other measurements are always recorded.
+const RECORDED_OR_NOT: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
 const RECORDS: &[Verb] =
     &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Model, Verb::Results, Verb::Explain];
 
@@ -169,7 +171,7 @@ pub const LAB: &[Knob] = &[
         more: "The summary has it in one sentence. Later, 'datapump explain' shows the same of \
                a run that was recorded.",
         group: Group::Showing,
-        verbs: RECORDED,
+        verbs: RECORDED_OR_NOT,
     },
     Knob {
         name: "no-record",
@@ -180,7 +182,7 @@ pub const LAB: &[Knob] = &[
         help: "Do not record this run in the results store",
         more: "The same with the variable DATAPUMP_NO_RECORD set to 1.",
         group: Group::Recording,
-        verbs: RECORDED,
+        verbs: RECORDED_OR_NOT,
     },
     Knob {
         name: "input",

@@ -1,0 +1,482 @@
+//! `datapump measure net --time 10 HOST`: what the path to a host carries, interval by interval.
+//!
+//! It is a copy like any other, from an endless source to null, that is told when it is enough; one
+//! for each direction. What is shown is made from the samples that every copy takes.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::args::{NetTesting, Options};
+use super::endpoint::{End as Typed, Role};
+use super::order::{self, Channel, Show};
+use super::progress::Heard;
+use super::record::{self, Ends};
+use super::voice::Voice;
+use super::{explain, signals, start};
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Interrupts, Job, Notice, Outcome, Place, Remote, StreamPath};
+use crate::base::settings::{DigestKind, Seal, Settings};
+use crate::base::units::{Nanos, Tick};
+use crate::io::clock;
+use crate::lab::copied::Series;
+use crate::lab::measure::own_process;
+use crate::lab::nettest::{Direction, Interval, Span, Way};
+use crate::lab::sample::Record;
+use crate::pump::watch::Watch;
+use crate::remote;
+use crate::remote::launch::Launch;
+use crate::report::explain as page;
+use crate::report::json::{self, Event};
+use crate::report::nettest::{self as report, NetTest, Passed, WayTotal};
+
+/// True where a net test is what the words ask for, and not what a byte costs on the network.
+pub fn is_asked(options: &Options) -> bool {
+    let NetTesting { time, omit, reverse, bidir, udp, .. } = options.measure.net;
+    time.is_some() || omit.is_some() || reverse || bidir || udp
+}
+
+/// Other measurements have no use for them, and a typing error should not cost a quarter of an
+/// hour.
+pub fn refuse_its_options(options: &Options) -> Result<(), String> {
+    let net = &options.measure.net;
+    let typed = [
+        ("--streams", net.streams.is_some()),
+        ("--seal", net.seal.is_some()),
+        ("--interval", net.interval.is_some()),
+        ("--request-size", net.request_bytes.is_some()),
+        ("--explain", options.explain),
+        ("--no-record", options.no_record),
+    ];
+    match typed.iter().find(|(_, typed)| *typed) {
+        Some((name, _)) => Err(format!(
+            "{name} is of a net test: write measure net --time 10 HOST as well, or leave it out"
+        )),
+        None => Ok(()),
+    }
+}
+
+pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
+    let order = Order::of(what, options)?;
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    let words = what.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    voice.event(&start("net-test", words, None, Some(&order.settings)));
+    let (notices_in, notices) = channel();
+    let control = Arc::new(Watch::new(notices_in));
+    if let Err(why) = signals::install(&control) {
+        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let name = order.host.as_deref().unwrap_or("this host");
+    let span = report::span(order.span.omit, order.span.time);
+    voice.remark(&report::opening(name, &order.directions, &span, &order.settings));
+    let launch = match &order.host {
+        Some(host) => {
+            let remote = Remote { interrupts: Interrupts::Kept, ..options.remote.clone() };
+            Ok(Launch::Ssh { host: host.clone(), remote })
+        }
+        None => own_process(),
+    };
+    let done = launch.and_then(|launch| {
+        let test = Test::new(&order, &voice, launch, (&control, &notices));
+        test.run()
+    });
+    let (net_test, trouble) = match done {
+        Ok(done) => done.tell(&order, &voice, options),
+        Err(fault) => (None, Some((fault.class, fault.text))),
+    };
+    if let Some((_, text)) = &trouble {
+        voice.error(text);
+    }
+    let (class, message) = trouble.unzip();
+    let end = json::End { net_test: net_test.map(Box::new), ..json::end(class, message) };
+    let code = end.exit_code;
+    voice.event(&Event::End(Box::new(end)));
+    Ok(code)
+}
+
+/// A net test as it is meant.
+struct Order {
+    /// `None` for another process on this host.
+    host: Option<String>,
+    span: Span,
+    directions: Vec<Direction>,
+    settings: Settings,
+}
+
+impl Order {
+    fn of(what: &[OsString], options: &Options) -> Result<Order, String> {
+        let net = &options.measure.net;
+        if net.udp {
+            return Err(UDP.into());
+        }
+        if net.reverse && net.bidir {
+            return Err("--bidir is both directions and --reverse is one: leave one out".into());
+        }
+        if options.measure.on.is_some() {
+            return Err("--on is for what a byte costs: write the host behind net, as in \
+                        measure net --time 10 HOST"
+                .into());
+        }
+        let host = match what {
+            [net] if net == "net" => None,
+            [net, host] if net == "net" => Some(host_of(host)?),
+            _ => {
+                return Err(
+                    "a net test is written measure net --time 10 HOST, with one host".into()
+                );
+            }
+        };
+        let settings = Settings {
+            streams: net.streams.unwrap_or(1),
+            seal: net.seal.unwrap_or(Seal::Off),
+            request_bytes: net.request_bytes.unwrap_or(REQUEST_BYTES),
+            digest: DigestKind::None,
+            ..options.settings.clone()
+        };
+        order::memory_suffices(&settings)?;
+        Ok(Order {
+            host,
+            span: Span {
+                omit: net.omit.unwrap_or(Nanos(0)),
+                time: net.time.unwrap_or(TIME),
+                interval: net.interval.unwrap_or(INTERVAL),
+            },
+            directions: match (net.bidir, net.reverse) {
+                (true, _) => vec![Direction::Forward, Direction::Reverse],
+                (false, true) => vec![Direction::Reverse],
+                (false, false) => vec![Direction::Forward],
+            },
+            settings,
+        })
+    }
+
+    fn job(&self, direction: Direction, launch: &Launch) -> Job {
+        let host = Some(self.host.clone().unwrap_or_else(|| "localhost".to_string()));
+        let (source_host, target_host) = match direction {
+            Direction::Forward => (None, host),
+            Direction::Reverse => (host, None),
+        };
+        let remote = match launch {
+            Launch::Ssh { remote, .. } => remote.clone(),
+            Launch::Process { .. } => Default::default(),
+        };
+        Job {
+            sources: vec![Place::Endless],
+            source_host,
+            target: Place::Null { len: 0 },
+            target_host,
+            settings: self.settings.clone(),
+            listed: None,
+            remote,
+        }
+    }
+
+    /// Where a direction goes, in the words of `copy`.
+    fn ends(&self, direction: Direction) -> Ends {
+        let here = "null:".to_string();
+        let there = match &self.host {
+            Some(host) => format!("{host}:null:"),
+            None => here.clone(),
+        };
+        match direction {
+            Direction::Forward => Ends::of_null(here, there),
+            Direction::Reverse => Ends::of_null(there, here),
+        }
+    }
+}
+
+/// `HOST` or `HOST:`, as `copy` knows hosts.
+fn host_of(word: &OsString) -> Result<String, String> {
+    let shown = word.to_string_lossy();
+    let only =
+        || format!("'{shown}': a net test needs a host and nothing behind it: HOST or HOST:");
+    let mut with_colon = word.clone();
+    if !shown.ends_with(':') {
+        with_colon.push(":");
+    }
+    match Typed::parse(&with_colon, Role::Target, 0)? {
+        Typed { host: Some(host), place: Place::Path(path) } if path.as_os_str() == "." => Ok(host),
+        _ => Err(only()),
+    }
+}
+
+/// One direction while it runs.
+struct Running {
+    direction: Direction,
+    watch: Arc<Watch>,
+    notices: Receiver<Notice>,
+    paths: Receiver<StreamPath>,
+    thread: JoinHandle<Result<Outcome, Fault>>,
+    way: Way,
+    /// What came, for the record.
+    series: Series,
+}
+
+/// A test while it runs.
+struct Test<'a> {
+    order: &'a Order,
+    voice: &'a Voice,
+    launch: Launch,
+    /// Signals stop this one.
+    control: (&'a Watch, &'a Receiver<Notice>),
+    running: Vec<Running>,
+    started: Tick,
+    /// When the first byte had moved in every direction.
+    began: Option<Tick>,
+    stopped: Option<Tick>,
+    left: Vec<Interval>,
+    bytes: Vec<u64>,
+}
+
+/// A test that ran to its end, or was stopped behind its beginning.
+struct Done {
+    ways: Vec<(Direction, Outcome, Series)>,
+    began: Tick,
+    /// The end of the time that counts.
+    until: Tick,
+    stopped: bool,
+}
+
+impl<'a> Test<'a> {
+    fn new(
+        order: &'a Order,
+        voice: &'a Voice,
+        launch: Launch,
+        control: (&'a Watch, &'a Receiver<Notice>),
+    ) -> Test<'a> {
+        let mut left: Vec<Interval> = order.span.intervals().collect();
+        left.reverse();
+        Test {
+            order,
+            voice,
+            launch,
+            control,
+            running: Vec::new(),
+            started: clock::now(),
+            began: None,
+            stopped: None,
+            left,
+            bytes: vec![0; order.directions.len()],
+        }
+    }
+
+    fn run(mut self) -> Result<Done, Fault> {
+        loop {
+            self.start_next();
+            self.hear();
+            self.end_in_time();
+            self.show_known();
+            if self.running.iter().all(|running| running.thread.is_finished()) {
+                return self.finish();
+            }
+            thread::sleep(BEAT);
+        }
+    }
+
+    /// One direction after the other: each may ask for a password.
+    fn start_next(&mut self) {
+        let begun = self.running.iter().all(|running| running.way.began().is_some());
+        let Some(direction) = self.order.directions.get(self.running.len()).copied() else {
+            return;
+        };
+        if !begun || self.is_over() {
+            return;
+        }
+        let (notices_in, notices) = channel();
+        let (paths_in, paths) = channel();
+        let watch = Arc::new(Watch::new(notices_in).with_paths(paths_in));
+        let job = self.order.job(direction, &self.launch);
+        let (launch, its_watch, started) = (self.launch.clone(), watch.clone(), clock::now());
+        let thread =
+            thread::spawn(move || remote::copy::run_with(&job, &launch, &its_watch, started));
+        let way = Way::new(direction, self.order.span.interval);
+        let series = Series::default();
+        self.running.push(Running { direction, watch, notices, paths, thread, way, series });
+    }
+
+    /// True once a direction has ended, well or not, or all are to end.
+    fn is_over(&self) -> bool {
+        let ended = self.running.iter().any(|running| running.thread.is_finished());
+        ended || self.control.0.stopping()
+    }
+
+    fn hear(&mut self) {
+        for running in &mut self.running {
+            running.paths.try_iter().for_each(|path| running.way.see(&path));
+            for notice in running.notices.try_iter() {
+                tell(self.voice, notice);
+            }
+        }
+        self.control.1.try_iter().for_each(|notice| tell(self.voice, notice));
+        if self.began.is_none() && self.running.len() == self.order.directions.len() {
+            let began: Option<Vec<Tick>> =
+                self.running.iter().map(|running| running.way.began()).collect();
+            self.began = began.and_then(|began| began.into_iter().max());
+            if self.began.is_some() {
+                self.voice.summary(&report::heading());
+            }
+        }
+    }
+
+    /// Ends all directions when the time is over, when one of them is, or when a person wants it.
+    fn end_in_time(&mut self) {
+        let now = clock::now();
+        let Some(began) = self.began else {
+            if self.is_over() {
+                self.running.iter().for_each(|running| running.watch.stop());
+            }
+            return;
+        };
+        let over = self.is_over();
+        if over && now < self.order.span.end(began) {
+            self.stopped.get_or_insert(now);
+        }
+        if over || now >= self.order.span.end(began) {
+            self.running.iter().for_each(|running| running.watch.enough());
+        }
+    }
+
+    /// Shows the intervals of which everything is known, or nothing more is to be hoped for.
+    fn show_known(&mut self) {
+        let Some(began) = self.began else { return };
+        while let Some(interval) = self.left.last().copied() {
+            let (from, to) = self.order.span.bounds(began, interval);
+            if self.stopped.is_some_and(|stopped| to > stopped) {
+                return; // cut short: it is shown when all is known
+            }
+            let known = self.running.iter().all(|running| running.way.is_known_until(to));
+            if !known && clock::now() < to.after(PATIENCE) {
+                return;
+            }
+            self.left.pop();
+            for (running, bytes) in self.running.iter_mut().zip(&mut self.bytes) {
+                *bytes += show(self.voice, &running.way, (from, to), interval);
+                running.series.add(to.since(self.started), *bytes);
+                running.way.forget(to);
+            }
+        }
+    }
+
+    /// What was not known in time is taken from what each direction has kept.
+    fn finish(self) -> Result<Done, Fault> {
+        let mut ways = Vec::new();
+        for running in self.running {
+            running.notices.try_iter().for_each(|notice| tell(self.voice, notice));
+            let panicked = |_| Fault::new(Class::Local, "a net test panicked: please report this");
+            let outcome = running.thread.join().map_err(panicked)??;
+            ways.push((running.direction, outcome, running.series));
+        }
+        let Some(began) = self.began.filter(|_| ways.len() == self.order.directions.len()) else {
+            return Err(Fault::interrupted());
+        };
+        let span = self.order.span;
+        let until = self.stopped.unwrap_or(span.end(began)).min(span.end(began));
+        let whole = |(direction, outcome, _): &(Direction, Outcome, Series)| {
+            Way::whole(*direction, &outcome.paths)
+        };
+        let seen: Vec<Way> = ways.iter().map(whole).collect();
+        for interval in self.left.into_iter().rev() {
+            let (from, to) = span.bounds(began, interval);
+            let cut = until.min(to);
+            if from < cut {
+                let interval = Interval { to: interval.from + cut.since(from), ..interval };
+                for way in &seen {
+                    show(self.voice, way, (from, cut), interval);
+                }
+            }
+        }
+        Ok(Done { ways, began, until, stopped: self.stopped.is_some() })
+    }
+}
+
+/// A direction's lines of an interval; the bytes that came in it.
+fn show(voice: &Voice, way: &Way, (from, to): (Tick, Tick), interval: Interval) -> u64 {
+    let passed = Passed::of(way.direction, interval, &way.between(from, to));
+    report::lines(&passed).iter().for_each(|line| voice.summary(line));
+    let bytes = passed.sum.bytes;
+    if voice.show().amount == order::Amount::All {
+        voice.event(&Event::Interval(Box::new(passed)));
+    }
+    bytes
+}
+
+fn tell(voice: &Voice, notice: Notice) {
+    match notice {
+        Notice::Warning(text) | Notice::Again(text) => voice.warning(&text),
+        Notice::FileFailed { fault, .. } => voice.error(&fault.text),
+        Notice::FileDone { .. } | Notice::WouldCopy { .. } => {}
+    }
+}
+
+/// The exit code's class and what is said, where something was not as it should be.
+type Trouble = Option<(Class, String)>;
+
+impl Done {
+    /// Says what it came to, and records it.
+    fn tell(&self, order: &Order, voice: &Voice, options: &Options) -> (Option<NetTest>, Trouble) {
+        let from = self.began.after(order.span.omit);
+        let lasted = self.until.since(from);
+        let outcomes: Vec<&Outcome> = self.ways.iter().map(|(_, outcome, _)| outcome).collect();
+        let total = |(direction, outcome, _): &(Direction, Outcome, Series)| {
+            let way = Way::whole(*direction, &outcome.paths);
+            WayTotal::of(*direction, way.total(from, self.until.max(from)), outcome)
+        };
+        let test = NetTest {
+            omitted_seconds: order.span.omit.seconds().min(self.until.since(self.began).seconds()),
+            seconds: lasted.seconds(),
+            ways: self.ways.iter().map(total).collect(),
+            hosts: report::costs(&outcomes),
+        };
+        let mut text = report::summary(&test);
+        for ((direction, outcome, series), total) in self.ways.iter().zip(&test.ways) {
+            self.keep(order, voice, options, (*direction, outcome, series), total);
+            if let Some(verdict) = explain::of_copy(outcome, &order.settings) {
+                text.push_str(&report::held_back(*direction, &page::sentence(&verdict)));
+                if options.explain {
+                    let _ = write!(text, "\n{}", page::page(&verdict));
+                }
+                voice.event(&Event::Verdict(Box::new(verdict)));
+            }
+        }
+        voice.summary(&text);
+        let asked_s = order.span.time.seconds();
+        let trouble = self.stopped.then(|| {
+            let text = format!("stopped after {:.1} of {asked_s} s", lasted.seconds());
+            (Class::Interrupted, text)
+        });
+        (Some(test), trouble)
+    }
+
+    fn keep(
+        &self,
+        order: &Order,
+        voice: &Voice,
+        options: &Options,
+        (direction, outcome, series): (Direction, &Outcome, &Series),
+        total: &WayTotal,
+    ) {
+        let heard = Heard { series: series.clone(), ..Heard::default() };
+        let steady = total.receiver.or(total.sender);
+        let of = (outcome, &order.settings);
+        record::keep_with(voice, options, "net-test", &order.ends(direction), of, &heard, {
+            |record: &mut Record| {
+                record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_second / 8.0);
+                record.moved.steady_from_s = Some(order.span.omit.seconds());
+            }
+        });
+    }
+}
+
+const UDP: &str = "--udp: UDP is out of scope: datapump moves bytes over TCP, and a net test says \
+                   what the path carries for it; leave --udp out, or send datagrams with iperf3 -u";
+const TIME: Nanos = Nanos::from_millis(10_000);
+const INTERVAL: Nanos = Nanos::from_millis(1_000);
+/// What has been begun at the end is still sent, and small requests are soon sent; large ones
+/// gain nothing, as nothing is written.
+const REQUEST_BYTES: u32 = 128 << 10;
+const BEAT: Duration = Duration::from_millis(25);
+/// The far end tells once a second what it has seen; later than this nothing is waited for.
+const PATIENCE: Nanos = Nanos::from_millis(2_500);
