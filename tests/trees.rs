@@ -71,8 +71,9 @@ fn holes_stay_holes() {
         for file in data::files_below(&scene.path("src")) {
             let arrived = scene.path("dst").join(file.file_name().unwrap());
             let blocks = |path: &Path| fs::metadata(path).unwrap().blocks();
-            // A file system may need a few blocks more to say where the others are.
-            let most = blocks(&file) + 64;
+            // A file system may need some more blocks to say where the others are: how many depends
+            // on the order in which they were written out. A filled hole would double the number.
+            let most = blocks(&file) * 5 / 4 + 64;
             assert!(blocks(&arrived) <= most, "{}: {}", file.display(), blocks(&arrived));
         }
         let sent = end_of(&ran)["transfer"]["wire_bytes"].as_u64().unwrap();

@@ -13,7 +13,7 @@ use super::words;
 use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
 use crate::base::settings::{Seal, Settings};
-use crate::base::units::Nanos;
+use crate::base::units::{Nanos, Rate};
 use crate::lab::experiment::{Order, Soak};
 use crate::lab::export::What;
 use crate::lab::rig::Cache;
@@ -37,6 +37,7 @@ pub enum Task {
     Model { action: OsString, words: Vec<OsString> },
     Results { action: OsString, runs: Vec<OsString> },
     Explain { run: Option<OsString> },
+    Doctor { host: Option<OsString> },
     Peer,
     Probe,
     Man,
@@ -69,6 +70,8 @@ pub struct Options {
     pub no_record: bool,
     /// Show the evidence of what held the copy back, not only the sentence.
     pub explain: bool,
+    /// The rate that a doctor judges by.
+    pub target: Option<Rate>,
     /// Runs that a list shows.
     pub limit: u32,
     /// Which runs a model's tables take CPU time from.
@@ -101,6 +104,7 @@ impl Default for Options {
             results: None,
             no_record: false,
             explain: false,
+            target: None,
             limit: 20,
             cpu_from: CpuFrom::default(),
             experiment: None,
@@ -209,6 +213,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
             runs: all("RUN").collect(),
         },
         Verb::Explain => Task::Explain { run: all("RUN").next() },
+        Verb::Doctor => Task::Doctor { host: all("HOST").next() },
         Verb::Peer => Task::Peer,
         Verb::Probe => Task::Probe,
         Verb::Man => Task::Man,

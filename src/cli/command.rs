@@ -24,6 +24,7 @@ pub enum Verb {
     Model,
     Results,
     Explain,
+    Doctor,
     Peer,
     Probe,
     Man,
@@ -40,6 +41,7 @@ impl Verb {
         Verb::Model,
         Verb::Results,
         Verb::Explain,
+        Verb::Doctor,
         Verb::Man,
         Verb::Completions,
         Verb::Peer,
@@ -56,6 +58,7 @@ impl Verb {
             Verb::Model => "model",
             Verb::Results => "results",
             Verb::Explain => "explain",
+            Verb::Doctor => "doctor",
             Verb::Peer => "peer",
             Verb::Probe => "probe",
             Verb::Man => "man",
@@ -80,6 +83,9 @@ impl Verb {
             Verb::Results => "List, show and export what was recorded of every run",
             Verb::Explain => {
                 "Say what held a recorded run back, with the evidence, and what to change"
+            }
+            Verb::Doctor => {
+                "Look for what would hold copies back: on this host, on another and between them"
             }
             Verb::Peer => "The far side of a copy, started over ssh; not for typing",
             Verb::Probe => "The clocks of a host while something is measured; not for typing",
@@ -161,6 +167,12 @@ fn subcommand(verb: Verb) -> Command {
         Verb::Explain => with_knobs
             .arg(positional("RUN", "A run's number; else the newest with samples").required(false))
             .after_help(help::EXPLAIN),
+        Verb::Doctor => with_knobs
+            .arg(
+                positional("HOST", "Another host as ssh takes it: [USER@]HOST[:FOLDER]")
+                    .required(false),
+            )
+            .after_help(help::DOCTOR),
         Verb::Peer | Verb::Probe => with_knobs.hide(true),
         Verb::Man => with_knobs,
         Verb::Completions => with_knobs.arg(

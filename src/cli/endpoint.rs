@@ -97,6 +97,14 @@ fn bare_v6(bytes: &[u8]) -> Option<Ipv6Addr> {
     ends.filter_map(|end| text[..end].parse().ok()).next_back()
 }
 
+/// `[USER@]HOST[:FOLDER]`, where the colon may be missing; the folder is then the home folder.
+pub fn host_and_folder(word: &OsStr) -> Result<(String, PathBuf), String> {
+    let text = word.to_str().ok_or("the host's name is not UTF-8")?;
+    let end = host_end(text.as_bytes()).unwrap_or(text.len());
+    let folder = text.get(end + 1..).filter(|folder| !folder.is_empty()).unwrap_or(".");
+    Ok((host(text, &text[..end])?, PathBuf::from(folder)))
+}
+
 /// Checks a host and takes its brackets off.
 fn host(word: &str, typed: &str) -> Result<String, String> {
     let (user, name) = match typed.rsplit_once('@') {

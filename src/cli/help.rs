@@ -15,7 +15,8 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump measure net --time SECONDS [HOST]\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
-                            \x20      datapump explain [RUN]";
+                            \x20      datapump explain [RUN]\n\
+                            \x20      datapump doctor [HOST]";
 
 /// Where the results are, below the options of the command that shows them.
 pub const RESULTS: &str = "\
@@ -29,6 +30,13 @@ pub const EXPLAIN: &str = "\
 What TCP and the lanes said of each data stream while it ran is recorded with a run. Shares are\n\
 of the bytes; a class holds a stream while it is the reason why nothing more is sent. A rate that\n\
 is expected counts on all advice above it too. A copy inside one process has no streams.";
+
+/// What a doctor does and does not, below the options of the command.
+pub const DOCTOR: &str = "\
+Each finding has what was found, why it matters and the command that would change it; nothing is\n\
+changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are judged\n\
+by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8 when HOST\n\
+cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

@@ -323,15 +323,23 @@ const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
 /// What `model predict` takes too.
-const FAR: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Model];
+const FAR: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Model, Verb::Doctor];
 const PLANNED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Model];
 const PINNED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Peer];
 const COPYING: &[Verb] = &[Verb::Copy, Verb::Measure];
 const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
 const PUMPING: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
-const ALL: &[Verb] =
-    &[Verb::Copy, Verb::Demo, Verb::Verify, Verb::Clean, Verb::Measure, Verb::Model, Verb::Explain];
+const ALL: &[Verb] = &[
+    Verb::Copy,
+    Verb::Demo,
+    Verb::Verify,
+    Verb::Clean,
+    Verb::Measure,
+    Verb::Model,
+    Verb::Explain,
+    Verb::Doctor,
+];
 
 /// The largest size that `parse_size` reads.
 const SIZE_MAX: u64 = i64::MAX as u64;

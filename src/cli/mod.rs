@@ -3,6 +3,7 @@
 
 mod args;
 mod command;
+mod doctor;
 mod endpoint;
 mod explain;
 mod foretell;
@@ -84,6 +85,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
         Task::Explain { run } => explain::run(run.as_ref(), &args.options, started),
+        Task::Doctor { host } => doctor::run(host.as_ref(), &args.options, started),
         Task::Probe => Ok(measure::probe()),
         Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), foretell::told())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),

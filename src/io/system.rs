@@ -110,6 +110,34 @@ pub fn windows(socket: BorrowedFd<'_>) -> Option<Windows> {
     })
 }
 
+/// What both ends of a connection agreed on, and what it has found out of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    pub window_scaling: bool,
+    pub selective: bool,
+    pub timestamps: bool,
+    pub path_mtu_bytes: u32,
+    pub rtt: Nanos,
+    pub rtt_min: Nanos,
+}
+
+/// `None` for what is no TCP socket.
+pub fn agreed(socket: BorrowedFd<'_>) -> Option<Agreed> {
+    raw_tcp_info(socket).map(|info| Agreed {
+        timestamps: info.options & OPTION_TIMESTAMPS != 0,
+        selective: info.options & OPTION_SACK != 0,
+        window_scaling: info.options & OPTION_WINDOW_SCALE != 0,
+        path_mtu_bytes: info.pmtu,
+        rtt: micros(info.rtt),
+        rtt_min: micros(info.min_rtt),
+    })
+}
+
+/// `TCPI_OPT_TIMESTAMPS` and its likes, of `linux/tcp.h`.
+const OPTION_TIMESTAMPS: u8 = 1;
+const OPTION_SACK: u8 = 2;
+const OPTION_WINDOW_SCALE: u8 = 4;
+
 /// As the kernel has it, `struct tcp_info` of `linux/tcp.h`: what libc has of it leaves out bits.
 /// What is behind the last field here is not asked for.
 #[repr(C)]
@@ -244,6 +272,40 @@ fn set_number<T: Copy>(
         )
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An interface of this network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub index: u32,
+    pub mtu_bytes: u32,
+    /// Packets that a plain queue in front of it holds.
+    pub queue_packets: u32,
+}
+
+/// `None` where there is none of that name.
+pub fn interface(name: &str) -> Option<Interface> {
+    use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+    let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let number = |what| {
+        // SAFETY: an `ifreq` is integers, addresses as bytes, and a pointer that may be null.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // One byte is left for the end of the name.
+        if name.len() >= request.ifr_name.len() {
+            return None;
+        }
+        let letters = request.ifr_name.iter_mut().zip(name.bytes());
+        letters.for_each(|(letter, byte)| *letter = byte.cast_signed());
+        // SAFETY: both requests read the name and write a number into a live `ifreq`.
+        let status = unsafe { libc::ioctl(asked.as_raw_fd(), what, &raw mut request) };
+        // SAFETY: the kernel has written the union as a number.
+        (status == 0).then(|| unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
+    };
+    Some(Interface {
+        index: netdevice::name_to_index(&asked, name).ok()?,
+        mtu_bytes: number(libc::SIOCGIFMTU)?,
+        queue_packets: number(libc::SIOCGIFTXQLEN)?,
+    })
 }
 
 /// What this run of the system is known by, until it is started again; nothing that two runs share

@@ -3,6 +3,7 @@
 
 pub mod copied;
 pub mod diagnose;
+pub mod doctor;
 pub mod environment;
 pub mod experiment;
 pub mod export;

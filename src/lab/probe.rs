@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::doctor::checkup::{self, Toward};
+use super::doctor::knock::{self, Token};
 use super::file::{self, FileState};
 use super::moment::{Moment, ThreadTime, read_available_bytes, read_cpus, read_kernel_thread};
 use super::sample::Environment;
@@ -40,6 +42,18 @@ enum Request {
     /// Whoever else is on the host goes first, also to the scheduler's groups.
     GiveWay {},
     Environment {},
+    /// What a doctor wants to know beside the environment.
+    Checkup {
+        folder: PathBuf,
+        toward: Toward,
+    },
+    /// What time it is.
+    Time {},
+    /// A port is to be opened for one who knows the token.
+    Listen {
+        ports: Option<(u16, u16)>,
+        token: Token,
+    },
     File {
         path: PathBuf,
     },
@@ -69,6 +83,13 @@ enum Answer {
     Moment(Box<Moment>),
     Done {},
     Environment(Environment),
+    Facts(BTreeMap<String, String>),
+    Time {
+        unix_s: f64,
+    },
+    Listening {
+        port: u16,
+    },
     File(FileState),
     Spun(Spun),
     /// It could not be done; the probe goes on.
@@ -141,6 +162,11 @@ fn fulfil(
             Ok(Answer::Done {})
         }
         Request::Environment {} => Ok(Answer::Environment(environment())),
+        Request::Checkup { folder, toward } => Ok(Answer::Facts(checkup::here(&folder, toward))),
+        Request::Time {} => Ok(Answer::Time { unix_s: clock::unix().as_secs_f64() }),
+        Request::Listen { ports, token } => {
+            knock::answer(ports, token).map(|port| Answer::Listening { port })
+        }
         Request::File { path } => file::state(&path).map(Answer::File),
         Request::Drop { path } => file::drop_from_cache(&path).map(|()| Answer::Done {}),
         Request::RemoveSink { folder } => {
@@ -337,6 +363,34 @@ impl Probe {
         }
     }
 
+    /// Facts beside those of the environment: of a folder there, and of an interface.
+    pub fn checkup(
+        &mut self,
+        folder: &Path,
+        toward: Toward,
+    ) -> Result<BTreeMap<String, String>, Fault> {
+        match self.ask(&Request::Checkup { folder: folder.into(), toward })? {
+            Answer::Facts(facts) => Ok(facts),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// What time it is there.
+    pub fn unix_s(&mut self) -> Result<f64, Fault> {
+        match self.ask(&Request::Time {})? {
+            Answer::Time { unix_s } => Ok(unix_s),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Has a port opened, for a while, for one who knows the token.
+    pub fn listen(&mut self, ports: Option<(u16, u16)>, token: &Token) -> Result<u16, Fault> {
+        match self.ask(&Request::Listen { ports, token: *token })? {
+            Answer::Listening { port } => Ok(port),
+            other => Err(self.strange(&other)),
+        }
+    }
+
     /// How much of a file is in the page cache, and where it lies.
     pub fn file(&mut self, path: &Path) -> Result<FileState, Fault> {
         match self.ask(&Request::File { path: path.into() })? {
@@ -471,6 +525,9 @@ mod tests {
             ("{\"soak\":{\"cpus\":[-1]}}", "{\"failed\":{\"why\":\"no request of a probe: "),
             ("{\"environment\":{}}", "{\"environment\":{"),
             ("{\"file\":{\"path\":\"/proc/version\"}}", "{\"file\":{"),
+            ("{\"time\":{}}", "{\"time\":{\"unix_s\":"),
+            ("{\"checkup\":{\"folder\":\"/\",\"toward\":\"world\"}}", "{\"facts\":{"),
+            ("{\"listen\":{\"token\":[1]}}", "{\"failed\":{\"why\":\"no request of a probe: "),
             ("{\"drop\":{\"path\":\"/no/such\"}}", "{\"failed\":{\"why\":\"cannot open '/no/such'"),
             ("{\"remove-sink\":{\"folder\":\"/no/such\"}}", "{\"done\":{}}"),
             (

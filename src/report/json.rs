@@ -20,6 +20,7 @@ use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
 use crate::lab::diagnose::Verdict;
+use crate::lab::doctor::Finding;
 use crate::lab::predict::Prediction;
 use crate::lab::sample::Record;
 
@@ -49,6 +50,10 @@ pub enum Event {
     Verdict(Box<Verdict>),
     /// A part of a net test, in one direction.
     Interval(Box<Passed>),
+    /// What a doctor found.
+    Findings {
+        findings: Vec<Finding>,
+    },
     End(Box<End>),
 }
 

@@ -2,6 +2,7 @@
 //! prints or decides.
 
 pub mod curves;
+pub mod doctor;
 pub mod explain;
 pub mod foretold;
 pub mod json;

@@ -8,6 +8,9 @@ use crate::packages;
 use crate::step::{cargo, output, root, run, run_tests, target_folder};
 use crate::wire_hash::wire_hash;
 
+/// What a cold build and its tests take, in bytes.
+const ROOM: u64 = 5_000_000_000;
+
 /// Format, clippy, unit and tidy tests.
 pub fn check() -> Result<(), String> {
     let tests = "test --workspace --lib --bins --test tidy";
@@ -17,6 +20,7 @@ pub fn check() -> Result<(), String> {
 /// Everything that CI runs. One profile only (dev, optimised a little), so that it builds once.
 pub fn test() -> Result<(), String> {
     packages::ensure(packages::FOR_TESTS)?;
+    room()?;
     let mut doc = cargo("doc --workspace --no-deps --quiet");
     doc.env("RUSTDOCFLAGS", "-Dwarnings");
     let tests = "test --workspace --no-fail-fast";
@@ -86,6 +90,21 @@ pub fn print_wire_hash() -> Result<(), String> {
         }
     }
     println!("{}", wire_hash(files));
+    Ok(())
+}
+
+/// Says how much room there is. A linker on a full disk dies of a bus error, which names nothing.
+fn room() -> Result<(), String> {
+    let target = target_folder();
+    fs::create_dir_all(&target).map_err(|why| format!("{}: {why}", target.display()))?;
+    for folder in [target, std::env::temp_dir()] {
+        let space = rustix::fs::statvfs(&folder).map_err(|why| format!("{folder:?}: {why}"))?;
+        let free = space.f_bavail * space.f_frsize;
+        println!("room in {}: {:.1} GB", folder.display(), free as f64 / 1e9);
+        if free < ROOM {
+            println!("  little: a cold build and its tests take up to {:.0} GB", ROOM as f64 / 1e9);
+        }
+    }
     Ok(())
 }
 

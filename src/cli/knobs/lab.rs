@@ -10,6 +10,9 @@ use crate::lab::rig::Cache;
 use crate::lab::study::CpuFrom;
 
 const MEASURE: &[Verb] = &[Verb::Measure];
+/// Takes a folder to work in or to look at.
+const PLACED: &[Verb] = &[Verb::Measure, Verb::Doctor];
+const DOCTOR: &[Verb] = &[Verb::Doctor];
 const MODEL: &[Verb] = &[Verb::Model];
 const RESULTS: &[Verb] = &[Verb::Results];
 const READING: &[Verb] = &[Verb::Model, Verb::Results];
@@ -125,7 +128,18 @@ pub const LAB: &[Knob] = &[
         help: "The folder where files are made, or a file to read [default: this folder]",
         more: "What is made is removed at the end. A file that is named is only read.",
         group: Group::Measuring,
-        verbs: MEASURE,
+        verbs: PLACED,
+    },
+    Knob {
+        name: "target",
+        letter: None,
+        value: "RATE",
+        kind: Kind::RateOr("interface", |o, rate| o.target = rate),
+        default: "interface",
+        help: "The rate that copies are to reach",
+        more: "interface is that of the slower interface, or 1 Gbit where none tells its speed.",
+        group: Group::Measuring,
+        verbs: DOCTOR,
     },
     Knob {
         name: "on",

@@ -1,0 +1,146 @@
+//! `datapump doctor`: what about this host, another, and the path between them would hold copies
+//! back. Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::args::Options;
+use super::endpoint;
+use super::order::{Channel, Show};
+use super::voice::Voice;
+use crate::base::fault::{Class, Fault};
+use crate::base::units::Nanos;
+use crate::io::clock;
+use crate::lab::doctor::checkup::Toward;
+use crate::lab::doctor::{self, Finding, Goal, Knocked, State, knock};
+use crate::lab::measure;
+use crate::lab::probe::Probe;
+use crate::remote::launch::Launch;
+use crate::remote::streams;
+use crate::report::doctor as page;
+use crate::report::json::{self, Event};
+
+pub fn run(host: Option<&OsString>, options: &Options, started: Instant) -> Result<u8, String> {
+    let far = host.map(|word| endpoint::host_and_folder(word)).transpose()?;
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    let shown = host.map(|host| host.to_string_lossy().into_owned());
+    voice.event(&super::start("doctor", shown.into_iter().collect(), None, None));
+    let examined = examine(far, options, &voice);
+    voice.clear();
+    let (class, text) = match examined {
+        Err(fault) => (Some(fault.class), Some(fault.text)),
+        Ok(Examined { findings, not_reached }) => {
+            let trouble = trouble(&findings);
+            voice.summary(&page::page(&findings));
+            voice.event(&Event::Findings { findings });
+            let class = trouble.as_ref().map(|_| not_reached.unwrap_or(Class::Local));
+            (class, trouble)
+        }
+    };
+    if let Some(text) = text.as_ref() {
+        voice.error(text);
+    }
+    let end = json::end(class, text);
+    let code = end.exit_code;
+    voice.event(&Event::End(Box::new(end)));
+    Ok(code)
+}
+
+/// Trouble is an error, so that a script hears of it; advice is not.
+fn trouble(findings: &[Finding]) -> Option<String> {
+    let of = findings.iter().filter(|finding| finding.state == State::Trouble);
+    let mut checks: Vec<&str> = of.map(|finding| finding.check).collect();
+    checks.dedup();
+    (!checks.is_empty()).then(|| format!("trouble with {}", checks.join(", ")))
+}
+
+struct Examined {
+    findings: Vec<Finding>,
+    /// Why the other host could not be asked.
+    not_reached: Option<Class>,
+}
+
+type Facts = BTreeMap<String, String>;
+
+fn examine(
+    far: Option<(String, PathBuf)>,
+    options: &Options,
+    voice: &Voice,
+) -> Result<Examined, Fault> {
+    let mut near = Probe::start(&measure::own_process()?)?;
+    let folder = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
+    let folder = std::path::absolute(&folder).unwrap_or(folder);
+    let alone = |near: &mut Probe| {
+        let facts = all_facts(near, &folder, Toward::World)?;
+        Ok(doctor::of_host(THIS_HOST, &facts, &goal(options, &[&facts], None)))
+    };
+    let Some((host, far_folder)) = far else {
+        return Ok(Examined { findings: alone(&mut near)?, not_reached: None });
+    };
+    if voice.has_line() {
+        voice.remark(&format!("connecting to {host}"));
+    }
+    let mut far = match Other::meet(&host, options) {
+        Ok(far) => far,
+        Err(fault) => {
+            let mut findings = vec![doctor::not_reached(&host, &fault)];
+            findings.extend(alone(&mut near)?);
+            return Ok(Examined { findings, not_reached: Some(fault.class) });
+        }
+    };
+    let far_facts = all_facts(&mut far.probe, &far_folder, Toward::WhoLoggedIn)?;
+    let mut addresses: Vec<String> = far_facts.get("reached_at").cloned().into_iter().collect();
+    addresses.extend(knock::addresses_of(&host));
+    let toward = knock::first_ip(&addresses).map_or(Toward::World, Toward::Address);
+    let facts = all_facts(&mut near, &folder, toward)?;
+    let knocked = far.knock(&addresses, options)?;
+    let round_trip = knocked.tried.as_ref().map_or(knocked.asked, |tried| tried.round_trip_min);
+    let goal = goal(options, &[&facts, &far_facts], Some(round_trip));
+    let mut findings = doctor::of_path(&host, &knocked, &facts);
+    findings.extend(doctor::of_host(THIS_HOST, &facts, &goal));
+    findings.extend(doctor::of_host(&host, &far_facts, &goal));
+    Ok(Examined { findings, not_reached: None })
+}
+
+/// The probe on the other host, and how long the login took.
+struct Other {
+    probe: Probe,
+    login: Nanos,
+}
+
+impl Other {
+    fn meet(host: &str, options: &Options) -> Result<Other, Fault> {
+        let launch = Launch::Ssh { host: host.to_string(), remote: options.remote.clone() };
+        let begun = clock::now();
+        let probe = Probe::start(&launch)?;
+        Ok(Other { probe, login: clock::now().since(begun) })
+    }
+
+    fn knock(&mut self, addresses: &[String], options: &Options) -> Result<Knocked, Fault> {
+        let token = streams::random()?;
+        knock::try_path(&mut self.probe, self.login, addresses, options.remote.ports, token)
+    }
+}
+
+/// Those of the environment, and over them those of the checkup, which are of the interface that
+/// is meant.
+fn all_facts(probe: &mut Probe, folder: &Path, toward: Toward) -> Result<Facts, Fault> {
+    let mut facts = probe.environment()?.facts;
+    facts.extend(probe.checkup(folder, toward)?);
+    Ok(facts)
+}
+
+/// What is wanted, else what the slowest interface that tells its speed has.
+fn goal(options: &Options, facts: &[&Facts], round_trip: Option<Nanos>) -> Goal {
+    let mbit = |facts: &&Facts| facts.get("interface_mbit")?.parse::<f64>().ok();
+    let slowest = facts.iter().filter_map(mbit).fold(f64::INFINITY, f64::min);
+    let slowest = if slowest.is_finite() { slowest } else { USUAL_MBIT };
+    let wanted = options.target.map(|rate| rate.bytes_per_second);
+    Goal { bytes_per_s: wanted.unwrap_or(slowest * 1e6 / 8.0), round_trip }
+}
+
+const THIS_HOST: &str = "this host";
+/// Where nobody tells a speed: a gigabit a second.
+const USUAL_MBIT: f64 = 1000.0;

@@ -1,0 +1,223 @@
+//! A connection from one host to the other as the streams of a copy are made, only to see whether
+//! it comes to be, what both ends agree on, and whether full packets arrive.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use crate::base::fault::{Class, Fault};
+use crate::base::units::Nanos;
+use crate::io::tcp::{self, Tuning};
+use crate::io::{clock, system};
+use crate::lab::probe::Probe;
+
+/// What was seen of the path to a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knocked {
+    /// Until the far program answered.
+    pub login: Nanos,
+    /// Its name and version, which is ours.
+    pub program: String,
+    /// How far its clock is ahead of ours, and how long asking for it took.
+    pub clock_apart_s: f64,
+    pub asked: Nanos,
+    /// The connection, or why there was none.
+    pub tried: Result<Tried, String>,
+}
+
+/// A connection that came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    pub address: String,
+    pub round_trip: Nanos,
+    pub round_trip_min: Nanos,
+    pub path_mtu_bytes: u32,
+    pub window_scaling: bool,
+    pub selective: bool,
+    pub timestamps: bool,
+    /// Many full packets arrived there, and here.
+    pub there: bool,
+    pub back: bool,
+}
+
+/// What only who was asked to connect can know.
+pub type Token = [u8; 32];
+
+/// The far end: listens for one who knows the token, for a while, on a thread of its own.
+pub fn answer(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
+    let listener = tcp::listen(ports, &Tuning::default())
+        .map_err(|why| format!("cannot listen on a port: {why}"))?;
+    let address = listener.local_addr().map_err(|why| format!("a listener has no port: {why}"))?;
+    listener.set_nonblocking(true).map_err(|why| format!("cannot listen: {why}"))?;
+    thread::spawn(move || wait(&listener, &token));
+    Ok(address.port())
+}
+
+/// Strangers are let go; who knows the token is served once.
+fn wait(listener: &TcpListener, token: &Token) {
+    let begun = clock::now();
+    while clock::now().since(begun) < LISTEN_FOR {
+        match listener.accept() {
+            Ok((connection, _)) => {
+                if serve(connection, token).is_ok() {
+                    return;
+                }
+            }
+            Err(_) => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+fn serve(mut connection: TcpStream, token: &Token) -> io::Result<()> {
+    connection.set_nonblocking(false)?;
+    patient(&connection)?;
+    let mut said = Token::default();
+    connection.read_exact(&mut said)?;
+    if said != *token {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    connection.write_all(token)?;
+    let there = arrives(&mut connection);
+    connection.write_all(&[u8::from(there)])?;
+    connection.write_all(&vec![0; BULK_BYTES])?;
+    // It is over when the other side goes, which it does when it has all or has waited enough.
+    let _ = connection.read(&mut [0]);
+    Ok(())
+}
+
+/// The near end: connects, sends many full packets and waits for as many.
+pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, String> {
+    let (mut connection, address) = connect(addresses, port)?;
+    let talked = patient(&connection).and_then(|()| {
+        connection.write_all(token)?;
+        let mut said = Token::default();
+        connection.read_exact(&mut said)?;
+        Ok(said)
+    });
+    match talked {
+        Ok(said) if said == *token => {}
+        Ok(_) => return Err(format!("something else answers at {address}")),
+        Err(why) => return Err(format!("connected to {address}, and then nothing came: {why}")),
+    }
+    let sent = connection.write_all(&vec![0; BULK_BYTES]);
+    let mut there = [0];
+    let told = connection.read_exact(&mut there);
+    let back = arrives(&mut connection);
+    let agreed = system::agreed(connection.as_fd()).unwrap_or_default();
+    Ok(Tried {
+        address: address.to_string(),
+        round_trip: agreed.rtt,
+        round_trip_min: agreed.rtt_min,
+        path_mtu_bytes: agreed.path_mtu_bytes,
+        window_scaling: agreed.window_scaling,
+        selective: agreed.selective,
+        timestamps: agreed.timestamps,
+        there: sent.is_ok() && told.is_ok() && there == [1],
+        back,
+    })
+}
+
+fn connect(addresses: &[String], port: u16) -> Result<(TcpStream, SocketAddr), String> {
+    let mut last = "it has no address".to_string();
+    for name in addresses {
+        let Ok(resolved) = (name.as_str(), port).to_socket_addrs() else { continue };
+        for address in resolved {
+            match tcp::connect(address, &Tuning::default(), PATIENCE) {
+                Ok(connection) => return Ok((connection, address)),
+                Err(why) => last = format!("cannot connect to {address}: {why}"),
+            }
+        }
+    }
+    Err(last)
+}
+
+fn patient(connection: &TcpStream) -> io::Result<()> {
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))
+}
+
+fn arrives(connection: &mut TcpStream) -> bool {
+    connection.read_exact(&mut vec![0; BULK_BYTES]).is_ok()
+}
+
+/// Asks the far probe for its clock and for a port, and knocks there.
+pub fn try_path(
+    far: &mut Probe,
+    login: Nanos,
+    addresses: &[String],
+    ports: Option<(u16, u16)>,
+    token: Token,
+) -> Result<Knocked, Fault> {
+    let begun = clock::now();
+    let before_s = clock::unix().as_secs_f64();
+    let there_s = far.unix_s()?;
+    let asked = clock::now().since(begun);
+    let tried = match far.listen(ports, &token) {
+        Ok(port) => knock(addresses, port, &token),
+        Err(fault) if fault.class == Class::Local => Err(fault.text),
+        Err(fault) => return Err(fault),
+    };
+    Ok(Knocked {
+        login,
+        program: crate::remote::peer::PROGRAM.to_string(),
+        clock_apart_s: there_s - before_s - asked.seconds() / 2.0,
+        asked,
+        tried,
+    })
+}
+
+/// The addresses of a host as ssh names it: what stands behind the `@`.
+pub fn addresses_of(host: &str) -> Vec<String> {
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    vec![name.to_string()]
+}
+
+/// The first address of them, for the route to it.
+pub fn first_ip(addresses: &[String]) -> Option<IpAddr> {
+    let resolved = addresses.iter().find_map(|name| (name.as_str(), 0).to_socket_addrs().ok());
+    resolved?.next().map(|address| address.ip())
+}
+
+/// Some ninety full packets.
+const BULK_BYTES: usize = 128 << 10;
+/// Longer than several retransmissions, so that a lost packet is no black hole.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LISTEN_FOR: Nanos = Nanos(30_000_000_000);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_knows_the_token_is_served_and_others_are_not() {
+        let token = [7; 32];
+        let port = answer(None, token).unwrap();
+        let here = ["127.0.0.1".to_string()];
+        let stranger = knock(&here, port, &[8; 32]).unwrap_err();
+        assert!(stranger.contains("and then nothing came"), "{stranger}");
+        let tried = knock(&here, port, &token).unwrap();
+        assert!(tried.there && tried.back && tried.window_scaling, "{tried:?}");
+        assert!(tried.path_mtu_bytes >= 1280 && tried.round_trip_min.0 > 0, "{tried:?}");
+    }
+
+    #[test]
+    fn a_host_without_that_port_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let why = knock(&["127.0.0.1".to_string()], port, &[0; 32]).unwrap_err();
+        assert!(why.starts_with("cannot connect to 127.0.0.1:"), "{why}");
+        assert_eq!(knock(&[], 1, &[0; 32]).unwrap_err(), "it has no address");
+    }
+
+    #[test]
+    fn names_of_hosts() {
+        assert_eq!(addresses_of("me@host"), ["host"]);
+        assert_eq!(addresses_of("host"), ["host"]);
+        assert_eq!(first_ip(&addresses_of("127.0.0.1")), "127.0.0.1".parse().ok());
+    }
+}
