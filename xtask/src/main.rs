@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
+        ["bench", "net-test", options @ ..] => bench::net_test(options),
         ["bench", "instructions"] => bench::instructions(),
         ["wan", words @ ..] => wan::wan(words),
         ["experiment", words @ ..] => experiment::experiment(words),
@@ -74,6 +75,9 @@ cargo xtask COMMAND
   bench diagnosis [--only NAME] [--resume] [--program FILE]
                          planted bottlenecks over the WAN: are they found, and does advice help?
                          writes runs/DATE-diagnosis.md
+  bench net-test [--program FILE] [--only PATH]
+                         does measure net --time say what iperf3 says? 20 minutes; writes
+                         runs/DATE-net-test.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   experiment NAME...|list|all [--program FILE]
                          what the seeds found out about paths, over the WAN on the desk;
