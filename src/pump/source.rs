@@ -9,6 +9,7 @@ use super::walk::{Found, From, mtime_of};
 use super::watch::Watch;
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
+use crate::base::job::Place;
 use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
 use crate::base::settings::{Direct, Settings};
 use crate::base::units::Tick;
@@ -44,6 +45,12 @@ pub enum Flow {
     Pipe,
     /// Made up, until it is enough.
     Endless,
+}
+
+impl Flow {
+    pub fn of(place: Option<&Place>) -> Flow {
+        if place == Some(&Place::Endless) { Flow::Endless } else { Flow::Pipe }
+    }
 }
 
 /// What an object of a slot or more costs of the credit.

@@ -187,10 +187,7 @@ impl Running {
         let (complete_in, complete) = channel();
         let slot = settings.request_bytes;
         let far = !streams.is_empty();
-        let window = window_bytes.or_else(|| kept_window(&settings, source.as_ref(), far));
-        let plan = Plan::new(slot, settings.rate, window, far, brake.clone());
-        let plan = plan.in_lockstep(settings.lockstep);
-        let plan = source.as_ref().map(|_| Arc::new(plan));
+        let plan = plan_of(&settings, source.as_ref(), (window_bytes, far), &brake);
         let objects = sink
             .as_ref()
             .map(|_| Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in)));
@@ -203,7 +200,7 @@ impl Running {
         };
         let lanes = usize::from(settings.streams);
         let assembly = Assembly::new(ends, lanes)?;
-        let is_endless = matches!(source, Some((Place::Endless, _)));
+        let flow = Flow::of(source.as_ref().map(|(place, _)| place));
         let walked = source.map(|(_, sources)| start_walk(sources, &settings, &events_in, &brake));
         let finisher = sink.as_ref().map(|target| {
             let volume = target.volume().cloned();
@@ -211,11 +208,9 @@ impl Running {
             finishing::start(finisher, events_in.clone())
         });
         let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
-        let flow = if is_endless { Flow::Endless } else { Flow::Pipe };
-        let source = plan.map(|plan| {
-            let side = SourceSide::new(plan, settings.clone(), watch.clone());
-            side.renamed(rename).flowing(flow)
-        });
+        let source = plan
+            .map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()))
+            .map(|side| side.renamed(rename).flowing(flow));
         let compare = comparing::start(&settings, sink.as_ref(), &events_in, &brake);
         let sink = sink.zip(objects).map(|(target, objects)| {
             SinkSide::new(objects, settings.clone(), target, watch.clone(), begin)
@@ -802,6 +797,18 @@ impl Running {
         }
         echo
     }
+}
+
+/// The source's ledger, where the source is here. `far`: what it gives out travels on streams.
+fn plan_of(
+    settings: &Settings,
+    source: Option<&(Place, Sources)>,
+    (window_bytes, far): (Option<u64>, bool),
+    brake: &Arc<Brake>,
+) -> Option<Arc<Plan>> {
+    let window = window_bytes.or_else(|| kept_window(settings, source, far));
+    let plan = Plan::new(settings.request_bytes, settings.rate, window, far, brake.clone());
+    source.map(|_| Arc::new(plan.in_lockstep(settings.lockstep)))
 }
 
 /// What is read from a pipe is kept until it is settled: so much of it.

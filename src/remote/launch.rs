@@ -174,8 +174,8 @@ impl Launched {
     }
 }
 
-/// What is ignored stays ignored in what a shell becomes. One that finds no such program ends as ssh
-/// does that cannot connect.
+/// What is ignored stays ignored in what a shell becomes. One that finds no such program ends as
+/// ssh does that cannot connect.
 fn program_of(ssh: &str, interrupts: Interrupts) -> Command {
     const KEPT: &str = "trap '' INT; command -v \"$0\" > /dev/null || \
                         { echo \"$0: not found\" >&2; exit 255; }; exec \"$0\" \"$@\"";

@@ -2,6 +2,9 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
+/// From and to in milliseconds, and whether it is omitted.
+type Part = (u64, u64, bool);
+
 fn span(omit_ms: u64, time_ms: u64, interval_ms: u64) -> Span {
     let of = Nanos::from_millis;
     Span { omit: of(omit_ms), time: of(time_ms), interval: of(interval_ms) }
@@ -9,7 +12,7 @@ fn span(omit_ms: u64, time_ms: u64, interval_ms: u64) -> Span {
 
 #[test]
 fn intervals_cover_the_time_and_restart_behind_what_is_omitted() {
-    let cases: [(Span, &[(u64, u64, bool)]); 5] = [
+    let cases: [(Span, &[Part]); 5] = [
         (span(0, 2000, 1000), &[(0, 1000, false), (1000, 2000, false)]),
         (span(1000, 1000, 1000), &[(0, 1000, true), (0, 1000, false)]),
         (span(500, 2500, 2000), &[(0, 500, true), (0, 2000, false), (2000, 2500, false)]),
@@ -17,7 +20,7 @@ fn intervals_cover_the_time_and_restart_behind_what_is_omitted() {
         (span(0, 0, 1000), &[]),
     ];
     for (span, expect) in cases {
-        let found: Vec<(u64, u64, bool)> =
+        let found: Vec<Part> =
             span.intervals().map(|one| (one.from.0 / MS, one.to.0 / MS, one.omitted)).collect();
         assert_eq!(found, expect, "{span:?}");
     }
