@@ -28,6 +28,8 @@ pub struct Context {
     pub sender: Strain,
     pub receiver: Strain,
     pub receiver_lane: Option<ReceiverLane>,
+    /// One of the lanes reads all the time; those that have nothing to do wait for their turn.
+    pub sender_reads: bool,
 }
 
 /// How busy a host's CPUs are, 0 to 1: of all that the process may use, and of as many as there are
@@ -141,7 +143,7 @@ pub fn sender_stage(window: &Features, context: &Context) -> Class {
     let stages = [
         (window.source, Class::SlowSource),
         (window.passage, Class::SlowPassage),
-        (window.idle, Class::Pauses),
+        (window.idle, if context.sender_reads { Class::SlowSource } else { Class::Pauses }),
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     most.filter(|(share, _)| *share >= STAGE_MIN).map_or(Class::SlowSender, |(_, class)| class)
@@ -222,8 +224,7 @@ impl Context {
     /// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
     /// which no queue does, and no rule knows why.
     fn goes_silent(&self) -> bool {
-        self.losses.per_episode > BURST_SEGMENTS
-            && 2 * self.losses.timeouts >= self.losses.episodes.max(2)
+        self.losses.silences >= 2 && self.losses.of_silences >= 0.5
     }
 
     /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link

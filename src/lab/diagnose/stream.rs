@@ -50,6 +50,7 @@ pub struct Streams<'a> {
     sender: Strain,
     receiver: Strain,
     receiver_writes: bool,
+    sender_reads: bool,
 }
 
 impl<'a> Streams<'a> {
@@ -84,6 +85,7 @@ impl<'a> Streams<'a> {
             receiver: strain(&evidence.receiver, lanes),
             window_at_loss: window_at_loss(&both),
             receiver_writes: receiver_writes(evidence),
+            sender_reads: sender_reads(evidence),
             series,
         }
     }
@@ -136,6 +138,15 @@ impl<'a> Streams<'a> {
 fn receiver_writes(evidence: &Evidence) -> bool {
     let lanes = evidence.streams.iter().filter_map(receiver_lane);
     lanes.map(|lane| lane.sink + lane.passage).sum::<f64>() >= RECEIVER_WRITES_MIN
+}
+
+/// All the time one of the sending lanes reads, as where they have one pipe.
+fn sender_reads(evidence: &Evidence) -> bool {
+    let reading = evidence.streams.iter().map(|stream| {
+        let series = Series::of(&stream.sent).while_moving();
+        features(&series.steps().collect::<Vec<_>>(), &[], 0.0).source
+    });
+    reading.sum::<f64>() >= SENDER_READS_MIN
 }
 
 /// A rate behind the first tenth of a stream's life, a few round trips at least.
@@ -313,6 +324,7 @@ fn context(
         sender: all.sender,
         receiver: all.receiver,
         receiver_lane: receiver_lane(stream),
+        sender_reads: all.sender_reads,
     }
 }
 
@@ -361,6 +373,7 @@ fn pausing(
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {
         // It has no more room for what comes: a receiver in lockstep waits for the network.
+        Some((time, Class::Pauses)) if time > 0.0 && all.sender_reads => Class::SlowSource,
         Some((time, Class::Pauses)) if time > 0.0 && all.receiver_writes => Class::SlowReceiver,
         Some((time, Class::SendBuffer)) if time > 0.0 => Class::SendBuffer,
         Some((_, Class::SlowSender)) if habit.total_s < 0.5 * seconds => Class::Pauses,
@@ -422,7 +435,7 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
         retransmitted_segments: sum(streams.iter().map(|o| o.losses.retransmitted_segments)),
         segments_sent: sent,
         per_episode: median(&all).unwrap_or(0.0),
-        timeouts: streams.iter().map(|one| one.losses.timeouts).sum(),
+        silences: streams.iter().map(|one| one.losses.silences).sum(),
         rate: share(episodes as f64, sent as f64),
         ..most
     }
@@ -434,6 +447,7 @@ const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
 const SHORT_SECONDS: f64 = 0.25;
 const LONG_ROUND_TRIPS: f64 = 60.0;
 const RECEIVER_WRITES_MIN: f64 = 0.7;
+const SENDER_READS_MIN: f64 = 0.7;
 const LIST_MAX: usize = 1000;
 const REQUEST_BYTES_MIN: u64 = 1 << 18;
 const REQUESTS_BETWEEN: f64 = 4.0;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::series::{Series, Step, share};
+use super::series::{Series, Step, share, sum};
 use crate::lab::statistics::{Spread, median};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -22,6 +22,14 @@ pub struct Episode {
     pub timed_out: bool,
 }
 
+impl Episode {
+    /// Nothing came through for a while, so most of a window is gone.
+    fn is_silence(&self) -> bool {
+        let most = (u64::from(self.cwnd_segments) / 3).max(SILENCE_SEGMENTS_MIN);
+        self.timed_out && self.retransmitted_segments >= most
+    }
+}
+
 /// What all episodes of a stream have in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Losses {
@@ -33,8 +41,10 @@ pub struct Losses {
     pub bytes_between: Option<Spread>,
     /// Episodes for each segment that was sent: what a congestion control reacts to.
     pub rate: f64,
-    /// Episodes that only the timer noticed.
-    pub timeouts: usize,
+    /// Episodes that only the timer noticed, and in which most of a window was lost; and how many of
+    /// all retransmitted segments are theirs.
+    pub silences: usize,
+    pub of_silences: f64,
     /// How far the rate fell, 0 to 1: the median of one less trough by peak.
     pub depth: f64,
 }
@@ -55,8 +65,10 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
             continue;
         }
         let apart_s = step.to_s - last_sign_s;
+        // Behind a timeout one segment goes alone, and what its acknowledgement says comes later.
+        let trips = if found.last().is_some_and(|last| last.timed_out) { 3.0 } else { 1.0 };
         // Where samples are far apart, the next one cannot be nearer.
-        let gap_s = round_trip(&step, round_trip_s).max(step.seconds() * 1.5);
+        let gap_s = (trips * round_trip(&step, round_trip_s)).max(step.seconds() * 1.5);
         let goes_on = apart_s < gap_s || (recovering && !entered);
         match found.last_mut().filter(|_| goes_on) {
             Some(episode) => {
@@ -115,6 +127,8 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
         .map(|e| (1.0 - e.trough_bytes_per_s / e.peak_bytes_per_s).clamp(0.0, 1.0))
         .collect();
     let sent = series.grown(|sample| sample.segments_sent);
+    let silences = || episodes.iter().filter(|episode| episode.is_silence());
+    let all = sum(episodes.iter().map(|episode| episode.retransmitted_segments));
     Losses {
         episodes: episodes.len(),
         retransmitted_segments: series.grown(|sample| sample.segments_retransmitted),
@@ -122,7 +136,8 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
         per_episode: median(&again).unwrap_or(0.0),
         bytes_between: Spread::of(&between),
         rate: share(episodes.len() as f64, sent as f64),
-        timeouts: episodes.iter().filter(|episode| episode.timed_out).count(),
+        silences: silences().count(),
+        of_silences: share(sum(silences().map(|e| e.retransmitted_segments)) as f64, all as f64),
         depth: median(&depths).unwrap_or(0.0),
     }
 }
@@ -166,3 +181,4 @@ pub fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss>
 /// The kernel's congestion states from here on are about losses: 3 recovery, 4 loss.
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
+const SILENCE_SEGMENTS_MIN: u64 = 4;
