@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use datapump::base::codec::{Compress, Way};
 use datapump::base::extent::Extent;
 use datapump::base::job::Place;
 use datapump::base::label::{Kind, Label};
@@ -25,6 +26,7 @@ use datapump::base::tally::SideReport;
 use datapump::wire::frame;
 use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use datapump::wire::message::{Message, Origin, Role, Wish};
+use datapump::work::codec::Packer;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use support::data::{self, write_file};
 use support::run;
@@ -67,6 +69,7 @@ fn sources_that_lie() {
     check(Role::Source, path_cases());
     check(Role::Source, count_cases());
     check(Role::Source, frame_cases());
+    check(Role::Source, packed_cases());
     check(Role::Source, rubbish_cases());
 }
 
@@ -188,6 +191,33 @@ fn frame_cases() -> Vec<Case> {
         ("a header with a wrong sum", corrupt, Ends::Code(&[6])),
         ("an end that comes early", early, Ends::Refused),
         ("no frame at all", offered(vec![Move::Say(carried(&[0x55; 200]))]), Ends::Code(&[6])),
+    ]
+}
+
+/// Packed payloads that come to something else than their header says. Nothing is unpacked that
+/// would take more memory than a request.
+fn packed_cases() -> Vec<Case> {
+    const LEN: u32 = 60_000;
+    let sent = |len: u32, way: Way, raw: &[u8]| {
+        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), packed(len, way, raw)]
+    };
+    let bomb = |way| sent(LEN, way, &vec![0; 16 << 20]);
+    let wrong_sum = {
+        let Move::Frame(mut label, body) = packed(LEN, Way::Zstd(1), &[0; LEN as usize]) else {
+            unreachable!()
+        };
+        label.packed_check ^= 1;
+        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), Move::Frame(label, body)]
+    };
+    vec![
+        ("a bomb of DEFLATE", bomb(Way::Zlib(9)), Ends::Refused),
+        ("a bomb of Zstandard", bomb(Way::Zstd(19)), Ends::Refused),
+        ("a bomb of LZ4", bomb(Way::Lz4), Ends::Refused),
+        ("a byte too few", sent(LEN, Way::Zstd(1), &[7; LEN as usize - 1]), Ends::Refused),
+        ("a byte too many", sent(LEN, Way::Lz4, &[7; LEN as usize + 1]), Ends::Refused),
+        ("more than a request", sent(u32::MAX, Way::Zlib(1), &[7; 5000]), Ends::Refused),
+        ("a packed frame beside its place", sent(LEN - 1, Way::Lz4, &[7; 59_999]), Ends::Refused),
+        ("a packed frame with a wrong sum", wrong_sum, Ends::Code(&[6])),
     ]
 }
 
@@ -581,6 +611,7 @@ fn settings() -> Settings {
         request_bytes: 64 << 10,
         seal: Seal::Off,
         digest: DigestKind::None,
+        compress: Compress::Always(Way::Zstd(1)),
         recursive: true,
         ..Settings::default()
     }
@@ -617,6 +648,20 @@ fn payload(start: u64, body: &[u8]) -> Move {
     Move::Frame(label, body.to_vec())
 }
 
+/// What `raw` packs to, as if it stood for so many bytes.
+fn packed(len: u32, way: Way, raw: &[u8]) -> Move {
+    let body = Packer::new(raw.len() as u32).pack(way, raw).unwrap().to_vec();
+    let label = Label {
+        kind: Kind::Data,
+        extent: Extent { start: 0, len },
+        body_len: body.len() as u32,
+        codec: way.codec(),
+        packed_check: frame::crc32c(&body),
+        ..Label::default()
+    };
+    Move::Frame(label, body)
+}
+
 /// A message that no honest program could write.
 fn envelope(code: u8, fields: &[u8]) -> Move {
     let mut bytes = (fields.len() as u32 + 1).to_le_bytes().to_vec();
@@ -630,7 +675,7 @@ fn list(count: u16, rest: &[u8]) -> Vec<u8> {
     [&0_u64.to_le_bytes()[..], &count.to_le_bytes(), rest].concat()
 }
 
-const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none";
+const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const KILLED_AFTER: Duration = Duration::from_secs(12);
 const SWAPPED_FOR: Duration = Duration::from_secs(3);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use datapump::base::codec::{Compress, Way};
 use datapump::base::fault::{Class, Fault};
 use datapump::base::job::Notice;
 use datapump::base::settings::{DigestKind, Fsync, Settings};
@@ -29,6 +30,7 @@ use datapump::pump::walk::{Found, From};
 use datapump::pump::watch::Watch;
 use datapump::wire::manifest::{Entry, EntryKind};
 use datapump::wire::message::Message;
+use datapump::work::codec::{Pack, Unpack};
 use datapump::work::digest::{Check, Sign, to_hex};
 use datapump::work::passage::Passage;
 use datapump::work::seal::{Identity, Secret, Shake, Tls};
@@ -693,12 +695,18 @@ fn lanes(
     let (slot, digest) = (settings.request_bytes, settings.digest);
     let (sealing, opening) = protections(seal, wire.number as u16);
     let socket = wire.socket.clone();
+    // Each stream in another way, and some not at all.
+    let way = [Way::Raw, Way::Lz4, Way::Zlib(1), Way::Zstd(1)][wire.number as usize % 4];
     let depth = 1 + dice.below(3) as u32;
     let requests = |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
     let source = Lane::new(Parts {
         engine: Engine::new(Box::new(world.backend())),
         source: Box::new(Tree::new(depth)),
-        passage: Passage::new(vec![Box::new(Sign::new(digest, slot))]),
+        passage: Passage::new(vec![
+            Box::new(Sign::new(digest, slot)),
+            Box::new(Pack::new(way, slot)),
+        ]),
+        desk: None,
         sink: Box::new(StreamSink::new(socket.clone(), sealing, digest, slot)),
         plan: Some(plan.clone()),
         objects: None,
@@ -708,8 +716,14 @@ fn lanes(
     });
     let sink = Lane::new(Parts {
         engine: Engine::new(Box::new(world.backend())),
-        source: Box::new(StreamSource::new(socket, opening, digest, slot, b"")),
-        passage: Passage::new(vec![Box::new(Check::new(digest, slot))]),
+        source: Box::new(
+            StreamSource::new(socket, opening, digest, slot, b"").unpacking(Compress::Always(way)),
+        ),
+        passage: Passage::new(vec![
+            Box::new(Unpack::new(slot)),
+            Box::new(Check::new(digest, slot)),
+        ]),
+        desk: None,
         sink: Box::new(Tree::new(depth)),
         plan: None,
         objects: Some(objects.clone()),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::cpus::Cpus;
 use super::path::PathSample;
-use super::settings::Settings;
+use super::settings::{DataSet, Settings};
 use super::tally::SideReport;
 use super::units::Nanos;
 
@@ -21,6 +21,8 @@ pub enum Place {
     Zero { len: u64 },
     /// Bytes from a seed, the same for every run of that seed.
     Random { len: u64, seed: u64 },
+    /// Bytes that pack like data of a kind, from a seed.
+    Made { set: DataSet, len: u64, seed: u64 },
     /// Bytes that nobody makes, until somebody says that it is enough. Only a source.
     Endless,
 }

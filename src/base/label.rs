@@ -1,5 +1,6 @@
 //! What a frame says about its body.
 
+use super::codec::Codec;
 use super::extent::Extent;
 
 /// A digest in the form a label carries: 32 bytes of BLAKE3, 8 of CRC-64, or nothing.
@@ -29,5 +30,9 @@ pub struct Label {
     pub body_len: u32,
     /// Bytes of the list of voids: what the source could not give, and why.
     pub voids_len: u16,
+    /// How the payload is packed; unpacked it is as long as the extent.
+    pub codec: Codec,
+    /// CRC-32C of a packed payload: it tells what was damaged from what never was right.
+    pub packed_check: u32,
     pub digest: Sum,
 }

@@ -1,6 +1,7 @@
 //! Words everybody uses. No I/O, no clock, no policy about allocation.
 
 pub mod attributes;
+pub mod codec;
 pub mod cpus;
 pub mod dscp;
 pub mod extent;

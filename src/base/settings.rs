@@ -1,5 +1,6 @@
 //! What the knobs mean once they are parsed. The same value travels to the far side.
 
+use super::codec::Compress;
 use super::dscp::Dscp;
 use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX};
 use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
@@ -50,6 +51,8 @@ pub struct Settings {
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
     pub path_samples: PathSamples,
+    /// Only on data streams: inside one process nothing is packed.
+    pub compress: Compress,
 }
 
 /// How TCP spaces what it sends. The rate is that of all streams together.
@@ -222,6 +225,19 @@ choice!(
 );
 
 choice!(
+    /// Data that is made up, as compressible as data of its kind.
+    DataSet {
+        /// Records of measurements with room between them, which pack well.
+        Records = "records",
+        Text = "text",
+        /// Each stretch of 1 MiB either records or noise.
+        Mix = "mix",
+        /// Text and noise in turns of 16 MiB.
+        Runs = "runs",
+    }
+);
+
+choice!(
     /// Whether TCP's view of each stream is sampled; off is for measuring what that costs.
     PathSamples { On = "on", Off = "off", }
 );
@@ -259,6 +275,7 @@ impl Default for Settings {
             fresh: false,
             stall: Nanos::from_millis(10_000),
             path_samples: PathSamples::On,
+            compress: Compress::Off,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Plain numbers that a lane adds up and a side reports: no clock, no atomics.
 
+use super::codec::Packing;
 use super::units::Nanos;
 
 /// What a passage does to a request, in the order it is timed.
@@ -52,6 +53,8 @@ pub struct Tally {
     pub partial_bytes: u64,
     /// File requests that found no other of their lane in the air.
     pub starts: u64,
+    /// What became of the payloads, where they were to be packed; the source's side counts it.
+    pub packing: Packing,
 }
 
 impl Tally {
@@ -70,6 +73,7 @@ impl Tally {
         self.partial_returns += other.partial_returns;
         self.partial_bytes += other.partial_bytes;
         self.starts += other.starts;
+        self.packing.add(&other.packing);
     }
 }
 

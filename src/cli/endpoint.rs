@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::base::job::Place;
+use crate::base::settings::DataSet;
 use crate::base::units::parse_size;
 
 /// An end, read: on which host, and what there.
@@ -178,23 +179,31 @@ enum Made {
     Null,
     Zero,
     Random,
+    Set(DataSet),
+}
+
+impl Made {
+    fn name(self) -> &'static str {
+        match self {
+            Made::Null => "null",
+            Made::Zero => "zero",
+            Made::Random => "random",
+            Made::Set(set) => set.name(),
+        }
+    }
 }
 
 /// What makes bytes, and how many of them as typed.
 fn generator(word: &OsStr) -> Option<(Made, &OsStr)> {
-    const NAMES: [(&[u8], Made); 3] =
-        [(b"null:", Made::Null), (b"zero:", Made::Zero), (b"random:", Made::Random)];
-    NAMES.iter().find_map(|(name, made)| {
-        word.as_bytes().strip_prefix(*name).map(|size| (*made, OsStr::from_bytes(size)))
+    let sets = DataSet::ALL.iter().map(|set| Made::Set(*set));
+    [Made::Null, Made::Zero, Made::Random].into_iter().chain(sets).find_map(|made| {
+        let behind = word.as_bytes().strip_prefix(made.name().as_bytes())?;
+        Some((made, OsStr::from_bytes(behind.strip_prefix(b":")?)))
     })
 }
 
 fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
-    let name = match kind {
-        Made::Null => "null",
-        Made::Zero => "zero",
-        Made::Random => "random",
-    };
+    let name = kind.name();
     match (role, kind) {
         (Role::Target, Made::Null) if size.is_empty() => return Ok(Place::Null { len: 0 }),
         (Role::Target, Made::Null) => {
@@ -216,6 +225,7 @@ fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String
         Made::Null => Place::Null { len },
         Made::Zero => Place::Zero { len },
         Made::Random => Place::Random { len, seed },
+        Made::Set(set) => Place::Made { set, len, seed },
     })
 }
 
@@ -247,6 +257,8 @@ mod tests {
             ("null:4G", None, Place::Null { len: 4 << 30 }),
             ("zero:1", None, Place::Zero { len: 1 }),
             ("random:2K", None, Place::Random { len: 2048, seed: 7 }),
+            ("text:2K", None, Place::Made { set: DataSet::Text, len: 2048, seed: 7 }),
+            ("h:mix:1", Some("h"), Place::Made { set: DataSet::Mix, len: 1, seed: 7 }),
             ("host:a", Some("host"), path("a")),
             ("host:/a:b", Some("host"), path("/a:b")),
             ("host:", Some("host"), path(".")),
@@ -272,6 +284,7 @@ mod tests {
         let cases = [
             ("", "an empty word is no file"),
             ("null:", "null: as a source needs a size: write null:4G"),
+            ("records:", "records: as a source needs a size: write records:4G"),
             ("random:x", "random:x: 'x' does not begin with a number"),
             ("host:zero:", "zero: as a source needs a size"),
             ("host:-", "'host:-': the far side's standard input"),

@@ -51,6 +51,7 @@ pub const ENDPOINTS: &[(&str, &str)] = &[
     ("-", "standard input as SRC, standard output as DST"),
     ("null:4G", "as SRC, so many bytes that nobody makes; null: as DST keeps nothing"),
     ("zero:4G, random:4G", "as SRC, so many zero bytes, or bytes from --seed"),
+    ("records:4G, text:, mix:, runs:", "as SRC, bytes that pack like such data, from --seed"),
 ];
 
 pub const TRAILING_SLASH: &str = "\

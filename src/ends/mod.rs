@@ -1,6 +1,7 @@
 //! The two ends of a pump; each file serves both directions.
 
 pub mod endpoint;
+pub mod made;
 pub mod null;
 pub mod pipe;
 pub mod stream;

@@ -2,16 +2,19 @@
 //! template for a new endpoint.
 
 use super::endpoint::{Endpoint, Nature, Next};
+use super::made::Maker;
 use crate::io::request::{Leg, Request};
 
 /// What a made-up source puts into its bodies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Fill {
     /// Whatever is in the buffer: no byte is touched.
     Nothing,
     Zeros,
     /// The same bytes at the same address for every run with this seed.
     Seeded(u64),
+    /// As compressible as some kind of data.
+    Made(Maker),
 }
 
 /// Both ends of nothing.
@@ -34,12 +37,16 @@ impl Endpoint for Null {
 
     fn next(&mut self, request: &mut Request) -> Next {
         if request.leg == Leg::In {
-            match self.fill {
+            match &self.fill {
                 Fill::Nothing => {}
                 Fill::Zeros => request.body_mut().fill(0),
                 Fill::Seeded(seed) => {
                     let start = request.label.extent.start;
-                    fill_seeded(seed, start, request.body_mut());
+                    fill_seeded(*seed, start, request.body_mut());
+                }
+                Fill::Made(maker) => {
+                    let start = request.label.extent.start;
+                    maker.fill(start, request.body_mut());
                 }
             }
         }
@@ -56,7 +63,8 @@ pub fn fill_seeded(seed: u64, start: u64, body: &mut [u8]) {
     }
 }
 
-fn mix(seed: u64, word: u64) -> u64 {
+/// SplitMix64 of a seed and the number of a word.
+pub fn mix(seed: u64, word: u64) -> u64 {
     let mut z = seed.wrapping_add(word.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -3,8 +3,9 @@
 use std::io;
 
 use super::endpoint::{Endpoint, Nature, Next};
+use crate::base::codec::{Codec, Compress};
 use crate::base::fault::{Class, Fault};
-use crate::base::label::Kind;
+use crate::base::label::{Kind, Label};
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 use crate::base::settings::{DigestKind, Receive};
 use crate::base::tally::Stage;
@@ -24,10 +25,10 @@ pub enum Protection {
 }
 
 /// What a tag must cover besides the header: the body, but for data whose header holds a digest of
-/// it that nobody can forge.
+/// it that nobody can forge. What is packed is unpacked before it is digested, so a tag covers it.
 fn tagged_body(request: &Request, digest: DigestKind) -> &[u8] {
-    match (digest, request.label.kind) {
-        (DigestKind::Blake3, Kind::Data) => &[],
+    match (digest, request.label.kind, request.label.codec) {
+        (DigestKind::Blake3, Kind::Data, Codec::Raw) => &[],
         _ => request.body(),
     }
 }
@@ -120,10 +121,17 @@ pub struct StreamSource {
     socket: Handle,
     inner: Inner,
     how: Receive,
-    body_bytes_max: u32,
+    allowed: Allowed,
     digest: DigestKind,
     wire_bytes: u64,
     ended: bool,
+}
+
+/// What a frame may bring.
+#[derive(Clone, Copy, Debug)]
+struct Allowed {
+    body_bytes_max: u32,
+    compress: Compress,
 }
 
 #[derive(Debug)]
@@ -147,12 +155,19 @@ impl StreamSource {
             Protection::Tls(tls) => Inner::Sealed(Opener::new(tls, body_bytes_max, begun)),
         };
         let how = Receive::WaitAll;
-        StreamSource { socket, inner, how, body_bytes_max, digest, wire_bytes: 0, ended: false }
+        let allowed = Allowed { body_bytes_max, compress: Compress::Off };
+        StreamSource { socket, inner, how, allowed, digest, wire_bytes: 0, ended: false }
     }
 
     /// Takes bodies off the socket in another way.
     pub fn reading(self, how: Receive) -> StreamSource {
         StreamSource { how, ..self }
+    }
+
+    /// Takes packed payloads too.
+    pub fn unpacking(mut self, compress: Compress) -> StreamSource {
+        self.allowed.compress = compress;
+        self
     }
 
     fn receive(&self) -> Next {
@@ -173,7 +188,7 @@ impl StreamSource {
                 return Ok(self.receive());
             }
             1 => {
-                request.label = read_label(request, start as usize, self.body_bytes_max)?;
+                request.label = read_label(request, start as usize, self.allowed)?;
                 if request.label.body_len > 0 {
                     request.ask(request.body_span());
                     return Ok(self.receive());
@@ -194,7 +209,7 @@ impl StreamSource {
             self.wire_bytes += u64::from(request.moved);
             opener.landed(request);
         }
-        match opener.assemble(request, self.body_bytes_max)? {
+        match opener.assemble(request, self.allowed)? {
             Assembled::Frame => Ok(Next::Done),
             Assembled::Part => {
                 opener.ask(request);
@@ -249,19 +264,24 @@ impl Endpoint for StreamSource {
 
 /// Reads the label out of the headroom; a body longer than a buffer is refused before it is
 /// received.
-fn read_label(
-    request: &Request,
-    at: usize,
-    body_bytes_max: u32,
-) -> Result<crate::base::label::Label, Fault> {
+fn read_label(request: &Request, at: usize, allowed: Allowed) -> Result<Label, Fault> {
     let mut header = [0; HEADER_BYTES];
     header.copy_from_slice(&request.buffer.bytes()[at..at + HEADER_BYTES]);
     let label = frame::decode(&header)?;
     let voids_len = u32::from(label.voids_len);
     let payload = label.body_len - voids_len;
-    match payload <= body_bytes_max && voids_len <= BLOCK_BYTES {
-        true => Ok(label),
-        false => Err(Fault::peer("a frame whose body is longer than a request")),
+    if payload > allowed.body_bytes_max || voids_len > BLOCK_BYTES {
+        return Err(Fault::peer("a frame whose body is longer than a request"));
+    }
+    match label.codec {
+        Codec::Raw => Ok(label),
+        _ if !allowed.compress.is_on() => {
+            Err(Fault::peer("a packed frame, where compression is off"))
+        }
+        _ if label.extent.len > allowed.body_bytes_max => {
+            Err(Fault::peer("a packed frame that stands for more than a request"))
+        }
+        _ => Ok(label),
     }
 }
 
@@ -332,9 +352,9 @@ impl Opener {
     }
 
     /// Opens what is there until a frame is whole.
-    fn assemble(&mut self, request: &mut Request, body_bytes_max: u32) -> Result<Assembled, Fault> {
+    fn assemble(&mut self, request: &mut Request, allowed: Allowed) -> Result<Assembled, Fault> {
         let carried = std::mem::take(&mut self.carry);
-        let mut assembly = Assembly { request, have: self.have, body_bytes_max, fault: None };
+        let mut assembly = Assembly { request, have: self.have, allowed, fault: None };
         let rest = assembly.take(&carried).len();
         self.carry = carried;
         self.carry.drain(..self.carry.len() - rest);
@@ -375,7 +395,7 @@ impl Opener {
 struct Assembly<'a> {
     request: &'a mut Request,
     have: usize,
-    body_bytes_max: u32,
+    allowed: Allowed,
     fault: Option<Fault>,
 }
 
@@ -402,7 +422,7 @@ impl Assembly<'_> {
             let before = self.have;
             self.have += count;
             if before < HEADER_BYTES && self.have >= HEADER_BYTES {
-                match read_label(self.request, FRAME_START, self.body_bytes_max) {
+                match read_label(self.request, FRAME_START, self.allowed) {
                     Ok(label) => self.request.label = label,
                     Err(fault) => {
                         self.fault = Some(fault);

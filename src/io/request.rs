@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::volume::{Batch, LazyFile};
+use crate::base::codec::{Codec, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Label, Sum};
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES, OFFER_ENTRIES_MAX};
@@ -73,6 +74,8 @@ pub struct Request {
     /// How many verbs have landed on this leg.
     pub hops: u32,
     pub label: Label,
+    /// How the source packed it.
+    pub way: Way,
     pub cargo: Cargo,
     /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
     pub span: Range<u32>,
@@ -110,6 +113,7 @@ impl Request {
             leg: Leg::In,
             hops: 0,
             label: Label::default(),
+            way: Way::Raw,
             cargo: Cargo::Unknown,
             span: 0..0,
             need: 0,
@@ -128,6 +132,7 @@ impl Request {
         self.leg = Leg::In;
         self.hops = 0;
         self.label = Label::default();
+        self.way = Way::Raw;
         self.cargo = Cargo::Unknown;
         self.span = 0..0;
         self.again = false;
@@ -178,9 +183,17 @@ impl Request {
         }
     }
 
-    /// The payload: the body without the list of voids behind it.
+    /// The payload as it is now, packed or not: the body without the list of voids behind it.
     pub fn payload_len(&self) -> u32 {
         self.label.body_len - u32::from(self.label.voids_len)
+    }
+
+    /// The payload's length when nothing is packed.
+    pub fn raw_len(&self) -> u32 {
+        match self.label.codec {
+            Codec::Raw => self.payload_len(),
+            Codec::Deflate | Codec::Zstd | Codec::Lz4 => self.label.extent.len,
+        }
     }
 
     /// Writes the list of voids behind the payload: `segment u16 | class u8 | length u8 | reason`.

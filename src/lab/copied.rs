@@ -130,7 +130,7 @@ fn knobs(settings: &Settings, outcome: &Outcome) -> Knobs {
         digest: settings.digest.name().to_string(),
         fsync: settings.fsync.name().to_string(),
         receive: settings.receive.name().to_string(),
-        codec: None,
+        codec: settings.compress.is_on().then(|| settings.compress.typed()),
     }
 }
 
@@ -203,7 +203,32 @@ fn more(
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
     let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers.chain(set_for_tcp(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
+    numbers
+        .chain(set_for_tcp(outcome, settings))
+        .chain(way::kept(outcome, far_host))
+        .chain(packed(outcome))
+        .collect()
+}
+
+/// What became of payloads that were to be packed.
+fn packed(outcome: &Outcome) -> impl Iterator<Item = (String, serde_json::Value)> {
+    let packing = &source(outcome).tally.packing;
+    let ways: BTreeMap<String, f64> =
+        packing.shares().into_iter().map(|(way, share)| (way.typed(), share)).collect();
+    packing
+        .ratio()
+        .map(|ratio| {
+            [("compression_ratio".to_string(), json!(ratio)), ("ways".to_string(), json!(ways))]
+        })
+        .into_iter()
+        .flatten()
+}
+
+fn source(outcome: &Outcome) -> &SideReport {
+    match &outcome.far {
+        Some(far) if !outcome.near_is_source => far,
+        _ => &outcome.near,
+    }
 }
 
 /// Knobs of TCP that are not the usual ones, and what became of them.
@@ -211,11 +236,10 @@ fn set_for_tcp(
     outcome: &Outcome,
     settings: &Settings,
 ) -> impl Iterator<Item = (String, serde_json::Value)> {
-    let near_is_source = outcome.near_is_source || outcome.far.is_none();
-    let source = if near_is_source { Some(&outcome.near) } else { outcome.far.as_ref() };
+    let source = source(outcome);
     let pace = (settings.pace != Pace::Off).then(|| json!(settings.pace.typed()));
-    let chosen = source.and_then(|source| source.pace_bytes_per_s);
-    let scale = source.and_then(|source| source.window_scale);
+    let chosen = source.pace_bytes_per_s;
+    let scale = source.window_scale;
     [
         ("pace", pace),
         ("pace_chosen_bytes_per_s", chosen.map(|pace| json!(pace))),

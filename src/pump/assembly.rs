@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use super::brake::Brake;
+use super::crew::Crew;
 use super::lane::{Lane, Parts, Wire};
 use super::objects::Objects;
+use super::packing::Advisor;
 use super::plan::Plan;
 use super::sink::Target;
+use crate::base::codec::{Compress, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::settings::{Direct, EngineChoice, PathSamples, Settings};
 use crate::base::units::Bytes;
 use crate::ends::endpoint::Endpoint;
+use crate::ends::made::Maker;
 use crate::ends::null::{Fill, Null};
 use crate::ends::pipe::{PipeSink, PipeSource, Turn};
 use crate::ends::stream::{Protection, StreamSink, StreamSource};
@@ -23,6 +27,7 @@ use crate::io::request::Request;
 use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
+use crate::work::codec::{self, Pack, Unpack};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
 
@@ -51,8 +56,11 @@ pub struct Ends {
 pub struct Assembly {
     ends: Ends,
     depths: Depths,
+    lanes: u64,
     pipes: Pipes,
     turn: Arc<Turn>,
+    /// Does the passage where payloads are packed.
+    crew: Option<Arc<Crew>>,
     pub planned_memory_bytes: u64,
 }
 
@@ -84,10 +92,12 @@ fn pipe_depth(settings: &Settings) -> u32 {
 impl Assembly {
     /// For so many lanes at a time.
     pub fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
-        let depths = depths(&ends, lanes as u64)?;
+        let lanes = lanes as u64;
+        let depths = depths(&ends, lanes)?;
         let pipes = Pipes::open(&ends)?;
-        let planned_memory_bytes = planned(&ends.settings, depths, lanes as u64);
-        Ok(Assembly { depths, pipes, turn: Arc::default(), planned_memory_bytes, ends })
+        let planned_memory_bytes = planned(&ends, depths, lanes);
+        let (turn, crew) = (Arc::default(), crew(&ends)?);
+        Ok(Assembly { depths, lanes, pipes, turn, crew, planned_memory_bytes, ends })
     }
 
     /// Requests in flight at this host's end of files.
@@ -98,7 +108,7 @@ impl Assembly {
 
     /// A lane, with a stream where one of its ends is one; and the name of its engine.
     pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
-        let Assembly { ends, depths, pipes, turn, .. } = self;
+        let Assembly { ends, depths, lanes, pipes, turn, crew, .. } = self;
         let (backend, name) = backend(ends)?;
         let mut engine = Engine::new(backend);
         if let Some(sampler) = stream.as_ref().and_then(|stream| sampler(&ends.settings, stream)) {
@@ -109,17 +119,22 @@ impl Assembly {
         }
         let wire = stream.as_ref().map(|stream| stream.wire.clone());
         let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
-        let requests = (depths.source + depths.sink).max(2) as usize;
+        let desk = crew.as_ref().map(|crew| crew.desk(engine.waker()));
         let lane = Lane::new(Parts {
             engine,
             source,
-            passage: passage(ends),
+            // Where there is a crew it has the passages.
+            passage: desk.as_ref().map_or_else(|| passage(ends, None), |_| Passage::default()),
+            desk,
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
             brake: ends.brake.clone(),
             stream: wire,
-            requests: Request::several(requests, ends.settings.request_bytes),
+            requests: Request::several(
+                requests(ends, *depths, *lanes),
+                ends.settings.request_bytes,
+            ),
         });
         Ok((lane, name))
     }
@@ -134,11 +149,70 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
     }
 }
 
-fn planned(settings: &Settings, depths: Depths, lanes: u64) -> u64 {
-    let each = Buffer::total_bytes(settings.request_bytes) as u64;
-    let count = (depths.source + depths.sink).max(2) as usize;
-    let requests = Buffer::several_bytes(count, settings.request_bytes) as u64;
-    lanes * (requests + LANE_EXTRA_BUFFERS * each) + LEDGER_BYTES
+fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
+    let body = ends.settings.request_bytes;
+    let each = Buffer::total_bytes(body) as u64;
+    let requests = Buffer::several_bytes(requests(ends, depths, lanes), body) as u64;
+    let packing = packing(ends).map_or(0, |work| hands() * work.bytes(body));
+    lanes * (requests + LANE_EXTRA_BUFFERS * each) + packing + LEDGER_BYTES
+}
+
+/// How many requests a lane has: those of its ends, and its part of what keeps a crew at work.
+fn requests(ends: &Ends, depths: Depths, lanes: u64) -> usize {
+    let crew = packing(ends).map_or(0, |_| (JOBS_PER_HAND * hands()).div_ceil(lanes.max(1)));
+    (depths.source + depths.sink).max(2) as usize + crew as usize
+}
+
+/// Jobs that each hand of a crew has: one it works at, one that waits for it.
+const JOBS_PER_HAND: u64 = 2;
+
+/// What is packed or unpacked here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Pack(Way),
+    Choose,
+    Unpack,
+}
+
+impl Packing {
+    /// Memory that one hand needs for it.
+    fn bytes(self, body_bytes: u32) -> u64 {
+        match self {
+            Packing::Pack(way) => codec::packer_bytes(way, body_bytes),
+            Packing::Choose => codec::packer_bytes(Way::Zstd(9), body_bytes),
+            Packing::Unpack => codec::unpacker_bytes(body_bytes),
+        }
+    }
+}
+
+/// Inside one process nothing is.
+fn packing(ends: &Ends) -> Option<Packing> {
+    match (ends.settings.compress, &ends.source, &ends.sink) {
+        (Compress::Always(way), Some(_), None) => Some(Packing::Pack(way)),
+        (Compress::Auto, Some(_), None) => Some(Packing::Choose),
+        (Compress::Always(_) | Compress::Auto, None, Some(_)) => Some(Packing::Unpack),
+        (Compress::Off, ..) | (_, Some(_), Some(_)) | (_, None, None) => None,
+    }
+}
+
+/// A processor each.
+fn hands() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(HANDS_MAX)
+}
+
+const HANDS_MAX: u64 = 32;
+
+/// One for all lanes of a side, so that one stream has every processor too.
+fn crew(ends: &Ends) -> Result<Option<Arc<Crew>>, Fault> {
+    if packing(ends).is_none() {
+        return Ok(None);
+    }
+    let advisor = match packing(ends) {
+        Some(Packing::Choose) => Some(Arc::new(Advisor::new(hands() as usize))),
+        _ => None,
+    };
+    let passages = (0..hands()).map(|_| passage(ends, advisor.as_ref())).collect();
+    Crew::start(passages, advisor).map(|crew| Some(Arc::new(crew)))
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
@@ -164,10 +238,10 @@ fn depths(ends: &Ends, lanes: u64) -> Result<Depths, Fault> {
         Some(_) => {}
     }
     let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
-    while planned(settings, Depths { source, sink }, lanes) > settings.memory_bytes {
+    while planned(ends, Depths { source, sink }, lanes) > settings.memory_bytes {
         // A pipe's depth is its window, which the other side has been told.
         if source == 1 && (sink == 1 || is_pipe) {
-            let least = planned(settings, Depths { source, sink }, lanes);
+            let least = planned(ends, Depths { source, sink }, lanes);
             return Err(Fault::usage(format!(
                 "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
                  with --memory, or fewer streams",
@@ -221,11 +295,12 @@ fn ring() -> std::io::Result<Box<dyn Backend>> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Standard input and output, where an end is a pipe: one descriptor each for all lanes.
+/// What lanes share: standard input and output, where an end is a pipe, and what makes bytes.
 #[derive(Debug, Default)]
 struct Pipes {
     input: Option<Handle>,
     output: Option<Handle>,
+    maker: Option<Maker>,
 }
 
 impl Pipes {
@@ -238,6 +313,9 @@ impl Pipes {
         let mut pipes = Pipes::default();
         if let Some((Place::Stdio, _)) = &ends.source {
             pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
+        }
+        if let Some((Place::Made { set, seed, .. }, _)) = &ends.source {
+            pipes.maker = Some(Maker::new(*set, *seed));
         }
         if let Some((Target::Pipe, _)) = &ends.sink {
             pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);
@@ -264,6 +342,10 @@ fn endpoints(
         Place::Null { .. } | Place::Endless => Box::new(Null::new(Fill::Nothing, depths.source)),
         Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
+        Place::Made { .. } => {
+            let maker = pipes.maker.clone().expect("made when this side began");
+            Box::new(Null::new(Fill::Made(maker), depths.source))
+        }
     });
     let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
         Target::Null | Target::Absent { .. } => {
@@ -283,18 +365,27 @@ fn endpoints(
         (None, Some(sink), Some(Stream { wire, protection, begun })) => {
             let (digest, socket) = (settings.digest, wire.socket);
             let stream = StreamSource::new(socket, protection, digest, body, &begun);
-            (Box::new(stream.reading(settings.receive)), sink)
+            (Box::new(stream.reading(settings.receive).unpacking(settings.compress)), sink)
         }
         _ => panic!("a lane has one source and one sink"),
     }
 }
 
-/// The source signs, the sink checks; where both are here the bytes never left memory.
-fn passage(ends: &Ends) -> Passage {
+/// The source signs, the sink checks; where both are here the bytes never left memory. Digests are
+/// those of what is unpacked.
+fn passage(ends: &Ends, advisor: Option<&Arc<Advisor>>) -> Passage {
     let (digest, slot) = (ends.settings.digest, ends.settings.request_bytes);
-    let step: Box<dyn Step> = match ends.source {
+    let digest: Box<dyn Step> = match ends.source {
         Some(_) => Box::new(Sign::new(digest, slot)),
         None => Box::new(Check::new(digest, slot)),
     };
-    Passage::new(vec![step])
+    Passage::new(match packing(ends) {
+        None => vec![digest],
+        Some(Packing::Choose) => {
+            let advisor = advisor.expect("a crew that chooses has one").clone();
+            vec![digest, Box::new(Pack::choosing(advisor, slot))]
+        }
+        Some(Packing::Pack(way)) => vec![digest, Box::new(Pack::new(way, slot))],
+        Some(Packing::Unpack) => vec![Box::new(Unpack::new(slot)), digest],
+    })
 }

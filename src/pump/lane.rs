@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::brake::Brake;
+use super::crew::{Desk, Passed};
 use super::gate::Gate;
 use super::objects::Objects;
 use super::plan::{Claim, Plan};
@@ -26,6 +27,8 @@ pub struct Parts {
     pub engine: Engine,
     pub source: Box<dyn Endpoint>,
     pub passage: Passage,
+    /// Where others do the passage's work; without it the lane does it itself.
+    pub desk: Option<Desk>,
     pub sink: Box<dyn Endpoint>,
     /// The source's ledger, where this host has the source.
     pub plan: Option<Arc<Plan>>,
@@ -75,6 +78,8 @@ pub struct Lane {
     broken: Option<Fault>,
     tally: Tally,
     landed: Vec<Request>,
+    /// What has come back from the desk.
+    passed: Vec<Passed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +137,7 @@ impl Lane {
             broken: None,
             tally: Tally::default(),
             landed: Vec::new(),
+            passed: Vec::new(),
         }
     }
 
@@ -201,6 +207,7 @@ impl Lane {
             return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
         }
         self.look_at_stream();
+        let passed = self.take_passed()?;
         let mut idle = None;
         loop {
             match self.depart()? {
@@ -225,8 +232,12 @@ impl Lane {
         if self.is_empty() && self.state != State::Running {
             return self.end();
         }
+        if passed > 0 {
+            // They may have gone on to the pool, from which more can depart.
+            return Ok(Turn::Moved);
+        }
         if self.parts.engine.in_air() > 0 {
-            let wait = match (patience, self.gate.waiting()) {
+            let wait = match (patience, self.gate.waiting() + self.passing()) {
                 (Patience::Step, _) => Wait::Poll,
                 (Patience::Block, 0) => Wait::Landing,
                 (Patience::Block, _) => Wait::LandingOrWake,
@@ -234,7 +245,7 @@ impl Lane {
             self.take_landed(wait)?;
             return Ok(Turn::Moved);
         }
-        if self.gate.waiting() > 0 && patience == Patience::Block {
+        if self.gate.waiting() + self.passing() > 0 && patience == Patience::Block {
             self.take_landed(Wait::LandingOrWake)?;
             return Ok(Turn::Moved);
         }
@@ -308,6 +319,10 @@ impl Lane {
             }
             self.pool.append(&mut self.landed);
         }
+        if let Some(desk) = &mut self.parts.desk {
+            desk.take_all(&mut self.passed);
+            self.pool.extend(self.passed.drain(..).map(|passed| passed.request));
+        }
         self.pool.extend(self.gate.drain());
     }
 
@@ -318,6 +333,11 @@ impl Lane {
 
     fn is_empty(&self) -> bool {
         self.pool.len() == self.pool_size
+    }
+
+    /// Requests that are away in the passage.
+    fn passing(&self) -> usize {
+        self.parts.desk.as_ref().map_or(0, Desk::away)
     }
 
     fn now(&self) -> Tick {
@@ -364,7 +384,11 @@ impl Lane {
     /// Takes in what has ended, and carries each as far as it goes.
     fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
         // While something is on its way from the source, it is the source that is waited for.
-        let whose = if self.filling > 0 { Awaited::Source } else { Awaited::Sink };
+        let whose = match (self.filling, self.passing()) {
+            (0, 0) => Awaited::Sink,
+            (0, _) => Awaited::Passage,
+            _ => Awaited::Source,
+        };
         self.await_whom(whose);
         let mut landed = std::mem::take(&mut self.landed);
         let reaped = self.parts.engine.reap(wait, &mut landed);
@@ -483,7 +507,41 @@ impl Lane {
             }
             request.fill_hole();
         }
-        if let Err(fault) = self.pass(&mut request) {
+        match &mut self.parts.desk {
+            Some(desk) => {
+                desk.give(request);
+                Ok(())
+            }
+            None => {
+                let passed = self.pass(&mut request);
+                self.go_on(request, passed)
+            }
+        }
+    }
+
+    /// Takes in what the desk is done with, and says how many that is.
+    fn take_passed(&mut self) -> Result<usize, Fault> {
+        let Some(desk) = &mut self.parts.desk else { return Ok(0) };
+        let mut passed = std::mem::take(&mut self.passed);
+        desk.take(&mut passed);
+        let count = passed.len();
+        let mut ended = Ok(());
+        for Passed { request, spent, outcome } in passed.drain(..) {
+            for (sum, stage) in self.tally.stages.iter_mut().zip(spent) {
+                *sum += stage;
+            }
+            match &ended {
+                Ok(()) => ended = self.go_on(request, outcome),
+                Err(_) => self.pool.push(request),
+            }
+        }
+        self.passed = passed;
+        ended.map(|()| count)
+    }
+
+    /// It has been through the passage: to the gate.
+    fn go_on(&mut self, mut request: Request, passed: Result<(), Fault>) -> Result<(), Fault> {
+        if let Err(fault) = passed {
             if let Some(objects) = &self.parts.objects {
                 objects.release(&request);
             }
@@ -542,7 +600,14 @@ impl Lane {
         let tally = &mut self.tally;
         if request.label.kind == Kind::Data {
             tally.requests += 1;
-            tally.bytes += u64::from(request.payload_len());
+            tally.bytes += u64::from(request.raw_len());
+            if let Some(desk) = &self.parts.desk
+                && self.parts.plan.is_some()
+            {
+                tally.packing.note(request.way, request.raw_len(), request.payload_len());
+                let held_up = stamps.retired.since(stamps.admitted);
+                desk.sent(stamps.retired, request.label.body_len, held_up);
+            }
             tally.life.fill += stamps.filled.since(stamps.departed);
             tally.life.pass += stamps.passed.since(stamps.filled);
             tally.life.gate += stamps.admitted.since(stamps.passed);

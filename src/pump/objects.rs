@@ -480,7 +480,8 @@ fn check_payload(request: &mut Request) -> Result<(), Fault> {
         Kind::Data => extent.len,
         Kind::Void | Kind::End | Kind::Zero => 0,
     };
-    if request.payload_len() != payload {
+    // What is packed has been found to fit its label, and is unpacked behind this.
+    if request.raw_len() != payload {
         return Err(unexpected(extent));
     }
     if request.label.voids_len > 0 && request.voids.is_empty() {

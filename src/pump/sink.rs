@@ -74,7 +74,9 @@ impl Target {
     /// anything else is the new name of a single object.
     pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
         match place {
-            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } => Ok(Target::Null),
+            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } | Place::Made { .. } => {
+                Ok(Target::Null)
+            }
             Place::Endless => Err(Fault::usage("an endless source is no place to copy to")),
             Place::Stdio if origin.single => Ok(Target::Pipe),
             Place::Stdio => Err(Fault::usage("only one file can go to standard output")),

@@ -48,6 +48,7 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Something that happened.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the largest comes once, when a lane ends")]
 pub enum Event {
     Heard(Message),
     /// The control connection ended; with a fault when it broke.

@@ -215,6 +215,7 @@ fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
         Place::Null { len } => Ok(made(EntryKind::Stretch, *len, b"null")),
         Place::Zero { len } => Ok(made(EntryKind::Stretch, *len, b"zero")),
         Place::Random { len, .. } => Ok(made(EntryKind::Stretch, *len, b"random")),
+        Place::Made { set, len, .. } => Ok(made(EntryKind::Stretch, *len, set.name().as_bytes())),
         Place::Path(path) => look_at_path(path, recursive),
     }
 }

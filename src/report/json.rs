@@ -5,6 +5,7 @@
 //! a schema; a removed or changed one makes a new schema. `end` is the last line of every run,
 //! whatever happened.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,11 +14,12 @@ use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
 use super::text::Dry;
+use crate::base::codec::Way;
 use crate::base::dscp::Dscp;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
-use crate::base::tally::{SideReport, Stage};
+use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Nanos, Rate};
 use crate::lab::diagnose::Verdict;
 use crate::lab::doctor::Finding;
@@ -102,6 +104,8 @@ pub struct Knobs {
     fresh: bool,
     stall_seconds: f64,
     path_samples: &'static str,
+    /// `off`, or a codec with its level as it is typed.
+    compress: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -195,10 +199,23 @@ pub struct Transfer {
     /// What `--pace auto` has chosen for all streams together; null where it saw no need.
     pace_chosen_bytes_per_second: Option<u64>,
     cpu_ns_per_byte: Option<f64>,
+    /// What became of payloads that were to be packed; null where none were.
+    packed: Option<Packed>,
     /// What was expected of it; null where no model knows.
     expected: Option<Expected>,
     /// One for each host, the source first; one alone when both ends were in this process.
     sides: Vec<Side>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Packed {
+    raw_bytes: u64,
+    /// What they were on the wire, without frames and seals.
+    packed_bytes: u64,
+    ratio: Option<f64>,
+    /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
+    /// were.
+    bytes_by_way: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -297,6 +314,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         fresh,
         stall,
         path_samples,
+        compress,
     } = settings.clone();
     Knobs {
         streams,
@@ -329,6 +347,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         fresh,
         stall_seconds: stall.seconds(),
         path_samples: path_samples.name(),
+        compress: compress.typed(),
     }
 }
 
@@ -443,6 +462,7 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         window_scale: source.window_scale.filter(|_| outcome.carrier == Carrier::Tcp),
         pace_chosen_bytes_per_second: source.pace_bytes_per_s,
         cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
+        packed: packed(&source.tally),
         expected: None,
         sides,
     }
@@ -511,6 +531,17 @@ fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
         codec_seconds: stage(Stage::Codec),
         seal_seconds: stage(Stage::Seal),
     }
+}
+
+fn packed(tally: &Tally) -> Option<Packed> {
+    let packing = &tally.packing;
+    let used = Way::all().filter(|way| packing.by_way[way.place()] > 0);
+    (packing.raw_bytes() > 0).then(|| Packed {
+        raw_bytes: packing.raw_bytes(),
+        packed_bytes: packing.packed_bytes,
+        ratio: packing.ratio(),
+        bytes_by_way: used.map(|way| (way.typed(), packing.by_way[way.place()])).collect(),
+    })
 }
 
 fn per_byte(spent: Nanos, bytes: u64) -> Option<f64> {

@@ -1,5 +1,6 @@
 //! The end of a run as text.
 
+use crate::base::codec::Way;
 use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
 use crate::base::settings::{Pace, Settings};
@@ -115,6 +116,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
                 format!("{} to the far port", count(outcome.streams.into(), "TCP stream")),
             ));
             facts.push(("wire", wire(outcome)));
+            facts.extend(packed(outcome));
             facts.push(("checks", format!("seal {}, {checks}", settings.seal.name())));
             facts.push(("window", window(outcome, settings)));
             facts.extend(settled(outcome, settings));
@@ -122,6 +124,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
         Carrier::Control => {
             facts.push(("path", "the ssh connection: no data port could be reached".to_string()));
             facts.push(("wire", wire(outcome)));
+            facts.extend(packed(outcome));
             facts.push(("checks", checks));
         }
     }
@@ -166,9 +169,42 @@ fn wire(outcome: &Outcome) -> String {
         0 => Bytes(wire_bytes).to_string(),
         bytes => {
             let more = (wire_bytes as f64 / bytes as f64 - 1.0) * 100.0;
-            format!("{}, {more:.2} % more than the bytes themselves", Bytes(wire_bytes))
+            let word = if more < 0.0 { "less" } else { "more" };
+            let percent = more.abs();
+            format!("{}, {percent:.2} % {word} than the bytes themselves", Bytes(wire_bytes))
         }
     }
+}
+
+/// What became of payloads that were to be packed, and what that took at both ends.
+fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let packing = &source(outcome).tally.packing;
+    let Some(ratio) = packing.ratio() else { return Vec::new() };
+    let shares: Vec<String> = packing
+        .shares()
+        .into_iter()
+        .map(|(way, share)| match way {
+            Way::Raw => format!("{:.0} % as they were", share * 100.0),
+            way => format!("{:.0} % {}", share * 100.0, way.typed()),
+        })
+        .collect();
+    let mut facts = vec![(
+        "packed",
+        format!(
+            "{} to {}, a ratio of {ratio:.2}: {}",
+            Bytes(packing.raw_bytes()),
+            Bytes(packing.packed_bytes),
+            shares.join(", ")
+        ),
+    )];
+    let spent: Vec<Nanos> =
+        sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
+    if let [pack, unpack @ Nanos(1..)] = spent[..] {
+        let c_over_x = pack.0 as f64 / unpack.0 as f64;
+        let text = format!("{pack} to pack, {unpack} to unpack: {c_over_x:.1} times as long");
+        facts.push(("codec", text));
+    }
+    facts
 }
 
 /// The window that was asked for, and the largest that the sink's TCP advertised to the source.
@@ -413,6 +449,7 @@ const NAME_WIDTH: usize = 18;
 #[cfg(test)]
 pub(super) mod sample {
     use super::*;
+    use crate::base::codec::Packing;
     use crate::base::tally::{About, Life};
 
     fn seconds(seconds: f64) -> Nanos {
@@ -423,6 +460,7 @@ pub(super) mod sample {
     pub fn push() -> Outcome {
         let near = SideReport {
             tally: Tally {
+                packing: Packing::default(),
                 requests: 16384,
                 bytes: 4 << 30,
                 wire_bytes: (4 << 30) + (22 << 20),

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  0  magic   "DPF1"       8  start     u64       24  digest  32 bytes
-//!  4  kind    u8          16  len       u32       56  zero    4 bytes
-//!  5  codec   u8, 0       20  body_len  u32       60  CRC-32C of bytes 0 to 59
+//!  4  kind    u8          16  len       u32       56  packed_check  u32
+//!  5  codec   u8          20  body_len  u32       60  CRC-32C of bytes 0 to 59
 //!  6  voids   u16, bytes
 //! ```
 
 use crc_fast::{CrcAlgorithm, checksum};
 
+use crate::base::codec::Codec;
 use crate::base::extent::Extent;
 use crate::base::fault::Fault;
 use crate::base::label::{Kind, Label};
@@ -27,12 +28,14 @@ pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..4].copy_from_slice(&MAGIC);
     header[4] = label.kind as u8;
+    header[5] = label.codec as u8;
     header[6..8].copy_from_slice(&label.voids_len.to_le_bytes());
     header[8..16].copy_from_slice(&label.extent.start.to_le_bytes());
     header[16..20].copy_from_slice(&label.extent.len.to_le_bytes());
     header[20..24].copy_from_slice(&label.body_len.to_le_bytes());
     header[24..56].copy_from_slice(&label.digest);
-    let check = checksum(CrcAlgorithm::Crc32Iscsi, &header[..60]) as u32;
+    header[56..60].copy_from_slice(&label.packed_check.to_le_bytes());
+    let check = crc32c(&header[..60]);
     header[60..64].copy_from_slice(&check.to_le_bytes());
     header
 }
@@ -46,7 +49,7 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         ));
     }
     let check = u32::from_le_bytes(field(header, 60));
-    if checksum(CrcAlgorithm::Crc32Iscsi, &header[..60]) as u32 != check {
+    if crc32c(&header[..60]) != check {
         return Err(Fault::new(
             crate::base::fault::Class::Corrupt,
             "a frame's header arrived damaged (its CRC-32C is wrong)",
@@ -59,9 +62,8 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         4 => Kind::Zero,
         other => return Err(Fault::peer(format!("a frame of unknown kind {other}"))),
     };
-    if header[5] != 0 || header[56..60] != [0; 4] {
-        return Err(Fault::peer("a frame with reserved bytes that are not zero"));
-    }
+    let codec = Codec::from_code(header[5])
+        .ok_or_else(|| Fault::peer(format!("a frame of unknown codec {}", header[5])))?;
     let label = Label {
         kind,
         voids_len: u16::from_le_bytes(field(header, 6)),
@@ -71,21 +73,38 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         },
         body_len: u32::from_le_bytes(field(header, 20)),
         digest: field(header, 24),
+        codec,
+        packed_check: u32::from_le_bytes(field(header, 56)),
     };
     if label.extent.start.checked_add(u64::from(label.extent.len)).is_none() {
         return Err(Fault::peer("a frame past the end of the address space"));
     }
     let bare = label.body_len == 0 && label.voids_len == 0;
     let body_fits = match kind {
-        Kind::Data => u32::from(label.voids_len) <= label.body_len,
+        Kind::Data => u32::from(label.voids_len) <= label.body_len && codec_fits(&label),
         Kind::Void => u32::from(label.voids_len) == label.body_len,
         Kind::End => bare,
         Kind::Zero => bare && label.extent.len > 0 && label.digest == [0; 32],
     };
-    if !body_fits {
+    if !body_fits || (kind != Kind::Data && !is_raw(&label)) {
         return Err(Fault::peer("a frame whose body does not fit its kind"));
     }
     Ok(label)
+}
+
+/// CRC-32C (Castagnoli), as in headers.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// What is packed is shorter than what it stands for: else it would have gone as it is.
+fn codec_fits(label: &Label) -> bool {
+    let packed_bytes = label.body_len - u32::from(label.voids_len);
+    is_raw(label) || (label.codec != Codec::Raw && (1..label.extent.len).contains(&packed_bytes))
+}
+
+fn is_raw(label: &Label) -> bool {
+    label.codec == Codec::Raw && label.packed_check == 0
 }
 
 fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
@@ -108,7 +127,19 @@ mod tests {
                     body_len,
                     voids_len,
                     digest,
+                    ..Label::default()
                 });
+        let packed = (2..u32::MAX / 2, any::<u32>(), any::<u16>(), 1..4u8).prop_map(
+            |(len, packed_check, voids_len, codec)| Label {
+                kind: Kind::Data,
+                extent: Extent { start: 7, len },
+                body_len: len / 2 + u32::from(voids_len),
+                voids_len,
+                codec: Codec::from_code(codec).unwrap(),
+                packed_check,
+                digest: [0; 32],
+            },
+        );
         let void = (0..u64::MAX / 2, any::<u32>()).prop_map(|(start, len)| Label {
             kind: Kind::Void,
             extent: Extent { start, len },
@@ -119,7 +150,7 @@ mod tests {
             extent: Extent { start, len },
             ..Label::default()
         });
-        prop_oneof![data, void, zero]
+        prop_oneof![data, packed, void, zero]
     }
 
     proptest! {

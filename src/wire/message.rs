@@ -25,8 +25,10 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 4: the far side tells what it has seen of its streams; a setting says whether it does. Settings
 /// say how TCP paces, how streams are marked, and lockstep; reports have the window's scale, and
 /// the pace. A source may be endless, until its sink says that it is enough.
-pub const VERSION_MIN: u16 = 4;
-pub const VERSION_MAX: u16 = 4;
+/// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
+/// it.
+pub const VERSION_MIN: u16 = 5;
+pub const VERSION_MAX: u16 = 5;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

@@ -1,5 +1,6 @@
 //! What is done to a request between its ends. No system calls.
 
+pub mod codec;
 pub mod digest;
 pub mod passage;
 pub mod seal;

@@ -13,7 +13,8 @@ pub trait Step: Send + fmt::Debug {
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault>;
 }
 
-/// The steps in their order. A codec has its place between digest and seal.
+/// The steps in their order: at a source digest and pack, at a sink unpack and digest. Sealing is
+/// the stream's.
 #[derive(Debug, Default)]
 pub struct Passage {
     steps: Vec<Box<dyn Step>>,
@@ -23,6 +24,11 @@ pub struct Passage {
 impl Passage {
     pub fn new(steps: Vec<Box<dyn Step>>) -> Passage {
         Passage { steps, spent: Default::default() }
+    }
+
+    /// The time spent since this was last asked.
+    pub fn take_spent(&mut self) -> [Nanos; Stage::COUNT] {
+        std::mem::take(&mut self.spent)
     }
 
     pub fn pass(&mut self, request: &mut Request, now: impl Fn() -> Tick) -> Result<(), Fault> {

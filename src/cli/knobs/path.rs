@@ -1,6 +1,7 @@
 //! The knobs of what TCP does with the bytes.
 
 use super::{Group, Kind, Knob, Limits, MOVING, PUMPING};
+use crate::base::codec::{COMPRESS_PHRASE, Compress};
 use crate::base::dscp::{DSCP_PHRASE, Dscp};
 use crate::base::limits;
 use crate::base::settings::{LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace};
@@ -50,6 +51,24 @@ pub const PATH: &[Knob] = &[
                the congestion control.",
         group: Group::Moving,
         verbs: PUMPING,
+    },
+    Knob {
+        name: "compress",
+        letter: None,
+        value: "HOW",
+        kind: Kind::Parsed(COMPRESS_PHRASE, |o, text| {
+            o.settings.compress = Compress::parse(text)?;
+            Ok(())
+        }),
+        default: "off",
+        help: "Pack what goes over the network",
+        more: "Worth it where the network is slower than a processor packs. All processors pack, \
+               for one stream too, and unpack at the other end. What does not shrink goes as it \
+               is. zlib has the levels of gzip (0 is off), zstd those of zstd. How long packed \
+               data is can be seen on the wire: leave it off where somebody may both see that and \
+               choose some of the data.",
+        group: Group::Moving,
+        verbs: MOVING,
     },
     Knob {
         name: "dscp",

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
 };
+use crate::base::codec::{Codec, Compress, Packing, Way};
 use crate::base::dscp::Dscp;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
@@ -19,8 +20,8 @@ use crate::base::limits::{
 use crate::base::packed;
 use crate::base::path::PathSample;
 use crate::base::settings::{
-    DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace, PathSamples,
-    Preallocate, Receive, Seal, Settings, SkipUnchanged,
+    DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
+    PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged,
 };
 use crate::base::tally::{About, SideReport, Tally};
 use crate::base::units::{Nanos, Rate};
@@ -206,6 +207,12 @@ fn put_place(out: &mut Writer, place: &Place) {
             out.u64(*seed);
         }
         Place::Endless => out.u8(6),
+        Place::Made { set, len, seed } => {
+            out.u8(7);
+            out.u8(*set as u8);
+            out.u64(*len);
+            out.u64(*seed);
+        }
     }
 }
 
@@ -220,6 +227,10 @@ fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
         4 => Place::Zero { len: from.u64()? },
         5 => Place::Random { len: from.u64()?, seed: from.u64()? },
         6 => Place::Endless,
+        7 => {
+            let set = get_choice(from, DataSet::from_code)?;
+            Place::Made { set, len: from.u64()?, seed: from.u64()? }
+        }
         other => {
             return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
         }
@@ -261,6 +272,63 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
         out.u64(lockstep.every_bytes);
         out.u64(lockstep.pause.0);
     });
+    put_compress(out, settings.compress);
+}
+
+fn put_compress(out: &mut Writer, compress: Compress) {
+    match compress {
+        Compress::Off => out.u8(0),
+        Compress::Always(way) => {
+            out.u8(1);
+            put_way(out, way);
+        }
+        Compress::Auto => out.u8(2),
+    }
+}
+
+fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
+    match from.u8()? {
+        0 => Ok(Compress::Off),
+        1 => match get_way(from)? {
+            Way::Raw => Err(Fault::peer("the peer asked to pack without a codec")),
+            way => Ok(Compress::Always(way)),
+        },
+        2 => Ok(Compress::Auto),
+        other => Err(Fault::peer(format!("the peer sent an unknown compression {other}"))),
+    }
+}
+
+fn put_way(out: &mut Writer, way: Way) {
+    out.u8(way.codec() as u8);
+    out.u8(way.level().to_le_bytes()[0]);
+}
+
+fn get_way(from: &mut Reader<'_>) -> Result<Way, Fault> {
+    let (codec, level) = (from.u8()?, i8::from_le_bytes([from.u8()?]));
+    Codec::from_code(codec).and_then(|codec| Way::of(codec, level)).ok_or_else(|| {
+        Fault::peer(format!("the peer named an unknown codec {codec} at level {level}"))
+    })
+}
+
+fn put_packing(out: &mut Writer, packing: &Packing) {
+    out.u64(packing.packed_bytes);
+    let used = packing.by_way.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+    out.u16(used.clone().count() as u16);
+    for (place, bytes) in used {
+        put_way(out, Way::at(place));
+        out.u64(*bytes);
+    }
+}
+
+fn get_packing(from: &mut Reader<'_>) -> Result<Packing, Fault> {
+    let mut packing = Packing { packed_bytes: from.u64()?, ..Packing::default() };
+    for (way, bytes) in get_list(from, Way::COUNT, |from| Ok((get_way(from)?, from.u64()?)))? {
+        let place = &mut packing.by_way[way.place()];
+        if bytes == 0 || std::mem::replace(place, bytes) > 0 {
+            return Err(Fault::peer("the peer counted a way of packing twice, or for nothing"));
+        }
+    }
+    Ok(packing)
 }
 
 fn put_pace(out: &mut Writer, pace: Pace) {
@@ -322,6 +390,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         dscp: from.option(get_dscp)?,
         lockstep: from
             .option(|from| Ok(Lockstep { every_bytes: from.u64()?, pause: Nanos(from.u64()?) }))?,
+        compress: get_compress(from)?,
     };
     let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =
@@ -404,6 +473,7 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
     out.option(report.free_bytes, Writer::u64);
     out.option(report.window_scale, Writer::u8);
     out.option(report.pace_bytes_per_s, Writer::u64);
+    put_packing(out, &tally.packing);
     out.u16(report.depth);
     out.text(&report.engine, TEXT_BYTES_MAX);
     out.text(&report.congestion, TEXT_BYTES_MAX);
@@ -434,7 +504,7 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
     tally.partial_returns = from.u64()?;
     tally.partial_bytes = from.u64()?;
     tally.starts = from.u64()?;
-    Ok(SideReport {
+    let report = SideReport {
         tally,
         cpu_user: Nanos(from.u64()?),
         cpu_system: Nanos(from.u64()?),
@@ -445,6 +515,10 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         free_bytes: from.option(Reader::u64)?,
         window_scale: from.option(Reader::u8)?,
         pace_bytes_per_s: from.option(Reader::u64)?,
+        ..SideReport::default()
+    };
+    Ok(SideReport {
+        tally: Tally { packing: get_packing(from)?, ..tally },
         depth: from.u16()?,
         engine: from.text(TEXT_BYTES_MAX)?,
         congestion: from.text(TEXT_BYTES_MAX)?,
@@ -455,5 +529,6 @@ pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
             resident_percent: from.option(Reader::u8)?,
             model: from.text(MODEL_BYTES_MAX)?,
         },
+        ..report
     })
 }

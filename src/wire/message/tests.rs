@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::attributes::Attributes;
+use crate::base::codec::{Compress, Packing, Way};
 use crate::base::dscp::Dscp;
-use crate::base::settings::{Lockstep, Pace};
+use crate::base::settings::{DataSet, Lockstep, Pace};
 use crate::base::tally::{About, Tally};
 use crate::base::units::{Nanos, Rate, Tick};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
@@ -47,6 +48,7 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
         dscp: Dscp::from_code(46),
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
+        compress: Compress::Always(Way::Zstd(-5)),
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
@@ -71,8 +73,11 @@ fn path_samples() -> Message {
 }
 
 fn report() -> SideReport {
+    let mut packing = Packing { packed_bytes: 5, ..Packing::default() };
+    packing.note(Way::Zstd(-5), 9, 4);
+    packing.note(Way::Raw, 1, 1);
     SideReport {
-        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, ..Tally::default() },
+        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, packing, ..Tally::default() },
         cpu_user: Nanos(7),
         engine: "threads".into(),
         depth: 2,
@@ -98,6 +103,7 @@ fn samples() -> Vec<Message> {
         Place::Zero { len: 2 },
         Place::Random { len: 3, seed: 4 },
         Place::Endless,
+        Place::Made { set: DataSet::Runs, len: 5, seed: 6 },
     ];
     vec![
         Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },

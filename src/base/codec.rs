@@ -1,0 +1,297 @@
+//! How a body may be packed for its journey: formats, and how hard each is tried.
+
+/// The format of a payload on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Codec {
+    /// As it is.
+    #[default]
+    Raw = 0,
+    /// RFC 1951, without the wrapping of zlib or gzip.
+    Deflate = 1,
+    /// RFC 8878, one frame.
+    Zstd = 2,
+    /// An LZ4 block, without a frame around it.
+    Lz4 = 3,
+}
+
+impl Codec {
+    pub fn from_code(code: u8) -> Option<Codec> {
+        match code {
+            0 => Some(Codec::Raw),
+            1 => Some(Codec::Deflate),
+            2 => Some(Codec::Zstd),
+            3 => Some(Codec::Lz4),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Raw => "raw",
+            Codec::Deflate => "deflate",
+            Codec::Zstd => "zstd",
+            Codec::Lz4 => "lz4",
+        }
+    }
+}
+
+/// How a payload is packed: a format, and how hard it is tried. Levels are those of the libraries
+/// whose names people know: zlib 1 to 9, zstd -5 to 19.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Way {
+    #[default]
+    Raw,
+    Lz4,
+    Zlib(u8),
+    Zstd(i8),
+}
+
+const ZLIB_LEVELS: u8 = 9;
+const ZSTD_MIN: i8 = -5;
+const ZSTD_MAX: i8 = 19;
+const ZLIB_AT: usize = 2;
+const ZSTD_AT: usize = ZLIB_AT + ZLIB_LEVELS as usize;
+
+impl Way {
+    /// So many ways there are; each has a place of its own among them.
+    pub const COUNT: usize = ZSTD_AT + (ZSTD_MAX - ZSTD_MIN) as usize + 1;
+
+    pub fn all() -> impl Iterator<Item = Way> {
+        (0..Way::COUNT).map(Way::at)
+    }
+
+    pub fn place(self) -> usize {
+        match self {
+            Way::Raw => 0,
+            Way::Lz4 => 1,
+            Way::Zlib(level) => ZLIB_AT + usize::from(level) - 1,
+            Way::Zstd(level) => ZSTD_AT + (level - ZSTD_MIN) as usize,
+        }
+    }
+
+    /// The way at a place below `COUNT`.
+    pub fn at(place: usize) -> Way {
+        match place {
+            0 => Way::Raw,
+            1 => Way::Lz4,
+            ZLIB_AT..ZSTD_AT => Way::Zlib((place - ZLIB_AT) as u8 + 1),
+            _ => Way::Zstd((place - ZSTD_AT) as i8 + ZSTD_MIN),
+        }
+    }
+
+    pub fn codec(self) -> Codec {
+        match self {
+            Way::Raw => Codec::Raw,
+            Way::Lz4 => Codec::Lz4,
+            Way::Zlib(_) => Codec::Deflate,
+            Way::Zstd(_) => Codec::Zstd,
+        }
+    }
+
+    /// The level within its format; 0 where there are none.
+    pub fn level(self) -> i8 {
+        match self {
+            Way::Raw | Way::Lz4 => 0,
+            Way::Zlib(level) => level as i8,
+            Way::Zstd(level) => level,
+        }
+    }
+
+    /// The way that a format and a level make; `None` for a level that is not among them.
+    pub fn of(codec: Codec, level: i8) -> Option<Way> {
+        let way = match codec {
+            Codec::Raw if level == 0 => Way::Raw,
+            Codec::Lz4 if level == 0 => Way::Lz4,
+            Codec::Raw | Codec::Lz4 => return None,
+            Codec::Deflate => Way::Zlib(u8::try_from(level).ok()?),
+            Codec::Zstd => Way::Zstd(level),
+        };
+        way.fits().then_some(way)
+    }
+
+    /// As it would be typed.
+    pub fn typed(self) -> String {
+        match self {
+            Way::Raw => "off".to_string(),
+            Way::Lz4 => "lz4".to_string(),
+            Way::Zlib(level) => format!("zlib:{level}"),
+            Way::Zstd(level) => format!("zstd:{level}"),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Way> {
+        let way = match text.split_once(':') {
+            None if text == "lz4" => Way::Lz4,
+            Some(("zlib", level)) => match level.parse().ok()? {
+                // As with bbcp, zlib's level 0 is no compression.
+                0 => Way::Raw,
+                level => Way::Zlib(level),
+            },
+            Some(("zstd", level)) => Way::Zstd(level.parse().ok()?),
+            _ => return None,
+        };
+        way.fits().then_some(way)
+    }
+
+    fn fits(self) -> bool {
+        match self {
+            Way::Raw | Way::Lz4 => true,
+            Way::Zlib(level) => (1..=ZLIB_LEVELS).contains(&level),
+            Way::Zstd(level) => (ZSTD_MIN..=ZSTD_MAX).contains(&level),
+        }
+    }
+}
+
+/// Whether payloads are packed on data streams, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compress {
+    Off,
+    /// As each payload is worth it, found out while the transfer runs.
+    Auto,
+    /// Every payload in this way; those that do not shrink go as they are.
+    Always(Way),
+}
+
+/// What compression may be, for people.
+pub const COMPRESS_PHRASE: &str = "auto, off, lz4, zlib:0 to zlib:9, or zstd:-5 to zstd:19";
+
+impl Compress {
+    /// The error says what to write instead.
+    pub fn parse(text: &str) -> Result<Compress, String> {
+        match text {
+            "off" => Ok(Compress::Off),
+            "auto" => Ok(Compress::Auto),
+            text => Way::parse(text)
+                .map(Compress::always)
+                .ok_or_else(|| format!("write {COMPRESS_PHRASE}")),
+        }
+    }
+
+    fn always(way: Way) -> Compress {
+        match way {
+            Way::Raw => Compress::Off,
+            way => Compress::Always(way),
+        }
+    }
+
+    /// As it would be typed.
+    pub fn typed(self) -> String {
+        match self {
+            Compress::Off => "off".to_string(),
+            Compress::Auto => "auto".to_string(),
+            Compress::Always(way) => way.typed(),
+        }
+    }
+
+    pub fn is_on(self) -> bool {
+        self != Compress::Off
+    }
+}
+
+/// How many payload bytes went which way, and what they became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// Payload bytes that went each way, at the places of the ways.
+    pub by_way: [u64; Way::COUNT],
+    /// What all of them were on the wire, without frames and seals.
+    pub packed_bytes: u64,
+}
+
+impl Default for Packing {
+    fn default() -> Packing {
+        Packing { by_way: [0; Way::COUNT], packed_bytes: 0 }
+    }
+}
+
+impl Packing {
+    pub fn note(&mut self, way: Way, raw_bytes: u32, packed_bytes: u32) {
+        self.by_way[way.place()] += u64::from(raw_bytes);
+        self.packed_bytes += u64::from(packed_bytes);
+    }
+
+    pub fn add(&mut self, other: &Packing) {
+        for (mine, theirs) in self.by_way.iter_mut().zip(other.by_way) {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.packed_bytes = self.packed_bytes.saturating_add(other.packed_bytes);
+    }
+
+    /// Payload bytes before anything was done to them; 0 where nothing was to be packed.
+    pub fn raw_bytes(&self) -> u64 {
+        self.by_way.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// How much smaller the payloads became; `None` where there were none.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.packed_bytes > 0).then(|| self.raw_bytes() as f64 / self.packed_bytes as f64)
+    }
+
+    /// The ways that payloads went, with their shares of the bytes, the largest first.
+    pub fn shares(&self) -> Vec<(Way, f64)> {
+        let all = self.raw_bytes().max(1) as f64;
+        let mut shares: Vec<(Way, f64)> = Way::all()
+            .map(|way| (way, self.by_way[way.place()] as f64 / all))
+            .filter(|(_, share)| *share > 0.0)
+            .collect();
+        shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_place() {
+        for (place, way) in Way::all().enumerate() {
+            assert_eq!(way.place(), place);
+            assert!(way.fits(), "{way:?}");
+            assert_eq!(Codec::from_code(way.codec() as u8), Some(way.codec()));
+            assert_eq!(Way::of(way.codec(), way.level()), Some(way));
+        }
+        assert_eq!(Way::at(Way::COUNT - 1), Way::Zstd(19));
+    }
+
+    #[test]
+    fn compression_is_read_and_typed() {
+        let cases = [
+            ("off", Some(Compress::Off)),
+            ("auto", Some(Compress::Auto)),
+            ("lz4", Some(Compress::Always(Way::Lz4))),
+            ("zlib:1", Some(Compress::Always(Way::Zlib(1)))),
+            ("zlib:9", Some(Compress::Always(Way::Zlib(9)))),
+            ("zstd:-5", Some(Compress::Always(Way::Zstd(-5)))),
+            ("zstd:19", Some(Compress::Always(Way::Zstd(19)))),
+            ("zlib:10", None),
+            ("zlib:-1", None),
+            ("zstd:20", None),
+            ("zstd:-6", None),
+            ("zstd:999", None),
+            ("zstd", None),
+            ("lz4:1", None),
+            ("gzip", None),
+            ("", None),
+        ];
+        for (text, expect) in cases {
+            assert_eq!(Compress::parse(text).ok(), expect, "{text}");
+            if let Some(compress) = expect {
+                assert_eq!(compress.typed(), text);
+            }
+        }
+        assert_eq!(Compress::parse("zlib:0"), Ok(Compress::Off), "as with bbcp");
+    }
+
+    #[test]
+    fn shares_and_ratio() {
+        let mut packing = Packing::default();
+        assert_eq!((packing.ratio(), packing.shares()), (None, vec![]));
+        packing.note(Way::Zstd(3), 300, 75);
+        packing.note(Way::Raw, 100, 100);
+        let mut all = Packing::default();
+        all.add(&packing);
+        assert_eq!(all.shares(), [(Way::Zstd(3), 0.75), (Way::Raw, 0.25)]);
+        assert_eq!(all.ratio(), Some(400.0 / 175.0));
+    }
+}

@@ -1,0 +1,241 @@
+//! Threads that do the passage's work beside the lanes, so that one stream can use every processor.
+//!
+//! A request is given at a lane's desk and comes back there, in any order, always. What a crew
+//! works at is owned by it, so neither side waits for the other but for a lock of a few lines.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::packing::Advisor;
+use crate::base::fault::{Class, Fault};
+use crate::base::tally::Stage;
+use crate::base::units::{Nanos, Tick};
+use crate::io::backend::Wake;
+use crate::io::clock;
+use crate::io::request::Request;
+use crate::work::passage::Passage;
+
+/// The threads. They end when the last lane has gone.
+#[derive(Debug)]
+pub struct Crew {
+    /// Who says how payloads are packed, where that is not settled.
+    advisor: Option<Arc<Advisor>>,
+    queue: Arc<Queue>,
+    hands: Vec<JoinHandle<()>>,
+}
+
+/// A request that is back from the crew.
+#[derive(Debug)]
+pub struct Passed {
+    pub request: Request,
+    pub spent: [Nanos; Stage::COUNT],
+    pub outcome: Result<(), Fault>,
+}
+
+/// Where one lane gives its requests and takes them back.
+#[derive(Debug)]
+pub struct Desk {
+    /// Keeps the crew at work.
+    crew: Arc<Crew>,
+    tray: Arc<Tray>,
+    away: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: Mutex<Jobs>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    tray: Arc<Tray>,
+}
+
+/// What is done for one lane, until it takes it.
+#[derive(Debug)]
+struct Tray {
+    passed: Mutex<Vec<Passed>>,
+    came: Condvar,
+    lane: Arc<dyn Wake>,
+}
+
+impl Crew {
+    /// A thread for each passage.
+    pub fn start(passages: Vec<Passage>, advisor: Option<Arc<Advisor>>) -> Result<Crew, Fault> {
+        let queue = Arc::new(Queue::default());
+        let mut crew = Crew { advisor, queue: queue.clone(), hands: Vec::new() };
+        for (number, passage) in passages.into_iter().enumerate() {
+            let queue = queue.clone();
+            let hand = std::thread::Builder::new()
+                .name(format!("datapump-pack-{}", number + 1))
+                .spawn(move || queue.work(passage));
+            match hand {
+                Ok(hand) => crew.hands.push(hand),
+                Err(_) if number > 0 => break, // fewer do it too
+                Err(error) => {
+                    let text = format!(
+                        "the system gives no thread to pack in ({error}): use --compress off"
+                    );
+                    return Err(Fault::new(Class::Local, text));
+                }
+            }
+        }
+        Ok(crew)
+    }
+
+    pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>) -> Desk {
+        if let Some(advisor) = &self.advisor {
+            advisor.join();
+        }
+        let tray = Tray { passed: Mutex::default(), came: Condvar::new(), lane };
+        Desk { crew: self.clone(), tray: Arc::new(tray), away: 0 }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.queue.lock().over = true;
+        self.queue.more.notify_all();
+        for hand in self.hands.drain(..) {
+            if hand.join().is_err() && !std::thread::panicking() {
+                panic!("a thread that packs has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(advisor) = &self.crew.advisor {
+            advisor.leave();
+        }
+    }
+}
+
+impl Desk {
+    /// The lane has sent a frame of so many bytes, which held it up for so long.
+    pub fn sent(&self, now: Tick, wire_bytes: u32, held_up: Nanos) {
+        if let Some(advisor) = &self.crew.advisor {
+            advisor.sent(now, wire_bytes, held_up);
+        }
+    }
+
+    /// Requests that are with the crew, or done and not taken yet.
+    pub fn away(&self) -> usize {
+        self.away
+    }
+
+    pub fn give(&mut self, request: Request) {
+        self.away += 1;
+        let queue = &self.crew.queue;
+        queue.lock().waiting.push_back(Job { request, tray: self.tray.clone() });
+        queue.more.notify_one();
+    }
+
+    /// Takes what is done to the end of `into`.
+    pub fn take(&mut self, into: &mut Vec<Passed>) {
+        if self.away > 0 {
+            let mut passed = self.tray.lock();
+            self.away -= passed.len();
+            into.append(&mut passed);
+        }
+    }
+
+    /// Waits until everything is back.
+    pub fn take_all(&mut self, into: &mut Vec<Passed>) {
+        let passed = self.tray.lock();
+        let all = self.tray.came.wait_while(passed, |passed| passed.len() < self.away);
+        into.append(&mut all.unwrap_or_else(PoisonError::into_inner));
+        self.away = 0;
+    }
+}
+
+impl Queue {
+    fn work(&self, mut passage: Passage) {
+        while let Some(Job { mut request, tray }) = self.next() {
+            let outcome = passage.pass(&mut request, clock::now);
+            tray.put(Passed { request, spent: passage.take_spent(), outcome });
+        }
+    }
+
+    /// `None` when there will be no more.
+    fn next(&self) -> Option<Job> {
+        let jobs = self.lock();
+        let idle = |jobs: &mut Jobs| jobs.waiting.is_empty() && !jobs.over;
+        let waited = self.more.wait_while(jobs, idle);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tray {
+    fn put(&self, passed: Passed) {
+        self.lock().push(passed);
+        self.came.notify_one();
+        self.lane.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Passed>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::codec::{Codec, Way};
+    use crate::base::extent::Extent;
+    use crate::base::label::{Kind, Label};
+    use crate::work::codec::Pack;
+
+    #[derive(Debug)]
+    struct Asleep;
+
+    impl Wake for Asleep {
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn everything_comes_back_to_its_own_desk() {
+        const BODY_BYTES: u32 = 8192;
+        for hands in [1, 3] {
+            let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
+            let crew =
+                Arc::new(Crew::start((0..hands).map(|_| passage()).collect(), None).unwrap());
+            let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep))).collect();
+            drop(crew);
+            for round in 0..40_u32 {
+                let desk = &mut desks[(round % 2) as usize];
+                let mut request = Request::new(BODY_BYTES);
+                let extent = Extent { start: round.into(), len: BODY_BYTES };
+                let body_len = BODY_BYTES;
+                request.label = Label { kind: Kind::Data, extent, body_len, ..Label::default() };
+                desk.give(request);
+            }
+            for (number, desk) in desks.iter_mut().enumerate() {
+                let mut passed = Vec::new();
+                desk.take(&mut passed);
+                assert_eq!(desk.away() + passed.len(), 20);
+                desk.take_all(&mut passed);
+                assert_eq!((desk.away(), passed.len()), (0, 20));
+                for Passed { request, outcome, .. } in passed {
+                    assert_eq!(outcome, Ok(()));
+                    assert_eq!(request.label.extent.start % 2, number as u64);
+                    assert_eq!(request.label.codec, Codec::Deflate);
+                }
+            }
+        }
+    }
+}

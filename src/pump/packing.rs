@@ -1,0 +1,445 @@
+//! Chooses how each payload is packed: numbers in, a way out.
+//!
+//! A payload costs time of the processors that pack it, `t`, and time on the wire, `z` bytes long.
+//! One price of a wire byte makes them comparable: each payload is packed in the way that makes
+//! `t + price * z` least, and the price is the one with which the slowest of processors, wire and
+//! receiver is done soonest. What `t` and `z` are is learnt for each class of data (what a probe of
+//! a payload says of it) from what was packed. Payloads that go raw teach nothing about packing, so
+//! now and then a neighbour of the chosen way is tried, on a small allowance of time.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::codec::{Codec, Way};
+use crate::base::units::{Nanos, Tick};
+use crate::io::clock;
+use crate::work::codec::Chooser;
+
+/// One controller for all that pack on a side, and the lanes that say how fast the wire is.
+#[derive(Debug)]
+pub struct Advisor {
+    controller: Mutex<Controller>,
+    lanes: AtomicUsize,
+}
+
+impl Advisor {
+    pub fn new(hands: usize) -> Advisor {
+        let controller = Controller::new(clock::now(), hands);
+        Advisor { controller: Mutex::new(controller), lanes: AtomicUsize::new(0) }
+    }
+
+    pub fn join(&self) {
+        self.lanes.fetch_add(1, Relaxed);
+    }
+
+    pub fn leave(&self) {
+        self.lanes.fetch_sub(1, Relaxed);
+    }
+
+    /// A lane has sent a frame, which held it up for so long.
+    pub fn sent(&self, now: Tick, wire_bytes: u32, held_up: Nanos) {
+        let lanes = self.lanes.load(Relaxed);
+        self.lock().sent(now, wire_bytes, held_up, lanes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Controller> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Chooser for Advisor {
+    fn choose(&self, ratio: f64, raw_len: u32) -> Way {
+        self.lock().choose(clock::now(), Class::of_ratio(ratio), raw_len)
+    }
+
+    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, spent: Nanos) {
+        self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, spent);
+    }
+
+    fn now(&self) -> Tick {
+        clock::now()
+    }
+}
+
+/// What may be chosen, from the fastest to the smallest.
+pub const LADDER: [Way; 7] =
+    [Way::Raw, Way::Lz4, Way::Zstd(-1), Way::Zstd(1), Way::Zstd(3), Way::Zstd(6), Way::Zstd(9)];
+const RUNGS: usize = LADDER.len();
+/// Where packing begins while nothing is known of the wire.
+const FIRST_RUNG: usize = 3;
+
+/// What a probe says of a payload, by how much smaller it makes samples of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class(u8);
+
+/// Upper ends of the ratios of each class but the last.
+const CLASS_ENDS: [f64; 6] = [1.05, 1.5, 3.0, 6.0, 12.0, 100.0];
+const CLASSES: usize = CLASS_ENDS.len() + 1;
+/// What does not shrink.
+const NOISE: Class = Class(0);
+
+impl Class {
+    pub fn of_ratio(ratio: f64) -> Class {
+        Class(CLASS_ENDS.iter().filter(|end| ratio >= **end).count() as u8)
+    }
+
+    fn place(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What packing in one way has come to, for each byte that was packed.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    seconds: f64,
+    wire_bytes: f64,
+    is_seen: bool,
+}
+
+/// Decides for one side of a transfer.
+#[derive(Debug)]
+pub struct Controller {
+    /// Processors that pack.
+    hands: f64,
+    costs: [[Cost; RUNGS]; CLASSES],
+    /// The rung chosen for each class.
+    plan: [usize; CLASSES],
+    /// Shares of the classes in the payloads of late.
+    shares: [f64; CLASSES],
+    link: Link,
+    receiver: Receiver,
+    payloads: u64,
+    allowance: Allowance,
+}
+
+impl Controller {
+    pub fn new(now: Tick, hands: usize) -> Controller {
+        let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
+        let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
+        Controller {
+            hands: hands.max(1) as f64,
+            costs,
+            plan,
+            shares: [0.0; CLASSES],
+            link: Link::new(now),
+            receiver: Receiver::default(),
+            payloads: 0,
+            allowance: Allowance { seconds: 0.0, since: now, dice: 1 },
+        }
+    }
+
+    /// How the next payload, of this class, is to be packed.
+    pub fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
+        self.payloads += 1;
+        for share in &mut self.shares {
+            *share *= 1.0 - SHARE_WEIGHT;
+        }
+        self.shares[class.place()] += SHARE_WEIGHT;
+        if self.payloads.is_multiple_of(PLAN_EVERY) {
+            self.decide();
+        }
+        let rung = self.plan[class.place()];
+        LADDER[self.explored(now, class, rung, bytes)]
+    }
+
+    /// A neighbour of the chosen rung where there is an allowance for it; raw is known.
+    fn explored(&mut self, now: Tick, class: Class, rung: usize, bytes: u32) -> usize {
+        self.allowance.fill(now);
+        let Some(rate) = self.link.rate.filter(|_| class != NOISE) else { return rung };
+        let Some(dice) = self.allowance.roll() else { return rung };
+        let other = if dice { rung + 1 } else { rung.saturating_sub(1) };
+        if other == 0 || other >= RUNGS || other == rung {
+            return rung;
+        }
+        let costs = &self.costs[class.place()];
+        let packing = (costs[other].seconds - costs[rung].seconds).abs();
+        let wire = (costs[other].wire_bytes - costs[rung].wire_bytes).max(0.0) / rate;
+        let extra = (packing + wire) * f64::from(bytes);
+        if self.allowance.spend(extra) { other } else { rung }
+    }
+
+    /// What packing a payload took and made of it.
+    pub fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, spent: Nanos) {
+        let Some(rung) = LADDER.iter().position(|other| *other == way) else { return };
+        if rung == 0 || raw == 0 {
+            return;
+        }
+        let (seconds, wire_bytes) =
+            (spent.seconds() / f64::from(raw), f64::from(packed) / f64::from(raw));
+        let cost = &mut self.costs[class.place()][rung];
+        match cost.is_seen {
+            true => {
+                cost.seconds += COST_WEIGHT * (seconds - cost.seconds);
+                cost.wire_bytes += COST_WEIGHT * (wire_bytes - cost.wire_bytes);
+            }
+            false => *cost = Cost { seconds, wire_bytes, is_seen: true },
+        }
+        self.guess_neighbours(class);
+    }
+
+    /// What was never tried is guessed from the nearest rung that was.
+    fn guess_neighbours(&mut self, class: Class) {
+        let costs = &mut self.costs[class.place()];
+        let seen: Vec<usize> = (1..RUNGS).filter(|rung| costs[*rung].is_seen).collect();
+        for rung in 1..RUNGS {
+            if costs[rung].is_seen {
+                continue;
+            }
+            if let Some(near) = seen.iter().copied().min_by_key(|near| near.abs_diff(rung)) {
+                costs[rung].seconds = costs[near].seconds * TIMES[rung] / TIMES[near];
+                let wire_bytes = costs[near].wire_bytes * SIZES[rung] / SIZES[near];
+                costs[rung].wire_bytes = wire_bytes.min(1.0);
+            }
+        }
+    }
+
+    /// A frame has left: so many bytes, and so long the lane was held up by that.
+    pub fn sent(&mut self, now: Tick, wire_bytes: u32, held_up: Nanos, lanes: usize) {
+        self.link.sent(now, wire_bytes, held_up, lanes, self.receiver.is_behind());
+    }
+
+    /// What unpacking took at the other end since this was last said, on so many processors.
+    pub fn unpacked(
+        &mut self,
+        codec: Codec,
+        raw_bytes: u64,
+        spent: Nanos,
+        elapsed: Nanos,
+        hands: u16,
+    ) {
+        self.receiver.unpacked(codec, raw_bytes, spent, elapsed, hands);
+    }
+
+    /// Chooses the plan that is done soonest; a new one must be worth the change.
+    fn decide(&mut self) {
+        let Some(rate) = self.link.rate else { return };
+        let now = self.speed(&self.plan, rate);
+        let priced = (0..PRICES).map(|step| {
+            let halves = f64::from(step) - f64::from(PRICES) / 2.0;
+            self.priced((halves / 2.0).exp2() / rate)
+        });
+        let uniform = (0..RUNGS)
+            .map(|rung| std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung }));
+        let best = priced
+            .chain(uniform)
+            .map(|plan| (self.speed(&plan, rate), plan))
+            .max_by(|(one, _), (other, _)| one.total_cmp(other));
+        if let Some((speed, plan)) = best
+            && speed > now * WORTH_IT
+        {
+            self.plan = plan;
+        }
+    }
+
+    /// The plan for one price, in seconds for a byte on the wire.
+    fn priced(&self, price: f64) -> [usize; CLASSES] {
+        std::array::from_fn(|class| {
+            let total = |rung: &usize| {
+                let cost = &self.costs[class][*rung];
+                cost.seconds / self.hands + price * cost.wire_bytes
+            };
+            (0..RUNGS).min_by(|one, other| total(one).total_cmp(&total(other))).unwrap_or(0)
+        })
+    }
+
+    /// Payload bytes a second that a plan would come to. Of what is as fast, what packs less wins
+    /// by a hair.
+    fn speed(&self, plan: &[usize; CLASSES], rate: f64) -> f64 {
+        let all: f64 = self.shares.iter().sum();
+        let (mut packing, mut wire, mut unpacking) = (0.0, 0.0, 0.0);
+        for (class, rung) in plan.iter().enumerate() {
+            let share = self.shares[class] / all.max(1e-12);
+            let cost = &self.costs[class][*rung];
+            packing += share * cost.seconds;
+            wire += share * cost.wire_bytes;
+            unpacking += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
+        }
+        let slowest = (packing / self.hands).max(wire / rate).max(unpacking);
+        1.0 / (slowest + packing / self.hands * A_HAIR).max(1e-15)
+    }
+}
+
+/// How fast the wire takes bytes. Only a lane that is held up by it can tell; without that, it is
+/// believed to be faster after a while, and the belief is tried.
+#[derive(Debug)]
+struct Link {
+    /// Bytes a second; `None` while nothing is known.
+    rate: Option<f64>,
+    is_evident: bool,
+    is_raised: bool,
+    raise_at: Tick,
+    patience: Nanos,
+    since: Tick,
+    wire_bytes: u64,
+    held_up: Nanos,
+    frames: u32,
+}
+
+impl Link {
+    fn new(now: Tick) -> Link {
+        Link {
+            rate: None,
+            is_evident: false,
+            is_raised: false,
+            raise_at: now,
+            patience: PATIENCE_MIN,
+            since: now,
+            wire_bytes: 0,
+            held_up: Nanos(0),
+            frames: 0,
+        }
+    }
+
+    fn sent(&mut self, now: Tick, bytes: u32, held_up: Nanos, lanes: usize, behind: bool) {
+        self.wire_bytes += u64::from(bytes);
+        self.held_up += held_up;
+        self.frames += 1;
+        let elapsed = now.since(self.since);
+        let look_every = if self.is_evident { LOOK_EVERY } else { LOOK_FIRST };
+        if elapsed < look_every || self.frames < FRAMES_MIN {
+            return;
+        }
+        let rate = self.wire_bytes as f64 / elapsed.seconds();
+        let busy = self.held_up.seconds() / (elapsed.seconds() * lanes.max(1) as f64);
+        match busy >= BUSY && !behind {
+            true => self.is_limit(now, rate),
+            false => self.is_no_limit(now, rate),
+        }
+        (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
+    }
+
+    fn is_limit(&mut self, now: Tick, rate: f64) {
+        let before = self.rate.filter(|_| self.is_evident && !self.is_raised);
+        self.rate = Some(before.map_or(rate, |before| before + LINK_WEIGHT * (rate - before)));
+        if self.is_raised {
+            self.patience = Nanos(self.patience.0.saturating_mul(2)).min(PATIENCE_MAX);
+        }
+        self.is_evident = true;
+        self.is_raised = false;
+        self.raise_at = now.after(self.patience);
+    }
+
+    fn is_no_limit(&mut self, now: Tick, rate: f64) {
+        let known = self.rate.map_or(rate, |known| known.max(rate));
+        self.rate = Some(known);
+        if now >= self.raise_at && known < RATE_MAX {
+            self.rate = Some((known * 2.0).min(RATE_MAX));
+            self.is_raised = true;
+        }
+    }
+}
+
+/// What unpacking costs at the other end.
+#[derive(Debug, Default)]
+struct Receiver {
+    /// Seconds for a byte on all its processors together, by codec; 0 while unknown.
+    seconds: [f64; 4],
+    /// The share of its processors' time that went into it of late.
+    load: f64,
+}
+
+impl Receiver {
+    fn unpacked(&mut self, codec: Codec, bytes: u64, spent: Nanos, elapsed: Nanos, hands: u16) {
+        let hands = f64::from(hands.max(1));
+        if bytes > 0 {
+            let seconds = spent.seconds() / bytes as f64 / hands;
+            let known = &mut self.seconds[codec as usize];
+            *known = if *known > 0.0 { *known + COST_WEIGHT * (seconds - *known) } else { seconds };
+        }
+        self.load = spent.seconds() / (elapsed.seconds() * hands).max(1e-9);
+    }
+
+    fn seconds_per_byte(&self, codec: Codec) -> f64 {
+        self.seconds[codec as usize]
+    }
+
+    /// The wire is not what lanes are held up by.
+    fn is_behind(&self) -> bool {
+        self.load > BUSY
+    }
+}
+
+/// Time that may be spent on trying neighbours: a hundredth of all.
+#[derive(Debug)]
+struct Allowance {
+    seconds: f64,
+    since: Tick,
+    dice: u64,
+}
+
+impl Allowance {
+    fn fill(&mut self, now: Tick) {
+        let elapsed = now.since(self.since).seconds();
+        self.seconds = (self.seconds + elapsed * ALLOWED_SHARE).min(ALLOWED_SECONDS_MAX);
+        self.since = now;
+    }
+
+    /// Once in twenty: upwards or downwards.
+    fn roll(&mut self) -> Option<bool> {
+        // A linear congruence (Knuth's MMIX), of which the high bits are good enough.
+        self.dice = self.dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let rolled = self.dice >> 33;
+        rolled.is_multiple_of(20).then_some((rolled / 20).is_multiple_of(2))
+    }
+
+    fn spend(&mut self, seconds: f64) -> bool {
+        let affordable = seconds <= self.seconds;
+        if affordable {
+            self.seconds -= seconds;
+        }
+        affordable
+    }
+}
+
+/// Before anything of a class was packed: multiples of zstd 1, which packs 400 MB/s of text and
+/// half as much again of zeros; science of this project, replaced by what is seen.
+fn guess(class: usize, rung: usize) -> Cost {
+    if rung == 0 {
+        return Cost { seconds: 0.0, wire_bytes: 1.0, is_seen: true };
+    }
+    let (seconds, wire_bytes) = FIRST[class];
+    Cost {
+        seconds: seconds * TIMES[rung],
+        wire_bytes: (wire_bytes * SIZES[rung]).min(1.0),
+        is_seen: false,
+    }
+}
+
+/// Seconds and wire bytes for a byte of each class, with zstd 1.
+const FIRST: [(f64, f64); CLASSES] = [
+    (0.3e-9, 1.0),
+    (3.0e-9, 0.8),
+    (2.5e-9, 0.45),
+    (2.5e-9, 0.22),
+    (2.0e-9, 0.12),
+    (1.0e-9, 0.05),
+    (0.3e-9, 0.001),
+];
+/// How rungs compare with each other where nothing better is known; raw is not compared.
+const TIMES: [f64; RUNGS] = [0.0, 0.5, 0.6, 1.0, 1.8, 4.5, 8.0];
+const SIZES: [f64; RUNGS] = [1.0, 1.3, 1.15, 1.0, 0.8, 0.74, 0.7];
+
+/// Payloads that a plan is for; also how many are under way.
+const SHARE_WEIGHT: f64 = 1.0 / 16.0;
+const PLAN_EVERY: u64 = 4;
+const COST_WEIGHT: f64 = 0.3;
+const LINK_WEIGHT: f64 = 0.3;
+/// Half octaves around the wire's own price.
+const PRICES: i32 = 49;
+const WORTH_IT: f64 = 1.03;
+const A_HAIR: f64 = 0.001;
+/// The share of the time that lanes are held up from which on the wire is what holds them up.
+const BUSY: f64 = 0.7;
+const LOOK_EVERY: Nanos = Nanos(50_000_000);
+const LOOK_FIRST: Nanos = Nanos(20_000_000);
+const FRAMES_MIN: u32 = 4;
+/// How long a wire is taken for what it was found to be.
+const PATIENCE_MIN: Nanos = Nanos(1_000_000_000);
+const PATIENCE_MAX: Nanos = Nanos(32_000_000_000);
+/// What a processor seals and hands to the system: no belief goes further.
+const RATE_MAX: f64 = 2e9;
+const ALLOWED_SHARE: f64 = 0.01;
+const ALLOWED_SECONDS_MAX: f64 = 0.05;
+
+#[cfg(test)]
+mod tests;

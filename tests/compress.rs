@@ -1,0 +1,108 @@
+//! Copies whose payloads are packed: the same bytes arrive, and what became of them is told.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use datapump::base::codec::{Compress, Way};
+use datapump::base::job::{Job, Outcome, Place, Remote};
+use datapump::base::settings::{DigestKind, Fsync, Seal, Settings};
+use datapump::base::tally::Stage;
+use datapump::io::clock;
+use datapump::pump::watch::Watch;
+use datapump::remote::copy::run_with;
+use datapump::remote::launch::Launch;
+use support::data::{assert_same, bytes, write_file, write_tree};
+use support::{PROGRAM, Scene, each};
+
+/// A copy between this process and another.
+fn copy(pull: bool, settings: Settings, source: &Path, target: &Path) -> Outcome {
+    let far = Some("far".to_string());
+    let job = Job {
+        sources: vec![Place::Path(source.to_path_buf())],
+        source_host: far.clone().filter(|_| pull),
+        target: Place::Path(target.to_path_buf()),
+        target_host: far.filter(|_| !pull),
+        settings,
+        listed: None,
+        remote: Remote::default(),
+    };
+    let (notices, _heard) = channel();
+    let launch = Launch::Process { program: PathBuf::from(PROGRAM), cpus: None };
+    run_with(&job, &launch, &Arc::new(Watch::new(notices)), clock::now()).unwrap()
+}
+
+/// What shrinks, what does not, a hole, and files of every length.
+fn write_data(root: &Path) {
+    write_tree(root);
+    let lines: Vec<String> = (0..90_000_u64).map(|i| format!("line {i} of {}\n", i * i)).collect();
+    fs::write(root.join("text"), lines.concat()).unwrap();
+    write_file(&root.join("noise"), 7, 1_500_000);
+    fs::write(root.join("both"), [bytes(8, 700_000), vec![0; 900_000]].concat()).unwrap();
+    fs::File::create(root.join("hole")).unwrap().set_len(3_000_000).unwrap();
+}
+
+#[test]
+fn packed_bytes_arrive_as_they_were() {
+    let cases = [
+        (false, 1, Seal::Tls, DigestKind::Blake3, "zstd:3"),
+        (true, 1, Seal::Auth, DigestKind::Blake3, "zlib:1"),
+        (false, 4, Seal::Off, DigestKind::Crc64, "lz4"),
+        (true, 3, Seal::Tls, DigestKind::None, "zstd:-5"),
+        (false, 2, Seal::Auth, DigestKind::None, "zlib:9"),
+    ];
+    each(cases, |(pull, streams, seal, digest, compress)| {
+        let scene = Scene::new();
+        let (source, target) = (scene.path("source"), scene.path("target"));
+        write_data(&source);
+        let compress = Compress::parse(compress).unwrap();
+        let settings = Settings {
+            streams: *streams,
+            seal: *seal,
+            digest: *digest,
+            compress,
+            request_bytes: 256 << 10,
+            fsync: Fsync::Off,
+            recursive: true,
+            ..Settings::default()
+        };
+        let outcome = copy(*pull, settings, &source, &target);
+        assert_same(&source, &target);
+        check_tally(&outcome, compress);
+    });
+}
+
+fn check_tally(outcome: &Outcome, compress: Compress) {
+    let Compress::Always(way) = compress else { panic!("packed in one way") };
+    let far = outcome.far.as_ref().unwrap();
+    let (source, sink) = match outcome.near_is_source {
+        true => (&outcome.near.tally, &far.tally),
+        false => (&far.tally, &outcome.near.tally),
+    };
+    let packing = &source.packing;
+    // Holes travel without payload.
+    assert_eq!(packing.raw_bytes(), source.bytes);
+    assert_eq!(source.bytes, sink.bytes);
+    assert!(packing.by_way[way.place()] > 3_000_000, "{packing:?}");
+    assert!(packing.by_way[Way::Raw.place()] > 1_500_000, "{packing:?}");
+    assert!(packing.packed_bytes < packing.raw_bytes() * 3 / 4, "{packing:?}");
+    assert!(source.wire_bytes < source.bytes * 4 / 5, "{}", source.wire_bytes);
+    for tally in [source, sink] {
+        assert!(tally.stages[Stage::Codec as usize].0 > 0, "{tally:?}");
+    }
+}
+
+/// Memory is kept within what was planned, and what is too little is said beforehand.
+#[test]
+fn memory_for_packing_is_in_the_sum() {
+    let scene = Scene::new();
+    write_data(&scene.path("source"));
+    let copy =
+        |more: &str| scene.run(&format!("demo --bytes 4M --streams 2 --compress zstd:19 {more}"));
+    let ran = copy("--memory 32M --request-size 8M");
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("of memory are too little"), "{ran}");
+}
