@@ -148,7 +148,7 @@ fn subcommand(verb: Verb) -> Command {
             positional(
                 "WHAT",
                 "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; or net \
-                 and a host, with the options of a net test",
+                 and a host, with the options of a net test; or codec and files to pack",
             )
             .required(false)
             .num_args(0..),

@@ -2,6 +2,7 @@
 //! happens in this room.
 
 mod args;
+mod codec;
 mod command;
 mod doctor;
 mod endpoint;
@@ -81,6 +82,9 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Demo => demo(&args.options, started),
         Task::Verify { manifest, path } => verify(manifest, path, &args.options, started),
         Task::Clean { paths } => clean(paths, &args.options, started),
+        Task::Measure { what } if what.first().is_some_and(|word| word == "codec") => {
+            codec::run(&what[1..], &args.options, started)
+        }
         Task::Measure { what } => measure::run(what, &args.options, started),
         Task::Model { action, words } => model::run(action, words, &args.options, started),
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),

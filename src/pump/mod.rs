@@ -22,6 +22,7 @@ pub mod resume;
 pub mod select;
 pub mod sink;
 pub mod source;
+pub mod speed;
 pub mod transfer;
 pub mod walk;
 pub mod watch;

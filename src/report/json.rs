@@ -21,6 +21,7 @@ use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Nanos, Rate};
+use crate::lab::codec::Findings;
 use crate::lab::diagnose::Verdict;
 use crate::lab::doctor::Finding;
 use crate::lab::predict::Prediction;
@@ -48,6 +49,8 @@ pub enum Event {
     },
     /// A run of an experiment.
     Run(Box<Record>),
+    /// What packing comes to on one source.
+    Codec(Box<Findings>),
     /// What held a transfer back.
     Verdict(Box<Verdict>),
     /// A part of a net test, in one direction.

@@ -1,0 +1,138 @@
+//! `datapump measure codec`: what packing comes to on this host, and on which links it pays.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use super::args::Options;
+use super::endpoint::{End, Role};
+use super::order::{Channel, Show};
+use super::signals;
+use super::voice::Voice;
+use crate::base::codec::Way;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Place;
+use crate::base::units::Nanos;
+use crate::lab::codec::{self, Plan};
+use crate::lab::environment;
+use crate::pump::watch::Watch;
+use crate::report::codecs::{self, Host};
+use crate::report::json::{self, Event};
+use crate::report::sheet::Form;
+
+/// `what`: the words behind `codec`, each a file or something that makes bytes.
+pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
+    let sources = sources(what, options.seed)?;
+    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
+    let words = sources.iter().map(|(name, _)| name.clone()).collect();
+    voice.event(&super::start("measure", words, None, None));
+    let (notices, _) = channel();
+    let watch = Arc::new(Watch::new(notices));
+    if let Err(why) = signals::install(&watch) {
+        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let result = measure(&sources, options, &voice, &watch);
+    voice.clear();
+    let (class, text) = match result {
+        Ok(()) => (None, None),
+        Err(_) if watch.stopping() => (Some(Class::Interrupted), Some("stopped".to_string())),
+        Err(fault) => (Some(fault.class), Some(fault.text)),
+    };
+    if let Some(text) = &text {
+        voice.error(text);
+    }
+    let end = json::end(class, text);
+    let code = end.exit_code;
+    voice.event(&Event::End(Box::new(end)));
+    Ok(code)
+}
+
+/// Without words, one source of each kind.
+fn sources(what: &[OsString], seed: u64) -> Result<Vec<(String, Place)>, String> {
+    let usual: Vec<OsString> = USUAL.iter().map(OsString::from).collect();
+    let words = if what.is_empty() { &usual[..] } else { what };
+    words.iter().map(|word| source(word, seed)).collect()
+}
+
+fn source(word: &OsStr, seed: u64) -> Result<(String, Place), String> {
+    let name = word.to_string_lossy().into_owned();
+    match End::parse(word, Role::Source, seed)? {
+        End { host: Some(_), .. } => {
+            Err(format!("'{name}': what packing costs is measured on this host: name a file here"))
+        }
+        End { place: Place::Stdio, .. } => Err("'-' cannot be measured: name a file".into()),
+        End { place, host: None } => Ok((name, place)),
+    }
+}
+
+fn measure(
+    sources: &[(String, Place)],
+    options: &Options,
+    voice: &Voice,
+    watch: &Watch,
+) -> Result<(), Fault> {
+    let (ways, each) = match options.measure.thorough {
+        true => (THOROUGH.to_vec(), Nanos::from_millis(2000)),
+        false => (QUICK.to_vec(), Nanos::from_millis(300)),
+    };
+    let plan = Plan {
+        ways,
+        payload_bytes: options.settings.request_bytes,
+        each,
+        bytes_max: options.measure.bytes.unwrap_or(BYTES_MAX),
+    };
+    let host = Host {
+        processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
+        mhz: environment::here().facts.get("mhz").and_then(|mhz| mhz.parse().ok()),
+    };
+    for (name, place) in sources {
+        voice.draw(format!("packing {name}"));
+        let findings = codec::study(name, place, &plan, watch)?;
+        voice.clear();
+        voice.summary(&codecs::sheet(&findings, host).write(Form::Text));
+        voice.event(&Event::Codec(Box::new(findings)));
+    }
+    voice.summary(&format!("{}\n", codecs::legend(host).join("\n")));
+    Ok(())
+}
+
+const USUAL: &[&str] = &["records:16M", "text:16M", "random:16M", "zero:16M"];
+/// Of a large file its front is measured.
+const BYTES_MAX: u64 = 64 << 20;
+const QUICK: &[Way] = &[
+    Way::Lz4,
+    Way::Zlib(1),
+    Way::Zlib(6),
+    Way::Zlib(9),
+    Way::Zstd(-5),
+    Way::Zstd(-1),
+    Way::Zstd(1),
+    Way::Zstd(3),
+    Way::Zstd(6),
+    Way::Zstd(9),
+];
+const THOROUGH: &[Way] = &[
+    Way::Lz4,
+    Way::Zlib(1),
+    Way::Zlib(2),
+    Way::Zlib(3),
+    Way::Zlib(4),
+    Way::Zlib(5),
+    Way::Zlib(6),
+    Way::Zlib(7),
+    Way::Zlib(8),
+    Way::Zlib(9),
+    Way::Zstd(-5),
+    Way::Zstd(-3),
+    Way::Zstd(-1),
+    Way::Zstd(1),
+    Way::Zstd(2),
+    Way::Zstd(3),
+    Way::Zstd(4),
+    Way::Zstd(6),
+    Way::Zstd(9),
+    Way::Zstd(12),
+    Way::Zstd(15),
+    Way::Zstd(19),
+];

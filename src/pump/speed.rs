@@ -1,0 +1,151 @@
+//! How fast this host packs and unpacks given bytes: the very steps of a transfer, one thread,
+//! without the transfer.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::base::codec::Way;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Place;
+use crate::base::units::Nanos;
+use crate::ends::made::Maker;
+use crate::ends::null::fill_seeded;
+use crate::io::system::CpuClock;
+use crate::work::codec::{Packer, Unpacker};
+
+/// What one way came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    pub way: Way,
+    pub raw_bytes: u64,
+    /// Payloads that do not shrink count as they are.
+    pub packed_bytes: u64,
+    /// CPU time of the fastest pass over all bytes.
+    pub pack: Nanos,
+    /// Of unpacking what was packed, and how much that was; raw payloads need none.
+    pub unpack: Nanos,
+}
+
+/// The bytes that a source has, no more than this.
+pub fn load(place: &Place, bytes_max: u64) -> Result<Vec<u8>, Fault> {
+    let made = |len: &u64, fill: &dyn Fn(&mut [u8])| {
+        let mut bytes = vec![0; (*len).min(bytes_max) as usize];
+        fill(&mut bytes);
+        Ok(bytes)
+    };
+    match place {
+        Place::Path(path) => read(path, bytes_max),
+        Place::Zero { len } | Place::Null { len } => made(len, &|_| {}),
+        Place::Random { len, seed } => made(len, &|bytes| fill_seeded(*seed, 0, bytes)),
+        Place::Made { set, len, seed } => {
+            let maker = Maker::new(*set, *seed);
+            made(len, &|bytes| maker.fill(0, bytes))
+        }
+        Place::Stdio | Place::Endless => {
+            Err(Fault::usage("standard input cannot be measured: name a file"))
+        }
+    }
+}
+
+fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
+    let fault = |error| Fault::io("read", path, &error);
+    let mut bytes = Vec::new();
+    File::open(path).map_err(fault)?.take(bytes_max).read_to_end(&mut bytes).map_err(fault)?;
+    match bytes.is_empty() {
+        true => Err(Fault::usage(format!("'{}' is empty: name another file", path.display()))),
+        false => Ok(bytes),
+    }
+}
+
+/// Packs and unpacks all payloads again and again for so long, three times at least.
+pub fn measure(
+    way: Way,
+    bytes: &[u8],
+    payload_bytes: u32,
+    at_least: Nanos,
+) -> Result<Speed, Fault> {
+    let clock = CpuClock::of_this_thread().and_then(|clock| clock.now().map(|_| clock));
+    let clock = clock.ok_or_else(|| {
+        Fault::new(Class::Local, "this host has no clock of a thread's CPU time to measure with")
+    })?;
+    let now = || clock.now().unwrap_or_default();
+    let mut packer = Packer::new(payload_bytes);
+    let mut unpacker = Unpacker::new();
+    let mut back = vec![0; payload_bytes as usize];
+    let raw_bytes = bytes.len() as u64;
+    let mut best =
+        Speed { way, raw_bytes, packed_bytes: 0, pack: Nanos(u64::MAX), unpack: Nanos(u64::MAX) };
+    let begun = now();
+    for pass in 0_u32.. {
+        if pass >= PASSES_MIN && Nanos(now().0 - begun.0) >= at_least {
+            break;
+        }
+        let (mut pack, mut unpack) = (0, 0);
+        best.packed_bytes = 0;
+        for payload in bytes.chunks(payload_bytes as usize) {
+            let before = now().0;
+            let packed = packer.pack(way, payload);
+            let between = now().0;
+            pack += between - before;
+            let Some(packed) = packed else {
+                best.packed_bytes += payload.len() as u64;
+                continue;
+            };
+            best.packed_bytes += packed.len() as u64;
+            let room = &mut back[..payload.len()];
+            let unpacked = unpacker.unpack(way.codec(), packed, room);
+            unpack += now().0 - between;
+            assert!(unpacked.is_ok() && room == payload, "{way:?} does not give back what it took");
+        }
+        best.pack = best.pack.min(Nanos(pack));
+        best.unpack = best.unpack.min(Nanos(unpack));
+    }
+    Ok(best)
+}
+
+const PASSES_MIN: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::settings::DataSet;
+
+    /// How much smaller a way makes the front of a data set.
+    fn ratio(set: DataSet, way: Way) -> f64 {
+        let place = Place::Made { set, len: 3 << 20, seed: 1 };
+        let bytes = load(&place, 1 << 30).unwrap();
+        let speed = measure(way, &bytes, 1 << 20, Nanos(0)).unwrap();
+        assert!(speed.pack.0 > 0 && speed.unpack.0 > 0, "{speed:?}");
+        speed.raw_bytes as f64 / speed.packed_bytes as f64
+    }
+
+    #[test]
+    fn records_pack_as_those_of_the_study_did() {
+        let one = ratio(DataSet::Records, Way::Zlib(1));
+        let nine = ratio(DataSet::Records, Way::Zlib(9));
+        assert!((6.7..6.9).contains(&one), "zlib 1: {one}");
+        assert!(nine >= one && nine < 1.2 * one, "zlib 9: {nine}, zlib 1: {one}");
+    }
+
+    #[test]
+    fn text_packs_as_text_does() {
+        let six = ratio(DataSet::Text, Way::Zlib(6));
+        assert!((2.0..4.0).contains(&six), "{six}");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("empty");
+        std::fs::write(&empty, b"").unwrap();
+        for (place, expect) in [
+            (Place::Stdio, "standard input"),
+            (Place::Path(empty), "is empty"),
+            (Place::Path(folder.path().join("none")), "none"),
+        ] {
+            let fault = load(&place, 1).unwrap_err();
+            assert!(fault.text.contains(expect), "{fault}");
+        }
+    }
+}
