@@ -3,15 +3,23 @@
 //! `cargo xtask fuzz` drives these with an engine, `tests/corpus.rs` with the committed corpus.
 
 use crc_fast::{CrcAlgorithm, checksum};
-use datapump::base::fault::Fault;
-use datapump::base::limits::{MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
+use datapump::base::codec::Codec;
+use datapump::base::extent::Extent;
+use datapump::base::fault::{Class, Fault};
+use datapump::base::label::{Kind, Label};
+use datapump::base::limits::{
+    HEADROOM_BYTES, MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX,
+};
 use datapump::base::units::Tick;
+use datapump::io::request::Request;
 use datapump::pump::journal::{Record, Replay};
 use datapump::wire::frame::{self, HEADER_BYTES};
 use datapump::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
 use datapump::wire::message::{Message, Role};
 use datapump::wire::reader::{Reader, Writer};
 use datapump::wire::session::Session;
+use datapump::work::codec::Unpack;
+use datapump::work::passage::Step;
 
 /// A label that is read is written as the same bytes; the check sum is made right, or nothing
 /// behind it would ever be reached.
@@ -180,6 +188,42 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
     let bodiless = |kind| !matches!(kind, EntryKind::File | EntryKind::Stretch | EntryKind::Pipe);
     assert!(chunk.entries.iter().all(|entry| !bodiless(entry.kind) || entry.size == 0));
 }
+
+/// Whatever is packed in a payload, it unpacks to just what its header says or it is the peer's
+/// fault, and no byte outside the payload's room changes. The first byte says how it is packed, the
+/// next two how long it claims to be.
+pub fn unpack(bytes: &[u8]) {
+    let [codec, low, high, packed @ ..] = bytes else { return };
+    let Some(codec) = Codec::from_code(codec % 4) else { return };
+    let len = u32::from(u16::from_le_bytes([*low, *high]));
+    let packed = &packed[..packed.len().min(ROOM_BYTES as usize)];
+    let mut request = Request::new(ROOM_BYTES);
+    request.label = Label {
+        kind: Kind::Data,
+        extent: Extent { start: 0, len },
+        body_len: packed.len() as u32,
+        codec,
+        packed_check: frame::crc32c(packed),
+        ..Label::default()
+    };
+    request.buffer.bytes_mut().fill(0xa5);
+    request.body_mut().copy_from_slice(packed);
+    let outcome = Unpack::new(ROOM_BYTES).apply(&mut request);
+    match outcome {
+        Ok(()) if codec == Codec::Raw => assert_eq!(request.body(), packed),
+        Ok(()) => {
+            assert_eq!((request.body().len(), request.label.codec), (len as usize, Codec::Raw))
+        }
+        Err(fault) => assert_eq!(fault.class, Class::Peer, "{fault}"),
+    }
+    let used = HEADROOM_BYTES as usize + packed.len().max(len.min(ROOM_BYTES) as usize);
+    let all = request.buffer.bytes();
+    let untouched = all[..HEADROOM_BYTES as usize].iter().chain(&all[used..]);
+    assert!(untouched.into_iter().all(|byte| *byte == 0xa5), "bytes outside the payload changed");
+}
+
+/// Less than what can be claimed.
+const ROOM_BYTES: u32 = 32 << 10;
 
 /// Any bytes are some journal: what is sound at their front is believed, the rest is forgotten. The
 /// same bytes say the same however they are cut, and nothing that a journal says reaches past its

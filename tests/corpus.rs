@@ -15,6 +15,7 @@ const TARGETS: &[Target] = &[
     ("session", targets::session),
     ("manifest", targets::manifest),
     ("journal", targets::journal),
+    ("unpack", targets::unpack),
 ];
 
 #[test]
