@@ -139,7 +139,7 @@ fn looks(path: &Path) -> Vec<Tool> {
         let with = |streams: &u16| Tool::Iperf { congestion: congestion.into(), streams: *streams };
         all.extend(path.streams.iter().map(with));
     }
-    all.extend(path.by_hand.iter().map(|options| Tool::copy(options)));
+    all.extend(path.by_hand.iter().map(Tool::copy));
     all
 }
 
