@@ -10,19 +10,19 @@ pub const TOLD_WHOLE: Experiment = Experiment {
     name: "g20",
     title: "a mover that stops every 32 MiB, told whole",
     about: "ORNL to NERSC, 1 GB, 256 KB of window: 6.5 Mbit/s of 100, a sawtooth; every 32 MB the \
-            sender paused more than 200 ms for its peer and then sent 200 KB at once, most of which \
-            were lost. Here `--lockstep` makes our own program behave so, over a path of the same \
-            rate, round trip and a queue of 128 KiB, on a kernel that keeps its window while idle, \
-            as AIX did; beside it the plain program on the same path.",
+            sender paused more than 200 ms for its peer and then sent 200 KB at once, most of \
+            which were lost. Here `--lockstep` makes our own program behave so, over a path of the \
+            same rate and round trip with a queue of 128 KiB, on a kernel that keeps its window \
+            while idle, as AIX did; beside it the plain program on the same path.",
     run: told_whole,
 };
 
 pub const SLOWER_SENDER: Experiment = Experiment {
     name: "g24",
     title: "a slower sender is better",
-    about: "A host with a 100 Mbit/s interface moved more from ORNL than one with gigabit. Here the \
-            sender is as fast as the host, paced, or behind a token bucket of 100 Mbit/s; it stops \
-            every 32 MiB for 250 ms, its window is left to TCP.",
+    about: "A host with a 100 Mbit/s interface moved more from ORNL than one with gigabit. Here \
+            the sender is as fast as the host, paced, or behind a token bucket of 100 Mbit/s; it \
+            stops every 32 MiB for 250 ms, its window is left to TCP.",
     run: slower_sender,
 };
 
@@ -65,7 +65,7 @@ fn told_whole(desk: &Desk) -> Result<Shown, String> {
     judge_mover(&mut shown, mover);
     let best = &plain[0].1;
     shown.check(
-        "the plain program on the same path: 85 Mbit/s and more",
+        "the plain program on the same path, one stream: 85 Mbit/s and more",
         plain
             .iter()
             .map(|(name, run)| format!("{:.1} ({name})", run.copying_mbit_s()))

@@ -19,9 +19,9 @@ pub const EPISODES: Experiment = Experiment {
 pub const ZOOM: Experiment = Experiment {
     name: "g23",
     title: "one pause from near",
-    about: "The sender paused more than 200 ms at the end of a block, sent 200 KB at once, and lost \
-            most of them. Here every pause of the mover is measured twice, by samples and in its \
-            packets; the data holds one of them, segment by segment.",
+    about: "The sender paused more than 200 ms at the end of a block, sent 200 KB at once, and \
+            lost most of them. Here every pause of the mover is measured twice, by samples and in \
+            its packets; the data holds one of them, segment by segment.",
     run: zoom,
 };
 
