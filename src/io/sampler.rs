@@ -1,8 +1,8 @@
 //! Looks at a stream from the thread that owns it, at its own pace, and clocks that thread's waits.
 //!
 //! Whoever blocks in the kernel comes back in time for the next look: sockets have a timeout of
-//! half the time until then, and waits end when a look is due. Nobody above notices: what came back for a
-//! look goes on where it was.
+//! half the time until then, and waits end when a look is due. Nobody above notices: what came back
+//! for a look goes on where it was.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
