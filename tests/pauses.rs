@@ -31,10 +31,10 @@ fn list<'a>(verdict: &'a Value, name: &str) -> Vec<&'a Value> {
 fn samples_say_what_packets_say() {
     let keeps_its_window = "--sysctl net.ipv4.tcp_slow_start_after_idle=0";
     let mover = "--lockstep 2M:150ms --window 128K --streams 1 null:10M far:null:";
-    let chance = "--streams 2 null:15M far:null:";
+    let chance = "--streams 2 null:8M far:null:";
     let cases = [
         (format!("--rate 50Mbit --rtt 40ms --queue 48K {keeps_its_window}"), mover, 4, 3),
-        ("--rate 50Mbit --rtt 20ms --loss 0.2% --loss-back 0".to_string(), chance, 0, 5),
+        ("--rate 50Mbit --rtt 20ms --loss 0.2% --loss-back 0".to_string(), chance, 0, 3),
     ];
     each(cases, |(path, line, pauses, episodes_min)| {
         let scene = Scene::new();
@@ -72,7 +72,7 @@ fn assert_near(what: &str, samples: u64, packets: u64) {
 
 #[test]
 fn the_pump_never_stops_for_itself() {
-    each([("small", "push"), ("small", "pull"), ("large", "push"), ("large", "pull")], |case| {
+    each([("small", "pull"), ("large", "push")], |case| {
         let (files, way) = case;
         let scene = Scene::new();
         fs::create_dir(scene.path("in")).unwrap();
