@@ -58,13 +58,14 @@ impl ReceiverLane {
 }
 
 pub fn held_by(window: &Features, context: &Context) -> Class {
-    let rules: [fn(&Features, &Context) -> Option<Class>; 9] = [
+    let rules: [fn(&Features, &Context) -> Option<Class>; 10] = [
         still_growing,
         by_receiver,
         by_send_buffer,
         by_sender,
         by_pace,
         by_cpu,
+        by_silence,
         by_full_path,
         by_losses,
         by_what_is_left,
@@ -165,6 +166,11 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Class> {
     (open || near).then_some(Class::HostCpu)
 }
 
+/// Between two times in which nothing comes the path may well be full: that is not why.
+fn by_silence(_: &Features, context: &Context) -> Option<Class> {
+    context.goes_silent().then_some(Class::Undetermined)
+}
+
 fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
     let sending = window.app_limited < 0.5 && (window.fill >= FILLED || window.queued >= 0.5);
     if !sending {
@@ -188,9 +194,6 @@ fn by_losses(window: &Features, context: &Context) -> Option<Class> {
     let losses = &context.losses;
     if window.fill < NEARLY_FILLED || losses.episodes == 0 {
         return None;
-    }
-    if context.goes_silent() {
-        return Some(Class::Undetermined);
     }
     if context.overflows() {
         let near_peak = window.goodput >= 0.9 * context.peak;
@@ -224,7 +227,8 @@ impl Context {
     /// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
     /// which no queue does, and no rule knows why.
     fn goes_silent(&self) -> bool {
-        self.losses.silences >= 2 && self.losses.of_silences >= 0.5
+        let losses = &self.losses;
+        losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
     }
 
     /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link

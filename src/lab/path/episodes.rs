@@ -18,8 +18,9 @@ pub struct Episode {
     /// The rate of the round trip before, and the least of the three behind.
     pub peak_bytes_per_s: f64,
     pub trough_bytes_per_s: f64,
-    /// It was the timer that noticed: no acknowledgement came.
+    /// It was the timer that noticed: no acknowledgement came, for so long.
     pub timed_out: bool,
+    pub silent_s: f64,
 }
 
 impl Episode {
@@ -45,6 +46,8 @@ pub struct Losses {
     /// all retransmitted segments are theirs.
     pub silences: usize,
     pub of_silences: f64,
+    /// Of all time, how much nothing came then.
+    pub silent: f64,
     /// How far the rate fell, 0 to 1: the median of one less trough by peak.
     pub depth: f64,
 }
@@ -55,8 +58,11 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
     let mut found: Vec<Episode> = Vec::new();
     let mut last_sign_s = f64::NEG_INFINITY;
     let mut acked_since = 0u64;
+    let mut acked_s = 0.0;
     for step in series.steps() {
         let acked = step.grown(|sample| sample.bytes_acked);
+        let silent_s = step.to_s - acked_s;
+        acked_s = if acked > 0 { step.to_s } else { acked_s };
         acked_since = acked_since.saturating_add(acked);
         let again = step.grown(|sample| sample.segments_retransmitted);
         let recovering = step.after.state >= RECOVERY;
@@ -76,9 +82,11 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
                     episode.retransmitted_segments.saturating_add(again);
                 episode.length_s = step.to_s - episode.at_s;
                 episode.timed_out |= times_out(&step);
+                episode.silent_s = episode.silent_s.max(silent_s);
             }
             None => {
-                found.push(begin(series, &step, again, acked_since, round_trip_s));
+                let begun = begin(series, &step, again, acked_since, round_trip_s);
+                found.push(Episode { silent_s, ..begun });
                 acked_since = 0;
             }
         }
@@ -110,6 +118,7 @@ fn begin(series: &Series, step: &Step<'_>, again: u64, acked: u64, round_trip_s:
         peak_bytes_per_s: series.rate_between(at_s - span_s, at_s),
         trough_bytes_per_s: behind.fold(f64::INFINITY, f64::min),
         timed_out: times_out(step),
+        silent_s: 0.0,
     }
 }
 
@@ -138,6 +147,7 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
         rate: share(episodes.len() as f64, sent as f64),
         silences: silences().count(),
         of_silences: share(sum(silences().map(|e| e.retransmitted_segments)) as f64, all as f64),
+        silent: share(silences().map(|episode| episode.silent_s).sum(), series.seconds()),
         depth: median(&depths).unwrap_or(0.0),
     }
 }

@@ -71,6 +71,16 @@ pub const CELLS: &[Cell] = &[
     cell("window-102-1", WINDOW, LONG, "--streams 1 --congestion bbr --window 256K", 32, 14),
     cell("window-20-1", WINDOW, NEAR, "--streams 1 --congestion cubic --window 64K", 40, 13),
     cell("window-50-4", WINDOW, MIDDLE, "--streams 4 --congestion cubic --window 32K", 32, 13),
+    cell("window-102-4", WINDOW, LONG, "--streams 4 --congestion cubic --window 64K", 32, 14),
+    cell("window-10-1", WINDOW, FAST, "--streams 1 --congestion cubic --window 64K", 70, 12),
+    cell(
+        "window-hpss-1",
+        WINDOW,
+        "--rate 100Mbit --rtt 102ms --queue 128K",
+        "--streams 1 --congestion cubic --window 256K --lockstep 32M:250ms",
+        36,
+        16,
+    ),
     cell("window-180-1", WINDOW, SLOWEST, "--streams 1 --congestion cubic --window 64K", 4, 13),
     with(
         Plant::Reader(30_000_000),
@@ -99,6 +109,7 @@ pub const CELLS: &[Cell] = &[
     with(NO_AES, cell("passage-veth-1", PASSAGE, VETH, "--streams 1 --congestion cubic", 2048, 12)),
     with(NO_AES, cell("passage-veth-4", PASSAGE, VETH, "--streams 4 --congestion cubic", 2048, 12)),
     cell("pacing-102-1", PACING, LONG, "--streams 1 --congestion cubic --pace 30Mbit", 45, 13),
+    cell("pacing-10-1", PACING, FAST, "--streams 1 --congestion bbr --pace 50Mbit", 70, 12),
     cell("pacing-30-4", PACING, "--rate 60Mbit --rtt 30ms", FOUR_AT_20, 30, 13),
     cell("loss-20-1", LOSS, LOSSY, "--streams 1 --congestion cubic", 14, 18),
     cell(
@@ -194,6 +205,7 @@ const UNDETERMINED: &str = "undetermined";
 const LONG: &str = "--rate 100Mbit --rtt 102ms --queue 1bdp";
 const MIDDLE: &str = "--rate 100Mbit --rtt 50ms --queue 1bdp";
 const NEAR: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp";
+const FAST: &str = "--rate 300Mbit --rtt 10ms --queue 1bdp";
 const SLOW: &str = "--rate 50Mbit --rtt 20ms --queue 1bdp";
 const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
 const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
