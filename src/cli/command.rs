@@ -118,17 +118,7 @@ fn subcommand(verb: Verb) -> Command {
         .filter(|knob| knob.verbs.contains(&verb))
         .fold(plain, |command, knob| command.arg(argument(knob)));
     match verb {
-        Verb::Copy => with_knobs
-            .override_usage(help::SYNOPSIS_COPY)
-            .before_help(help::first_screen())
-            .help_template("{about}\n\n{usage-heading} {usage}\n\n{before-help}{all-args}")
-            // The screen above says more about them than two lines below it could.
-            // One list, of which the last is DST: so options may stand between them, as with cp.
-            .arg(positional(ENDS, "What to copy, and where to").num_args(1..))
-            .mut_args(|arg| match arg.is_positional() {
-                true => arg.hide_short_help(true).hide_long_help(true),
-                false => arg,
-            }),
+        Verb::Copy => copy(with_knobs),
         Verb::Demo => with_knobs
             .after_help("The far side is another process. The data is made in $TMPDIR or /tmp."),
         Verb::Verify => with_knobs
@@ -183,6 +173,20 @@ fn subcommand(verb: Verb) -> Command {
                 .value_parser(clap::value_parser!(clap_complete::Shell)),
         ),
     }
+}
+
+fn copy(with_knobs: Command) -> Command {
+    with_knobs
+        .override_usage(help::SYNOPSIS_COPY)
+        .before_help(help::first_screen())
+        .help_template("{about}\n\n{usage-heading} {usage}\n\n{before-help}{all-args}")
+        // The screen above says more about them than two lines below it could.
+        // One list, of which the last is DST: so options may stand between them, as with cp.
+        .arg(positional(ENDS, "What to copy, and where to").num_args(1..))
+        .mut_args(|arg| match arg.is_positional() {
+            true => arg.hide_short_help(true).hide_long_help(true),
+            false => arg,
+        })
 }
 
 /// All that `copy` is told beside its options.

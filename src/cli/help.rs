@@ -33,10 +33,10 @@ is expected counts on all advice above it too. A copy inside one process has no 
 
 /// What a doctor does and does not, below the options of the command.
 pub const DOCTOR: &str = "\
-Each finding has what was found, why it matters and the command that would change it; nothing is\n\
-changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are judged\n\
-by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8 when HOST\n\
-cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
+Each finding has what was found, why it matters and the command that would change it; nothing\n\
+is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
+judged by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8\n\
+when HOST cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

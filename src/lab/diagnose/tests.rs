@@ -166,11 +166,11 @@ fn advice_brings_what_it_predicts() {
 }
 
 /// Series of real connections over the desk WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms for
-/// the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30 Mbit/s, a
-/// source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The last has
-/// such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256 KiB; four
-/// streams that have one pipe at 30 Mbit/s as their source, or one at 20 as their sink; one of four
-/// over a path that is cut for 400 ms every 1.5 s.
+/// the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30 Mbit/s,
+/// a source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The last
+/// has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256
+/// KiB; four streams that have one pipe at 30 Mbit/s as their source, or one at 20 as their sink;
+/// one of four over a path that is cut for 400 ms every 1.5 s.
 const RECORDED: [(&str, &str, Class); 13] = [
     ("receive-window", "cubic", Class::ReceiveWindow),
     ("receive-window-4", "cubic", Class::ReceiveWindow),

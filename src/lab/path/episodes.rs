@@ -42,8 +42,8 @@ pub struct Losses {
     pub bytes_between: Option<Spread>,
     /// Episodes for each segment that was sent: what a congestion control reacts to.
     pub rate: f64,
-    /// Episodes that only the timer noticed, and in which most of a window was lost; and how many of
-    /// all retransmitted segments are theirs.
+    /// Episodes that only the timer noticed, and in which most of a window was lost; and how many
+    /// of all retransmitted segments are theirs.
     pub silences: usize,
     pub of_silences: f64,
     /// Of all time, how much nothing came then.

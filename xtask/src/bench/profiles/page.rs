@@ -122,8 +122,9 @@ chosen, and that without a pace. Medians of the turns, with their ranges.
 Like is compared with like: iperf3's rate is what its receiver counted for some seconds behind a \
 ramp that is left out (`-O`); that of a copy is payload that its senders' TCP had acknowledged in \
 the same seconds, from its first sample on. *Whole* is all bytes of a copy over all \
-its time without the login, ramp and handshakes included. Copies are from `null:` to `null:`, sealed with TLS 1.3 and checked with \
-BLAKE3, but on the veth path, where nothing is sealed and the digest is what the options say.
+its time without the login, ramp and handshakes included. Copies are from `null:` to `null:`, \
+sealed with TLS 1.3 and checked with BLAKE3, but on the veth path, where nothing is sealed and the \
+digest is what the options say.
 
 ";
 const TABLE: &str = "
