@@ -134,15 +134,7 @@ fn subcommand(verb: Verb) -> Command {
                 "Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
                  runs stay. A copy that is begun again afterwards starts over.",
             ),
-        Verb::Measure => with_knobs.arg(
-            positional(
-                "WHAT",
-                "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; or net \
-                 and a host, with the options of a net test; or codec and files to pack",
-            )
-            .required(false)
-            .num_args(0..),
-        ),
+        Verb::Measure => with_knobs.arg(positional("WHAT", MEASURED).required(false).num_args(0..)),
         Verb::Model => with_knobs
             .arg(positional("ACTION", "fit, show or predict"))
             .arg(positional("WORDS", "For predict: SRC... DST").required(false).num_args(0..)),
@@ -188,6 +180,10 @@ fn copy(with_knobs: Command) -> Command {
             false => arg,
         })
 }
+
+/// What `measure` measures.
+const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; \
+                        or net and a host, with the options of a net test";
 
 /// All that `copy` is told beside its options.
 pub const ENDS: &str = "SRC... DST";
