@@ -183,7 +183,8 @@ fn copy(with_knobs: Command) -> Command {
 
 /// What `measure` measures.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; \
-                        or net and a host, with the options of a net test";
+                        or net and a host, with the options of a net test; or codec and files to \
+                        pack";
 
 /// All that `copy` is told beside its options.
 pub const ENDS: &str = "SRC... DST";

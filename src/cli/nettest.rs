@@ -17,6 +17,7 @@ use super::progress::Heard;
 use super::record::{self, Ends};
 use super::voice::Voice;
 use super::{explain, signals, start};
+use crate::base::codec::Compress;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Interrupts, Job, Notice, Outcome, Place, Remote, StreamPath};
 use crate::base::settings::{DigestKind, Seal, Settings};
@@ -134,6 +135,8 @@ impl Order {
             seal: net.seal.unwrap_or(Seal::Off),
             request_bytes: net.request_bytes.unwrap_or(REQUEST_BYTES),
             digest: DigestKind::None,
+            // What nobody makes packs to nothing: the path would not be what is tested.
+            compress: Compress::Off,
             ..options.settings.clone()
         };
         order::memory_suffices(&settings)?;
