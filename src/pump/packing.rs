@@ -268,6 +268,8 @@ struct Link {
     is_evident: bool,
     is_raised: bool,
     raise_at: Tick,
+    /// What has gone since without holding lanes up: send buffers take some of it.
+    unhindered_bytes: u64,
     patience: Nanos,
     since: Tick,
     wire_bytes: u64,
@@ -282,6 +284,7 @@ impl Link {
             is_evident: false,
             is_raised: false,
             raise_at: now,
+            unhindered_bytes: 0,
             patience: PATIENCE_MIN,
             since: now,
             wire_bytes: 0,
@@ -303,7 +306,7 @@ impl Link {
         let busy = self.held_up.seconds() / (elapsed.seconds() * lanes.max(1) as f64);
         match busy >= BUSY && !behind {
             true => self.is_limit(now, rate),
-            false => self.is_no_limit(now, rate),
+            false => self.is_no_limit(now, rate, lanes),
         }
         (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
     }
@@ -316,13 +319,17 @@ impl Link {
         }
         self.is_evident = true;
         self.is_raised = false;
+        self.unhindered_bytes = 0;
         self.raise_at = now.after(self.patience);
     }
 
-    fn is_no_limit(&mut self, now: Tick, rate: f64) {
+    fn is_no_limit(&mut self, now: Tick, rate: f64, lanes: usize) {
         let known = self.rate.map_or(rate, |known| known.max(rate));
         self.rate = Some(known);
-        if now >= self.raise_at && known < RATE_MAX {
+        self.unhindered_bytes += self.wire_bytes;
+        let is_beyond_buffers = self.unhindered_bytes >= lanes.max(1) as u64 * SEND_BUFFER_BYTES;
+        if now >= self.raise_at && is_beyond_buffers && known < RATE_MAX {
+            self.unhindered_bytes = 0;
             self.rate = Some((known * 2.0).min(RATE_MAX));
             self.is_raised = true;
         }
@@ -434,6 +441,8 @@ const LOOK_EVERY: Nanos = Nanos(50_000_000);
 const LOOK_FIRST: Nanos = Nanos(20_000_000);
 const FRAMES_MIN: u32 = 4;
 /// How long a wire is taken for what it was found to be.
+/// What the system buffers for a stream at most, usually (net.ipv4.tcp_wmem).
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
 const PATIENCE_MIN: Nanos = Nanos(1_000_000_000);
 const PATIENCE_MAX: Nanos = Nanos(32_000_000_000);
 /// What a processor seals and hands to the system: no belief goes further.
