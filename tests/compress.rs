@@ -69,7 +69,8 @@ fn packed_bytes_arrive_as_they_were() {
             recursive: true,
             ..Settings::default()
         };
-        let outcome = copy(*pull, settings, &source, &target);
+        // With its slash it is what is in the folder that is copied.
+        let outcome = copy(*pull, settings, &source.join(""), &target);
         assert_same(&source, &target);
         check_tally(&outcome, compress);
     });
@@ -88,8 +89,8 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
     assert_eq!(source.bytes, sink.bytes);
     assert!(packing.by_way[way.place()] > 3_000_000, "{packing:?}");
     assert!(packing.by_way[Way::Raw.place()] > 1_500_000, "{packing:?}");
-    assert!(packing.packed_bytes < packing.raw_bytes() * 3 / 4, "{packing:?}");
-    assert!(source.wire_bytes < source.bytes * 4 / 5, "{}", source.wire_bytes);
+    assert!(packing.packed_bytes + 1_500_000 < packing.raw_bytes(), "{packing:?}");
+    assert!(source.wire_bytes + 1_000_000 < source.bytes, "{}", source.wire_bytes);
     for tally in [source, sink] {
         assert!(tally.stages[Stage::Codec as usize].0 > 0, "{tally:?}");
     }
@@ -102,7 +103,7 @@ fn memory_for_packing_is_in_the_sum() {
     write_data(&scene.path("source"));
     let copy =
         |more: &str| scene.run(&format!("demo --bytes 4M --streams 2 --compress zstd:19 {more}"));
-    let ran = copy("--memory 32M --request-size 8M");
+    let ran = copy("--memory 32M");
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("of memory are too little"), "{ran}");
 }
