@@ -64,7 +64,10 @@ pub fn net_test(words: &[&str]) -> Result<(), String> {
         }
     }
     let program = match program {
-        Some(program) => program,
+        // The far side is started in another folder.
+        Some(program) => program
+            .canonicalize()
+            .map_err(|why| format!("--program {}: {why}", program.display()))?,
         None => {
             build()?;
             target_folder().join("release/datapump")

@@ -337,7 +337,8 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 
 const RATES_MBIT: [u32; 4] = [25, 50, 100, 200];
 const STREAMS: [u32; 5] = [1, 2, 4, 8, 16];
-const PERIOD_US: u32 = 20_000;
+/// No quota is below a thousandth of a second: two per cent of this.
+const PERIOD_US: u32 = 50_000;
 
 #[cfg(test)]
 mod tests {
