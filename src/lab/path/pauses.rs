@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use super::episodes::Episode;
 use super::series::{Series, Step, farewell, share, sum};
+use crate::base::path::PathSample;
+use crate::base::units::Nanos;
 use crate::lab::statistics::{Spread, median};
 
 /// A time between two sends in which nothing waited to be sent.
@@ -30,6 +32,19 @@ pub enum Waiting {
     Send,
     /// Its clocks do not say.
     Unknown,
+}
+
+impl Waiting {
+    /// The clock of the lane that runs meanwhile.
+    fn clock(self) -> Option<fn(&PathSample) -> Nanos> {
+        match self {
+            Waiting::Peer => Some(|sample| sample.clocks.idle),
+            Waiting::Source => Some(|sample| sample.clocks.source),
+            Waiting::Passage => Some(|sample| sample.clocks.passage),
+            Waiting::Send => Some(|sample| sample.clocks.sink),
+            Waiting::Unknown => None,
+        }
+    }
 }
 
 /// What was sent at once when a pause was over.
@@ -113,16 +128,20 @@ impl Span<'_> {
         }
         // The last send lies somewhere in the step before, the next one in the step behind; a step
         // that is longer than a round trip tells nothing about where.
-        let edge = |step: Option<&Step<'_>>| {
-            step.map_or(0.0, |step| step.seconds().min(round_trip_s / 4.0) / 2.0)
-        };
-        let before = edge(self.first.checked_sub(1).and_then(|index| self.steps.get(index)));
-        let behind = edge(self.steps.get(self.end));
+        let middle = |step: &Step<'_>| step.seconds().min(round_trip_s / 4.0) / 2.0;
+        let waiting = waiting(quiet, to_s - from_s);
+        let before = self.first.checked_sub(1).and_then(|index| self.steps.get(index));
+        let before_s = before.map_or(0.0, middle);
+        // What the lane waited for ends the pause as soon as it is there: its clock stands then.
+        let behind_s = self.steps.get(self.end).map_or(0.0, |step| match waiting.clock() {
+            Some(clock) if waiting != Waiting::Send => step.ran(clock).min(step.seconds()),
+            _ => middle(step),
+        });
         Some(Pause {
-            at_s: from_s - before,
-            length_s: to_s - from_s + before + behind,
+            at_s: from_s - before_s,
+            length_s: to_s - from_s + before_s + behind_s,
             bytes_before: sum(self.steps[since..self.first].iter().map(new_bytes)),
-            waiting: waiting(quiet, to_s - from_s),
+            waiting,
             burst: self.burst(round_trip_s),
         })
     }
@@ -147,18 +166,12 @@ fn new_bytes(step: &Step<'_>) -> u64 {
 }
 
 fn waiting(quiet: &[Step<'_>], length_s: f64) -> Waiting {
-    let ran = |clock| quiet.iter().map(|step| step.ran(clock)).sum::<f64>();
-    let clocks = [
-        (ran(|sample| sample.clocks.idle), Waiting::Peer),
-        (ran(|sample| sample.clocks.source), Waiting::Source),
-        (ran(|sample| sample.clocks.passage), Waiting::Passage),
-        (ran(|sample| sample.clocks.sink), Waiting::Send),
-    ];
-    let most = clocks.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    match most {
-        Some((seconds, waiting)) if seconds >= 0.5 * length_s => waiting,
-        _ => Waiting::Unknown,
-    }
+    let ran = |waiting: Waiting| {
+        waiting.clock().map_or(0.0, |clock| quiet.iter().map(|step| step.ran(clock)).sum())
+    };
+    let all = [Waiting::Peer, Waiting::Source, Waiting::Passage, Waiting::Send];
+    let most = all.into_iter().max_by(|a, b| ran(*a).total_cmp(&ran(*b)));
+    most.filter(|most| ran(*most) >= 0.5 * length_s).unwrap_or(Waiting::Unknown)
 }
 
 /// What the pauses of a stream have in common, and whether its episodes come behind them.
