@@ -34,6 +34,8 @@ pub enum Change {
         now_bytes: f64,
         ceiling_bytes_per_s: f64,
         limit_bytes: Option<u64>,
+        /// By arithmetic, where the path may well carry more than was seen of it.
+        for_link: Option<ForLink>,
     },
     /// The receiving host: what it does instead of taking bytes, and the share of its time.
     Receiver {
@@ -80,6 +82,13 @@ pub enum Change {
     },
     /// Look at the numbers.
     Look,
+}
+
+/// What fills a link of a usual rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ForLink {
+    pub bits_per_s: f64,
+    pub bytes: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -215,6 +224,15 @@ impl Adviser<'_> {
         bytes.max(now_bytes)
     }
 
+    /// A window for the next usual rate, unless that is what the target is.
+    fn for_link(&self, target: &Target) -> Option<ForLink> {
+        let wanted = 8.0 * target.bytes_per_s;
+        let usual = LINK_BITS_PER_S.into_iter().find(|rate| *rate >= LINK_SLACK * wanted)?;
+        let trip_s = self.verdict.figures.round_trip_min_s;
+        let bytes = WINDOW_HEADROOM * usual / 8.0 * trip_s / self.streams();
+        (usual > wanted / LINK_SLACK).then_some(ForLink { bits_per_s: usual, bytes })
+    }
+
     /// rate(bytes) = bytes / (lost + bytes / steady): the rest makes up for what the ramp lost.
     fn move_more(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
@@ -257,7 +275,9 @@ impl Adviser<'_> {
             true => now_bytes / round_trip_s,
             false => 0.0,
         };
-        let change = Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes };
+        let for_link = self.for_link(&target);
+        let change =
+            Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link };
         (change, Some(target.bytes_per_s))
     }
 
@@ -355,6 +375,10 @@ const WINDOW_HEADROOM: f64 = 1.25;
 const BUFFER_HEADROOM: f64 = 2.0;
 /// More than this beyond the present rate was seen: that is what the path carries.
 const SEEN_MORE: f64 = 1.15;
+/// What links are sold by.
+const LINK_BITS_PER_S: [f64; 8] = [1e7, 1e8, 1e9, 1e10, 2.5e10, 4e10, 1e11, 4e11];
+/// A rate that was seen is a link's where it is this close to it.
+const LINK_SLACK: f64 = 0.9;
 const UNSEEN_FACTOR: f64 = 4.0;
 const RAISED_FACTOR: f64 = 2.0;
 /// TCP spaces what it sends at 1.2 times the rate of its window; some may come closer together.
