@@ -169,7 +169,7 @@ fn busy_with(verdict: &Verdict) -> String {
     match stage {
         Some((Stage::Cpu, share)) => format!(", {} of its CPU is busy", percent(share)),
         Some((stage, share)) => {
-            format!(", {} takes {} of its lanes' time", stage.name(), percent(share))
+            format!(", {} of its lanes' time goes into {}", percent(share), stage.name())
         }
         None => String::new(),
     }
@@ -235,6 +235,10 @@ fn would(advice: &Advice) -> String {
         Change::Prefetch { bytes, .. } => {
             format!("credit for {} ahead {may} {carried}", size(*bytes))
         }
+        Change::Window { bytes, for_link: Some(link), .. } => {
+            let rate = bits(link.bits_per_s / 8.0);
+            format!("{} {may} {carried}, {} {rate}", size(*bytes), size(link.bytes))
+        }
         Change::Window { bytes, .. } | Change::SendBuffer { bytes, .. } => {
             format!("{} {may} {carried}", size(*bytes))
         }
@@ -280,11 +284,15 @@ fn order(change: &Change) -> String {
                 time(*pause_s)
             )
         }
-        Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes } => format!(
-            "--window {} or auto: {} allows {} a stream{}",
+        Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link } => format!(
+            "--window {} or auto: {} allows {} a stream{}{}",
             typed(*bytes),
             size(*now_bytes),
             bits(*ceiling_bytes_per_s),
+            for_link.map_or(String::new(), |link| {
+                let rate = bits(link.bits_per_s / 8.0);
+                format!("; {} if the path carries {rate}", typed(link.bytes))
+            }),
             limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
         ),
         Change::Receiver { stage, .. } => receiver(*stage).into(),

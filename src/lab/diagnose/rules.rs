@@ -80,6 +80,9 @@ fn still_growing(window: &Features, _: &Context) -> Option<Class> {
 }
 
 fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
+    if context.receiver_exhausted() {
+        return Some(Class::SlowReceiver);
+    }
     if !held_by_window(window, context) {
         return None;
     }
@@ -240,6 +243,15 @@ impl Context {
         }
     }
 
+    /// The receiving host has used up its CPU and the sending one has not. What comes in waits in
+    /// the kernel of a host that gets its share in slices, so acknowledgements come in heaps and
+    /// the window says little; a path that is full makes them come evenly.
+    fn receiver_exhausted(&self) -> bool {
+        self.receiver.of_usable >= SATURATED
+            && self.sender.of_usable < SATURATED
+            && self.evenness() < HEAPS_MAX
+    }
+
     fn by_chance(&self) -> bool {
         self.losses.episodes > 0 && !self.overflows()
     }
@@ -277,6 +289,8 @@ fn queue_stands(window: &Features) -> bool {
 pub const PAUSED_SHARE_MIN: f64 = 0.05;
 /// From here on a host or a thread has no CPU left.
 pub const SATURATED: f64 = 0.88;
+/// Of the fastest that acknowledgements came.
+const HEAPS_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;
 const SOMETIMES_LIMITED_MIN: f64 = 0.02;
 const BUFFER_LIMITED_MIN: f64 = 0.10;

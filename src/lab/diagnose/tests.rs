@@ -264,6 +264,40 @@ fn measured_signatures_fall_where_they_should() {
     }
 }
 
+/// A receiver that has used up its CPU, beside a window that does not say so: the rate by the
+/// fastest that acknowledgements came, the CPU of receiver and sender.
+#[test]
+fn a_receiver_without_cpu_is_told_from_a_full_path() {
+    for (evenness, receiver, sender, expect) in [
+        (0.15, 0.98, 0.4, Class::SlowReceiver),
+        (0.95, 0.98, 0.4, Class::PathFull),
+        (0.15, 0.50, 0.4, Class::PathFull),
+        (0.15, 0.98, 0.95, Class::PathFull),
+    ] {
+        let window = Features {
+            goodput: 18e6,
+            busy: 1.0,
+            queued: 0.87,
+            fill: 1.0,
+            window_high_bytes: 7.4e6,
+            window_low_bytes: 6.5e6,
+            round_trip_s: 0.0146,
+            round_trip_min_s: 0.0101,
+            ..Features::default()
+        };
+        let context = rules::Context {
+            goodput: window.goodput,
+            total_goodput: window.goodput,
+            total_seen: window.goodput / evenness,
+            receiver: rules::Strain { of_usable: receiver, of_lanes: receiver },
+            sender: rules::Strain { of_usable: sender, of_lanes: 0.0 },
+            ..rules::Context::default()
+        };
+        let told = (evenness, receiver, sender);
+        assert_eq!(rules::held_by(&window, &context), expect, "{told:?}");
+    }
+}
+
 /// What a failed test says of a verdict.
 fn brief(verdict: &Verdict) -> String {
     let features = &verdict.figures.features;
