@@ -12,7 +12,7 @@ use super::sink::Target;
 use crate::base::codec::{Compress, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
-use crate::base::settings::{Direct, EngineChoice, PathSamples, Settings};
+use crate::base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
 use crate::base::units::Bytes;
 use crate::ends::endpoint::Endpoint;
 use crate::ends::made::Maker;
@@ -71,8 +71,8 @@ struct Depths {
     sink: u32,
 }
 
-/// Buffers that a lane has besides its requests: to seal into, or to open from.
-const LANE_EXTRA_BUFFERS: u64 = 2;
+/// What a lane takes at most besides its buffers: stack, samples, the state of its seal.
+const LANE_BYTES: u64 = 512 << 10;
 /// What the ledgers take at most: every object in flight with its names.
 pub const LEDGER_BYTES: u64 = 12 << 20;
 
@@ -154,7 +154,13 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
     let each = Buffer::total_bytes(body) as u64;
     let requests = Buffer::several_bytes(requests(ends, depths, lanes), body) as u64;
     let packing = packing(ends).map_or(0, |work| hands() * work.bytes(body));
-    lanes * (requests + LANE_EXTRA_BUFFERS * each) + packing + LEDGER_BYTES
+    // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
+    let is_local = ends.source.is_some() && ends.sink.is_some();
+    let sealed = match ends.settings.seal {
+        Seal::Tls if !is_local => each,
+        _ => 0,
+    };
+    lanes * (requests + sealed + LANE_BYTES) + packing + LEDGER_BYTES
 }
 
 /// How many requests a lane has: those of its ends, and its part of what keeps a crew at work.
