@@ -1,6 +1,7 @@
 //! Starts the far side: the system's `ssh`, or a process on this host.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
@@ -95,7 +96,8 @@ impl Launch {
         match self {
             Launch::Process { program, .. } => {
                 let mut command = Command::new(program);
-                command.args(words);
+                // What a terminal sends is for us; when we end, its streams tell it.
+                command.args(words).process_group(0);
                 (command, program.display().to_string())
             }
             Launch::Ssh { host, remote } => {
