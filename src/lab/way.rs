@@ -8,7 +8,7 @@
 
 use super::predict::Shape;
 use super::sample::Record;
-use super::whole::cost::{Misses, spread};
+use super::whole::cost::{Misses, Parts, spread};
 use crate::base::job::{Outcome, PathRole};
 
 /// Which way: over which host, in which direction, and how connections are set up.
@@ -53,20 +53,6 @@ pub struct Way {
     /// CPU of a byte, on each side.
     pub cpu_source_byte_s: f64,
     pub cpu_sink_byte_s: f64,
-}
-
-/// The parts of a copy's time beyond its login.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Parts {
-    pub start_s: f64,
-    pub files_s: f64,
-    pub bytes_s: f64,
-}
-
-impl Parts {
-    pub fn total_s(&self) -> f64 {
-        self.start_s + self.files_s + self.bytes_s
-    }
 }
 
 /// What a record of a copy keeps for the copies to come: the far host and the way's round trip.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ impl Ground {
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
         fs::write(src.join("two"), "2\n")?;
         if [Scenario::Clear, Scenario::Sealed, Scenario::Memory].into_iter().any(wanted) {
-            random_file(&src.join("big"), 1, options.bytes)?;
+            random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
         }
         if wanted(Scenario::Small) {
             ground.sizes.small = small_files(&src.join("small"), options.small_files)?;
@@ -54,7 +54,7 @@ impl Ground {
             empty_files(&src.join("empty"), options.empty_files)?;
         }
         if wanted(Scenario::Disk) {
-            random_file(&ground.disk.path().join("src"), 2, options.bytes)?;
+            random_file(&ground.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
         }
         let log = ground.log();
         let module = format!(
@@ -118,10 +118,10 @@ impl Ground {
 }
 
 /// Bytes that no tool can compress, from a seed.
-fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
+pub fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<File> {
     let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let mut buffer = vec![0; 1 << 20];
+    let mut file = File::create(path)?;
+    let mut buffer = vec![0; len.min(1 << 20) as usize];
     let mut left = len;
     while left > 0 {
         let count = left.min(buffer.len() as u64) as usize;
@@ -129,7 +129,7 @@ fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
         file.write_all(&buffer[..count])?;
         left -= count as u64;
     }
-    file.into_inner()?.sync_all()
+    Ok(file)
 }
 
 /// Files of 4 to 64 KiB, a hundred to a folder. Returns their bytes.

@@ -4,7 +4,7 @@
 mod wan;
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::cpu::Accounts;
+use super::ground::random_file;
 use super::stats::Shuffle;
 use super::{build, far, machine};
 use crate::step::{output, root, target_folder};
@@ -211,14 +212,14 @@ impl Field {
                 continue;
             }
             match held.files {
-                1 => make_file(&path, held.file_bytes, held.file_bytes)?,
+                1 => drop(random_file(&path, held.file_bytes, held.file_bytes)?),
                 files => {
                     for number in 0..files {
                         let folder = path.join(format!("{:03}", number / 100));
                         if number % 100 == 0 {
                             fs::create_dir_all(&folder)?;
                         }
-                        make_file(&folder.join(number.to_string()), number, held.file_bytes)?;
+                        random_file(&folder.join(number.to_string()), number, held.file_bytes)?;
                     }
                 }
             }
@@ -407,21 +408,6 @@ fn remove(path: &Path) -> io::Result<()> {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
     }
-}
-
-/// Bytes that nothing can compress, from a seed.
-fn make_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
-    let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
-    let mut file = File::create(path)?;
-    let mut buffer = vec![0; len.min(1 << 20) as usize];
-    let mut left = len;
-    while left > 0 {
-        let count = left.min(buffer.len() as u64) as usize;
-        stream.fill(&mut buffer[..count]);
-        file.write_all(&buffer[..count])?;
-        left -= count as u64;
-    }
-    Ok(())
 }
 
 /// For so long ext4 does not give out the number of a removed file again, and is slow for it.

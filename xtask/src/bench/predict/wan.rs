@@ -10,7 +10,8 @@ use ::wan::{Profile, Wan};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{MB, Options, Pair, covered, make_file, median_error, remove};
+use super::{MB, Options, Pair, covered, median_error, remove};
+use crate::bench::ground::random_file;
 use crate::bench::stats::Shuffle;
 use crate::bench::{build, machine};
 use crate::packages;
@@ -110,7 +111,7 @@ impl Ground<'_> {
         let target = self.folder.path().join("target");
         let told = |why: std::io::Error| format!("bench predict: {why}");
         if !source.exists() {
-            make_file(&source, copy.mb, copy.mb * MB).map_err(told)?;
+            random_file(&source, copy.mb, copy.mb * MB).map_err(told)?;
         }
         let mut command = Command::new(self.program);
         command.args(["copy", "--quiet", "--json", "--ssh", &self.wan.ssh_command()]);
