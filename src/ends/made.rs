@@ -2,7 +2,8 @@
 //! of a seed, and as compressible as data of their kind.
 //!
 //! What is slow to make is made once, as a tape of 16 MiB that goes round and round: payloads are
-//! packed one by one, and none is longer than the tape.
+//! packed one by one, and none is longer than the tape. Where kinds take turns, each begins with a
+//! request, so that a payload is of one kind whatever the size of requests.
 
 use std::sync::Arc;
 
@@ -14,16 +15,17 @@ use crate::base::settings::DataSet;
 pub struct Maker {
     set: DataSet,
     seed: u64,
+    request_bytes: u64,
     tape: Arc<[u8]>,
 }
 
 impl Maker {
-    pub fn new(set: DataSet, seed: u64) -> Maker {
+    pub fn new(set: DataSet, seed: u64, request_bytes: u32) -> Maker {
         let tape = match set {
             DataSet::Records | DataSet::Mix => records(seed),
             DataSet::Text | DataSet::Runs => text(seed),
         };
-        Maker { set, seed, tape: tape.into() }
+        Maker { set, seed, request_bytes: request_bytes.into(), tape: tape.into() }
     }
 
     /// Fills `body` with the bytes that belong at `start`, a multiple of eight.
@@ -33,7 +35,8 @@ impl Maker {
         while !rest.is_empty() {
             let (stretch, is_noise) = self.stretch(at);
             let left = stretch - at % stretch;
-            let count = (rest.len() as u64).min(left) as usize;
+            let on_tape = TAPE_BYTES as u64 - at % TAPE_BYTES as u64;
+            let count = (rest.len() as u64).min(left).min(on_tape) as usize;
             let (piece, behind) = rest.split_at_mut(count);
             match is_noise {
                 true => fill_seeded(self.seed, at, piece),
@@ -48,8 +51,14 @@ impl Maker {
     fn stretch(&self, at: u64) -> (u64, bool) {
         match self.set {
             DataSet::Records | DataSet::Text => (TAPE_BYTES as u64, false),
-            DataSet::Mix => (MIX_BYTES, mix(!self.seed, at / MIX_BYTES) % 2 == 1),
-            DataSet::Runs => (RUN_BYTES, at / RUN_BYTES % 2 == 1),
+            DataSet::Mix => {
+                let stretch = self.request_bytes;
+                (stretch, mix(!self.seed, at / stretch) % 2 == 1)
+            }
+            DataSet::Runs => {
+                let stretch = self.request_bytes * RUN_REQUESTS;
+                (stretch, at / stretch % 2 == 1)
+            }
         }
     }
 
@@ -121,9 +130,8 @@ const RECORD_BYTES: usize = 16 + 4 * MEASUREMENTS + RESERVED_BYTES;
 const MEASUREMENTS: usize = 22;
 const RESERVED_BYTES: usize = 400;
 const VOCABULARY: u64 = 8192;
-/// As long as a usual request: each is of one kind.
-const MIX_BYTES: u64 = 1 << 20;
-const RUN_BYTES: u64 = 16 << 20;
+/// So many of one kind follow each other.
+const RUN_REQUESTS: u64 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -131,10 +139,12 @@ mod tests {
 
     #[test]
     fn bytes_do_not_depend_on_the_cut() {
+        const REQUEST_BYTES: u32 = 12 << 10;
+        let request = u64::from(REQUEST_BYTES);
         for set in DataSet::ALL {
-            let maker = Maker::new(*set, 3);
+            let maker = Maker::new(*set, 3, REQUEST_BYTES);
             // Where kinds change, and where the tape begins again.
-            for middle in [MIX_BYTES, RUN_BYTES, TAPE_BYTES as u64] {
+            for middle in [request, request * RUN_REQUESTS, TAPE_BYTES as u64] {
                 let start = middle - 4096;
                 let mut whole = vec![0; 8192];
                 maker.fill(start, &mut whole);
@@ -144,7 +154,7 @@ mod tests {
                 maker.fill(start + 1000, back);
                 assert!(whole == parts, "{set:?} at {middle}");
                 let mut other = vec![0; 8192];
-                Maker::new(*set, 4).fill(start, &mut other);
+                Maker::new(*set, 4, REQUEST_BYTES).fill(start, &mut other);
                 assert!(other != whole, "{set:?}: another seed");
             }
         }

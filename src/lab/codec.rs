@@ -82,7 +82,7 @@ impl Packed {
 
 /// Measures one source; `stop` ends it between two ways.
 pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Findings, Fault> {
-    let bytes = speed::load(place, plan.bytes_max)?;
+    let bytes = speed::load(place, plan.bytes_max, plan.payload_bytes)?;
     let mut findings = Findings {
         source: name.to_string(),
         bytes: bytes.len() as u64,

@@ -321,7 +321,7 @@ impl Pipes {
             pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
         }
         if let Some((Place::Made { set, seed, .. }, _)) = &ends.source {
-            pipes.maker = Some(Maker::new(*set, *seed));
+            pipes.maker = Some(Maker::new(*set, *seed, ends.settings.request_bytes));
         }
         if let Some((Target::Pipe, _)) = &ends.sink {
             pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);

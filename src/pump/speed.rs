@@ -27,8 +27,8 @@ pub struct Speed {
     pub unpack: Nanos,
 }
 
-/// The bytes that a source has, no more than this.
-pub fn load(place: &Place, bytes_max: u64) -> Result<Vec<u8>, Fault> {
+/// The bytes that a source has, no more than this, for payloads of this length.
+pub fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>, Fault> {
     let made = |len: &u64, fill: &dyn Fn(&mut [u8])| {
         let mut bytes = vec![0; (*len).min(bytes_max) as usize];
         fill(&mut bytes);
@@ -39,7 +39,7 @@ pub fn load(place: &Place, bytes_max: u64) -> Result<Vec<u8>, Fault> {
         Place::Zero { len } | Place::Null { len } => made(len, &|_| {}),
         Place::Random { len, seed } => made(len, &|bytes| fill_seeded(*seed, 0, bytes)),
         Place::Made { set, len, seed } => {
-            let maker = Maker::new(*set, *seed);
+            let maker = Maker::new(*set, *seed, payload_bytes);
             made(len, &|bytes| maker.fill(0, bytes))
         }
         Place::Stdio | Place::Endless => {
@@ -114,7 +114,7 @@ mod tests {
     /// How much smaller a way makes the front of a data set.
     fn ratio(set: DataSet, way: Way) -> f64 {
         let place = Place::Made { set, len: 3 << 20, seed: 1 };
-        let bytes = load(&place, 1 << 30).unwrap();
+        let bytes = load(&place, 1 << 30, 1 << 20).unwrap();
         let speed = measure(way, &bytes, 1 << 20, Nanos(0)).unwrap();
         assert!(speed.pack.0 > 0 && speed.unpack.0 > 0, "{speed:?}");
         speed.raw_bytes as f64 / speed.packed_bytes as f64
@@ -144,7 +144,7 @@ mod tests {
             (Place::Path(empty), "is empty"),
             (Place::Path(folder.path().join("none")), "none"),
         ] {
-            let fault = load(&place, 1).unwrap_err();
+            let fault = load(&place, 1, 4096).unwrap_err();
             assert!(fault.text.contains(expect), "{fault}");
         }
     }
