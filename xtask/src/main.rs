@@ -82,6 +82,9 @@ cargo xtask COMMAND
   experiment NAME...|list|all [--program FILE]
                          what the seeds found out about paths, over the WAN on the desk;
                          writes runs/DATE-NAME.md and runs/data/
+  experiment g37 [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
+                         compression left to the program beside every fixed way; 3 hours; goes
+                         on where it stopped with --resume
   wan up|set|cut|mend|run|status|test|down …
                          a WAN on the desk: cargo xtask wan says more
   man DIR                man page and completions, written by the built program

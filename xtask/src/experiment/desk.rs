@@ -16,6 +16,8 @@ use crate::step::output;
 #[derive(Debug)]
 pub struct Desk {
     pub program: PathBuf,
+    /// Words behind the name, for an experiment that takes some.
+    pub options: Vec<String>,
     /// A copy that several experiments look at.
     pub mover: OnceCell<Run>,
 }
@@ -68,7 +70,7 @@ impl Order {
 
 impl Desk {
     pub fn of(program: PathBuf) -> Desk {
-        Desk { program, mover: OnceCell::new() }
+        Desk { program, options: Vec::new(), mover: OnceCell::new() }
     }
 
     pub fn copy(&self, order: &Order) -> Result<Run, String> {

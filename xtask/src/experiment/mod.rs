@@ -4,6 +4,7 @@
 
 mod cost;
 mod desk;
+mod grid;
 mod hpss;
 mod idle;
 #[path = "../../../tests/support/packets.rs"]
@@ -13,6 +14,7 @@ mod series;
 mod shown;
 mod steady;
 mod stops;
+mod timed;
 mod truth;
 
 use std::path::PathBuf;
@@ -31,19 +33,29 @@ pub struct Experiment {
     pub run: fn(&Desk) -> Result<Shown, String>,
 }
 
-/// `experiment NAME|list|all [--program FILE]`.
+/// `experiment NAME...|list|all [OPTIONS] [--program FILE]`.
 pub fn experiment(words: &[&str]) -> Result<(), String> {
-    let (names, program) = match words {
-        [names @ .., "--program", file] => (names, Some(PathBuf::from(file))),
-        names => (names, None),
+    let (words, program) = match words {
+        [words @ .., "--program", file] => (words, Some(PathBuf::from(file))),
+        words => (words, None),
     };
+    let first = words.iter().position(|word| word.starts_with("--")).unwrap_or(words.len());
+    let (names, options) = words.split_at(first);
+    if !options.is_empty() && names != [grid::GRID.name] {
+        return Err(format!("experiment: {} is for {} alone", options[0], grid::GRID.name));
+    }
+    let options: Vec<String> = options.iter().map(|word| (*word).to_string()).collect();
     match names {
         ["list"] => {
             println!("{:<10} {WINDOWS_TITLE}", "g1");
             ALL.iter().for_each(|one| println!("{:<10} {}", one.name, one.title));
             Ok(())
         }
-        ["all"] => each(&ALL.iter().collect::<Vec<_>>(), program),
+        // The grid takes hours, and has to be asked for.
+        ["all"] => {
+            let all = ALL.iter().filter(|one| one.name != grid::GRID.name);
+            each(&all.collect::<Vec<_>>(), program, options)
+        }
         ["g1"] => match &program {
             Some(file) => bench::windows(&["--program", &file.to_string_lossy()]),
             None => bench::windows(&[]),
@@ -55,13 +67,17 @@ pub fn experiment(words: &[&str]) -> Result<(), String> {
                     "experiment {name} is unknown: `cargo xtask experiment list` names all"
                 ))
             });
-            each(&known.collect::<Result<Vec<&Experiment>, String>>()?, program)
+            each(&known.collect::<Result<Vec<&Experiment>, String>>()?, program, options)
         }
         [] => Err("experiment: name one or several, or `list`, or `all`".into()),
     }
 }
 
-fn each(chosen: &[&Experiment], program: Option<PathBuf>) -> Result<(), String> {
+fn each(
+    chosen: &[&Experiment],
+    program: Option<PathBuf>,
+    options: Vec<String>,
+) -> Result<(), String> {
     packages::ensure(packages::FOR_WAN)?;
     let program = match program {
         Some(file) => file,
@@ -71,7 +87,7 @@ fn each(chosen: &[&Experiment], program: Option<PathBuf>) -> Result<(), String> 
         }
     };
     let program = program.canonicalize().map_err(|why| format!("{}: {why}", program.display()))?;
-    let desk = Desk::of(program);
+    let desk = Desk { options, ..Desk::of(program) };
     let mut failed = Vec::new();
     for one in chosen {
         println!("\n== {}: {}", one.name, one.title);
@@ -108,4 +124,5 @@ const ALL: &[Experiment] = &[
     hpss::SLOWER_SENDER,
     idle::RESTART,
     stops::NEVER,
+    grid::GRID,
 ];
