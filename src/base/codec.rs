@@ -1,5 +1,7 @@
 //! How a body may be packed for its journey: formats, and how hard each is tried.
 
+use super::units::Nanos;
+
 /// The format of a payload on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -16,6 +18,8 @@ pub enum Codec {
 }
 
 impl Codec {
+    pub const COUNT: usize = 4;
+
     pub fn from_code(code: u8) -> Option<Codec> {
         match code {
             0 => Some(Codec::Raw),
@@ -237,6 +241,23 @@ impl Packing {
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         shares
     }
+}
+
+/// What payloads of one format took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Toil {
+    pub raw_bytes: u64,
+    pub spent: Nanos,
+}
+
+/// What its passage took a sink since it last said so: unpacking, and the digest with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// In the order of the formats' codes, what came raw first.
+    pub by_codec: [Toil; Codec::COUNT],
+    pub elapsed: Nanos,
+    /// Threads that do it.
+    pub hands: u16,
 }
 
 #[cfg(test)]

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::brake::Brake;
-use super::crew::Crew;
+use super::crew::{Crew, Work};
 use super::lane::{Lane, Parts, Wire};
 use super::objects::Objects;
 use super::packing::Advisor;
 use super::plan::Plan;
 use super::sink::Target;
-use crate::base::codec::{Compress, Way};
+use crate::base::codec::{Compress, Unpacked, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
-use crate::base::units::Bytes;
+use crate::base::units::{Bytes, Tick};
 use crate::ends::endpoint::Endpoint;
 use crate::ends::made::Maker;
 use crate::ends::null::{Fill, Null};
@@ -106,6 +106,20 @@ impl Assembly {
         depth as u16
     }
 
+    /// What unpacking took here since this was last asked, where the source's choices depend on it;
+    /// a few times a second.
+    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+        let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
+        self.crew.as_ref().filter(|_| chooses)?.unpacked(now)
+    }
+
+    /// The sink has said what unpacking takes there.
+    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+        if let Some(crew) = &self.crew {
+            crew.hear_unpacked(unpacked);
+        }
+    }
+
     /// A lane, with a stream where one of its ends is one; and the name of its engine.
     pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
         let Assembly { ends, depths, lanes, pipes, turn, crew, .. } = self;
@@ -123,8 +137,7 @@ impl Assembly {
         let lane = Lane::new(Parts {
             engine,
             source,
-            // Where there is a crew it has the passages.
-            passage: desk.as_ref().map_or_else(|| passage(ends, None), |_| Passage::default()),
+            passage: Passage::new(vec![digest(ends)]),
             desk,
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
@@ -210,15 +223,29 @@ const HANDS_MAX: u64 = 32;
 
 /// One for all lanes of a side, so that one stream has every processor too.
 fn crew(ends: &Ends) -> Result<Option<Arc<Crew>>, Fault> {
-    if packing(ends).is_none() {
-        return Ok(None);
-    }
-    let advisor = match packing(ends) {
-        Some(Packing::Choose) => Some(Arc::new(Advisor::new(hands() as usize))),
-        _ => None,
+    let Some(packing) = packing(ends) else { return Ok(None) };
+    let slot = ends.settings.request_bytes;
+    let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
+    let work = match packing {
+        Packing::Pack(way) => {
+            let pack = || Box::new(Pack::new(way, slot)) as Box<dyn Step>;
+            passages.extend((0..hands()).map(|_| vec![digest(ends), pack()]));
+            Work::Pack
+        }
+        Packing::Choose => {
+            let advisor = Arc::new(Advisor::new(hands() as usize));
+            let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
+            passages.extend((0..hands()).map(|_| vec![digest(ends), pack()]));
+            Work::Choose(advisor)
+        }
+        Packing::Unpack => {
+            let unpack = || Box::new(Unpack::new(slot)) as Box<dyn Step>;
+            passages.extend((0..hands()).map(|_| vec![unpack(), digest(ends)]));
+            Work::Unpack
+        }
     };
-    let passages = (0..hands()).map(|_| passage(ends, advisor.as_ref())).collect();
-    Crew::start(passages, advisor).map(|crew| Some(Arc::new(crew)))
+    let passages = passages.into_iter().map(Passage::new).collect();
+    Crew::start(passages, work).map(|crew| Some(Arc::new(crew)))
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
@@ -379,19 +406,10 @@ fn endpoints(
 
 /// The source signs, the sink checks; where both are here the bytes never left memory. Digests are
 /// those of what is unpacked.
-fn passage(ends: &Ends, advisor: Option<&Arc<Advisor>>) -> Passage {
+fn digest(ends: &Ends) -> Box<dyn Step> {
     let (digest, slot) = (ends.settings.digest, ends.settings.request_bytes);
-    let digest: Box<dyn Step> = match ends.source {
+    match ends.source {
         Some(_) => Box::new(Sign::new(digest, slot)),
         None => Box::new(Check::new(digest, slot)),
-    };
-    Passage::new(match packing(ends) {
-        None => vec![digest],
-        Some(Packing::Choose) => {
-            let advisor = advisor.expect("a crew that chooses has one").clone();
-            vec![digest, Box::new(Pack::choosing(advisor, slot))]
-        }
-        Some(Packing::Pack(way)) => vec![digest, Box::new(Pack::new(way, slot))],
-        Some(Packing::Unpack) => vec![Box::new(Unpack::new(slot)), digest],
-    })
+    }
 }

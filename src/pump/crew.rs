@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::packing::Advisor;
+use super::packing::{Advisor, Sent};
+use crate::base::codec::{Codec, Toil, Unpacked};
 use crate::base::fault::{Class, Fault};
 use crate::base::tally::Stage;
 use crate::base::units::{Nanos, Tick};
@@ -19,10 +20,29 @@ use crate::work::passage::Passage;
 /// The threads. They end when the last lane has gone.
 #[derive(Debug)]
 pub struct Crew {
-    /// Who says how payloads are packed, where that is not settled.
-    advisor: Option<Arc<Advisor>>,
+    work: Work,
     queue: Arc<Queue>,
     hands: Vec<JoinHandle<()>>,
+    /// When it was last said what payloads took.
+    told_at: Mutex<Tick>,
+}
+
+/// What a crew does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    Pack,
+    /// Packs as it is told.
+    Choose(Arc<Advisor>),
+    Unpack,
+}
+
+impl Work {
+    fn advisor(&self) -> Option<&Advisor> {
+        match self {
+            Work::Choose(advisor) => Some(advisor),
+            Work::Pack | Work::Unpack => None,
+        }
+    }
 }
 
 /// A request that is back from the crew.
@@ -46,6 +66,8 @@ pub struct Desk {
 struct Queue {
     jobs: Mutex<Jobs>,
     more: Condvar,
+    /// What payloads took since it was last told, by the format in which they came.
+    toil: Mutex<[Toil; Codec::COUNT]>,
 }
 
 #[derive(Debug, Default)]
@@ -70,9 +92,10 @@ struct Tray {
 
 impl Crew {
     /// A thread for each passage.
-    pub fn start(passages: Vec<Passage>, advisor: Option<Arc<Advisor>>) -> Result<Crew, Fault> {
+    pub fn start(passages: Vec<Passage>, work: Work) -> Result<Crew, Fault> {
         let queue = Arc::new(Queue::default());
-        let mut crew = Crew { advisor, queue: queue.clone(), hands: Vec::new() };
+        let told_at = Mutex::new(clock::now());
+        let mut crew = Crew { work, queue: queue.clone(), hands: Vec::new(), told_at };
         for (number, passage) in passages.into_iter().enumerate() {
             let queue = queue.clone();
             let hand = std::thread::Builder::new()
@@ -93,13 +116,38 @@ impl Crew {
     }
 
     pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>) -> Desk {
-        if let Some(advisor) = &self.advisor {
+        if let Some(advisor) = self.work.advisor() {
             advisor.join();
         }
         let tray = Tray { passed: Mutex::default(), came: Condvar::new(), lane };
         Desk { crew: self.clone(), tray: Arc::new(tray), away: 0 }
     }
 }
+
+impl Crew {
+    /// What payloads have taken since this was last told; `None` while that was just now.
+    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = now.since(*told_at);
+        if elapsed < TELL_EVERY {
+            return None;
+        }
+        let by_codec = std::mem::take(&mut *self.queue.toil());
+        if by_codec.iter().all(|toil| toil.raw_bytes == 0) {
+            return None;
+        }
+        *told_at = now;
+        Some(Unpacked { by_codec, elapsed, hands: self.hands.len() as u16 })
+    }
+
+    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+        if let Some(advisor) = self.work.advisor() {
+            advisor.unpacked(unpacked);
+        }
+    }
+}
+
+const TELL_EVERY: Nanos = Nanos::from_millis(200);
 
 impl Drop for Crew {
     fn drop(&mut self) {
@@ -115,17 +163,27 @@ impl Drop for Crew {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        if let Some(advisor) = &self.crew.advisor {
+        if let Some(advisor) = self.crew.work.advisor() {
             advisor.leave();
         }
     }
 }
 
 impl Desk {
-    /// The lane has sent a frame of so many bytes, which held it up for so long.
-    pub fn sent(&self, now: Tick, wire_bytes: u32, held_up: Nanos) {
-        if let Some(advisor) = &self.crew.advisor {
-            advisor.sent(now, wire_bytes, held_up);
+    /// True for a request that the crew has something to do for. What is neither packed nor looked
+    /// at is done sooner where it lies in the cache.
+    pub fn takes(&self, request: &Request) -> bool {
+        match &self.crew.work {
+            Work::Pack => true,
+            Work::Choose(advisor) => advisor.packs(),
+            Work::Unpack => request.label.codec != Codec::Raw,
+        }
+    }
+
+    /// The lane has sent a frame.
+    pub fn sent(&self, now: Tick, sent: Sent) {
+        if let Some(advisor) = self.crew.work.advisor() {
+            advisor.sent(now, sent);
         }
     }
 
@@ -162,9 +220,22 @@ impl Desk {
 impl Queue {
     fn work(&self, mut passage: Passage) {
         while let Some(Job { mut request, tray }) = self.next() {
+            let codec = request.label.codec;
             let outcome = passage.pass(&mut request, clock::now);
-            tray.put(Passed { request, spent: passage.take_spent(), outcome });
+            let spent = passage.take_spent();
+            self.note(codec, request.raw_len(), &spent);
+            tray.put(Passed { request, spent, outcome });
         }
+    }
+
+    fn note(&self, codec: Codec, raw_bytes: u32, spent: &[Nanos; Stage::COUNT]) {
+        let toil = &mut self.toil()[codec as usize];
+        toil.raw_bytes += u64::from(raw_bytes);
+        spent.iter().for_each(|stage| toil.spent += *stage);
+    }
+
+    fn toil(&self) -> MutexGuard<'_, [Toil; Codec::COUNT]> {
+        self.toil.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` when there will be no more.
@@ -213,7 +284,7 @@ mod tests {
         for hands in [1, 3] {
             let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
             let crew =
-                Arc::new(Crew::start((0..hands).map(|_| passage()).collect(), None).unwrap());
+                Arc::new(Crew::start((0..hands).map(|_| passage()).collect(), Work::Pack).unwrap());
             let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep))).collect();
             drop(crew);
             for round in 0..40_u32 {

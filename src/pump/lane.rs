@@ -7,6 +7,7 @@ use super::brake::Brake;
 use super::crew::{Desk, Passed};
 use super::gate::Gate;
 use super::objects::Objects;
+use super::packing::Sent;
 use super::plan::{Claim, Plan};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Label};
@@ -27,7 +28,7 @@ pub struct Parts {
     pub engine: Engine,
     pub source: Box<dyn Endpoint>,
     pub passage: Passage,
-    /// Where others do the passage's work; without it the lane does it itself.
+    /// Where others pack and unpack; what they do not take the lane does itself.
     pub desk: Option<Desk>,
     pub sink: Box<dyn Endpoint>,
     /// The source's ledger, where this host has the source.
@@ -508,11 +509,11 @@ impl Lane {
             request.fill_hole();
         }
         match &mut self.parts.desk {
-            Some(desk) => {
+            Some(desk) if desk.takes(&request) => {
                 desk.give(request);
                 Ok(())
             }
-            None => {
+            _ => {
                 let passed = self.pass(&mut request);
                 self.go_on(request, passed)
             }
@@ -605,8 +606,12 @@ impl Lane {
                 && self.parts.plan.is_some()
             {
                 tally.packing.note(request.way, request.raw_len(), request.payload_len());
-                let held_up = stamps.retired.since(stamps.admitted);
-                desk.sent(stamps.retired, request.label.body_len, held_up);
+                let sent = Sent {
+                    raw_bytes: request.raw_len(),
+                    wire_bytes: request.label.body_len,
+                    held_up: stamps.retired.since(stamps.admitted),
+                };
+                desk.sent(stamps.retired, sent);
             }
             tally.life.fill += stamps.filled.since(stamps.departed);
             tally.life.pass += stamps.passed.since(stamps.filled);

@@ -7,25 +7,32 @@
 //! a payload says of it) from what was packed. Payloads that go raw teach nothing about packing, so
 //! now and then a neighbour of the chosen way is tried, on a small allowance of time.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::base::codec::{Codec, Way};
+use crate::base::codec::{Codec, Unpacked, Way};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::work::codec::Chooser;
+
+mod trial;
+
+use trial::{Mode, Trial};
 
 /// One controller for all that pack on a side, and the lanes that say how fast the wire is.
 #[derive(Debug)]
 pub struct Advisor {
     controller: Mutex<Controller>,
     lanes: AtomicUsize,
+    /// Payloads are to pass through the crew.
+    packs: AtomicBool,
 }
 
 impl Advisor {
     pub fn new(hands: usize) -> Advisor {
         let controller = Controller::new(clock::now(), hands);
-        Advisor { controller: Mutex::new(controller), lanes: AtomicUsize::new(0) }
+        let controller = Mutex::new(controller);
+        Advisor { controller, lanes: AtomicUsize::new(0), packs: AtomicBool::new(true) }
     }
 
     pub fn join(&self) {
@@ -36,10 +43,22 @@ impl Advisor {
         self.lanes.fetch_sub(1, Relaxed);
     }
 
+    /// True where the next payload is to be looked at; otherwise it goes as it is.
+    pub fn packs(&self) -> bool {
+        self.packs.load(Relaxed)
+    }
+
     /// A lane has sent a frame, which held it up for so long.
-    pub fn sent(&self, now: Tick, wire_bytes: u32, held_up: Nanos) {
+    pub fn sent(&self, now: Tick, sent: Sent) {
         let lanes = self.lanes.load(Relaxed);
-        self.lock().sent(now, wire_bytes, held_up, lanes);
+        let mut controller = self.lock();
+        controller.sent(now, sent, lanes);
+        self.packs.store(controller.packs(), Relaxed);
+    }
+
+    /// The sink has said what its passage took.
+    pub fn unpacked(&self, unpacked: &Unpacked) {
+        self.lock().unpacked(unpacked);
     }
 
     fn lock(&self) -> MutexGuard<'_, Controller> {
@@ -59,6 +78,15 @@ impl Chooser for Advisor {
     fn now(&self) -> Tick {
         clock::now()
     }
+}
+
+/// A frame that has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub raw_bytes: u32,
+    pub wire_bytes: u32,
+    /// So long its lane was held up by it.
+    pub held_up: Nanos,
 }
 
 /// What may be chosen, from the fastest to the smallest.
@@ -108,7 +136,10 @@ pub struct Controller {
     shares: [f64; CLASSES],
     link: Link,
     receiver: Receiver,
+    trial: Trial,
     payloads: u64,
+    /// The length of payloads of late.
+    payload_bytes: f64,
     allowance: Allowance,
 }
 
@@ -123,7 +154,9 @@ impl Controller {
             shares: [0.0; CLASSES],
             link: Link::new(now),
             receiver: Receiver::default(),
+            trial: Trial::new(now),
             payloads: 0,
+            payload_bytes: 0.0,
             allowance: Allowance { seconds: 0.0, since: now, dice: 1 },
         }
     }
@@ -131,6 +164,7 @@ impl Controller {
     /// How the next payload, of this class, is to be packed.
     pub fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
         self.payloads += 1;
+        self.payload_bytes += SHARE_WEIGHT * (f64::from(bytes) - self.payload_bytes);
         for share in &mut self.shares {
             *share *= 1.0 - SHARE_WEIGHT;
         }
@@ -193,21 +227,33 @@ impl Controller {
         }
     }
 
-    /// A frame has left: so many bytes, and so long the lane was held up by that.
-    pub fn sent(&mut self, now: Tick, wire_bytes: u32, held_up: Nanos, lanes: usize) {
-        self.link.sent(now, wire_bytes, held_up, lanes, self.receiver.is_behind());
+    /// True where payloads are to be looked at at all.
+    pub fn packs(&self) -> bool {
+        self.trial.mode() == Mode::Pack
     }
 
-    /// What unpacking took at the other end since this was last said, on so many processors.
-    pub fn unpacked(
-        &mut self,
-        codec: Codec,
-        raw_bytes: u64,
-        spent: Nanos,
-        elapsed: Nanos,
-        hands: u16,
-    ) {
-        self.receiver.unpacked(codec, raw_bytes, spent, elapsed, hands);
+    /// A frame has left one of so many lanes.
+    pub fn sent(&mut self, now: Tick, sent: Sent, lanes: usize) {
+        self.link.sent(now, sent.wire_bytes, sent.held_up, lanes, self.receiver.is_behind());
+        match self.is_in_doubt() {
+            true => self.trial.sent(now, sent.raw_bytes),
+            false => self.trial.is_settled(now),
+        }
+    }
+
+    /// True where packing gains little by what is believed, and costs so much beside the wire that
+    /// the belief may be wrong.
+    fn is_in_doubt(&self) -> bool {
+        let Some(rate) = self.link.rate else { return false };
+        let gain = self.speed(&self.plan, rate) / self.speed(&[0; CLASSES], rate);
+        let [packing, wire, _] = self.times(&self.plan, rate);
+        let is_fast = self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S;
+        gain < BEYOND_DOUBT && (is_fast || packing > DOUBTED_SHARE * wire)
+    }
+
+    /// What its passage took the other end since it last said so.
+    pub fn unpacked(&mut self, unpacked: &Unpacked) {
+        self.receiver.unpacked(unpacked);
     }
 
     /// Chooses the plan that is done soonest; a new one must be worth the change.
@@ -245,6 +291,12 @@ impl Controller {
     /// Payload bytes a second that a plan would come to. Of what is as fast, what packs less wins
     /// by a hair.
     fn speed(&self, plan: &[usize; CLASSES], rate: f64) -> f64 {
+        let [packing, wire, unpacking] = self.times(plan, rate);
+        1.0 / (packing.max(wire).max(unpacking) + packing * A_HAIR).max(1e-15)
+    }
+
+    /// Seconds that a plan takes packers, wire and receiver for a payload byte.
+    fn times(&self, plan: &[usize; CLASSES], rate: f64) -> [f64; 3] {
         let all: f64 = self.shares.iter().sum();
         let (mut packing, mut wire, mut unpacking) = (0.0, 0.0, 0.0);
         for (class, rung) in plan.iter().enumerate() {
@@ -254,8 +306,7 @@ impl Controller {
             wire += share * cost.wire_bytes;
             unpacking += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
         }
-        let slowest = (packing / self.hands).max(wire / rate).max(unpacking);
-        1.0 / (slowest + packing / self.hands * A_HAIR).max(1e-15)
+        [packing / self.hands, wire / rate, unpacking]
     }
 }
 
@@ -340,20 +391,24 @@ impl Link {
 #[derive(Debug, Default)]
 struct Receiver {
     /// Seconds for a byte on all its processors together, by codec; 0 while unknown.
-    seconds: [f64; 4],
+    seconds: [f64; Codec::COUNT],
     /// The share of its processors' time that went into it of late.
     load: f64,
 }
 
 impl Receiver {
-    fn unpacked(&mut self, codec: Codec, bytes: u64, spent: Nanos, elapsed: Nanos, hands: u16) {
-        let hands = f64::from(hands.max(1));
-        if bytes > 0 {
-            let seconds = spent.seconds() / bytes as f64 / hands;
-            let known = &mut self.seconds[codec as usize];
-            *known = if *known > 0.0 { *known + COST_WEIGHT * (seconds - *known) } else { seconds };
+    fn unpacked(&mut self, unpacked: &Unpacked) {
+        let hands = f64::from(unpacked.hands.max(1));
+        let mut spent_s = 0.0;
+        for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
+            spent_s += toil.spent.seconds();
+            if toil.raw_bytes > 0 {
+                let seconds = toil.spent.seconds() / toil.raw_bytes as f64 / hands;
+                let change = if *known > 0.0 { COST_WEIGHT * (seconds - *known) } else { seconds };
+                *known += change;
+            }
         }
-        self.load = spent.seconds() / (elapsed.seconds() * hands).max(1e-9);
+        self.load = spent_s / (unpacked.elapsed.seconds() * hands).max(1e-9);
     }
 
     fn seconds_per_byte(&self, codec: Codec) -> f64 {
@@ -435,6 +490,11 @@ const LINK_WEIGHT: f64 = 0.3;
 const PRICES: i32 = 49;
 const WORTH_IT: f64 = 1.03;
 const A_HAIR: f64 = 0.001;
+/// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
+const BEYOND_DOUBT: f64 = 2.5;
+const DOUBTED_SHARE: f64 = 0.25;
+/// Below this even looking at a payload and handing it over may cost more than a hundredth.
+const DOUBTED_PAYLOAD_S: f64 = 0.005;
 /// The share of the time that lanes are held up from which on the wire is what holds them up.
 const BUSY: f64 = 0.7;
 const LOOK_EVERY: Nanos = Nanos(50_000_000);

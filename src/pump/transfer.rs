@@ -354,6 +354,11 @@ impl Running {
             }
             self.say_to_source(ack)?;
         }
+        if !self.reported
+            && let Some(unpacked) = self.assembly.unpacked(clock::now())
+        {
+            self.say_to_source(Message::Unpacked(unpacked))?;
+        }
         self.feed_finisher();
         self.tell_journal();
         self.look_at_streams()?;
@@ -609,6 +614,10 @@ impl Running {
             Message::Kept { object } => {
                 source.settle(object)?;
                 self.done.kept += 1;
+                Ok(())
+            }
+            Message::Unpacked(unpacked) => {
+                self.assembly.hear_unpacked(&unpacked);
                 Ok(())
             }
             other => Err(Fault::peer(format!("{other:?} is no message for a source"))),

@@ -4,6 +4,7 @@
 
 use super::manifest::Entry;
 use super::reader::{Reader, Writer};
+use crate::base::codec::Unpacked;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
@@ -27,8 +28,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// the pace. A source may be endless, until its sink says that it is enough.
 /// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
 /// it.
-pub const VERSION_MIN: u16 = 5;
-pub const VERSION_MAX: u16 = 5;
+/// 6: a sink says what unpacking takes it.
+pub const VERSION_MIN: u16 = 6;
+pub const VERSION_MAX: u16 = 6;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -192,6 +194,8 @@ pub enum Message {
     },
     /// Sink that drives: an endless source is to end now.
     Enough,
+    /// Sink: what its passage took since it last said so.
+    Unpacked(Unpacked),
     Warning {
         text: String,
     },
@@ -261,6 +265,7 @@ impl Message {
             Message::Names { .. } => 22,
             Message::Samples { .. } => 23,
             Message::Enough => 24,
+            Message::Unpacked(_) => 25,
         }
     }
 
@@ -312,6 +317,7 @@ impl Message {
                 fields::put_fault(out, fault);
             }
             Message::Kept { object } => out.u64(*object),
+            Message::Unpacked(unpacked) => fields::put_unpacked(out, unpacked),
             Message::PipeEnd { bytes } => out.u64(*bytes),
             Message::Warning { text } => out.text(text, TEXT_BYTES_MAX),
             Message::Report(report) => fields::put_report(out, report),
@@ -367,6 +373,7 @@ impl Message {
                 Message::Samples { stream, samples }
             }
             24 => Message::Enough,
+            25 => Message::Unpacked(fields::get_unpacked(from)?),
             other => {
                 return Err(Fault::peer(format!(
                     "the peer sent a message of unknown type {other}"

@@ -202,7 +202,7 @@ impl Session {
             (Some(Role::Sink), Message::Held { objects }) => self.settle(objects.len() as u64)?,
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
-            (Some(Role::Sink), Message::Enough) => {}
+            (Some(Role::Sink), Message::Enough | Message::Unpacked(_)) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
             (_, Message::Carried(_) | Message::Lost { .. } | Message::Samples { .. }) => {}
@@ -210,7 +210,7 @@ impl Session {
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
-            | (_, Message::Enough) => {
+            | (_, Message::Enough | Message::Unpacked(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
@@ -240,6 +240,7 @@ fn out_of_turn(phase: Phase, message: &Message) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::codec::Unpacked;
     use crate::base::job::Place;
     use crate::base::path::PathSample;
     use crate::base::settings::Settings;
@@ -323,6 +324,7 @@ mod tests {
             (true, Message::OfferEnd { objects: 2, bytes: 2 }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (false, samples()),
+            (false, Message::Unpacked(Unpacked::default())),
             (false, Message::Failed { object: 1, fault: Fault::usage("x") }),
             (false, Message::Report(Box::default())),
         ];
@@ -345,6 +347,7 @@ mod tests {
             (true, samples()),
             (true, Message::Enough),
             (false, Message::Enough),
+            (true, Message::Unpacked(Unpacked::default())),
         ];
         for case in cases {
             let lines: Vec<_> = begun.iter().cloned().chain([case]).collect();

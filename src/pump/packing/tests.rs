@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::base::codec::Toil;
 
 /// What packing really costs, in megabytes a second and ratio, for each rung but raw: measured on
 /// one core (runs/2026-11-21-codecs.md).
@@ -76,11 +77,17 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
                         Told::Packed(class, way, packed, spent) => {
                             controller.packed(class, way, PAYLOAD, packed, spent);
                         }
-                        Told::Sent(bytes, held_up) => controller.sent(at, bytes, held_up, 1),
+                        Told::Sent(wire_bytes, held_up) => {
+                            let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
+                            controller.sent(at, sent, 1);
+                        }
                     }
                 }
                 let class = Class::of_ratio(truth[0].1);
-                let way = controller.choose(tick(begins), class, PAYLOAD);
+                let way = match controller.packs() {
+                    true => controller.choose(tick(begins), class, PAYLOAD),
+                    false => Way::Raw,
+                };
                 (LADDER.iter().position(|other| *other == way).unwrap(), class)
             }
         };
@@ -111,13 +118,20 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             told.insert((tick(wire_free).0, 2 * payload + 1), sent);
             if receiver_free - unpacked.2 > 0.25 && unpacked.1 > 0 {
                 let elapsed = nanos(receiver_free - unpacked.2);
-                let bytes = unpacked.1 * u64::from(PAYLOAD);
-                controller.unpacked(LADDER[rung].codec(), bytes, nanos(unpacked.0), elapsed, 1);
+                let raw_bytes = unpacked.1 * u64::from(PAYLOAD);
+                let toil = Toil { raw_bytes, spent: nanos(unpacked.0) };
+                controller.unpacked(&of_one(LADDER[rung].codec(), toil, elapsed));
                 unpacked = (0.0, 0, receiver_free);
             }
         }
     }
     PAYLOADS as f64 * f64::from(PAYLOAD) / done[done.len() - 1]
+}
+
+fn of_one(codec: Codec, toil: Toil, elapsed: Nanos) -> Unpacked {
+    let mut told = Unpacked { elapsed, hands: 1, ..Unpacked::default() };
+    told.by_codec[codec as usize] = toil;
+    told
 }
 
 fn auto(scene: &Scene) -> f64 {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
 };
-use crate::base::codec::{Codec, Compress, Packing, Way};
+use crate::base::codec::{Codec, Compress, Packing, Toil, Unpacked, Way};
 use crate::base::dscp::Dscp;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
@@ -418,6 +418,25 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
 }
 
 /// A series of its own: the first sample of each message is told whole.
+pub fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
+    for toil in &unpacked.by_codec {
+        out.u64(toil.raw_bytes);
+        out.u64(toil.spent.0);
+    }
+    out.u64(unpacked.elapsed.0);
+    out.u16(unpacked.hands);
+}
+
+pub fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
+    let mut unpacked = Unpacked::default();
+    for toil in &mut unpacked.by_codec {
+        *toil = Toil { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
+    }
+    unpacked.elapsed = Nanos(from.u64()?);
+    unpacked.hands = from.u16()?;
+    Ok(unpacked)
+}
+
 pub fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
     assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
     out.u32(stream);

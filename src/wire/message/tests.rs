@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::attributes::Attributes;
-use crate::base::codec::{Compress, Packing, Way};
+use crate::base::codec::{Compress, Packing, Toil, Unpacked, Way};
 use crate::base::dscp::Dscp;
 use crate::base::settings::{DataSet, Lockstep, Pace};
 use crate::base::tally::{About, Tally};
@@ -70,6 +70,15 @@ fn path_samples() -> Message {
     let first = PathSample { at: Tick(1), bytes_sent: 9, pace_max_bytes_per_s: u64::MAX, ..none };
     let second = PathSample { at: Tick(2), bytes_sent: 10, app_limited: true, ..first };
     Message::Samples { stream: 65_535, samples: vec![first, second] }
+}
+
+fn unpacked() -> Message {
+    let toil = |raw_bytes: u64| Toil { raw_bytes, spent: Nanos(2 * raw_bytes) };
+    Message::Unpacked(Unpacked {
+        by_codec: [toil(0), toil(1), toil(2), toil(u64::MAX / 2)],
+        elapsed: Nanos(9),
+        hands: 2,
+    })
 }
 
 fn report() -> SideReport {
@@ -150,6 +159,7 @@ fn samples() -> Vec<Message> {
         Message::Ping,
         Message::Kept { object: 4 },
         path_samples(),
+        unpacked(),
     ]
 }
 
@@ -163,7 +173,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=24).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=25).collect::<Vec<_>>());
 }
 
 #[test]

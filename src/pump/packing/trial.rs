@@ -1,0 +1,185 @@
+//! Whether packing is worth having at all is tried out where it cannot be told beforehand.
+//!
+//! Threads that pack share the processors with everything else. Where the wire is fast, a payload
+//! that is only handed over, looked at and left as it is comes to a tenth of what it costs. So now
+//! and then both take turns: payloads pass through the crew, or stay in their lanes as if packing
+//! were off. What has moved more goes on until the next trial.
+
+use crate::base::units::{Nanos, Tick};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Payloads are looked at, and packed as planned.
+    Pack,
+    /// They stay in their lanes.
+    Off,
+}
+
+impl Mode {
+    fn other(self) -> Mode {
+        match self {
+            Mode::Pack => Mode::Off,
+            Mode::Off => Mode::Pack,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Trial {
+    /// What goes on between trials.
+    holder: Mode,
+    turns: Option<Turns>,
+    next_at: Tick,
+    pause: Nanos,
+}
+
+/// A trial under way: the holder begins, and each has half of the turns.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
+    taken: u32,
+    /// Since when the turn counts: what moves first was begun in the turn before.
+    counts_from: Option<Tick>,
+    bytes: u64,
+    payloads: u32,
+    /// Of the holder and of the other: what they moved, and in how long.
+    moved: [(u64, Nanos); 2],
+}
+
+impl Turns {
+    fn begin() -> Turns {
+        Turns { taken: 0, counts_from: None, bytes: 0, payloads: 0, moved: Default::default() }
+    }
+
+    fn place(&self) -> usize {
+        (self.taken % 2) as usize
+    }
+
+    /// True when the last turn is over.
+    fn sent(&mut self, now: Tick, raw_bytes: u32) -> bool {
+        self.payloads += 1;
+        let Some(counts_from) = self.counts_from else {
+            if self.payloads == SETTLES {
+                (self.counts_from, self.payloads) = (Some(now), 0);
+            }
+            return false;
+        };
+        self.bytes += u64::from(raw_bytes);
+        let spent = now.since(counts_from);
+        if spent < TURN || self.payloads < PAYLOADS_MIN {
+            return false;
+        }
+        let place = self.place();
+        let (bytes, time) = &mut self.moved[place];
+        *bytes += self.bytes;
+        *time += spent;
+        self.taken += 1;
+        (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
+        self.taken == TURNS
+    }
+
+    /// How much more the other moved than the holder.
+    fn gain(&self) -> f64 {
+        let [holder, other] =
+            self.moved.map(|(bytes, time)| bytes as f64 / time.seconds().max(1e-9));
+        other / holder.max(1e-9)
+    }
+}
+
+impl Trial {
+    pub fn new(now: Tick) -> Trial {
+        Trial { holder: Mode::Pack, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
+    }
+
+    /// What is in force now.
+    pub fn mode(&self) -> Mode {
+        match &self.turns {
+            Some(turns) if turns.place() == 1 => self.holder.other(),
+            _ => self.holder,
+        }
+    }
+
+    /// A payload has left.
+    pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
+        match &mut self.turns {
+            Some(turns) => {
+                if turns.sent(now, raw_bytes) {
+                    let gain = turns.gain();
+                    self.decide(now, gain);
+                }
+            }
+            None if now >= self.next_at => self.turns = Some(Turns::begin()),
+            None => {}
+        }
+    }
+
+    /// Packing is beyond doubt: nothing is tried.
+    pub fn is_settled(&mut self, now: Tick) {
+        self.turns = None;
+        self.holder = Mode::Pack;
+        self.next_at = self.next_at.max(now.after(FIRST));
+    }
+
+    fn decide(&mut self, now: Tick, gain: f64) {
+        match gain > WORTH_IT {
+            true => (self.holder, self.pause) = (self.holder.other(), PAUSE_MIN),
+            false => self.pause = Nanos(self.pause.0 * 2).min(PAUSE_MAX),
+        }
+        self.turns = None;
+        self.next_at = now.after(self.pause);
+    }
+}
+
+const TURNS: u32 = 6;
+const TURN: Nanos = Nanos::from_millis(50);
+/// Kinds of data may take turns too.
+const PAYLOADS_MIN: u32 = 32;
+/// Payloads that may be under way when a turn begins.
+const SETTLES: u32 = 16;
+const FIRST: Nanos = Nanos::from_millis(200);
+const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
+const PAUSE_MAX: Nanos = Nanos::from_millis(16_000);
+const WORTH_IT: f64 = 1.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves payloads for so many seconds, at rates in payloads a second while packing and off;
+    /// what was moved beside the better rate, and what is in force at the end.
+    fn run(trial: &mut Trial, from_s: f64, to_s: f64, pack: f64, off: f64) -> (f64, Mode) {
+        let (mut at_s, mut moved) = (from_s, 0.0);
+        while at_s < to_s {
+            let rate = if trial.mode() == Mode::Pack { pack } else { off };
+            at_s += 1.0 / rate;
+            moved += 1.0;
+            trial.sent(Tick((at_s * 1e9) as u64), 1 << 20);
+        }
+        (moved / (to_s - from_s) / pack.max(off), trial.mode())
+    }
+
+    #[test]
+    fn what_moves_more_goes_on() {
+        for (pack, off, mode) in
+            [(900.0, 1000.0, Mode::Off), (1000.0, 900.0, Mode::Pack), (3000.0, 1000.0, Mode::Pack)]
+        {
+            let mut trial = Trial::new(Tick(0));
+            let (share, holder) = run(&mut trial, 0.0, 10.0, pack, off);
+            assert_eq!(holder, mode, "{pack} {off}");
+            assert!(share > if pack == 3000.0 { 0.93 } else { 0.98 }, "{pack} {off}: {share}");
+            // The data changes, and what moves more is found again.
+            let (share, holder) = run(&mut trial, 10.0, 40.0, off, pack);
+            assert_eq!(holder, mode.other(), "{pack} {off} changed");
+            assert!(share > if pack == 3000.0 { 0.6 } else { 0.95 }, "{pack} {off}: {share}");
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_doubt_is_not_tried() {
+        let mut trial = Trial::new(Tick(0));
+        for second in 1..20_u64 {
+            trial.is_settled(Tick(second * 100_000_000));
+            trial.sent(Tick(second * 100_000_000 + 1), 1);
+            assert_eq!(trial.mode(), Mode::Pack);
+        }
+    }
+}
