@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::packed::Packed;
 use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
 use super::way;
 use crate::base::job::{Carrier, Outcome};
@@ -110,6 +111,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         void_reason: None,
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
+        packed: Packed::of(outcome),
         paths: outcome.paths.clone(),
         more: more(outcome, settings, copied.far_host),
     }
@@ -203,25 +205,7 @@ fn more(
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
     let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers
-        .chain(set_for_tcp(outcome, settings))
-        .chain(way::kept(outcome, far_host))
-        .chain(packed(outcome))
-        .collect()
-}
-
-/// What became of payloads that were to be packed.
-fn packed(outcome: &Outcome) -> impl Iterator<Item = (String, serde_json::Value)> {
-    let packing = &source(outcome).tally.packing;
-    let ways: BTreeMap<String, f64> =
-        packing.shares().into_iter().map(|(way, share)| (way.typed(), share)).collect();
-    packing
-        .ratio()
-        .map(|ratio| {
-            [("compression_ratio".to_string(), json!(ratio)), ("ways".to_string(), json!(ways))]
-        })
-        .into_iter()
-        .flatten()
+    numbers.chain(set_for_tcp(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
 }
 
 fn source(outcome: &Outcome) -> &SideReport {

@@ -15,6 +15,7 @@ pub mod model;
 pub mod moment;
 pub mod nettest;
 pub mod observations;
+pub mod packed;
 pub mod path;
 pub mod paths;
 pub mod predict;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::packed::Packed;
 use crate::base::job::StreamPath;
 
 /// The pumps that are measured: each part alone between null ends, and what is composed of them.
@@ -87,6 +88,9 @@ pub struct Record {
     /// Bytes that were where they belong, over time.
     pub series: Vec<SeriesPoint>,
     pub predicted: Option<Predicted>,
+    /// What became of payloads that were to be packed; `None` where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed: Option<Packed>,
     /// Each data stream as each of its ends saw it. The store keeps them apart, and gives them when
     /// it is asked for them.
     #[serde(default, with = "super::paths", skip_serializing_if = "Vec::is_empty")]

@@ -14,16 +14,16 @@ use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
 use super::text::Dry;
-use crate::base::codec::Way;
 use crate::base::dscp::Dscp;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
-use crate::base::tally::{SideReport, Stage, Tally};
+use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
 use crate::lab::codec::Findings;
 use crate::lab::diagnose::Verdict;
 use crate::lab::doctor::Finding;
+use crate::lab::packed as lab;
 use crate::lab::predict::Prediction;
 use crate::lab::sample::Record;
 
@@ -215,10 +215,18 @@ pub struct Packed {
     raw_bytes: u64,
     /// What they were on the wire, without frames and seals.
     packed_bytes: u64,
-    ratio: Option<f64>,
+    ratio: f64,
+    /// The share of the bytes that went as they were.
+    raw_share: f64,
     /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
     /// were.
     bytes_by_way: BTreeMap<String, u64>,
+    /// Time of packing over that of unpacking.
+    pack_over_unpack: Option<f64>,
+    /// What `--compress off` would have come to, as is believed.
+    off_bytes_per_second: f64,
+    /// Why: what held this back, `wire`, `packing`, `unpacking` or `source`.
+    off_held_by: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -465,7 +473,7 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         window_scale: source.window_scale.filter(|_| outcome.carrier == Carrier::Tcp),
         pace_chosen_bytes_per_second: source.pace_bytes_per_s,
         cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
-        packed: packed(&source.tally),
+        packed: lab::Packed::of(outcome).as_ref().map(packed),
         expected: None,
         sides,
     }
@@ -536,15 +544,17 @@ fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
     }
 }
 
-fn packed(tally: &Tally) -> Option<Packed> {
-    let packing = &tally.packing;
-    let used = Way::all().filter(|way| packing.by_way[way.place()] > 0);
-    (packing.raw_bytes() > 0).then(|| Packed {
-        raw_bytes: packing.raw_bytes(),
-        packed_bytes: packing.packed_bytes,
-        ratio: packing.ratio(),
-        bytes_by_way: used.map(|way| (way.typed(), packing.by_way[way.place()])).collect(),
-    })
+fn packed(packed: &lab::Packed) -> Packed {
+    Packed {
+        raw_bytes: packed.raw_bytes,
+        packed_bytes: packed.packed_bytes,
+        ratio: packed.ratio(),
+        raw_share: packed.raw_share(),
+        bytes_by_way: packed.bytes_by_way.clone(),
+        pack_over_unpack: packed.pack_over_unpack,
+        off_bytes_per_second: packed.without.bytes_per_s,
+        off_held_by: packed.without.held_by.name(),
+    }
 }
 
 fn per_byte(spent: Nanos, bytes: u64) -> Option<f64> {

@@ -8,6 +8,7 @@ use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Bytes, Nanos, Rate};
 
 use super::live::count;
+use crate::lab::packed::{HeldBy, Packed, Without};
 
 /// Whether things were done, or only would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,9 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
     match outcome.carrier {
         Carrier::Memory => {
             facts.push(("path", "inside this process, no network".to_string()));
+            if settings.compress.is_on() {
+                facts.push(("packed", "nothing: within a process nothing travels".to_string()));
+            }
             facts.push(("checks", checks));
         }
         Carrier::Tcp => {
@@ -197,14 +201,27 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
             shares.join(", ")
         ),
     )];
+    let Some(packed) = Packed::of(outcome) else { return facts };
     let spent: Vec<Nanos> =
         sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
-    if let [pack, unpack @ Nanos(1..)] = spent[..] {
-        let c_over_x = pack.0 as f64 / unpack.0 as f64;
+    if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.pack_over_unpack) {
         let text = format!("{pack} to pack, {unpack} to unpack: {c_over_x:.1} times as long");
         facts.push(("codec", text));
     }
+    facts.push(("off", without(packed.without)));
     facts
+}
+
+/// What the copy would have been with `--compress off`, and why that is believed.
+fn without(without: Without) -> String {
+    let rate = Rate { bytes_per_second: without.bytes_per_s };
+    let (bound, why) = match without.held_by {
+        HeldBy::Wire => ("", "the wire carried what it could"),
+        HeldBy::Packing => (" or more", "packing held this back"),
+        HeldBy::Unpacking => (" or more", "unpacking held this back"),
+        HeldBy::Source => ("", "the source held this back"),
+    };
+    format!("would have moved {rate}{bound}: {why}")
 }
 
 /// The window that was asked for, and the largest that the sink's TCP advertised to the source.

@@ -7,6 +7,7 @@ use rusqlite::{Row, ToSql};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::lab::packed::{HeldBy, Packed, Without};
 use crate::lab::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Record,
     Scenario, SeriesPoint, Side,
@@ -53,6 +54,7 @@ pub fn of_run(record: &Record) -> Vec<Column> {
     columns.extend(of_moved(&record.moved));
     columns.push(maybe_text("void_reason", void_reason.as_deref()));
     columns.extend(of_predicted(record.predicted.as_ref()));
+    columns.extend(of_packed(record.packed.as_ref()));
     columns.push(json("more_json", &record.more));
     columns
 }
@@ -72,6 +74,7 @@ pub fn run(row: &Row<'_>) -> rusqlite::Result<Record> {
         moved: moved(row)?,
         void_reason: row.get("void_reason")?,
         predicted: predicted(row)?,
+        packed: packed(row)?,
         more: parsed(row, "more_json")?,
         ..Record::default()
     })
@@ -230,6 +233,37 @@ fn predicted(row: &Row<'_>) -> rusqlite::Result<Option<Predicted>> {
             at("predicted_cpu_sink_high_s")?,
         ],
         binding,
+    }))
+}
+
+fn of_packed(packed: Option<&Packed>) -> Vec<Column> {
+    let bytes =
+        |of: fn(&Packed) -> u64| packed.map(|packed| i64::try_from(of(packed)).unwrap_or(i64::MAX));
+    let ways = packed.map(|packed| json("packed_ways_json", &packed.bytes_by_way));
+    vec![
+        maybe_integer("packed_from_bytes", bytes(|packed| packed.raw_bytes)),
+        maybe_integer("packed_to_bytes", bytes(|packed| packed.packed_bytes)),
+        ways.unwrap_or_else(|| maybe_text("packed_ways_json", None)),
+        maybe_real("pack_over_unpack", packed.and_then(|packed| packed.pack_over_unpack)),
+        maybe_real("off_bytes_per_s", packed.map(|packed| packed.without.bytes_per_s)),
+        maybe_text("off_held_by", packed.map(|packed| packed.without.held_by.name())),
+    ]
+}
+
+fn packed(row: &Row<'_>) -> rusqlite::Result<Option<Packed>> {
+    let Some(held_by) = row.get::<_, Option<String>>("off_held_by")? else {
+        return Ok(None);
+    };
+    Ok(Some(Packed {
+        raw_bytes: counted(row, "packed_from_bytes")?,
+        packed_bytes: counted(row, "packed_to_bytes")?,
+        bytes_by_way: parsed(row, "packed_ways_json")?,
+        pack_over_unpack: row.get("pack_over_unpack")?,
+        without: Without {
+            bytes_per_s: number(row, "off_bytes_per_s")?,
+            held_by: HeldBy::parse(&held_by)
+                .ok_or_else(|| unreadable(row, "off_held_by", format!("no '{held_by}'")))?,
+        },
     }))
 }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -239,4 +239,14 @@ CREATE TABLE paths (
     packed BLOB NOT NULL,
     UNIQUE (run, stream, side)
 ) STRICT;
+";
+
+/// What packing made of a run, and what is predicted of it without.
+const VERSION_4: &str = "
+ALTER TABLE runs ADD COLUMN packed_from_bytes INTEGER;
+ALTER TABLE runs ADD COLUMN packed_to_bytes INTEGER;
+ALTER TABLE runs ADD COLUMN packed_ways_json TEXT;
+ALTER TABLE runs ADD COLUMN pack_over_unpack REAL;
+ALTER TABLE runs ADD COLUMN off_bytes_per_s REAL;
+ALTER TABLE runs ADD COLUMN off_held_by TEXT;
 ";

@@ -6,6 +6,7 @@ use super::*;
 use crate::base::job::{PathRole, PathSide};
 use crate::base::path::PathSample;
 use crate::base::units::Tick;
+use crate::lab::packed::{HeldBy, Packed, Without};
 use crate::lab::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted,
     SeriesPoint,
@@ -131,6 +132,19 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn packed()(
+        (raw_bytes, packed_bytes) in (count(), count()),
+        bytes_by_way in prop::collection::btree_map("[a-z]{1,4}:[0-9]", count(), 0..4),
+        pack_over_unpack in maybe(real()),
+        bytes_per_s in real(),
+        held_by in prop::sample::select(HeldBy::ALL.to_vec()),
+    ) -> Packed {
+        let without = Without { bytes_per_s, held_by };
+        Packed { raw_bytes, packed_bytes, bytes_by_way, pack_over_unpack, without }
+    }
+}
+
+prop_compose! {
     fn record()(
         (command, version, target) in (".{0,5}", ".{0,5}", ".{0,5}"),
         started_unix_s in real(),
@@ -143,6 +157,7 @@ prop_compose! {
         series in prop::collection::vec((real(), count()), 0..5),
         predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
         more in prop::collection::btree_map(".{0,5}", any::<(i64, String)>(), 0..3),
+        packed in maybe(packed()),
     ) -> Record {
         let gate = |(name, value, limit, passed)| Gate { name, value, limit, passed };
         let predicted = predicted.map(|(n, binding)| Predicted {
@@ -153,7 +168,7 @@ prop_compose! {
         });
         Record {
             id: 0, command, version, started_unix_s, sources, target, place, knobs, conditions,
-            moved, source, sink, machines, predicted, void_reason,
+            moved, source, sink, machines, predicted, void_reason, packed,
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
             paths: Vec::new(),

@@ -54,7 +54,7 @@ impl Turns {
         (self.taken % 2) as usize
     }
 
-    /// True when the last turn is over.
+    /// True when there need be no further turn.
     fn sent(&mut self, now: Tick, raw_bytes: u32) -> bool {
         self.payloads += 1;
         let Some(counts_from) = self.counts_from else {
@@ -74,7 +74,10 @@ impl Turns {
         *time += spent;
         self.taken += 1;
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
-        self.taken == TURNS
+        // A pair that leaves no doubt spares the others.
+        let is_pair = self.taken.is_multiple_of(2);
+        let gain = self.gain();
+        self.taken == TURNS || (is_pair && !(1.0 / EVIDENT..EVIDENT).contains(&gain))
     }
 
     /// How much more the other moved than the holder.
@@ -102,8 +105,8 @@ impl Trial {
     pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
         match &mut self.turns {
             Some(turns) => {
-                if turns.sent(now, raw_bytes) {
-                    let gain = turns.gain();
+                let over = turns.sent(now, raw_bytes).then(|| turns.gain());
+                if let Some(gain) = over {
                     self.decide(now, gain);
                 }
             }
@@ -139,6 +142,7 @@ const FIRST: Nanos = Nanos::from_millis(200);
 const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
 const PAUSE_MAX: Nanos = Nanos::from_millis(16_000);
 const WORTH_IT: f64 = 1.01;
+const EVIDENT: f64 = 1.2;
 
 #[cfg(test)]
 mod tests {
