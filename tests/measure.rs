@@ -153,7 +153,8 @@ fn reading_any_counts_more_calls() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let cases: [(&str, i32, &[&str]); 9] = [
+    let cases: [(&str, i32, &[&str]); 10] = [
+        ("measure codec /dev/zero", 2, &["is no regular file: name a file"]),
         ("measure disks", 2, &["'disks' cannot be measured: write cpu, disk-source"]),
         ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes as 16K..1M"]),
         ("measure cpu --request-sizes 1M..16K", 2, &["--request-sizes '1M..16K'"]),

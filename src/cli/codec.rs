@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::args::Options;
 use super::endpoint::{End, Role};
 use super::order::{Channel, Show};
+use super::record;
 use super::signals;
 use super::voice::Voice;
 use crate::base::codec::Way;
@@ -91,6 +92,9 @@ fn measure(
         let findings = codec::study(name, place, &plan, watch)?;
         voice.clear();
         voice.summary(&codecs::sheet(&findings, host).write(Form::Text));
+        record::keep_measured(voice, options, |started_unix_s, environment| {
+            codec::records(&findings, started_unix_s, environment)
+        });
         voice.event(&Event::Codec(Box::new(findings)));
     }
     voice.summary(&format!("{}\n", codecs::legend(host).join("\n")));

@@ -10,9 +10,9 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
 use crate::base::settings::Settings;
 use crate::lab::copied::{Copied, record_of_copy};
-use crate::lab::environment;
 use crate::lab::results::{Lasting, Store};
 use crate::lab::sample::{Predicted, Record};
+use crate::lab::{environment, measure};
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]
@@ -101,6 +101,25 @@ pub fn keep_with(
     });
     if let Err(fault) = done {
         voice.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
+    }
+}
+
+/// Records what was measured, made of the number of this host's environment.
+pub fn keep_measured(
+    voice: &Voice,
+    options: &Options,
+    records: impl FnOnce(f64, i64) -> Vec<Record>,
+) {
+    if !is_wanted(options) {
+        return;
+    }
+    let done = store(options).and_then(|mut store| {
+        let environment = store.environment(&environment::here())?;
+        let records = records(measure::unix_s(), environment);
+        records.iter().try_for_each(|record| store.insert(record).map(|_| ()))
+    });
+    if let Err(fault) = done {
+        voice.warning(&format!("this is not recorded: {fault}, or use --no-record"));
     }
 }
 

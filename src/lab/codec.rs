@@ -1,11 +1,14 @@
 //! What packing comes to on given bytes: ratio, speed and cost, the link below which it pays, and
 //! what plain tools do with the same bytes.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
+use super::packed;
+use super::sample::{Knobs, Moved, Record, Side};
 use crate::base::codec::Way;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
@@ -51,7 +54,8 @@ pub struct Packed {
 pub struct Tool {
     pub command: String,
     pub ratio: f64,
-    pub pack_bytes_per_s: f64,
+    /// `None` where it took so little that the start of the program was most of it.
+    pub pack_bytes_per_s: Option<f64>,
 }
 
 impl Packed {
@@ -106,8 +110,77 @@ pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Fi
     Ok(findings)
 }
 
-/// A program on these bytes, by the clock on the wall; `None` where it is not installed.
+/// A record for each way and each program.
+pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Vec<Record> {
+    let record = |codec: &str, ratio: f64, rate: Option<f64>, unpack: Option<f64>| {
+        let bytes = findings.bytes;
+        let seconds = |rate: f64| bytes as f64 / rate;
+        let side = |rate: f64| Side {
+            environment,
+            cpu_user_s: seconds(rate),
+            stages_s: BTreeMap::from([("codec".to_string(), seconds(rate))]),
+            ..Side::default()
+        };
+        Record {
+            command: "measure".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_s,
+            sources: vec![findings.source.clone()],
+            knobs: Knobs {
+                request_bytes: findings.payload_bytes,
+                codec: Some(codec.into()),
+                ..Knobs::default()
+            },
+            moved: Moved {
+                bytes,
+                elapsed_s: rate.map_or(f64::NAN, seconds),
+                goodput_bytes_per_s: rate.unwrap_or(f64::NAN),
+                ..Moved::default()
+            },
+            source: rate.map_or_else(Side::default, side),
+            sink: unpack.map(side),
+            packed: Some(packed::Packed {
+                raw_bytes: bytes,
+                packed_bytes: (bytes as f64 / ratio).round() as u64,
+                bytes_by_way: BTreeMap::from([(codec.to_string(), bytes)]),
+                pack_over_unpack: unpack.zip(rate).map(|(unpack, pack)| unpack / pack),
+                without: None,
+            }),
+            ..Record::default()
+        }
+    };
+    let ways = findings
+        .ways
+        .iter()
+        .map(|way| record(&way.way, way.ratio, Some(way.pack_bytes_per_s), way.unpack_bytes_per_s));
+    let tools = findings
+        .tools
+        .iter()
+        .map(|tool| record(&tool.command, tool.ratio, tool.pack_bytes_per_s, None));
+    ways.chain(tools).collect()
+}
+
+/// A program on these bytes, by the clock on the wall, less what it takes to start it; `None` where
+/// it is not installed.
 fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
+    let Some((packed_bytes, spent)) = run(words, bytes)? else { return Ok(None) };
+    let mut start = spent;
+    for _ in 0..STARTS {
+        if let Some((_, spent)) = run(words, &[])? {
+            start = start.min(spent);
+        }
+    }
+    let packing = Nanos(spent.0 - start.0);
+    let is_known = packing > start;
+    Ok(Some(Tool {
+        command: words.join(" "),
+        ratio: bytes.len() as f64 / packed_bytes.max(1) as f64,
+        pack_bytes_per_s: is_known.then(|| bytes.len() as f64 / packing.seconds()),
+    }))
+}
+
+/// Gives a program these bytes: how many come back, and how long that takes.
+fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
     let fault = |error| Fault::system("hand bytes to a program to pack", &error);
     let mut file = tempfile::tempfile().map_err(fault)?;
     file.write_all(bytes).and_then(|()| file.rewind()).map_err(fault)?;
@@ -126,15 +199,11 @@ fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
     }
     let status = child.wait().map_err(fault)?;
     let spent = clock::now().since(begun);
-    if !status.success() || packed_bytes == 0 {
+    if !status.success() {
         let text = format!("'{}' failed on what it was given", words.join(" "));
         return Err(Fault::new(Class::Local, text));
     }
-    Ok(Some(Tool {
-        command: words.join(" "),
-        ratio: bytes.len() as f64 / packed_bytes as f64,
-        pack_bytes_per_s: bytes.len() as f64 / spent.seconds().max(1e-9),
-    }))
+    Ok(Some((packed_bytes, spent)))
 }
 
 const TOOLS: &[&[&str]] = &[
@@ -146,6 +215,7 @@ const TOOLS: &[&[&str]] = &[
     &["zstd", "-9", "-q", "-c", "--single-thread"],
 ];
 
+const STARTS: usize = 3;
 /// A ratio that is hardly one gains nothing.
 const GAIN_MIN: f64 = 1.01;
 
@@ -178,5 +248,40 @@ mod tests {
         assert!(tool(&["false"], b"bytes").is_err());
         let seen = tool(&["cat"], &[7; 100_000]).unwrap().unwrap();
         assert_eq!(seen.ratio, 1.0);
+    }
+
+    /// A program that takes long to start is not slow at packing.
+    #[test]
+    fn the_start_of_a_program_is_not_packing() {
+        let seen = tool(&["sh", "-c", "sleep 0.05; cat"], &[7; 1000]).unwrap().unwrap();
+        assert_eq!(seen.pack_bytes_per_s, None, "{seen:?}");
+    }
+
+    #[test]
+    fn findings_become_records() {
+        let packed = Packed {
+            way: "zlib:1".into(),
+            ratio: 4.0,
+            pack_bytes_per_s: 100.0,
+            unpack_bytes_per_s: Some(400.0),
+        };
+        let tool = Tool { command: "gzip -1 -c".into(), ratio: 4.0, pack_bytes_per_s: None };
+        let findings = Findings {
+            source: "a".into(),
+            bytes: 1000,
+            payload_bytes: 64,
+            ways: vec![packed],
+            tools: vec![tool],
+        };
+        let [way, tool] = &records(&findings, 5.0, 2)[..] else { panic!("two records") };
+        let seen = way.packed.as_ref().unwrap();
+        assert_eq!(
+            (seen.raw_bytes, seen.packed_bytes, seen.pack_over_unpack),
+            (1000, 250, Some(4.0))
+        );
+        assert_eq!((way.source.stages_s["codec"], way.source.environment), (10.0, 2));
+        assert_eq!(way.sink.as_ref().unwrap().stages_s["codec"], 2.5);
+        assert_eq!(tool.knobs.codec.as_deref(), Some("gzip -1 -c"));
+        assert!(tool.moved.elapsed_s.is_nan() && tool.sink.is_none(), "{tool:?}");
     }
 }

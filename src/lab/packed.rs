@@ -19,7 +19,8 @@ pub struct Packed {
     pub bytes_by_way: BTreeMap<String, u64>,
     /// Time of packing over that of unpacking (c/x of the SLAC study), where both are known.
     pub pack_over_unpack: Option<f64>,
-    pub without: Without,
+    /// Of a copy.
+    pub without: Option<Without>,
 }
 
 /// What the same copy would have been with `--compress off`.
@@ -94,7 +95,7 @@ impl Packed {
             packed_bytes: packing.packed_bytes,
             bytes_by_way: used.map(|way| (way.typed(), packing.by_way[way.place()])).collect(),
             pack_over_unpack: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
-            without: Without::of(outcome, source, sink),
+            without: Some(Without::of(outcome, source, sink)),
         })
     }
 

@@ -50,6 +50,13 @@ pub fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
     let fault = |error| Fault::io("read", path, &error);
+    // Who opens a FIFO waits for somebody who writes.
+    let kind = std::fs::metadata(path).map_err(fault)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a folder" } else { "no regular file" };
+        let text = format!("'{}' is {what}: name a file with bytes in it", path.display());
+        return Err(Fault::usage(text));
+    }
     let mut bytes = Vec::new();
     File::open(path).map_err(fault)?.take(bytes_max).read_to_end(&mut bytes).map_err(fault)?;
     match bytes.is_empty() {
@@ -108,6 +115,8 @@ const PASSES_MIN: u32 = 3;
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FileType, Mode};
+
     use super::*;
     use crate::base::settings::DataSet;
 
@@ -139,10 +148,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let empty = folder.path().join("empty");
         std::fs::write(&empty, b"").unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from(0o600), 0).unwrap();
         for (place, expect) in [
             (Place::Stdio, "standard input"),
             (Place::Path(empty), "is empty"),
             (Place::Path(folder.path().join("none")), "none"),
+            (Place::Path(folder.path().into()), "is a folder"),
+            (Place::Path(fifo), "is no regular file"),
         ] {
             let fault = load(&place, 1, 4096).unwrap_err();
             assert!(fault.text.contains(expect), "{fault}");

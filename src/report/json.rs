@@ -224,9 +224,9 @@ pub struct Packed {
     /// Time of packing over that of unpacking.
     pack_over_unpack: Option<f64>,
     /// What `--compress off` would have come to, as is believed.
-    off_bytes_per_second: f64,
+    off_bytes_per_second: Option<f64>,
     /// Why: what held this back, `wire`, `packing`, `unpacking` or `source`.
-    off_held_by: &'static str,
+    off_held_by: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -552,8 +552,8 @@ fn packed(packed: &lab::Packed) -> Packed {
         raw_share: packed.raw_share(),
         bytes_by_way: packed.bytes_by_way.clone(),
         pack_over_unpack: packed.pack_over_unpack,
-        off_bytes_per_second: packed.without.bytes_per_s,
-        off_held_by: packed.without.held_by.name(),
+        off_bytes_per_second: packed.without.map(|without| without.bytes_per_s),
+        off_held_by: packed.without.map(|without| without.held_by.name()),
     }
 }
 

@@ -208,12 +208,12 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
         let text = format!("{pack} to pack, {unpack} to unpack: {c_over_x:.1} times as long");
         facts.push(("codec", text));
     }
-    facts.push(("off", without(packed.without)));
+    facts.extend(packed.without.map(|without| ("off", without_packing(without))));
     facts
 }
 
 /// What the copy would have been with `--compress off`, and why that is believed.
-fn without(without: Without) -> String {
+fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
         HeldBy::Wire => ("", "the wire carried what it could"),

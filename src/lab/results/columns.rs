@@ -239,31 +239,39 @@ fn predicted(row: &Row<'_>) -> rusqlite::Result<Option<Predicted>> {
 fn of_packed(packed: Option<&Packed>) -> Vec<Column> {
     let bytes =
         |of: fn(&Packed) -> u64| packed.map(|packed| i64::try_from(of(packed)).unwrap_or(i64::MAX));
+    let without = packed.and_then(|packed| packed.without);
     let ways = packed.map(|packed| json("packed_ways_json", &packed.bytes_by_way));
     vec![
         maybe_integer("packed_from_bytes", bytes(|packed| packed.raw_bytes)),
         maybe_integer("packed_to_bytes", bytes(|packed| packed.packed_bytes)),
         ways.unwrap_or_else(|| maybe_text("packed_ways_json", None)),
         maybe_real("pack_over_unpack", packed.and_then(|packed| packed.pack_over_unpack)),
-        maybe_real("off_bytes_per_s", packed.map(|packed| packed.without.bytes_per_s)),
-        maybe_text("off_held_by", packed.map(|packed| packed.without.held_by.name())),
+        maybe_real("off_bytes_per_s", without.map(|without| without.bytes_per_s)),
+        maybe_text("off_held_by", without.map(|without| without.held_by.name())),
     ]
 }
 
 fn packed(row: &Row<'_>) -> rusqlite::Result<Option<Packed>> {
-    let Some(held_by) = row.get::<_, Option<String>>("off_held_by")? else {
+    if row.get::<_, Option<i64>>("packed_from_bytes")?.is_none() {
         return Ok(None);
-    };
+    }
     Ok(Some(Packed {
         raw_bytes: counted(row, "packed_from_bytes")?,
         packed_bytes: counted(row, "packed_to_bytes")?,
         bytes_by_way: parsed(row, "packed_ways_json")?,
         pack_over_unpack: row.get("pack_over_unpack")?,
-        without: Without {
-            bytes_per_s: number(row, "off_bytes_per_s")?,
-            held_by: HeldBy::parse(&held_by)
-                .ok_or_else(|| unreadable(row, "off_held_by", format!("no '{held_by}'")))?,
-        },
+        without: without(row)?,
+    }))
+}
+
+fn without(row: &Row<'_>) -> rusqlite::Result<Option<Without>> {
+    let Some(held_by) = row.get::<_, Option<String>>("off_held_by")? else {
+        return Ok(None);
+    };
+    Ok(Some(Without {
+        bytes_per_s: number(row, "off_bytes_per_s")?,
+        held_by: HeldBy::parse(&held_by)
+            .ok_or_else(|| unreadable(row, "off_held_by", format!("no '{held_by}'")))?,
     }))
 }
 

@@ -136,10 +136,9 @@ prop_compose! {
         (raw_bytes, packed_bytes) in (count(), count()),
         bytes_by_way in prop::collection::btree_map("[a-z]{1,4}:[0-9]", count(), 0..4),
         pack_over_unpack in maybe(real()),
-        bytes_per_s in real(),
-        held_by in prop::sample::select(HeldBy::ALL.to_vec()),
+        without in maybe((real(), prop::sample::select(HeldBy::ALL.to_vec()))),
     ) -> Packed {
-        let without = Without { bytes_per_s, held_by };
+        let without = without.map(|(bytes_per_s, held_by)| Without { bytes_per_s, held_by });
         Packed { raw_bytes, packed_bytes, bytes_by_way, pack_over_unpack, without }
     }
 }

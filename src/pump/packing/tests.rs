@@ -68,21 +68,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let (rung, class) = match &mut policy {
             Policy::Fixed(rung) => (*rung, NOISE),
             Policy::Auto(controller) => {
-                while let Some(entry) = told.first_entry() {
-                    if entry.key().0 > tick(begins).0 {
-                        break;
-                    }
-                    let at = Tick(entry.key().0);
-                    match entry.remove() {
-                        Told::Packed(class, way, packed, spent) => {
-                            controller.packed(class, way, PAYLOAD, packed, spent);
-                        }
-                        Told::Sent(wire_bytes, held_up) => {
-                            let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
-                            controller.sent(at, sent, 1);
-                        }
-                    }
-                }
+                tell(controller, &mut told, tick(begins));
                 let class = Class::of_ratio(truth[0].1);
                 let way = match controller.packs() {
                     true => controller.choose(tick(begins), class, PAYLOAD),
@@ -126,6 +112,22 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         }
     }
     PAYLOADS as f64 * f64::from(PAYLOAD) / done[done.len() - 1]
+}
+
+/// Tells all that has happened by now.
+fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now: Tick) {
+    while let Some(entry) = told.first_entry().filter(|entry| entry.key().0 <= now.0) {
+        let at = Tick(entry.key().0);
+        match entry.remove() {
+            Told::Packed(class, way, packed, spent) => {
+                controller.packed(class, way, PAYLOAD, packed, spent);
+            }
+            Told::Sent(wire_bytes, held_up) => {
+                let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
+                controller.sent(at, sent, 1);
+            }
+        }
+    }
 }
 
 fn of_one(codec: Codec, toil: Toil, elapsed: Nanos) -> Unpacked {
