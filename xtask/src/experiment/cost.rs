@@ -1,8 +1,6 @@
 //! What both ends pay for what they move: CPU time and memory.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,6 +9,7 @@ use ::wan::Wan;
 
 use super::Experiment;
 use super::desk::{Desk, Order};
+use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
 use crate::bench::stats::Shuffle;
@@ -113,20 +112,21 @@ fn both_ends(desk: &Desk) -> Result<Shown, String> {
 }
 
 fn slow_target(desk: &Desk) -> Result<Shown, String> {
-    let group = Group::new(&desk.program)?;
+    let group = Quota::new()?;
+    let far_program = group.runs(&desk.program)?;
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Over 300 Mbit/s and 10 ms, packed with zlib 1 (the target's cost is the first line's):",
         "CPU of the target % | Mbit/s | predicted | off % | target ns/B | held back by",
     );
     let order = |size: &str| Order {
-        far_program: Some(group.script.clone()),
+        far_program: Some(far_program.clone()),
         ..Order::new(
             "--rate 300Mbit --rtt 10ms --queue 1bdp",
             format!("--streams 1 --congestion cubic --compress zlib:1 records:{size} far:null:"),
         )
     };
-    group.allow(Some(KNOWN_PERCENT))?;
+    group.allow(Some(f64::from(KNOWN_PERCENT)))?;
     let known = desk.copy(&order("900M"))?;
     let cost_ns = known.of_side("sink", "cpu_ns_per_byte");
     table.row(vec![
@@ -139,7 +139,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
     ]);
     let (mut worst, mut named, mut cells) = (0.0f64, 0, 0);
     for (percent, size) in [(3, "120M"), (4, "200M"), (6, "300M"), (8, "400M"), (14, "700M")] {
-        group.allow(Some(percent))?;
+        group.allow(Some(f64::from(percent)))?;
         let run = desk.copy(&order(size))?;
         let predicted = f64::from(percent) / 100.0 / cost_ns * 8e3;
         let off = (run.copying_mbit_s() / predicted - 1.0) * 100.0;
@@ -270,58 +270,6 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// A control group for the far side's processes, with a script that begins in it.
-struct Group {
-    group: PathBuf,
-    script: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-impl Group {
-    /// Whatever runs the script begins in the group.
-    fn new(program: &Path) -> Result<Group, String> {
-        let told = |why: std::io::Error| format!("a control group for CPU time: {why}");
-        let name = format!("datapump-experiment-{}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let group = match first.exists() {
-            true => first.join(name),
-            false => Path::new("/sys/fs/cgroup").join(name),
-        };
-        fs::create_dir(&group).map_err(told)?;
-        let folder = tempfile::tempdir().map_err(told)?;
-        let script = folder.path().join("far-datapump");
-        let procs = group.join("cgroup.procs");
-        let (procs, program) = (procs.display(), program.display());
-        let text = format!("#!/bin/sh\necho $$ > {procs}\nexec {program} \"$@\"\n");
-        fs::write(&script, text).map_err(told)?;
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(told)?;
-        Ok(Group { group, script, _folder: folder })
-    }
-
-    /// A share of one CPU in percent; `None` is all there are.
-    fn allow(&self, percent: Option<u32>) -> Result<(), String> {
-        let quota = percent.map(|percent| percent * PERIOD_US / 100);
-        let first = self.group.join("cpu.cfs_quota_us");
-        let (file, text) = match (first.exists(), quota) {
-            (true, Some(quota)) => (first, quota.to_string()),
-            (true, None) => (first, "-1".to_string()),
-            (false, Some(quota)) => (self.group.join("cpu.max"), format!("{quota} {PERIOD_US}")),
-            (false, None) => (self.group.join("cpu.max"), format!("max {PERIOD_US}")),
-        };
-        if self.group.join("cpu.cfs_period_us").exists() {
-            fs::write(self.group.join("cpu.cfs_period_us"), PERIOD_US.to_string())
-                .map_err(|why| format!("cpu.cfs_period_us: {why}"))?;
-        }
-        fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        fs::remove_dir(&self.group).ok();
-    }
-}
-
 /// The rank correlation of two columns; of equal values the ranks are shared.
 fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
@@ -344,8 +292,6 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 const KNOWN_PERCENT: u32 = 10;
 const RATES_MBIT: [u32; 4] = [25, 50, 100, 200];
 const STREAMS: [u32; 5] = [1, 2, 4, 8, 16];
-/// No quota is below a thousandth of a second: two per cent of this.
-const PERIOD_US: u32 = 50_000;
 
 #[cfg(test)]
 mod tests {

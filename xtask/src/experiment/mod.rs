@@ -7,9 +7,12 @@ mod desk;
 mod grid;
 mod hpss;
 mod idle;
+mod levels;
 #[path = "../../../tests/support/packets.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod packets;
+mod post;
+mod quota;
 mod series;
 mod shown;
 mod steady;
@@ -124,5 +127,11 @@ const ALL: &[Experiment] = &[
     hpss::SLOWER_SENDER,
     idle::RESTART,
     stops::NEVER,
+    levels::LEVELS,
+    levels::COST,
+    levels::LINKS,
+    levels::BARE,
+    levels::QUOTAS,
+    post::POST,
     grid::GRID,
 ];

@@ -32,12 +32,24 @@ struct Look {
     bytes: f64,
 }
 
+/// What stands for the program on either host.
+#[derive(Clone, Copy, Debug)]
+pub struct Programs<'a> {
+    pub near: &'a Path,
+    pub far: &'a Path,
+}
+
 /// Runs `datapump copy` with these words on the near host, until the stretch is over.
-pub fn copy(wan: &Wan, program: &Path, words: &str, stretch: Stretch) -> Result<Seen, String> {
+pub fn copy(
+    wan: &Wan,
+    programs: Programs<'_>,
+    words: &str,
+    stretch: Stretch,
+) -> Result<Seen, String> {
     let told = |why: std::io::Error| format!("datapump: {why}");
-    let mut copy = Command::new(program);
+    let mut copy = Command::new(programs.near);
     copy.args(["copy", "--json", "--no-record", "--interval", "0.1"]);
-    copy.args(["--ssh", &wan.ssh_command()]).arg("--remote-datapump").arg(program);
+    copy.args(["--ssh", &wan.ssh_command()]).arg("--remote-datapump").arg(programs.far);
     copy.args(words.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = Running(wan.near(copy).map_err(told)?.spawn().map_err(told)?);
     let events = BufReader::new(running.0.stdout.take().ok_or("it has no output")?).lines();

@@ -11,7 +11,7 @@ use ::wan::{Profile, Wan};
 use super::Experiment;
 use super::desk::Desk;
 use super::shown::Shown;
-use super::timed::{self, Seen, Stretch};
+use super::timed::{self, Programs, Seen, Stretch};
 use crate::step::root;
 use kept::{Kept, Key, Row, Stage};
 
@@ -172,7 +172,8 @@ impl Cell<'_> {
         let Link { request, to, .. } = self.link;
         let words =
             format!("--compress {} --request-size {request} {}:64T {to}:null:", key.way, self.data);
-        let seen = timed::copy(self.wan, &self.desk.program, &words, self.stretch(kept))?;
+        let programs = Programs { near: &self.desk.program, far: &self.desk.program };
+        let seen = timed::copy(self.wan, programs, &words, self.stretch(kept))?;
         let row = Row::new(key, seen);
         println!("{}", row.line());
         kept.add(row)
