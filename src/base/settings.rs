@@ -226,8 +226,10 @@ choice!(
 
 choice!(
     /// Data that is made up, as compressible as data of its kind.
+    #[derive(Default)]
     DataSet {
         /// Records of measurements with room between them, which pack well.
+        #[default]
         Records = "records",
         Text = "text",
         /// Each stretch of 1 MiB either records or noise.

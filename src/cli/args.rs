@@ -10,9 +10,10 @@ use super::command::{ENDS, Verb, command};
 use super::help;
 use super::knobs::{self, Kind, Knob};
 use super::words;
+use crate::base::codec::Compress;
 use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
-use crate::base::settings::{Seal, Settings};
+use crate::base::settings::{DataSet, Seal, Settings};
 use crate::base::units::{Nanos, Rate};
 use crate::lab::experiment::{Order, Soak};
 use crate::lab::export::What;
@@ -38,6 +39,7 @@ pub enum Task {
     Results { action: OsString, runs: Vec<OsString> },
     Explain { run: Option<OsString> },
     Doctor { host: Option<OsString> },
+    Sweep { words: Vec<OsString> },
     Peer,
     Probe,
     Man,
@@ -61,6 +63,7 @@ pub struct Options {
     pub json: bool,
     pub quiet: bool,
     pub measure: Measuring,
+    pub sweep: Sweeping,
     pub demo_bytes: u64,
     pub demo_files: u64,
     /// The measurements of `model fit`, in place of the store.
@@ -98,6 +101,7 @@ impl Default for Options {
             json: false,
             quiet: false,
             measure: Measuring::default(),
+            sweep: Sweeping::default(),
             demo_bytes: 512 << 20,
             demo_files: 2000,
             input: None,
@@ -143,6 +147,36 @@ pub struct NetTesting {
     pub streams: Option<u16>,
     pub seal: Option<Seal>,
     pub request_bytes: Option<u32>,
+}
+
+/// A campaign, as typed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sweeping {
+    pub hosts: Option<PathBuf>,
+    pub preset: Option<Preset>,
+    /// `None` among them leaves the window to TCP.
+    pub windows: Option<Vec<Option<u32>>>,
+    pub streams: Option<Vec<u16>>,
+    pub levels: Option<Vec<Compress>>,
+    pub time: Option<Nanos>,
+    pub sizes: Option<Vec<u64>>,
+    pub durations: Option<Vec<Nanos>>,
+    pub passes: Option<u32>,
+    pub order: Option<Order>,
+    pub data: DataSet,
+    pub request_bytes: Option<u32>,
+    pub resume: bool,
+}
+
+/// Orders that somebody has used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    Slac,
+}
+
+impl Preset {
+    pub const NAMES: &[&str] = &["slac"];
+    pub const ALL: &[Preset] = &[Preset::Slac];
 }
 
 impl Default for Measuring {
@@ -214,6 +248,7 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
         },
         Verb::Explain => Task::Explain { run: all("RUN").next() },
         Verb::Doctor => Task::Doctor { host: all("HOST").next() },
+        Verb::Sweep => Task::Sweep { words: all("WORDS").collect() },
         Verb::Peer => Task::Peer,
         Verb::Probe => Task::Probe,
         Verb::Man => Task::Man,

@@ -25,6 +25,7 @@ pub enum Verb {
     Results,
     Explain,
     Doctor,
+    Sweep,
     Peer,
     Probe,
     Man,
@@ -42,6 +43,7 @@ impl Verb {
         Verb::Results,
         Verb::Explain,
         Verb::Doctor,
+        Verb::Sweep,
         Verb::Man,
         Verb::Completions,
         Verb::Peer,
@@ -59,6 +61,7 @@ impl Verb {
             Verb::Results => "results",
             Verb::Explain => "explain",
             Verb::Doctor => "doctor",
+            Verb::Sweep => "sweep",
             Verb::Peer => "peer",
             Verb::Probe => "probe",
             Verb::Man => "man",
@@ -86,6 +89,9 @@ impl Verb {
             }
             Verb::Doctor => {
                 "Look for what would hold copies back: on this host, on another and between them"
+            }
+            Verb::Sweep => {
+                "Try windows, streams and levels on many hosts, again and again, and say which suit"
             }
             Verb::Peer => "The far side of a copy, started over ssh; not for typing",
             Verb::Probe => "The clocks of a host while something is measured; not for typing",
@@ -155,6 +161,9 @@ fn subcommand(verb: Verb) -> Command {
                     .required(false),
             )
             .after_help(help::DOCTOR),
+        Verb::Sweep => with_knobs
+            .arg(positional("WORDS", SWEEPING).required(false).num_args(0..))
+            .after_help(help::SWEEP),
         Verb::Peer | Verb::Probe => with_knobs.hide(true),
         Verb::Man => with_knobs,
         Verb::Completions => with_knobs.arg(
@@ -185,6 +194,11 @@ fn copy(with_knobs: Command) -> Command {
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; \
                         or net and a host, with the options of a net test; or codec and files to \
                         pack";
+
+/// What is done with campaigns.
+const SWEEPING: &str = "Nothing to measure; else show [CAMPAIGN], compare CAMPAIGN CAMPAIGN, or \
+                        profile [CAMPAIGN]; with --resume a CAMPAIGN. The newest where none is \
+                        named";
 
 /// All that `copy` is told beside its options.
 pub const ENDS: &str = "SRC... DST";

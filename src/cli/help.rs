@@ -16,7 +16,9 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
                             \x20      datapump explain [RUN]\n\
-                            \x20      datapump doctor [HOST]";
+                            \x20      datapump doctor [HOST]\n\
+                            \x20      datapump sweep --hosts FILE [OPTIONS]\n\
+                            \x20      datapump sweep show|compare|profile [CAMPAIGN]...";
 
 /// Where the results are, below the options of the command that shows them.
 pub const RESULTS: &str = "\
@@ -37,6 +39,15 @@ Each finding has what was found, why it matters and the command that would chang
 is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
 judged by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8\n\
 when HOST cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
+
+/// How a campaign goes, below the options of the command.
+pub const SWEEP: &str = "\
+Each cell is a copy of made-up data to nothing on the other host, by the streams of a copy. Behind\n\
+each comes a pause as long as it took, so at most half of the time is load. Round trips are\n\
+measured ten times a second, in pauses and under load. Every cell is recorded as soon as it is\n\
+over. Ctrl-C ends the campaign behind the cell, and 'sweep --resume' goes on; a second one ends it\n\
+at once. A host that fails is left out for a while and tried again; one that stays away is named\n\
+at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

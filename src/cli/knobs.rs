@@ -4,6 +4,7 @@
 mod lab;
 mod net;
 mod path;
+mod sweep;
 
 pub use self::lab::FORMATS;
 
@@ -51,6 +52,7 @@ pub enum Group {
     Storage,
     Measuring,
     NetTest,
+    Sweeping,
     Showing,
     Recording,
 }
@@ -64,6 +66,7 @@ impl Group {
             Group::Storage => "Reading and writing files",
             Group::Measuring => "What is measured",
             Group::NetTest => "A net test (measure net --time 10 HOST)",
+            Group::Sweeping => "A campaign",
             Group::Showing => "What is shown",
             Group::Recording => "What is recorded",
         }
@@ -323,13 +326,17 @@ const COPY: &[Verb] = &[Verb::Copy];
 const DEMO: &[Verb] = &[Verb::Demo];
 const MOVING: &[Verb] = &[Verb::Copy, Verb::Demo];
 /// What `model predict` takes too.
-const FAR: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Model, Verb::Doctor];
+const FAR: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Model, Verb::Doctor, Verb::Sweep];
 const PLANNED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Model];
 const PINNED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Peer];
 const COPYING: &[Verb] = &[Verb::Copy, Verb::Measure];
-const DRY: &[Verb] = &[Verb::Copy, Verb::Clean];
+const DRY: &[Verb] = &[Verb::Copy, Verb::Clean, Verb::Sweep];
 const TIMED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Verify];
 const PUMPING: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
+/// What holds for all copies of a campaign.
+const SWEPT: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Sweep];
+const SEALED: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Sweep];
+const SEEDED: &[Verb] = &[Verb::Copy, Verb::Measure, Verb::Sweep];
 const ALL: &[Verb] = &[
     Verb::Copy,
     Verb::Demo,
@@ -339,6 +346,7 @@ const ALL: &[Verb] = &[
     Verb::Model,
     Verb::Explain,
     Verb::Doctor,
+    Verb::Sweep,
 ];
 
 /// The largest size that `parse_size` reads.
@@ -353,7 +361,7 @@ const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 655
 
 /// Every knob, in the order of `--help`.
 pub fn all() -> impl Iterator<Item = &'static Knob> {
-    KNOBS.iter().chain(path::PATH).chain(lab::LAB).chain(net::NET)
+    KNOBS.iter().chain(path::PATH).chain(lab::LAB).chain(net::NET).chain(sweep::SWEEP)
 }
 
 const KNOBS: &[Knob] = &[
@@ -557,7 +565,7 @@ const KNOBS: &[Knob] = &[
         more: "The same seed and size give the same bytes on every host. measure mixes its runs by \
                it.",
         group: Group::Copying,
-        verbs: COPYING,
+        verbs: SEEDED,
     },
     Knob {
         name: "bytes",
@@ -720,7 +728,7 @@ const KNOBS: &[Knob] = &[
                block with a keyed tag: tamper-evident, not secret. off: clear text for a wire \
                you trust; strangers are still refused.",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: SEALED,
     },
     Knob {
         name: "digest",
@@ -731,7 +739,7 @@ const KNOBS: &[Knob] = &[
         help: "The digest that is checked before a file gets its name",
         more: "",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: SEALED,
     },
     Knob {
         name: "cpus",
@@ -753,7 +761,7 @@ const KNOBS: &[Knob] = &[
         help: "How long a stream may move nothing before it is replaced",
         more: "",
         group: Group::Moving,
-        verbs: MOVING,
+        verbs: SEALED,
     },
     Knob {
         name: "engine",
@@ -764,7 +772,7 @@ const KNOBS: &[Knob] = &[
         help: "What does the input and output",
         more: "auto takes what measures best for each end; the summary names it.",
         group: Group::Storage,
-        verbs: PUMPING,
+        verbs: SWEPT,
     },
     Knob {
         name: "direct",
@@ -825,7 +833,7 @@ const KNOBS: &[Knob] = &[
         help: "Memory that each side may use for buffers",
         more: "Depths that are left to the program are chosen to fit.",
         group: Group::Storage,
-        verbs: PUMPING,
+        verbs: SWEPT,
     },
     Knob {
         name: "interval",

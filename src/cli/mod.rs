@@ -18,6 +18,7 @@ mod progress;
 mod record;
 mod results;
 mod signals;
+mod sweep;
 mod voice;
 mod whole;
 mod words;
@@ -90,6 +91,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Results { action, runs } => results::run(action, runs, &args.options, started),
         Task::Explain { run } => explain::run(run.as_ref(), &args.options, started),
         Task::Doctor { host } => doctor::run(host.as_ref(), &args.options, started),
+        Task::Sweep { words } => sweep::run(words, &args.options, started),
         Task::Probe => Ok(measure::probe()),
         Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), foretell::told())),
         Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),

@@ -1,6 +1,7 @@
 //! Measurement as a science: what is run, what is known of each run, what it means. Runs and probes
 //! touch the world; everything else here is a pure function of recorded samples.
 
+pub mod campaign;
 pub mod codec;
 pub mod copied;
 pub mod diagnose;

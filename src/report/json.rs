@@ -55,6 +55,10 @@ pub enum Event {
     Verdict(Box<Verdict>),
     /// A part of a net test, in one direction.
     Interval(Box<Passed>),
+    /// In which order a campaign would be measured.
+    Order {
+        cells: Vec<super::campaign::Row>,
+    },
     /// What a doctor found.
     Findings {
         findings: Vec<Finding>,

@@ -1,6 +1,7 @@
 //! Numbers to people and programs: pure functions from values to text. Nothing here measures,
 //! prints or decides.
 
+pub mod campaign;
 pub mod codecs;
 pub mod curves;
 pub mod doctor;

@@ -16,11 +16,19 @@ const DOCTOR: &[Verb] = &[Verb::Doctor];
 const MODEL: &[Verb] = &[Verb::Model];
 const RESULTS: &[Verb] = &[Verb::Results];
 const READING: &[Verb] = &[Verb::Model, Verb::Results];
+const WRITING: &[Verb] = &[Verb::Model, Verb::Results, Verb::Sweep];
 const RECORDED: &[Verb] = &[Verb::Copy, Verb::Demo];
 /// A net test among them; other measurements are always recorded.
 const RECORDED_OR_NOT: &[Verb] = &[Verb::Copy, Verb::Demo, Verb::Measure];
-const RECORDS: &[Verb] =
-    &[Verb::Copy, Verb::Demo, Verb::Measure, Verb::Model, Verb::Results, Verb::Explain];
+const RECORDS: &[Verb] = &[
+    Verb::Copy,
+    Verb::Demo,
+    Verb::Measure,
+    Verb::Model,
+    Verb::Results,
+    Verb::Explain,
+    Verb::Sweep,
+];
 
 pub const LAB: &[Knob] = &[
     Knob {
@@ -253,9 +261,10 @@ pub const LAB: &[Knob] = &[
         kind: Kind::Choice(FORMATS, |o, i| o.format = Some(i)),
         default: "",
         help: "How it is written",
-        more: "model writes text, json or markdown; results export writes csv, json or parquet.",
+        more: "model writes text, json or markdown; results export writes csv, json or parquet, \
+               and sweep show any of them.",
         group: Group::Recording,
-        verbs: READING,
+        verbs: WRITING,
     },
     Knob {
         name: "what",
@@ -293,7 +302,7 @@ pub const LAB: &[Knob] = &[
         help: "Write there, and not to standard output",
         more: "A file that is there already is not replaced.",
         group: Group::Recording,
-        verbs: READING,
+        verbs: WRITING,
     },
 ];
 

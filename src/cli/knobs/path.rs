@@ -1,6 +1,6 @@
 //! The knobs of what TCP does with the bytes.
 
-use super::{Group, Kind, Knob, Limits, MOVING, PUMPING};
+use super::{Group, Kind, Knob, Limits, MOVING, PUMPING, SWEPT};
 use crate::base::codec::{COMPRESS_PHRASE, Compress};
 use crate::base::dscp::{DSCP_PHRASE, Dscp};
 use crate::base::limits;
@@ -33,7 +33,7 @@ pub const PATH: &[Knob] = &[
         help: "TCP congestion control, such as cubic or bbr",
         more: "default is what each host's kernel is set to.",
         group: Group::Moving,
-        verbs: PUMPING,
+        verbs: SWEPT,
     },
     Knob {
         name: "pace",
@@ -50,7 +50,7 @@ pub const PATH: &[Knob] = &[
                below what the path delivers once bursts are lost all the same. off leaves it to \
                the congestion control.",
         group: Group::Moving,
-        verbs: PUMPING,
+        verbs: SWEPT,
     },
     Knob {
         name: "compress",
@@ -83,7 +83,7 @@ pub const PATH: &[Knob] = &[
         more: "What routers make of it is theirs: le asks for what is left over. The ssh \
                connection keeps its own mark.",
         group: Group::Moving,
-        verbs: PUMPING,
+        verbs: SWEPT,
     },
     Knob {
         name: "lockstep",
