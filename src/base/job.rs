@@ -25,6 +25,15 @@ pub enum Place {
     Made { set: DataSet, len: u64, seed: u64 },
     /// Bytes that nobody makes, until somebody says that it is enough. Only a source.
     Endless,
+    /// Bytes that pack like data of a kind, until it is enough. Only a source.
+    EndlessMade { set: DataSet, seed: u64 },
+}
+
+impl Place {
+    /// True for a source that ends when somebody says that it is enough.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Place::Endless | Place::EndlessMade { .. })
+    }
 }
 
 /// How the far side is reached and started.

@@ -347,7 +347,9 @@ impl Pipes {
         if let Some((Place::Stdio, _)) = &ends.source {
             pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
         }
-        if let Some((Place::Made { set, seed, .. }, _)) = &ends.source {
+        if let Some((Place::Made { set, seed, .. } | Place::EndlessMade { set, seed }, _)) =
+            &ends.source
+        {
             pipes.maker = Some(Maker::new(*set, *seed, ends.settings.request_bytes));
         }
         if let Some((Target::Pipe, _)) = &ends.sink {
@@ -375,7 +377,7 @@ fn endpoints(
         Place::Null { .. } | Place::Endless => Box::new(Null::new(Fill::Nothing, depths.source)),
         Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
-        Place::Made { .. } => {
+        Place::Made { .. } | Place::EndlessMade { .. } => {
             let maker = pipes.maker.clone().expect("made when this side began");
             Box::new(Null::new(Fill::Made(maker), depths.source))
         }

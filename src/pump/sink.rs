@@ -77,7 +77,9 @@ impl Target {
             Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } | Place::Made { .. } => {
                 Ok(Target::Null)
             }
-            Place::Endless => Err(Fault::usage("an endless source is no place to copy to")),
+            Place::Endless | Place::EndlessMade { .. } => {
+                Err(Fault::usage("an endless source is no place to copy to"))
+            }
             Place::Stdio if origin.single => Ok(Target::Pipe),
             Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
             Place::Path(path) => Target::open_path(path, origin),

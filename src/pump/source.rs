@@ -49,7 +49,7 @@ pub enum Flow {
 
 impl Flow {
     pub fn of(place: Option<&Place>) -> Flow {
-        if place == Some(&Place::Endless) { Flow::Endless } else { Flow::Pipe }
+        if place.is_some_and(Place::is_endless) { Flow::Endless } else { Flow::Pipe }
     }
 }
 

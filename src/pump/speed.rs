@@ -42,7 +42,7 @@ pub fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>
             let maker = Maker::new(*set, *seed, payload_bytes);
             made(len, &|bytes| maker.fill(0, bytes))
         }
-        Place::Stdio | Place::Endless => {
+        Place::Stdio | Place::Endless | Place::EndlessMade { .. } => {
             Err(Fault::usage("standard input cannot be measured: name a file"))
         }
     }

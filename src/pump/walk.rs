@@ -212,6 +212,9 @@ fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
     match place {
         Place::Stdio => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"stdin")),
         Place::Endless => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"null")),
+        Place::EndlessMade { set, .. } => {
+            Ok(made(EntryKind::Pipe, ENDLESS_BYTES, set.name().as_bytes()))
+        }
         Place::Null { len } => Ok(made(EntryKind::Stretch, *len, b"null")),
         Place::Zero { len } => Ok(made(EntryKind::Stretch, *len, b"zero")),
         Place::Random { len, .. } => Ok(made(EntryKind::Stretch, *len, b"random")),

@@ -150,7 +150,7 @@ fn wait(pause: Duration, watch: &Watch) {
 /// True when what has arrived is found again: pipes cannot be read twice, and what is endless
 /// measures a time, which is over.
 fn is_resumable(job: &Job) -> bool {
-    let flows = |place: &Place| matches!(place, Place::Stdio | Place::Endless);
+    let flows = |place: &Place| *place == Place::Stdio || place.is_endless();
     !flows(&job.target) && !job.sources.iter().any(flows)
 }
 
@@ -592,10 +592,10 @@ impl Near<'_> {
                 return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial) });
             }
             Err(fault) if fault.class != Class::Unreachable => return Err(fault),
-            Err(fault) if self.job.sources.contains(&Place::Endless) => {
+            Err(fault) if self.job.sources.iter().any(Place::is_endless) => {
                 let text = format!(
                     "no data port of the far side can be reached ({fault}; tried {} port {}), and \
-                     a net test needs one: open a port range with --ports LO-HI",
+                     a test of the path needs one: open a port range with --ports LO-HI",
                     addresses.join(", "),
                     opened.port
                 );

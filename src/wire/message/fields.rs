@@ -213,6 +213,11 @@ fn put_place(out: &mut Writer, place: &Place) {
             out.u64(*len);
             out.u64(*seed);
         }
+        Place::EndlessMade { set, seed } => {
+            out.u8(8);
+            out.u8(*set as u8);
+            out.u64(*seed);
+        }
     }
 }
 
@@ -231,6 +236,7 @@ fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
             let set = get_choice(from, DataSet::from_code)?;
             Place::Made { set, len: from.u64()?, seed: from.u64()? }
         }
+        8 => Place::EndlessMade { set: get_choice(from, DataSet::from_code)?, seed: from.u64()? },
         other => {
             return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
         }

@@ -113,6 +113,7 @@ fn samples() -> Vec<Message> {
         Place::Random { len: 3, seed: 4 },
         Place::Endless,
         Place::Made { set: DataSet::Runs, len: 5, seed: 6 },
+        Place::EndlessMade { set: DataSet::Text, seed: 7 },
     ];
     vec![
         Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
