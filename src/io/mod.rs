@@ -7,6 +7,7 @@ mod blocking;
 pub mod buffer;
 pub mod clock;
 pub mod disk;
+pub mod echo;
 pub mod engine;
 pub mod holes;
 pub mod medium;

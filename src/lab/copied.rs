@@ -110,6 +110,7 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
         gates: Vec::new(),
         void_reason: None,
         series: series(copied.series, outcome),
+        round_trips: None,
         predicted: copied.predicted.clone(),
         packed: Packed::of(outcome),
         paths: outcome.paths.clone(),

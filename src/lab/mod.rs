@@ -23,6 +23,7 @@ pub mod predict;
 pub mod probe;
 pub mod results;
 pub mod rig;
+pub mod round_trips;
 pub mod sample;
 pub mod soaker;
 pub mod statistics;

@@ -87,6 +87,9 @@ pub struct Record {
     pub void_reason: Option<String>,
     /// Bytes that were where they belong, over time.
     pub series: Vec<SeriesPoint>,
+    /// Of probes beside the run, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<RoundTrips>,
     pub predicted: Option<Predicted>,
     /// What became of payloads that were to be packed; `None` where none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,8 +98,8 @@ pub struct Record {
     /// it is asked for them.
     #[serde(default, with = "super::paths", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StreamPath>,
-    /// Round trips with and without load, TCP's own account, pauses and the verdict on them, by
-    /// name: later commands fill them.
+    /// What only some kinds of runs have, by name: TCP's own account, the verdict on it, where a
+    /// cell stands in a campaign.
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
@@ -251,6 +254,28 @@ pub struct Gate {
 pub struct SeriesPoint {
     pub at_s: f64,
     pub bytes: u64,
+}
+
+/// How long probes took to the other host and back, at rest and under the load of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// What carried the probes: `icmp` or `tcp`.
+    pub method: String,
+    pub unloaded: Probes,
+    pub loaded: Probes,
+    /// How far behind its time the latest probe was sent.
+    pub late_max_s: f64,
+}
+
+/// Probes of one state of the path. One that came back after a second was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probes {
+    pub sent: u32,
+    pub lost: u32,
+    /// Of those that came back; `None` where none did.
+    pub min_s: Option<f64>,
+    pub median_s: Option<f64>,
+    pub p95_s: Option<f64>,
 }
 
 /// What was said about a run before it.

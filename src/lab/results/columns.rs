@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::lab::packed::{HeldBy, Packed, Without};
 use crate::lab::sample::{
-    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Record,
-    Scenario, SeriesPoint, Side,
+    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
+    Record, RoundTrips, Scenario, SeriesPoint, Side,
 };
 
 /// A value with its type, which it has also where it is not there. A number that is none (NaN) is
@@ -53,6 +53,7 @@ pub fn of_run(record: &Record) -> Vec<Column> {
     columns.extend(of_conditions(&record.conditions));
     columns.extend(of_moved(&record.moved));
     columns.push(maybe_text("void_reason", void_reason.as_deref()));
+    columns.extend(of_round_trips(record.round_trips.as_ref()));
     columns.extend(of_predicted(record.predicted.as_ref()));
     columns.extend(of_packed(record.packed.as_ref()));
     columns.push(json("more_json", &record.more));
@@ -73,6 +74,7 @@ pub fn run(row: &Row<'_>) -> rusqlite::Result<Record> {
         conditions: conditions(row)?,
         moved: moved(row)?,
         void_reason: row.get("void_reason")?,
+        round_trips: round_trips(row)?,
         predicted: predicted(row)?,
         packed: packed(row)?,
         more: parsed(row, "more_json")?,
@@ -194,6 +196,65 @@ fn moved(row: &Row<'_>) -> rusqlite::Result<Moved> {
         retries: row.get("retries")?,
     })
 }
+
+fn of_round_trips(seen: Option<&RoundTrips>) -> Vec<Column> {
+    let mut columns = vec![
+        maybe_text("probe_method", seen.map(|seen| seen.method.as_str())),
+        maybe_real("probe_late_max_s", seen.map(|seen| seen.late_max_s)),
+    ];
+    columns.extend(of_probes(UNLOADED, seen.map(|seen| &seen.unloaded)));
+    columns.extend(of_probes(LOADED, seen.map(|seen| &seen.loaded)));
+    columns
+}
+
+fn of_probes(names: [&'static str; 5], probes: Option<&Probes>) -> [Column; 5] {
+    let [sent, lost, min, median, p95] = names;
+    [
+        maybe_integer(sent, probes.map(|probes| probes.sent)),
+        maybe_integer(lost, probes.map(|probes| probes.lost)),
+        maybe_real(min, probes.and_then(|probes| probes.min_s)),
+        maybe_real(median, probes.and_then(|probes| probes.median_s)),
+        maybe_real(p95, probes.and_then(|probes| probes.p95_s)),
+    ]
+}
+
+fn round_trips(row: &Row<'_>) -> rusqlite::Result<Option<RoundTrips>> {
+    let Some(method) = row.get("probe_method")? else {
+        return Ok(None);
+    };
+    Ok(Some(RoundTrips {
+        method,
+        unloaded: probes(row, UNLOADED)?,
+        loaded: probes(row, LOADED)?,
+        late_max_s: number(row, "probe_late_max_s")?,
+    }))
+}
+
+fn probes(row: &Row<'_>, names: [&'static str; 5]) -> rusqlite::Result<Probes> {
+    let [sent, lost, min, median, p95] = names;
+    Ok(Probes {
+        sent: row.get(sent)?,
+        lost: row.get(lost)?,
+        min_s: row.get(min)?,
+        median_s: row.get(median)?,
+        p95_s: row.get(p95)?,
+    })
+}
+
+const UNLOADED: [&str; 5] = [
+    "unloaded_probes_sent",
+    "unloaded_probes_lost",
+    "unloaded_rtt_min_s",
+    "unloaded_rtt_median_s",
+    "unloaded_rtt_p95_s",
+];
+const LOADED: [&str; 5] = [
+    "loaded_probes_sent",
+    "loaded_probes_lost",
+    "loaded_rtt_min_s",
+    "loaded_rtt_median_s",
+    "loaded_rtt_p95_s",
+];
 
 fn of_predicted(predicted: Option<&Predicted>) -> Vec<Column> {
     let at = |values: fn(&Predicted) -> f64| predicted.map(values);

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -249,4 +249,20 @@ ALTER TABLE runs ADD COLUMN packed_ways_json TEXT;
 ALTER TABLE runs ADD COLUMN pack_over_unpack REAL;
 ALTER TABLE runs ADD COLUMN off_bytes_per_s REAL;
 ALTER TABLE runs ADD COLUMN off_held_by TEXT;
+";
+
+/// Round trips of probes beside a run.
+const VERSION_5: &str = "
+ALTER TABLE runs ADD COLUMN probe_method TEXT;
+ALTER TABLE runs ADD COLUMN probe_late_max_s REAL;
+ALTER TABLE runs ADD COLUMN unloaded_probes_sent INTEGER;
+ALTER TABLE runs ADD COLUMN unloaded_probes_lost INTEGER;
+ALTER TABLE runs ADD COLUMN unloaded_rtt_min_s REAL;
+ALTER TABLE runs ADD COLUMN unloaded_rtt_median_s REAL;
+ALTER TABLE runs ADD COLUMN unloaded_rtt_p95_s REAL;
+ALTER TABLE runs ADD COLUMN loaded_probes_sent INTEGER;
+ALTER TABLE runs ADD COLUMN loaded_probes_lost INTEGER;
+ALTER TABLE runs ADD COLUMN loaded_rtt_min_s REAL;
+ALTER TABLE runs ADD COLUMN loaded_rtt_median_s REAL;
+ALTER TABLE runs ADD COLUMN loaded_rtt_p95_s REAL;
 ";

@@ -144,6 +144,25 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn probes()(
+        (sent, lost) in (any::<u32>(), any::<u32>()),
+        (min_s, median_s, p95_s) in (maybe(real()), maybe(real()), maybe(real())),
+    ) -> Probes {
+        Probes { sent, lost, min_s, median_s, p95_s }
+    }
+}
+
+prop_compose! {
+    fn round_trips()(
+        method in ".{0,5}",
+        (unloaded, loaded) in (probes(), probes()),
+        late_max_s in real(),
+    ) -> RoundTrips {
+        RoundTrips { method, unloaded, loaded, late_max_s }
+    }
+}
+
+prop_compose! {
     fn record()(
         (command, version, target) in (".{0,5}", ".{0,5}", ".{0,5}"),
         started_unix_s in real(),
@@ -153,6 +172,7 @@ prop_compose! {
         machines in prop::collection::vec(machine(), 0..3),
         gates in prop::collection::vec((".{0,5}", real(), real(), any::<bool>()), 0..4),
         void_reason in maybe(".{0,9}"),
+        round_trips in maybe(round_trips()),
         series in prop::collection::vec((real(), count()), 0..5),
         predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
         more in prop::collection::btree_map(".{0,5}", any::<(i64, String)>(), 0..3),
@@ -168,6 +188,7 @@ prop_compose! {
         Record {
             id: 0, command, version, started_unix_s, sources, target, place, knobs, conditions,
             moved, source, sink, machines, predicted, void_reason, packed,
+            round_trips,
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
             paths: Vec::new(),
