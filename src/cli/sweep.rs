@@ -94,7 +94,9 @@ fn grid(typed: &Sweeping) -> Result<Grid, String> {
         (None, Some(sizes), None) => sizes.iter().copied().map(Extent::Bytes).collect(),
         (None, None, Some(times)) => times.iter().copied().map(Extent::Time).collect(),
         _ => {
-            return Err("--time, --sizes and --durations each say when a copy ends: keep one".into());
+            return Err(
+                "--time, --sizes and --durations each say when a copy ends: keep one".into()
+            );
         }
     };
     Ok(Grid {

@@ -1,6 +1,8 @@
 //! A campaign: which settings are tried on which hosts, in which order, how often. Pure: the same
 //! plan gives the same order.
 
+pub mod hold;
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;

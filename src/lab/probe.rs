@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::campaign::hold;
 use super::doctor::checkup::{self, Toward};
 use super::doctor::knock::{self, Token};
 use super::file::{self, FileState};
@@ -53,6 +54,15 @@ enum Request {
     Listen {
         ports: Option<(u16, u16)>,
         token: Token,
+    },
+    /// The same for one who wants back what it sends.
+    Reflect {
+        ports: Option<(u16, u16)>,
+        token: Token,
+    },
+    /// Nobody else is to measure this host until the probe ends.
+    Hold {
+        who: String,
     },
     File {
         path: PathBuf,
@@ -167,6 +177,10 @@ fn fulfil(
         Request::Listen { ports, token } => {
             knock::answer(ports, token).map(|port| Answer::Listening { port })
         }
+        Request::Reflect { ports, token } => {
+            knock::reflect(ports, token).map(|port| Answer::Listening { port })
+        }
+        Request::Hold { who } => hold::hold(hold::End::Far, &who).map(|()| Answer::Done {}),
         Request::File { path } => file::state(&path).map(Answer::File),
         Request::Drop { path } => file::drop_from_cache(&path).map(|()| Answer::Done {}),
         Request::RemoveSink { folder } => {
@@ -389,6 +403,19 @@ impl Probe {
             Answer::Listening { port } => Ok(port),
             other => Err(self.strange(&other)),
         }
+    }
+
+    /// Has a port opened that gives back what comes, to one who knows the token.
+    pub fn reflect(&mut self, ports: Option<(u16, u16)>, token: &Token) -> Result<u16, Fault> {
+        match self.ask(&Request::Reflect { ports, token: *token })? {
+            Answer::Listening { port } => Ok(port),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Claims the host for a campaign, until this probe ends. The error says who has it.
+    pub fn hold(&mut self, who: &str) -> Result<(), Fault> {
+        self.done(&Request::Hold { who: who.to_string() })
     }
 
     /// How much of a file is in the page cache, and where it lies.

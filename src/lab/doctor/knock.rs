@@ -45,23 +45,35 @@ pub struct Tried {
 /// What only who was asked to connect can know.
 pub type Token = [u8; 32];
 
+/// What is done with a connection of who knows the token.
+type Service = fn(TcpStream) -> io::Result<()>;
+
 /// The far end: listens for one who knows the token, for a while, on a thread of its own.
 pub fn answer(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
+    listen(ports, token, exchange)
+}
+
+/// The same for one who wants all bytes back that it sends.
+pub fn reflect(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
+    listen(ports, token, echo)
+}
+
+fn listen(ports: Option<(u16, u16)>, token: Token, service: Service) -> Result<u16, String> {
     let listener = tcp::listen(ports, &Tuning::default())
         .map_err(|why| format!("cannot listen on a port: {why}"))?;
     let address = listener.local_addr().map_err(|why| format!("a listener has no port: {why}"))?;
     listener.set_nonblocking(true).map_err(|why| format!("cannot listen: {why}"))?;
-    thread::spawn(move || wait(&listener, &token));
+    thread::spawn(move || wait(&listener, &token, service));
     Ok(address.port())
 }
 
 /// Strangers are let go; who knows the token is served once.
-fn wait(listener: &TcpListener, token: &Token) {
+fn wait(listener: &TcpListener, token: &Token, service: Service) {
     let begun = clock::now();
     while clock::now().since(begun) < LISTEN_FOR {
         match listener.accept() {
             Ok((connection, _)) => {
-                if serve(connection, token).is_ok() {
+                if greet(connection, token).is_ok_and(|known| service(known).is_ok()) {
                     return;
                 }
             }
@@ -70,7 +82,7 @@ fn wait(listener: &TcpListener, token: &Token) {
     }
 }
 
-fn serve(mut connection: TcpStream, token: &Token) -> io::Result<()> {
+fn greet(mut connection: TcpStream, token: &Token) -> io::Result<TcpStream> {
     connection.set_nonblocking(false)?;
     patient(&connection)?;
     let mut said = Token::default();
@@ -79,6 +91,21 @@ fn serve(mut connection: TcpStream, token: &Token) -> io::Result<()> {
         return Err(ErrorKind::PermissionDenied.into());
     }
     connection.write_all(token)?;
+    Ok(connection)
+}
+
+fn echo(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_read_timeout(None)?;
+    let mut bytes = [0; 64];
+    loop {
+        match connection.read(&mut bytes)? {
+            0 => return Ok(()),
+            count => connection.write_all(&bytes[..count])?,
+        }
+    }
+}
+
+fn exchange(mut connection: TcpStream) -> io::Result<()> {
     let there = arrives(&mut connection);
     connection.write_all(&[u8::from(there)])?;
     connection.write_all(&vec![0; BULK_BYTES])?;
@@ -87,8 +114,12 @@ fn serve(mut connection: TcpStream, token: &Token) -> io::Result<()> {
     Ok(())
 }
 
-/// The near end: connects, sends many full packets and waits for as many.
-pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, String> {
+/// The near end: connects to one who knows the token too.
+pub fn introduced(
+    addresses: &[String],
+    port: u16,
+    token: &Token,
+) -> Result<(TcpStream, SocketAddr), String> {
     let (mut connection, address) = connect(addresses, port)?;
     let talked = patient(&connection).and_then(|()| {
         connection.write_all(token)?;
@@ -97,10 +128,15 @@ pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, St
         Ok(said)
     });
     match talked {
-        Ok(said) if said == *token => {}
-        Ok(_) => return Err(format!("something else answers at {address}")),
-        Err(why) => return Err(format!("connected to {address}, and then nothing came: {why}")),
+        Ok(said) if said == *token => Ok((connection, address)),
+        Ok(_) => Err(format!("something else answers at {address}")),
+        Err(why) => Err(format!("connected to {address}, and then nothing came: {why}")),
     }
+}
+
+/// Sends many full packets and waits for as many.
+pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, String> {
+    let (mut connection, address) = introduced(addresses, port, token)?;
     let sent = connection.write_all(&vec![0; BULK_BYTES]);
     let mut there = [0];
     let told = connection.read_exact(&mut there);
