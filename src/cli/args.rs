@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use super::command::{ENDS, Verb, command};
 use super::help;
 use super::knobs::{self, Kind, Knob};
+use super::profile::{self, PROFILE};
 use super::words;
 use crate::base::codec::Compress;
 use crate::base::cpus::Cpus;
@@ -57,6 +58,7 @@ pub struct Options {
     pub manifest: Option<PathBuf>,
     /// `-p` was typed.
     pub preserve: bool,
+    pub profile: Option<String>,
     pub files_from: Option<PathBuf>,
     pub files_from_nul: bool,
     pub interval: Option<Nanos>,
@@ -95,6 +97,7 @@ impl Default for Options {
             seed: 0,
             manifest: None,
             preserve: false,
+            profile: None,
             files_from: None,
             files_from_nul: false,
             interval: None,
@@ -261,6 +264,11 @@ fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
 
 fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
     let mut options = Options::default();
+    if verb == Verb::Copy
+        && let Some(name) = typed.get_one::<OsString>(PROFILE)
+    {
+        profile::apply(name, verb, &mut options)?;
+    }
     let mut patterns: Vec<(usize, &Knob, OsString)> = Vec::new();
     for knob in knobs::all().filter(|knob| knob.verbs.contains(&verb)) {
         match knob.kind {

@@ -14,6 +14,7 @@ mod measure;
 mod model;
 mod nettest;
 mod order;
+mod profile;
 mod progress;
 mod record;
 mod results;

@@ -106,15 +106,34 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
                 (What::Paths, Format::Csv) => paths::csv(&records, &paths_of, out),
                 _ => format.write(&records, &paths_of, out),
             };
-            match &options.output {
-                Some(file) => into_file(file, &mut write).map(|()| 0),
-                None if format == Format::Parquet && io::stdout().is_terminal() => {
-                    let text = "parquet is not for terminals: name a file with --output";
-                    Err(Fault::usage(text))
-                }
-                None => Ok(told("the runs", &mut write)),
-            }
+            put(format, options.output.as_deref(), &mut write)
         }
+    }
+}
+
+/// Records for other programs, to a file or to standard output.
+pub fn export(
+    store: &Store,
+    records: &[Record],
+    format: Format,
+    output: Option<&Path>,
+) -> Result<u8, Fault> {
+    let paths_of =
+        |record: &Record| store.paths(record.id).map_err(|fault| io::Error::other(fault.text));
+    put(format, output, &mut |out| format.write(records, &paths_of, out))
+}
+
+fn put(
+    format: Format,
+    output: Option<&Path>,
+    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<u8, Fault> {
+    match output {
+        Some(file) => into_file(file, write).map(|()| 0),
+        None if format == Format::Parquet && io::stdout().is_terminal() => {
+            Err(Fault::usage("parquet is not for terminals: name a file with --output"))
+        }
+        None => Ok(told("the runs", write)),
     }
 }
 

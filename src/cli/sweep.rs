@@ -1,16 +1,21 @@
 //! `datapump sweep`: a campaign is planned, measured, shown and compared.
 
 mod hosts;
+mod kept;
+mod under_way;
 
 use std::ffi::OsString;
 use std::fs;
+use std::sync::Arc;
 use std::time::Instant;
 
 use self::hosts::Host;
+use self::under_way::Trouble;
 use super::args::{Options, Preset, Sweeping};
 use super::order::{self, Channel, Show};
 use super::voice::Voice;
 use crate::base::codec::{Compress, Way};
+use crate::base::fault::Fault;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::lab::campaign::{self, Extent, Grid, Plan, Setting};
@@ -21,11 +26,29 @@ use crate::report::json::{self, Event};
 pub fn run(words: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
-        [] => begin(options, started),
-        [word, ..] => Err(format!(
-            "sweep '{word}': write show, compare or profile, or nothing to measure the hosts of \
-             --hosts FILE"
+    let voice =
+        || Ok::<_, String>(Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started)));
+    match (&words[..], options.sweep.resume) {
+        ([], false) => begin(options, &voice()?),
+        ([] | [_], true) => Ok(resume(words.first().copied(), options, &voice()?)),
+        (["show", rest @ ..], false) if rest.len() < 2 => {
+            let voice = voice()?;
+            Ok(read(&voice, kept::show(rest.first().copied(), options, &voice)))
+        }
+        (["profile", rest @ ..], false) if rest.len() < 2 => {
+            let voice = voice()?;
+            Ok(read(&voice, kept::profiles(rest.first().copied(), options, &voice)))
+        }
+        (["compare", before, after], false) => {
+            let voice = voice()?;
+            Ok(read(&voice, kept::compare([before, after], options, &voice)))
+        }
+        (["compare", ..], _) => {
+            Err("compare needs two campaigns: the earlier, and the later".into())
+        }
+        _ => Err(format!(
+            "sweep {}: write show, compare or profile, --resume, or --hosts FILE to measure",
+            words.join(" ")
         )),
     }
 }
@@ -117,19 +140,47 @@ fn auto(levels: &[Compress]) -> Vec<Setting> {
     [of(Compress::Off)].into_iter().chain(packing).collect()
 }
 
-fn begin(options: &Options, started: Instant) -> Result<u8, String> {
+fn begin(options: &Options, voice: &Arc<Voice>) -> Result<u8, String> {
     let campaign = Campaign::of(options)?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    voice.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
-    voice.remark(&page::opening(&campaign.names(), &campaign.plan));
+    tell(&campaign, voice);
     if options.settings.dry_run {
         let cells = campaign.plan.cells();
         voice.summary(&page::order(&campaign.names(), &cells));
         voice.event(&Event::Order { cells: page::rows(&campaign.names(), &cells) });
-        voice.event(&Event::End(Box::new(json::end(None, None))));
-        return Ok(0);
+        return Ok(ended(voice, Ok(None)));
     }
-    Err("a campaign is only planned yet: write --dry-run to see its order".into())
+    Ok(ended(voice, under_way::begin(&campaign, options, voice)))
+}
+
+fn resume(named: Option<&str>, options: &Options, voice: &Arc<Voice>) -> u8 {
+    let done = under_way::resume(named, options, voice, &|campaign| tell(campaign, voice));
+    ended(voice, done)
+}
+
+fn tell(campaign: &Campaign, voice: &Voice) {
+    voice.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
+    voice.remark(&page::opening(&campaign.names(), &campaign.plan));
+}
+
+/// What is kept was read; only what is wrong is left to be said.
+fn read(voice: &Voice, done: Result<(), Fault>) -> u8 {
+    let Err(fault) = done else { return 0 };
+    voice.error(&fault.text);
+    fault.class.exit_code()
+}
+
+/// What was wrong, for people and programs; the exit code.
+fn ended(voice: &Voice, done: Result<Trouble, Fault>) -> u8 {
+    voice.clear();
+    let trouble = done.unwrap_or_else(|fault| Some((fault.class, fault.text)));
+    if let Some((_, text)) = &trouble {
+        voice.error(text);
+    }
+    let (class, text) = trouble.unzip();
+    let end = json::end(class, text);
+    let code = end.exit_code;
+    voice.event(&Event::End(Box::new(end)));
+    code
 }
 
 const NO_HOSTS: &str = "a campaign needs hosts: write --hosts FILE, with [USER@]HOST[:FOLDER] on \

@@ -2,10 +2,14 @@
 
 use serde::Serialize;
 
+use super::explain::bits;
 use super::live;
-use super::sheet::{Form, Sheet};
+use super::sheet::{self, Form, Sheet};
 use crate::base::units::{Bytes, Nanos};
-use crate::lab::campaign::{Cell, Extent, Plan, Setting};
+use crate::lab::campaign::study::{self, Best, Choice, Growth, Model, Point, Row as Found};
+use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
+use crate::lab::model::Estimate;
+use crate::lab::sample::Record;
 
 /// A cell for other programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,15 +95,245 @@ fn window(bytes: Option<u32>) -> String {
     bytes.map_or("auto".into(), |bytes| Bytes(bytes.into()).typed())
 }
 
-/// zlib's levels as numbers, as SLAC wrote them; others in the words of `--compress`.
 fn level(setting: &Setting) -> String {
-    let typed = setting.compress.typed();
+    plain(&setting.compress.typed())
+}
+
+/// zlib's levels as numbers, as SLAC wrote them; others in the words of `--compress`.
+fn plain(typed: &str) -> String {
     match typed.strip_prefix("zlib:") {
         Some(level) => level.to_string(),
         None if typed == "off" => "0".to_string(),
-        None => typed,
+        None => typed.to_string(),
     }
 }
 
+/// A cell that is over, in one line.
+pub fn line(hosts: &[String], cell: &Cell, record: &Record, done: usize, of: usize) -> String {
+    let rows = study::rows(std::slice::from_ref(record));
+    let figures = rows.first().map(figures).unwrap_or_default();
+    format!("{done:>4} of {of}  {}: {figures}", words(hosts, cell))
+}
+
+/// `anl  window 64K  8 streams  level 1  10s`.
+pub fn words(hosts: &[String], cell: &Cell) -> String {
+    let setting = &cell.setting;
+    format!(
+        "{}  window {}  {}  level {}  {}{}",
+        hosts[cell.host],
+        window(setting.window_bytes),
+        live::count(setting.streams.into(), "stream"),
+        level(setting),
+        cell.extent.typed(),
+        if cell.kind == Kind::Auto { "  (auto)" } else { "" },
+    )
+}
+
+fn figures(row: &Found) -> String {
+    let mut text = bits(row.rate.median);
+    if let Some(ratio) = row.compression_ratio.filter(|ratio| *ratio > 1.005) {
+        text.push_str(&format!(", {ratio:.2} times smaller"));
+    }
+    let (rest, load) = (millis(row.rtt_unloaded_s), millis(row.rtt_loaded_s));
+    text.push_str(&format!(", round trip {rest} at rest, {load} under load"));
+    text.push_str(&format!(", CPU {} here, {} there", cpu(row.cpu_source), cpu(row.cpu_sink)));
+    text
+}
+
+/// Everything that a campaign found.
+pub fn page(name: &str, records: &[Record], form: Form) -> String {
+    let rows = study::rows(records);
+    let hosts: Vec<&str> = study::best(&rows).iter().map(|best| best.host).collect();
+    let mut text = String::new();
+    for host in hosts {
+        text.push_str(&host_sheet(host, &rows).write(form));
+        text.push('\n');
+    }
+    for sheet in growth_sheets(&rows) {
+        text.push_str(&sheet.write(form));
+        text.push('\n');
+    }
+    text.push_str(&best_sheet(name, records, &rows).write(form));
+    text
+}
+
+fn host_sheet(host: &str, rows: &[Found]) -> Sheet {
+    let mut sheet = Sheet::new(format!("{host}: medians of all passes"), &COLUMNS);
+    let mut of_host: Vec<&Found> = rows.iter().filter(|row| row.point.host == host).collect();
+    of_host.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
+    for row in of_host {
+        let Point { kind, choice, extent, .. } = &row.point;
+        sheet.row(vec![
+            window(choice.window_bytes),
+            choice.streams.to_string(),
+            plain(&choice.level),
+            extent.typed(),
+            kind.name().into(),
+            row.rate.n.to_string(),
+            bits(row.rate.median),
+            bits(row.rate.interquartile_range()),
+            row.compression_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            millis(row.rtt_unloaded_s),
+            millis(row.rtt_loaded_s),
+            cpu(row.cpu_source),
+            cpu(row.cpu_sink),
+        ]);
+    }
+    let disturbed: usize = rows.iter().filter(|r| r.point.host == host).map(|r| r.disturbed).sum();
+    if disturbed > 0 {
+        let cells = live::count(disturbed as u64, "cell");
+        sheet.note(format!("in {cells} the host of a virtual machine took more than 1 % of it"));
+    }
+    sheet
+}
+
+fn growth_sheets(rows: &[Found]) -> Vec<Sheet> {
+    let of = |growth: &Growth<'_>| {
+        let first = &growth.rows[0].point;
+        let title = format!("{}: how long a copy must be, {}", first.host, chosen(&first.choice));
+        let mut sheet = Sheet::new(title, &["length", "n", "median", "IQR", "of the longest"]);
+        for row in &growth.rows {
+            sheet.row(vec![
+                row.point.extent.typed(),
+                row.rate.n.to_string(),
+                bits(row.rate.median),
+                bits(row.rate.interquartile_range()),
+                sheet::percent(row.rate.median / growth.asymptote),
+            ]);
+        }
+        sheet.note(match growth.reached_at {
+            Some(row) => format!(
+                "from {} on the rate no longer grows: it is within 5 % of {}",
+                row.point.extent.typed(),
+                bits(growth.asymptote)
+            ),
+            None => "the rate still grows with the length".to_string(),
+        });
+        if let Some(model) = &growth.model {
+            let Model { t0_s, bytes_per_s } = model;
+            sheet.note(format!(
+                "time = {:.3} s ({:.3} to {:.3}) + bytes / {} ({} to {})",
+                t0_s.value,
+                t0_s.low,
+                t0_s.high,
+                bits(bytes_per_s.value),
+                bits(bytes_per_s.low),
+                bits(bytes_per_s.high),
+            ));
+        }
+        sheet
+    };
+    study::growths(rows).iter().map(of).collect()
+}
+
+fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
+    let columns = ["host", "best of the grid", "median", "auto", "median", "auto/best", "95 %"];
+    let mut sheet = Sheet::new(format!("{name}: the best setting of each host"), &columns);
+    for best in study::best(rows) {
+        let (setting, rate) = best.grid.map_or(("-".into(), "-".into()), |row| {
+            (chosen(&row.point.choice), bits(row.rate.median))
+        });
+        for (auto, ratio) in &best.auto {
+            sheet.row(vec![
+                best.host.into(),
+                setting.clone(),
+                rate.clone(),
+                chosen(&auto.point.choice),
+                bits(auto.rate.median),
+                ratio.map_or("-".into(), |ratio| format!("{:.3}", ratio.value)),
+                ratio.map_or("-".into(), |r| interval(&r)),
+            ]);
+        }
+    }
+    if let Some(duty) = study::duty(records) {
+        sheet.note(format!(
+            "{}; load in {} of the time",
+            live::count(records.len() as u64, "cell"),
+            sheet::percent(duty)
+        ));
+    }
+    sheet.note("'datapump sweep profile' keeps what is worth to be set, for copy --profile HOST");
+    sheet
+}
+
+/// What is different in the second campaign.
+pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: Form) -> String {
+    let (before, after) = (study::rows(before), study::rows(after));
+    let changes = study::changes(&before, &after);
+    let columns =
+        ["host", "setting", "length", "before", "after", "after/before", "95 %", "changed"];
+    let mut sheet = Sheet::new(format!("{} beside {}", names[1], names[0]), &columns);
+    for change in &changes {
+        let point = &change.after.point;
+        let changed = match change.ratio {
+            Some(ratio) if change.is_one() && ratio.value > 1.0 => "faster",
+            Some(_) if change.is_one() => "slower",
+            _ => "no",
+        };
+        sheet.row(vec![
+            point.host.clone(),
+            format!(
+                "{}{}",
+                chosen(&point.choice),
+                if point.kind == Kind::Auto { ", auto" } else { "" }
+            ),
+            point.extent.typed(),
+            bits(change.before.rate.median),
+            bits(change.after.rate.median),
+            change.ratio.map_or("-".into(), |ratio| format!("{:.3}", ratio.value)),
+            change.ratio.map_or("-".into(), |ratio| interval(&ratio)),
+            changed.into(),
+        ]);
+    }
+    let only = before.len() + after.len() - 2 * changes.len();
+    if only > 0 {
+        sheet.note(format!("{} in one of them only", live::count(only as u64, "setting")));
+    }
+    if changes.iter().any(|change| change.before.rate.n.min(change.after.rate.n) < REPEATS_MIN) {
+        sheet.note(format!("an interval of fewer than {REPEATS_MIN} passes says little"));
+    }
+    sheet.write(form)
+}
+
+/// The lines of a profile: options of `copy` with their values.
+pub fn profile(name: &str, best: &Best<'_>) -> String {
+    let mut text = format!("# {}, measured by {name}\n", best.host);
+    let Some(row) = best.advised() else {
+        text.push_str("# nothing is faster beyond doubt than what copy does by itself\n");
+        return text;
+    };
+    let Choice { window_bytes, streams, level } = &row.point.choice;
+    text.push_str(&format!("# {}, over {} passes\n", bits(row.rate.median), row.rate.n));
+    text.push_str(&format!("streams {streams}\nwindow {}\n", window(*window_bytes)));
+    if level != "off" {
+        text.push_str(&format!("compress {level}\n"));
+    }
+    text
+}
+
+fn chosen(choice: &Choice) -> String {
+    let Choice { window_bytes, streams, level } = choice;
+    let streams = live::count((*streams).into(), "stream");
+    format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
+}
+
+fn interval(ratio: &Estimate) -> String {
+    format!("{:.3} to {:.3}", ratio.low, ratio.high)
+}
+
+fn millis(seconds: Option<f64>) -> String {
+    seconds.map_or("-".into(), |seconds| format!("{:.1} ms", seconds * 1e3))
+}
+
+fn cpu(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
+}
+
+const COLUMNS: [&str; 13] = [
+    "window", "streams", "level", "length", "choice", "n", "median", "IQR", "ratio", "rest",
+    "load", "CPU here", "there",
+];
+/// Fewer make no interval worth its name.
+const REPEATS_MIN: usize = 5;
 /// How fast a path is taken to be when nothing is known of it: 100 Mbit/s.
-const ASSUMED_BYTES_PER_S: f64 = 12.5e6;
+pub const ASSUMED_BYTES_PER_S: f64 = 12.5e6;

@@ -1,12 +1,26 @@
 //! The knobs of what TCP does with the bytes.
 
-use super::{Group, Kind, Knob, Limits, MOVING, PUMPING, SWEPT};
+use super::{COPY, Group, Kind, Knob, Limits, MOVING, PUMPING, SWEPT};
 use crate::base::codec::{COMPRESS_PHRASE, Compress};
 use crate::base::dscp::{DSCP_PHRASE, Dscp};
 use crate::base::limits;
 use crate::base::settings::{LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace};
+use crate::cli::profile::PROFILE;
 
 pub const PATH: &[Knob] = &[
+    Knob {
+        name: PROFILE,
+        letter: None,
+        value: "NAME",
+        kind: Kind::Text(|o, name| o.profile = Some(name)),
+        default: "",
+        help: "Options that are kept under this name, usually that of the host",
+        more: "'datapump sweep profile' writes what was best there, one option a line, in \
+               $XDG_CONFIG_HOME/datapump/profiles or ~/.config/datapump/profiles. A name with a \
+               slash is a file. What is typed beside it counts.",
+        group: Group::Moving,
+        verbs: COPY,
+    },
     Knob {
         name: "window",
         letter: Some('w'),

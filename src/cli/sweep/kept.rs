@@ -1,0 +1,115 @@
+//! Campaigns in the results store: shown, compared, and what is best of them kept as profiles.
+
+use std::fs;
+
+use crate::base::fault::{Class, Fault};
+use crate::cli::args::Options;
+use crate::cli::knobs::FORMATS;
+use crate::cli::profile;
+use crate::cli::record::NO_HOME;
+use crate::cli::results;
+use crate::cli::voice::Voice;
+use crate::lab::campaign::study;
+use crate::lab::export::Format;
+use crate::lab::results::{Experiment, Filter, Store};
+use crate::lab::sample::Record;
+use crate::report::campaign as page;
+use crate::report::sheet::Form;
+
+pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
+    let store = open(options)?;
+    let name = find(&store, named)?.name;
+    let records = cells(&store, &name)?;
+    let format = options.format.map_or("text", |at| FORMATS[at]);
+    let text = match format {
+        "markdown" => page::page(&name, &records, Form::Markdown),
+        "text" => page::page(&name, &records, Form::Text),
+        other => {
+            let known = Format::ALL.into_iter().find(|(name, _)| *name == other);
+            let (_, format) = known.ok_or_else(|| Fault::usage(format!("no format {other}")))?;
+            return results::export(&store, &records, format, options.output.as_deref()).map(drop);
+        }
+    };
+    put(&text, options, voice)
+}
+
+pub fn compare(named: [&str; 2], options: &Options, voice: &Voice) -> Result<(), Fault> {
+    let store = open(options)?;
+    let [before, after] = named.map(|name| find(&store, Some(name)));
+    let (before, after) = (before?.name, after?.name);
+    let (old, new) = (cells(&store, &before)?, cells(&store, &after)?);
+    let form = match options.format.map(|at| FORMATS[at]) {
+        None | Some("text") => Form::Text,
+        Some("markdown") => Form::Markdown,
+        Some(other) => {
+            return Err(Fault::usage(format!(
+                "--format '{other}': a comparison is written as text or markdown"
+            )));
+        }
+    };
+    put(&page::comparison([&before, &after], &old, &new, form), options, voice)
+}
+
+/// Writes what is best for each host where `copy --profile HOST` finds it.
+pub fn profiles(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
+    let store = open(options)?;
+    let name = find(&store, named)?.name;
+    let rows = study::rows(&cells(&store, &name)?);
+    for best in study::best(&rows) {
+        let path = profile::path_of(best.host).map_err(Fault::usage)?;
+        let folder = path.parent().unwrap_or(&path);
+        fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;
+        let text = page::profile(&name, &best);
+        fs::write(&path, &text).map_err(|why| Fault::write("write", &path, &why))?;
+        voice.summary(&format!("{}:\n{text}", path.display()));
+    }
+    Ok(())
+}
+
+fn put(text: &str, options: &Options, voice: &Voice) -> Result<(), Fault> {
+    match &options.output {
+        Some(file) => results::into_file(file, &mut |out| out.write_all(text.as_bytes())),
+        None => {
+            voice.summary(text);
+            Ok(())
+        }
+    }
+}
+
+pub fn open(options: &Options) -> Result<Store, Fault> {
+    Store::open_existing(&path(options)?)
+}
+
+pub fn open_to_write(options: &Options) -> Result<Store, Fault> {
+    Store::open(&path(options)?)
+}
+
+fn path(options: &Options) -> Result<std::path::PathBuf, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))
+}
+
+/// The campaign of this name, or of which the name ends so; the newest where none is named.
+pub fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
+    let mut all = store.experiments()?;
+    all.retain(|experiment| experiment.command == COMMAND);
+    let names = all.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>();
+    let fits = |experiment: &Experiment| named.is_none_or(|name| experiment.name.ends_with(name));
+    all.into_iter().rfind(fits).ok_or_else(|| {
+        let store = store.path().display();
+        let text = match named {
+            Some(name) if !names.is_empty() => {
+                format!("there is no campaign '{name}' in '{store}', but {}", names.join(", "))
+            }
+            _ => format!("no campaign is recorded in '{store}': begin one with --hosts FILE"),
+        };
+        Fault::new(Class::Local, text)
+    })
+}
+
+/// Its cells, in the order in which they were measured.
+pub fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
+    store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })
+}
+
+pub const COMMAND: &str = "sweep";

@@ -1,0 +1,217 @@
+//! A campaign is measured, from its beginning or from where it stopped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use serde_json::json;
+
+use super::Campaign;
+use super::hosts::Host;
+use super::kept;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::Notice;
+use crate::base::units::{Nanos, Tick};
+use crate::cli::args::{Args, Options};
+use crate::cli::signals;
+use crate::cli::voice::Voice;
+use crate::io::clock;
+use crate::lab::campaign::course::{Course, LeftOut, Step};
+use crate::lab::campaign::hold;
+use crate::lab::measure;
+use crate::lab::probe::Probe;
+use crate::lab::results::{Experiment, Store};
+use crate::pump::watch::Watch;
+use crate::report::campaign as page;
+use crate::report::json::Event;
+use crate::report::live;
+
+/// What came of it, where that was not all.
+pub type Trouble = Option<(Class, String)>;
+
+/// A new campaign.
+pub fn begin(campaign: &Campaign, options: &Options, voice: &Arc<Voice>) -> Result<Trouble, Fault> {
+    let mut store = kept::open_to_write(options)?;
+    let name = format!("sweep-{}", live::stamp(clock::unix()));
+    let typed: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(campaign.hosts))];
+    let experiment = Experiment {
+        name: name.clone(),
+        command: kept::COMMAND.into(),
+        started_unix_s: measure::unix_s(),
+        seed: campaign.plan.seed,
+        more: more.into_iter().collect::<BTreeMap<_, _>>(),
+    };
+    let near = claim(&name)?;
+    store.begin_experiment(&experiment)?;
+    measure_rest(campaign, options, (&name, BTreeSet::new(), near), &mut store, voice)
+}
+
+/// What is missing of an earlier one.
+pub fn resume(
+    named: Option<&str>,
+    options: &Options,
+    voice: &Arc<Voice>,
+    tell: &dyn Fn(&Campaign),
+) -> Result<Trouble, Fault> {
+    let mut store = kept::open(options)?;
+    let experiment = kept::find(&store, named)?;
+    let (campaign, typed) = as_typed(&experiment)?;
+    tell(&campaign);
+    let records = kept::cells(&store, &experiment.name)?;
+    let done: BTreeSet<u32> =
+        records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index)).collect();
+    voice.remark(&format!(
+        "going on with {}: {} of {} cells are measured",
+        experiment.name,
+        done.len(),
+        campaign.plan.cells().len()
+    ));
+    let near = claim(&experiment.name)?;
+    measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, voice)
+}
+
+/// The campaign and its options, as they were typed then.
+fn as_typed(experiment: &Experiment) -> Result<(Campaign, Options), Fault> {
+    let unreadable = |why: String| {
+        let text = format!("{} cannot be gone on with: {why}; begin a new one", experiment.name);
+        Fault::new(Class::Local, text)
+    };
+    let part = |name: &str| experiment.more.get(name).cloned().unwrap_or_default();
+    let typed: Vec<String> =
+        serde_json::from_value(part(TYPED)).map_err(|why| unreadable(why.to_string()))?;
+    let hosts: Vec<Host> =
+        serde_json::from_value(part(HOSTS)).map_err(|why| unreadable(why.to_string()))?;
+    let args = Args::parse(typed.into_iter().map(Into::into))
+        .map_err(|why| unreadable(format!("its command line means something else: {why:?}")))?;
+    let campaign = Campaign::with_hosts(hosts, &args.options).map_err(unreadable)?;
+    Ok((campaign, args.options))
+}
+
+/// This host, which nobody else is to measure from meanwhile.
+fn claim(name: &str) -> Result<Probe, Fault> {
+    hold::hold(hold::End::Near, &format!("{name} (process {})", std::process::id()))
+        .map_err(|why| Fault::new(Class::Local, format!("this host cannot be measured: {why}")))?;
+    Probe::start(&measure::own_process()?)
+}
+
+fn measure_rest(
+    campaign: &Campaign,
+    options: &Options,
+    (name, done, near): (&str, BTreeSet<u32>, Probe),
+    store: &mut Store,
+    voice: &Arc<Voice>,
+) -> Result<Trouble, Fault> {
+    let control = control(voice);
+    let course = Course {
+        name: name.to_string(),
+        plan: campaign.plan.clone(),
+        hosts: campaign.hosts.iter().map(|h| (h.name.clone(), h.folder.clone())).collect(),
+        settings: campaign.settings.clone(),
+        remote: options.remote.clone(),
+        data: options.sweep.data,
+    };
+    let all = campaign.plan.cells().len();
+    let mut told = Told {
+        voice,
+        names: campaign.names(),
+        began: clock::now(),
+        before: done.len(),
+        each_s: campaign.plan.load(page::ASSUMED_BYTES_PER_S).duration_s / all.max(1) as f64,
+        left: all - done.len(),
+    };
+    let left_out = course.carry_out(&done, near, store, &control, &mut |step| told.tell(step))?;
+    voice.clear();
+    let left = told.left;
+    if control.stopping() {
+        let text = format!(
+            "stopped behind {} of {all} cells; go on with: datapump sweep --resume {name}",
+            all - left
+        );
+        return Ok(Some((Class::Interrupted, text)));
+    }
+    voice.summary(&format!(
+        "the cells are experiment {name} of {}: datapump sweep show {name}",
+        store.path().display()
+    ));
+    Ok(missing(&left_out, name))
+}
+
+/// Signals stop it; what they say is told at once.
+fn control(voice: &Arc<Voice>) -> Arc<Watch> {
+    let (notices_in, notices) = channel();
+    let control = Arc::new(Watch::new(notices_in));
+    if let Err(why) = signals::install(&control) {
+        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let voice = voice.clone();
+    thread::spawn(move || {
+        for notice in notices {
+            if let Notice::Warning(text) = notice {
+                voice.warning(&format!("the campaign ends behind this cell: {text}"));
+            }
+        }
+    });
+    control
+}
+
+fn missing(left_out: &[LeftOut], name: &str) -> Trouble {
+    let class = left_out.iter().map(|left| left.fault.class).max()?;
+    let of = |left: &LeftOut| format!("{} ({} cells: {})", left.host, left.cells, left.fault);
+    let hosts: Vec<String> = left_out.iter().map(of).collect();
+    let text = format!(
+        "not measured to the end: {}; try them again with: datapump sweep --resume {name}",
+        hosts.join("; ")
+    );
+    Some((class, text))
+}
+
+/// Who tells of a campaign under way.
+struct Told<'a> {
+    voice: &'a Voice,
+    names: Vec<String>,
+    began: Tick,
+    /// Cells that an earlier run has measured.
+    before: usize,
+    /// What a cell takes until some are over.
+    each_s: f64,
+    left: usize,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Pausing { cell, length } => {
+                let pause = live::clock(*length);
+                self.draw(&format!("pause of {pause}, then {}", page::words(&self.names, cell)));
+            }
+            Step::Copying { cell } => self.draw(&page::words(&self.names, cell)),
+            Step::Copied { cell, record, done, of } => {
+                self.left = of - done;
+                let made = (done - self.before).max(1) as f64;
+                self.each_s = clock::now().since(self.began).seconds() / made;
+                self.voice.summary(&page::line(&self.names, cell, record, *done, *of));
+                self.voice.event(&Event::Run(Box::new((*record).clone())));
+            }
+            Step::Resting { host, fault, length } => self
+                .voice
+                .warning(&format!("{host} is left out for {}: {fault}", live::clock(*length))),
+            Step::GivenUp { host, fault } => {
+                self.voice.warning(&format!("{host} is not tried again: {fault}"));
+            }
+            Step::Warning(text) => self.voice.warning(text),
+        }
+    }
+
+    fn draw(&self, text: &str) {
+        let left = live::clock(Nanos((self.each_s * self.left as f64 * 1e9) as u64));
+        let of = self.left;
+        self.voice.draw(format!("{of} cells, {left} left: {text}"));
+    }
+}
+
+/// Names in what is kept of an experiment.
+const TYPED: &str = "typed";
+const HOSTS: &str = "hosts";

@@ -1,0 +1,101 @@
+//! One cell: a copy that is told when it is enough, watched from here.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use super::Extent;
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Job, Notice, Outcome};
+use crate::base::units::{Nanos, Tick};
+use crate::io::clock;
+use crate::lab::copied::Series;
+use crate::pump::watch::Watch;
+use crate::remote;
+use crate::remote::launch::Launch;
+
+/// A copy that ran to its end.
+#[derive(Debug)]
+pub struct Copied {
+    pub outcome: Outcome,
+    pub series: Series,
+    pub started_unix_s: f64,
+    /// While bytes moved.
+    pub moving: (Tick, Tick),
+    pub warnings: Vec<String>,
+}
+
+/// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
+pub fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {
+    let (notices_in, notices) = channel();
+    let watch = Arc::new(Watch::new(notices_in));
+    let (started, started_unix_s) = (clock::now(), clock::unix().as_secs_f64());
+    let (job, launch, its_watch) = (job.clone(), launch.clone(), watch.clone());
+    let thread = thread::spawn(move || remote::copy::run_with(&job, &launch, &its_watch, started));
+    let mut follower = Follower { extent, series: Series::default(), started, moved: None };
+    while !thread.is_finished() {
+        follower.look(&watch);
+        thread::sleep(BEAT);
+    }
+    let ended = clock::now();
+    let panicked = |_| Fault::new(Class::Local, "a copy panicked: please report this");
+    let outcome = thread.join().map_err(panicked)?;
+    let (first, last) = follower.moved.map_or((ended, ended), |moved| (moved.first, moved.last));
+    let outcome = match outcome {
+        Err(fault) if watch.stopping() => Err(Fault { text: STUCK.into(), ..fault }),
+        other => other,
+    };
+    let outcome = outcome.map_err(|fault| match fault.class {
+        Class::Interrupted => Fault { class: Class::Unreachable, ..fault },
+        _ => fault,
+    })?;
+    let warning = |notice| match notice {
+        Notice::Warning(text) | Notice::Again(text) => Some(text),
+        _ => None,
+    };
+    let warnings = notices.try_iter().filter_map(warning).collect();
+    let (series, moving) = (follower.series, (first, last.max(first)));
+    Ok(Copied { outcome, series, started_unix_s, moving, warnings })
+}
+
+struct Follower {
+    extent: Extent,
+    series: Series,
+    started: Tick,
+    moved: Option<Moved>,
+}
+
+/// When bytes were seen to move.
+#[derive(Clone, Copy)]
+struct Moved {
+    first: Tick,
+    last: Tick,
+    bytes: u64,
+}
+
+impl Follower {
+    fn look(&mut self, watch: &Watch) {
+        let now = clock::now();
+        let bytes = watch.gauge.bytes_done.load(std::sync::atomic::Ordering::Relaxed);
+        self.series.add(now.since(self.started), bytes);
+        match &mut self.moved {
+            Some(moved) if bytes > moved.bytes => (moved.last, moved.bytes) = (now, bytes),
+            None if bytes > 0 => self.moved = Some(Moved { first: now, last: now, bytes }),
+            _ => {}
+        }
+        if let (Extent::Time(time), Some(moved)) = (self.extent, self.moved)
+            && now >= moved.first.after(time)
+        {
+            watch.enough();
+        }
+        let last = self.moved.map_or(self.started, |moved| moved.last);
+        if now >= last.after(PATIENCE) {
+            watch.stop();
+        }
+    }
+}
+
+const STUCK: &str = "nothing has moved for two minutes";
+const PATIENCE: Nanos = Nanos::from_millis(120_000);
+const BEAT: Duration = Duration::from_millis(20);

@@ -1,0 +1,280 @@
+//! A campaign under way: cell after cell, each behind a pause as long as the copy before it, with
+//! probes of the path in both. Hosts that fail rest, and are tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use super::site::Site;
+use super::{Cell, Extent, Plan, copying, fields};
+use crate::base::fault::{Class, Fault};
+use crate::base::job::{Job, Place, Remote};
+use crate::base::settings::{DataSet, Overwrite, Settings};
+use crate::base::units::{Nanos, Tick};
+use crate::io::clock;
+use crate::lab::probe::{FAR_SINK, Probe};
+use crate::lab::results::Store;
+use crate::lab::round_trips::Prober;
+use crate::lab::sample::{PlaceInExperiment, Record, Scenario};
+use crate::pump::watch::Watch;
+
+/// What stays the same from cell to cell.
+#[derive(Debug)]
+pub struct Course {
+    /// No other campaign has it.
+    pub name: String,
+    pub plan: Plan,
+    /// Where each host puts the bytes; to nothing where no folder is named.
+    pub hosts: Vec<(String, Option<PathBuf>)>,
+    pub settings: Settings,
+    pub remote: Remote,
+    pub data: DataSet,
+}
+
+/// What whoever follows a campaign is told.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Nothing moves until then.
+    Pausing {
+        cell: &'a Cell,
+        length: Nanos,
+    },
+    Copying {
+        cell: &'a Cell,
+    },
+    Copied {
+        cell: &'a Cell,
+        record: &'a Record,
+        done: usize,
+        of: usize,
+    },
+    /// The host is left alone for so long.
+    Resting {
+        host: &'a str,
+        fault: &'a Fault,
+        length: Nanos,
+    },
+    /// It is not tried again in this run.
+    GivenUp {
+        host: &'a str,
+        fault: &'a Fault,
+    },
+    Warning(&'a str),
+}
+
+/// A host that could not be measured to the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOut {
+    pub host: String,
+    pub cells: usize,
+    pub fault: Fault,
+}
+
+/// The state of a campaign.
+#[derive(Debug)]
+struct Under<'a> {
+    course: &'a Course,
+    near: Probe,
+    near_environment: i64,
+    sites: Vec<Site>,
+    /// When the last copy ended, and how long it took.
+    last: Option<(Tick, Nanos)>,
+}
+
+impl Course {
+    /// Measures what is not done yet. A watch that is stopped ends it behind the cell.
+    pub fn carry_out(
+        &self,
+        done: &BTreeSet<u32>,
+        mut near: Probe,
+        store: &mut Store,
+        control: &Watch,
+        tell: &mut dyn FnMut(&Step<'_>),
+    ) -> Result<Vec<LeftOut>, Fault> {
+        let near_environment = store.environment(&near.environment()?)?;
+        let all = self.plan.cells();
+        let of = all.len();
+        let mut left: Vec<Cell> =
+            all.into_iter().filter(|cell| !done.contains(&cell.index)).collect();
+        let sites = self.hosts.iter().map(|(name, _)| Site::new(name)).collect();
+        let mut under = Under { course: self, near, near_environment, sites, last: None };
+        while !control.stopping() {
+            let now = clock::now();
+            let ready = left.iter().position(|cell| under.sites[cell.host].is_ready(now));
+            let Some(place) = ready else {
+                let returns = left.iter().filter_map(|cell| under.sites[cell.host].returns());
+                let Some(first) = returns.min() else { break };
+                wait_until(first, control);
+                continue;
+            };
+            let cell = left[place];
+            match under.measure(&cell, store, control, tell) {
+                Ok(Some(record)) => {
+                    left.remove(place);
+                    under.sites[cell.host].has_worked();
+                    let done = of - left.len();
+                    tell(&Step::Copied { cell: &cell, record: &record, done, of });
+                }
+                Ok(None) => break,
+                // The store, this host: no other cell would do better.
+                Err(Trouble::Here(fault)) => return Err(fault),
+                Err(Trouble::There(fault)) => {
+                    let host = &self.hosts[cell.host].0;
+                    let rest = under.sites[cell.host].has_failed(fault.clone(), cell.extent);
+                    tell(&match rest {
+                        Some(length) => Step::Resting { host, fault: &fault, length },
+                        None => Step::GivenUp { host, fault: &fault },
+                    });
+                }
+            }
+        }
+        Ok(under.left_out(&left))
+    }
+
+    fn job(&self, cell: &Cell) -> Job {
+        let (host, folder) = &self.hosts[cell.host];
+        let (set, seed) = (self.data, self.plan.seed);
+        let source = match cell.extent {
+            Extent::Time(_) => Place::EndlessMade { set, seed },
+            Extent::Bytes(len) => Place::Made { set, len, seed },
+        };
+        let target = match folder {
+            Some(folder) => Place::Path(folder.join(FAR_SINK)),
+            None => Place::Null { len: 0 },
+        };
+        Job {
+            sources: vec![source],
+            source_host: None,
+            target,
+            target_host: Some(host.clone()),
+            settings: Settings {
+                streams: cell.setting.streams,
+                window_bytes: cell.setting.window_bytes,
+                compress: cell.setting.compress,
+                overwrite: Overwrite::Always,
+                fresh: true,
+                dry_run: false,
+                ..self.settings.clone()
+            },
+            listed: None,
+            // A connection that is lost ends the cell, and the host rests.
+            remote: Remote { retry_for: Nanos(0), ..self.remote.clone() },
+        }
+    }
+}
+
+/// Who must act when a cell fails.
+#[derive(Debug)]
+enum Trouble {
+    Here(Fault),
+    There(Fault),
+}
+
+impl Under<'_> {
+    /// One cell with the pause before it; `None` where it was stopped in the pause.
+    fn measure(
+        &mut self,
+        cell: &Cell,
+        store: &mut Store,
+        control: &Watch,
+        tell: &mut dyn FnMut(&Step<'_>),
+    ) -> Result<Option<Record>, Trouble> {
+        let length = self.pause(cell);
+        let site = &mut self.sites[cell.host];
+        let met = site.meet(self.course, store)?;
+        tell(&Step::Pausing { cell, length });
+        let prober = met.reflector.take().map(Prober::start);
+        let begun = clock::now();
+        let here = |fault| Trouble::Here(fault);
+        let resting = [self.near.moment().map_err(here)?, met.probe.moment()?];
+        wait_until(begun.after(length), control);
+        if control.stopping() {
+            met.reflector = prober.and_then(|prober| prober.finish().0);
+            return Ok(None);
+        }
+        let before = [self.near.moment().map_err(here)?, met.probe.moment()?];
+        let paused = clock::now().since(begun);
+        tell(&Step::Copying { cell });
+        let job = self.course.job(cell);
+        let copied = copying::copy(&job, &met.launch, cell.extent);
+        self.last = Some((clock::now(), clock::now().since(begun.after(paused))));
+        let (reflector, seen) = match prober.map(Prober::finish) {
+            Some((reflector, seen)) => (reflector, Some(seen)),
+            None => (None, None),
+        };
+        met.reflector = reflector;
+        let copied = copied?;
+        let after = [self.near.moment().map_err(here)?, met.probe.moment()?];
+        if let Some(folder) = &self.course.hosts[cell.host].1 {
+            met.probe.remove_sink(folder)?;
+        }
+        copied.warnings.iter().for_each(|text| tell(&Step::Warning(text)));
+        let around = fields::Around {
+            job: &job,
+            copied: &copied,
+            round_trips: seen.map(|seen| seen.round_trips(copied.moving)),
+            paused,
+            moments: [resting, before, after],
+            environments: [self.near_environment, met.environment],
+            near_facts: &met.near_facts,
+        };
+        let mut record = fields::record(cell, &around);
+        record.place = Some(self.place(cell));
+        record.id = store.insert(&record).map_err(Trouble::Here)?;
+        Ok(Some(record))
+    }
+
+    /// As long as the copy before, less what has passed of it; before the first as long as the
+    /// cell, so that half of the time is load at most. Long enough for some probes.
+    fn pause(&self, cell: &Cell) -> Nanos {
+        let whole = match (self.last, cell.extent) {
+            (Some((_, took)), _) => took,
+            (None, Extent::Time(time)) => time,
+            (None, Extent::Bytes(_)) => PAUSE_MIN,
+        };
+        let passed = self.last.map_or(Nanos(0), |(ended, _)| clock::now().since(ended));
+        (whole - passed).max(PAUSE_MIN)
+    }
+
+    fn place(&self, cell: &Cell) -> PlaceInExperiment {
+        PlaceInExperiment {
+            experiment: self.course.name.clone(),
+            scenario: Scenario::Net,
+            seed: self.course.plan.seed,
+            order_index: cell.index,
+            repeat: cell.pass,
+            block: 0,
+        }
+    }
+
+    fn left_out(self, left: &[Cell]) -> Vec<LeftOut> {
+        let mut cells: BTreeMap<usize, usize> = BTreeMap::new();
+        left.iter().for_each(|cell| *cells.entry(cell.host).or_default() += 1);
+        let mut sites = self.sites;
+        let of = |(host, cells): (usize, usize)| {
+            let fault = sites[host].last_fault()?;
+            Some(LeftOut { host: self.course.hosts[host].0.clone(), cells, fault })
+        };
+        cells.into_iter().filter_map(of).collect()
+    }
+}
+
+impl From<Fault> for Trouble {
+    /// Most that can happen is the far host's or the path's.
+    fn from(fault: Fault) -> Trouble {
+        match fault.class {
+            Class::Usage => Trouble::Here(fault),
+            _ => Trouble::There(fault),
+        }
+    }
+}
+
+fn wait_until(then: Tick, control: &Watch) {
+    while clock::now() < then && !control.stopping() {
+        thread::sleep(BEAT.min(then.since(clock::now()).into()));
+    }
+}
+
+const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
+const BEAT: Duration = Duration::from_millis(50);

@@ -1,0 +1,153 @@
+//! A far host of a campaign: who looks at it from there, who reflects probes, and how it has done.
+
+use std::net::ToSocketAddrs;
+use std::path::Path;
+
+use super::Extent;
+use super::course::Course;
+use crate::base::fault::Fault;
+use crate::base::job::{Interrupts, Remote};
+use crate::base::units::{Nanos, Tick};
+use crate::io::clock;
+use crate::io::echo::Reflector;
+use crate::lab::doctor::checkup::Toward;
+use crate::lab::doctor::knock;
+use crate::lab::environment;
+use crate::lab::probe::Probe;
+use crate::lab::results::Store;
+use crate::lab::round_trips;
+use crate::lab::sample::Environment;
+use crate::remote::launch::Launch;
+use crate::remote::streams;
+
+#[derive(Debug)]
+pub struct Site {
+    host: String,
+    met: Option<Met>,
+    /// Faults since it has worked last.
+    failures: u32,
+    rest: Rest,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    None,
+    Until(Tick),
+    /// It is not tried again.
+    ForGood,
+}
+
+/// A host that answers.
+#[derive(Debug)]
+pub struct Met {
+    pub launch: Launch,
+    pub probe: Probe,
+    /// The environment there, as the store numbers it.
+    pub environment: i64,
+    /// `None` while a prober has it, and where its connection broke.
+    pub reflector: Option<Reflector>,
+    pub near_facts: Environment,
+}
+
+impl Site {
+    pub fn new(host: &str) -> Site {
+        Site { host: host.into(), met: None, failures: 0, rest: Rest::None, fault: None }
+    }
+
+    pub fn is_ready(&self, now: Tick) -> bool {
+        match self.rest {
+            Rest::None => true,
+            Rest::Until(then) => now >= then,
+            Rest::ForGood => false,
+        }
+    }
+
+    /// When it is tried again; `None` for never.
+    pub fn returns(&self) -> Option<Tick> {
+        match self.rest {
+            Rest::None => Some(Tick(0)),
+            Rest::Until(then) => Some(then),
+            Rest::ForGood => None,
+        }
+    }
+
+    pub fn has_worked(&mut self) {
+        (self.failures, self.rest, self.fault) = (0, Rest::None, None);
+    }
+
+    /// It rests twice as long each time; `None` when it has failed too often.
+    pub fn has_failed(&mut self, fault: Fault, extent: Extent) -> Option<Nanos> {
+        self.failures += 1;
+        self.fault = Some(fault);
+        self.met = None;
+        if self.failures >= FAILURES_MAX {
+            self.rest = Rest::ForGood;
+            return None;
+        }
+        let usual = match extent {
+            Extent::Time(time) => time,
+            Extent::Bytes(_) => REST_MIN,
+        };
+        let rest = Nanos(usual.max(REST_MIN).0 << self.failures).min(REST_MAX);
+        self.rest = Rest::Until(clock::now().after(rest));
+        Some(rest)
+    }
+
+    pub fn last_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// The host, logged in to where nobody is there yet.
+    pub fn meet(&mut self, course: &Course, store: &mut Store) -> Result<&mut Met, Fault> {
+        let met = match self.met.take() {
+            Some(met) => met,
+            None => Met::at(&self.host, course, store)?,
+        };
+        let met = self.met.insert(met);
+        if met.reflector.is_none() {
+            met.reflector = Some(met.new_reflector(&self.host, course)?);
+        }
+        Ok(met)
+    }
+}
+
+impl Met {
+    fn at(host: &str, course: &Course, store: &mut Store) -> Result<Met, Fault> {
+        // A Ctrl-C is for the campaign: what is under way is still measured.
+        let remote = Remote { interrupts: Interrupts::Kept, ..course.remote.clone() };
+        let launch = Launch::Ssh { host: host.to_string(), remote };
+        let mut probe = Probe::start(&launch)?;
+        let near_facts = environment::here();
+        probe.hold(&format!("{} of {}", course.name, near_facts.host))?;
+        let environment = store.environment(&probe.environment()?)?;
+        Ok(Met { launch, probe, environment, reflector: None, near_facts })
+    }
+
+    /// The kernel there where it answers, else the probe, which echoes on a port of its own.
+    fn new_reflector(&mut self, host: &str, course: &Course) -> Result<Reflector, Fault> {
+        let facts = self.probe.checkup(Path::new("."), Toward::WhoLoggedIn)?;
+        let mut addresses: Vec<String> = facts.get("reached_at").cloned().into_iter().collect();
+        addresses.extend(knock::addresses_of(host));
+        let resolved =
+            addresses.iter().filter_map(|name| (name.as_str(), 0).to_socket_addrs().ok());
+        let answers = |address: std::net::SocketAddr| round_trips::answers(address.ip()).ok();
+        if let Some(reflector) = resolved.flatten().find_map(answers) {
+            return Ok(reflector);
+        }
+        let token = streams::random()?;
+        let port = self.probe.reflect(course.remote.ports, &token)?;
+        let (connection, _) = knock::introduced(&addresses, port, &token).map_err(|why| {
+            let text = format!(
+                "no round trips can be measured to {host}: nothing answers there by ICMP, and \
+                 {why}; open a port range with --ports LO-HI"
+            );
+            Fault::new(crate::base::fault::Class::Unreachable, text)
+        })?;
+        Reflector::tcp(connection).map_err(|why| Fault::system("use a connection", &why))
+    }
+}
+
+const FAILURES_MAX: u32 = 4;
+const REST_MIN: Nanos = Nanos::from_millis(500);
+const REST_MAX: Nanos = Nanos::from_millis(600_000);
