@@ -194,11 +194,12 @@ impl Under<'_> {
             return Ok(None);
         }
         let before = [self.near.moment().map_err(here)?, met.probe.moment()?];
-        let paused = clock::now().since(begun);
+        let copying = clock::now();
+        let paused = copying.since(self.last.map_or(begun, |(ended, _)| ended));
         tell(&Step::Copying { cell });
         let job = self.course.job(cell);
         let copied = copying::copy(&job, &met.launch, cell.extent);
-        self.last = Some((clock::now(), clock::now().since(begun.after(paused))));
+        self.last = Some((clock::now(), clock::now().since(copying)));
         let (reflector, seen) = match prober.map(Prober::finish) {
             Some((reflector, seen)) => (reflector, Some(seen)),
             None => (None, None),

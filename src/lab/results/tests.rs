@@ -172,11 +172,10 @@ prop_compose! {
         machines in prop::collection::vec(machine(), 0..3),
         gates in prop::collection::vec((".{0,5}", real(), real(), any::<bool>()), 0..4),
         void_reason in maybe(".{0,9}"),
-        round_trips in maybe(round_trips()),
+        (round_trips, packed) in (maybe(round_trips()), maybe(packed())),
         series in prop::collection::vec((real(), count()), 0..5),
         predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
         more in prop::collection::btree_map(".{0,5}", any::<(i64, String)>(), 0..3),
-        packed in maybe(packed()),
     ) -> Record {
         let gate = |(name, value, limit, passed)| Gate { name, value, limit, passed };
         let predicted = predicted.map(|(n, binding)| Predicted {
