@@ -51,7 +51,10 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
 
     let ran = run::to_end(sweep(&wan, &scene, "--resume"), b"");
     assert_eq!(ran.code, 0, "{ran}");
-    assert_eq!(ran.stdout_text().lines().filter(|line| line.contains(" of 6 ")).count(), 6 - measured);
+    assert_eq!(
+        ran.stdout_text().lines().filter(|line| line.contains(" of 6 ")).count(),
+        6 - measured
+    );
     let cells = cells(&scene);
     let mut order: Vec<u64> =
         cells.iter().map(|cell| cell["place"]["order_index"].as_u64().unwrap()).collect();
@@ -152,7 +155,10 @@ fn assert_profile(wan: &Wan, scene: &Scene) {
 #[test]
 fn a_host_that_fails_is_named_and_the_others_are_measured() {
     let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");
-    let scene = scene("nowhere.invalid\nfar\n");
+    let scene = Scene::new();
+    fs::create_dir(scene.path("there")).unwrap();
+    let hosts = format!("nowhere.invalid\nfar:{}\n", scene.path("there").display());
+    fs::write(scene.path("hosts"), hosts).unwrap();
     let line = "--hosts @/hosts --sizes 64K,128K --windows auto --streams 2 --repeat 1";
     let ran = run::to_end(sweep(&wan, &scene, line), b"");
     assert_eq!(ran.code, 7, "{ran}");
@@ -165,6 +171,8 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
         cells.iter().map(|cell| cell["moved"]["bytes"].as_u64().unwrap()).collect();
     bytes.sort_unstable();
     assert_eq!(bytes, [65_536, 65_536, 131_072, 131_072]);
+    assert!(cells[0]["target"].as_str().unwrap().starts_with("far:/"), "to a file there");
+    scene.assert_holds("there", &[]);
 }
 
 #[test]

@@ -42,12 +42,12 @@ when HOST cannot be asked. A connection to a data port of HOST is made, and 128 
 
 /// How a campaign goes, below the options of the command.
 pub const SWEEP: &str = "\
-Each cell is a copy of made-up data to nothing on the other host, by the streams of a copy. Behind\n\
-each comes a pause as long as it took, so at most half of the time is load. Round trips are\n\
-measured ten times a second, in pauses and under load. Every cell is recorded as soon as it is\n\
-over. Ctrl-C ends the campaign behind the cell, and 'sweep --resume' goes on; a second one ends it\n\
-at once. A host that fails is left out for a while and tried again; one that stays away is named\n\
-at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
+Each cell is a copy of made-up data to nothing on the other host, by the streams of a copy.\n\
+Behind each comes a pause as long as it took, so at most half of the time is load. Round trips\n\
+are measured ten times a second, in pauses and under load. Every cell is recorded as soon as it\n\
+is over. Ctrl-C ends the campaign behind the cell, and 'sweep --resume' goes on; a second one\n\
+ends it at once. A host that fails is left out for a while and tried again; one that stays away\n\
+is named at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
 
 /// How the wrong number of words for `copy` is answered.
 pub const NO_DESTINATION: &str =

@@ -31,8 +31,8 @@ pub const SWEEP: &[Knob] = &[
         kind: Kind::Choice(Preset::NAMES, |o, i| o.sweep.preset = Some(Preset::ALL[i])),
         default: "",
         help: "Lists and order that somebody has used before",
-        more: "slac is the order of SLAC's measurements of 2001: windows 8,1024,16,512,32,256,128,64 \
-               KB, streams 1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten \
+        more: "slac is the order of SLAC's measurements of 2001: windows \
+               8,1024,16,512,32,256,128,64 KB, streams 1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten \
                seconds each. A list that is typed takes the place of the preset's.",
         group: Group::Sweeping,
         verbs: SWEEP_VERB,
@@ -149,7 +149,7 @@ pub const SWEEP: &[Knob] = &[
         kind: Kind::Choice(DataSet::NAMES, |o, i| o.sweep.data = DataSet::ALL[i]),
         default: "records",
         help: "What the bytes are like: this matters to compression only",
-        more: "They are made from --seed, as those of records:SIZE, text:SIZE and the like of copy.",
+        more: "They are made from --seed, as those of records:SIZE and the like of copy.",
         group: Group::Sweeping,
         verbs: SWEEP_VERB,
     },

@@ -20,7 +20,8 @@ pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(),
     let store = open(options)?;
     let name = find(&store, named)?.name;
     let records = cells(&store, &name)?;
-    let format = options.format.map_or("text", |at| FORMATS[at]);
+    let usual = if options.json { "json" } else { "text" };
+    let format = options.format.map_or(usual, |at| FORMATS[at]);
     let text = match format {
         "markdown" => page::page(&name, &records, Form::Markdown),
         "text" => page::page(&name, &records, Form::Text),

@@ -100,6 +100,7 @@ fn of_cell(cell: &Cell, around: &Around<'_>) -> BTreeMap<String, Value> {
         (LEVEL, json!(cell.setting.compress.typed())),
         (MOVING, json!((outcome.elapsed - outcome.login).seconds())),
         (PAUSE, json!(around.paused.seconds())),
+        ("loaded_s", json!(around.copied.moving.1.since(around.copied.moving.0).seconds())),
         ("compression_ratio", json!(packing.ratio().unwrap_or(1.0))),
         ("raw_share", json!(if shares.is_empty() { 1.0 } else { raw })),
         ("ways", json!(shares)),

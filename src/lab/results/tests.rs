@@ -8,8 +8,8 @@ use crate::base::path::PathSample;
 use crate::base::units::Tick;
 use crate::lab::packed::{HeldBy, Packed, Without};
 use crate::lab::sample::{
-    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted,
-    SeriesPoint,
+    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
+    RoundTrips, SeriesPoint,
 };
 
 /// A store in a folder of its own.

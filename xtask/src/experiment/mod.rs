@@ -2,12 +2,14 @@
 //! the desk, with the program as it is shipped. One name is one experiment: it lays its path, runs
 //! real copies, prints its table, says what was wanted beside what was seen, and writes its page.
 
+mod campaign;
 mod cost;
 mod desk;
 mod grid;
 mod hpss;
 mod idle;
 mod levels;
+mod lengths;
 #[path = "../../../tests/support/packets.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod packets;
@@ -134,4 +136,9 @@ const ALL: &[Experiment] = &[
     levels::QUOTAS,
     post::POST,
     grid::GRID,
+    campaign::SLAC,
+    campaign::LINEAR,
+    lengths::SIZES,
+    lengths::DURATIONS,
+    lengths::PROBES,
 ];
