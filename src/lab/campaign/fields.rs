@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::copying::Copied;
 use super::{Cell, Extent};
 use crate::base::codec::Way;
-use crate::base::job::{Job, PathRole, Place, StreamPath};
+use crate::base::job::{Carrier, Job, PathRole, Place, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::Nanos;
 use crate::lab::copied::{self, record_of_copy};
@@ -49,6 +49,9 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
         far_host,
     });
     record.round_trips = around.round_trips.clone();
+    if copied.outcome.carrier != Carrier::Tcp {
+        record.void_reason = Some("the bytes went over the ssh connection".into());
+    }
     if let Some(sink) = &mut record.sink {
         sink.environment = around.environments[1];
     }
