@@ -32,8 +32,9 @@ pub const SWEEP: &[Knob] = &[
         default: "",
         help: "Lists and order that somebody has used before",
         more: "slac is the order of SLAC's measurements of 2001: windows \
-               8,1024,16,512,32,256,128,64 KB, streams 1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten \
-               seconds each. A list that is typed takes the place of the preset's.",
+               8,1024,16,512,32,256,128,64 KB, streams \
+               1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten seconds \
+               each. A list that is typed takes the place of the preset's.",
         group: Group::Sweeping,
         verbs: SWEEP_VERB,
     },

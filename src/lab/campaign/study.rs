@@ -182,11 +182,16 @@ fn beside(row: &Row, other: &Row) -> Option<Estimate> {
 }
 
 impl<'a> Best<'a> {
-    /// What is worth to be set: the best cell, where it is faster than what the program does by
-    /// itself beyond doubt.
+    /// What is worth to be set: the best of all, where it is faster beyond doubt than a copy that
+    /// is told nothing.
     pub fn advised(&self) -> Option<&'a Row> {
-        let faster = |(_, ratio): &(&Row, Option<Estimate>)| ratio.is_some_and(|r| r.high < 1.0);
-        self.grid.filter(|_| self.auto.iter().all(faster))
+        let auto = || self.auto.iter().map(|(row, _)| *row);
+        let best =
+            auto().chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
+        match auto().find(|row| row.point.choice.level == UNPACKED) {
+            Some(usual) => beside(usual, best)?.high.lt(&1.0).then_some(best),
+            None => Some(best),
+        }
     }
 }
 
@@ -246,6 +251,8 @@ pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
     after.iter().filter_map(of).collect()
 }
 
+/// What a copy does about packing that is told nothing.
+const UNPACKED: &str = "off";
 /// A rate that is this much of the asymptote is the asymptote.
 const REACHED_SHARE: f64 = 0.95;
 const LENGTHS_MIN: usize = 3;

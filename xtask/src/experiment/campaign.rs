@@ -30,8 +30,8 @@ pub const LINEAR: Experiment = Experiment {
     name: "g11",
     title: "a window of 16 KB, streams 1 to 40",
     about: "With windows of 16 KB the rate grew in a fairly linear fashion with streams, from 1.3 \
-            to over 115 Mbit/s; level 1 was the best for fewer than 18 streams. Here over 300 Mbit/s \
-            and 50 ms.",
+            to over 115 Mbit/s; level 1 was the best for fewer than 18 streams. Here over 300 \
+            Mbit/s and 50 ms.",
     run: linear,
 };
 

@@ -34,8 +34,8 @@ pub const PROBES: Experiment = Experiment {
     name: "prober",
     title: "round trips beside those of ping",
     about: "SLAC noted ping times with and without load. Here our prober and the system's ping, \
-            both ten times a second, over the same path at the same time: their medians over each pause \
-            and each copy of a campaign.",
+            both ten times a second, over the same path at the same time: their medians over \
+            each pause and each copy of a campaign.",
     run: probes,
 };
 
