@@ -294,7 +294,9 @@ fn primary(shares: &Shares, figures: &Figures) -> Option<Class> {
     let Some(first) = shares.all().first() else { return Some(Class::Undetermined) };
     let steady_s = (figures.seconds - figures.ramp_s).max(0.0);
     let paused = share(figures.pauses.total_s, steady_s);
-    let yields = matches!(first.class, Class::PathFull | Class::Undetermined);
+    // Who gets nothing through for a while has nothing to do meanwhile.
+    let silent = rules::goes_silent(&figures.losses);
+    let yields = matches!(first.class, Class::PathFull | Class::Undetermined) && !silent;
     if yields && paused >= rules::PAUSED_SHARE_MIN && shares.get(Class::Pauses) > 0.0 {
         return Some(Class::Pauses);
     }

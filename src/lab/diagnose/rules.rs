@@ -171,7 +171,7 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Class> {
 
 /// Between two times in which nothing comes the path may well be full: that is not why.
 fn by_silence(_: &Features, context: &Context) -> Option<Class> {
-    context.goes_silent().then_some(Class::Undetermined)
+    goes_silent(&context.losses).then_some(Class::Undetermined)
 }
 
 fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
@@ -227,13 +227,6 @@ impl Context {
         self.losses.per_episode > BURST_SEGMENTS || same
     }
 
-    /// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
-    /// which no queue does, and no rule knows why.
-    fn goes_silent(&self) -> bool {
-        let losses = &self.losses;
-        losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
-    }
-
     /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link
     /// that is never idle.
     fn evenness(&self) -> f64 {
@@ -268,6 +261,12 @@ impl Context {
         };
         segments * self.mss_bytes / round_trip_s.max(1e-6)
     }
+}
+
+/// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
+/// which no queue does, and no rule knows why.
+pub fn goes_silent(losses: &Losses) -> bool {
+    losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
 }
 
 /// More than a moment's queue: a quarter of the round trip, or less of it where that is steady.
