@@ -185,10 +185,10 @@ fn it_is_as_fast_as_the_best_fixed_way() {
         }
     }
     shares.sort_by(f64::total_cmp);
-    // What misses most: text and noise in turns on wires of 1 GB/s and more.
-    assert!(worst.0 > 0.8, "{}", worst.1);
-    assert!(shares[shares.len() / 10] > 0.94, "a tenth of the cells is below {shares:?}");
-    assert!(shares[shares.len() / 4] > 0.97, "a quarter of the cells is below {shares:?}");
+    // What misses most: text and noise in turns on wires of 125 MB/s and more.
+    assert!(worst.0 > 0.93, "{}", worst.1);
+    assert!(shares[shares.len() / 10] > 0.96, "a tenth of the cells is below {shares:?}");
+    assert!(shares[shares.len() / 4] > 0.98, "a quarter of the cells is below {shares:?}");
 }
 
 #[test]

@@ -123,9 +123,15 @@ impl Trial {
     }
 
     fn decide(&mut self, now: Tick, gain: f64) {
-        match gain > WORTH_IT {
-            true => (self.holder, self.pause) = (self.holder.other(), PAUSE_MIN),
-            false => self.pause = Nanos(self.pause.0 * 2).min(PAUSE_MAX),
+        let longer = |times: u64| Nanos(self.pause.0 * times).min(PAUSE_MAX);
+        self.pause = match gain {
+            gain if gain > WORTH_IT => PAUSE_MIN,
+            gain if gain > 1.0 / EVIDENT => longer(2),
+            // A trial that costs much is not made often.
+            _ => longer(4),
+        };
+        if gain > WORTH_IT {
+            self.holder = self.holder.other();
         }
         self.turns = None;
         self.next_at = now.after(self.pause);
