@@ -53,6 +53,8 @@ fn packed_bytes_arrive_as_they_were() {
         (false, 4, Seal::Off, DigestKind::Crc64, "lz4"),
         (true, 3, Seal::Tls, DigestKind::None, "zstd:-5"),
         (false, 2, Seal::Auth, DigestKind::None, "zlib:9"),
+        (false, 2, Seal::Tls, DigestKind::Blake3, "auto"),
+        (true, 1, Seal::Off, DigestKind::Crc64, "auto"),
     ];
     each(cases, |(pull, streams, seal, digest, compress)| {
         let scene = Scene::new();
@@ -77,7 +79,6 @@ fn packed_bytes_arrive_as_they_were() {
 }
 
 fn check_tally(outcome: &Outcome, compress: Compress) {
-    let Compress::Always(way) = compress else { panic!("packed in one way") };
     let far = outcome.far.as_ref().unwrap();
     let (source, sink) = match outcome.near_is_source {
         true => (&outcome.near.tally, &far.tally),
@@ -87,6 +88,8 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
     // Holes travel without payload.
     assert_eq!(packing.raw_bytes(), source.bytes);
     assert_eq!(source.bytes, sink.bytes);
+    // What auto does with so little is its own affair.
+    let Compress::Always(way) = compress else { return };
     assert!(packing.by_way[way.place()] > 3_000_000, "{packing:?}");
     assert!(packing.by_way[Way::Raw.place()] > 1_500_000, "{packing:?}");
     assert!(packing.packed_bytes + 1_500_000 < packing.raw_bytes(), "{packing:?}");
