@@ -1,6 +1,6 @@
 //! A campaign is measured, from its beginning or from where it stopped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -17,11 +17,12 @@ use crate::cli::args::{Args, Options};
 use crate::cli::signals;
 use crate::cli::voice::Voice;
 use crate::io::clock;
-use crate::lab::campaign::course::{Course, LeftOut, Step};
+use crate::lab::campaign::course::{Course, Done, LeftOut, Step};
 use crate::lab::campaign::hold;
 use crate::lab::measure;
 use crate::lab::probe::Probe;
 use crate::lab::results::{Experiment, Store};
+use crate::lab::sample::Record;
 use crate::pump::watch::Watch;
 use crate::report::campaign as page;
 use crate::report::json::Event;
@@ -46,7 +47,7 @@ pub fn begin(campaign: &Campaign, options: &Options, voice: &Arc<Voice>) -> Resu
     };
     let near = claim(&name)?;
     store.begin_experiment(&experiment)?;
-    measure_rest(campaign, options, (&name, BTreeSet::new(), near), &mut store, voice)
+    measure_rest(campaign, options, (&name, Done::default(), near), &mut store, voice)
 }
 
 /// What is missing of an earlier one.
@@ -61,12 +62,13 @@ pub fn resume(
     let (campaign, typed) = as_typed(&experiment)?;
     tell(&campaign);
     let records = kept::cells(&store, &experiment.name)?;
-    let done: BTreeSet<u32> =
-        records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index)).collect();
+    let cells = records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index));
+    let took = |record: &Record| Nanos((record.moved.elapsed_s * 1e9) as u64);
+    let done = Done { cells: cells.collect(), last_took: records.last().map(took) };
     voice.remark(&format!(
         "going on with {}: {} of {} cells are measured",
         experiment.name,
-        done.len(),
+        done.cells.len(),
         campaign.plan.cells().len()
     ));
     let near = claim(&experiment.name)?;
@@ -100,7 +102,7 @@ fn claim(name: &str) -> Result<Probe, Fault> {
 fn measure_rest(
     campaign: &Campaign,
     options: &Options,
-    (name, done, near): (&str, BTreeSet<u32>, Probe),
+    (name, done, near): (&str, Done, Probe),
     store: &mut Store,
     voice: &Arc<Voice>,
 ) -> Result<Trouble, Fault> {
@@ -118,9 +120,9 @@ fn measure_rest(
         voice,
         names: campaign.names(),
         began: clock::now(),
-        before: done.len(),
+        before: done.cells.len(),
         each_s: campaign.plan.load(page::ASSUMED_BYTES_PER_S).duration_s / all.max(1) as f64,
-        left: all - done.len(),
+        left: all - done.cells.len(),
     };
     let left_out = course.carry_out(&done, near, store, &control, &mut |step| told.tell(step))?;
     voice.clear();

@@ -71,6 +71,14 @@ pub struct LeftOut {
     pub fault: Fault,
 }
 
+/// What an earlier run of the campaign has measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    pub cells: BTreeSet<u32>,
+    /// How long the newest of them took.
+    pub last_took: Option<Nanos>,
+}
+
 /// The state of a campaign.
 #[derive(Debug)]
 struct Under<'a> {
@@ -86,7 +94,7 @@ impl Course {
     /// Measures what is not done yet. A watch that is stopped ends it behind the cell.
     pub fn carry_out(
         &self,
-        done: &BTreeSet<u32>,
+        done: &Done,
         mut near: Probe,
         store: &mut Store,
         control: &Watch,
@@ -96,9 +104,10 @@ impl Course {
         let all = self.plan.cells();
         let of = all.len();
         let mut left: Vec<Cell> =
-            all.into_iter().filter(|cell| !done.contains(&cell.index)).collect();
+            all.into_iter().filter(|cell| !done.cells.contains(&cell.index)).collect();
+        let last = done.last_took.map(|took| (clock::now(), took));
         let sites = self.hosts.iter().map(|(name, _)| Site::new(name)).collect();
-        let mut under = Under { course: self, near, near_environment, sites, last: None };
+        let mut under = Under { course: self, near, near_environment, sites, last };
         while !control.stopping() {
             let now = clock::now();
             let ready = left.iter().position(|cell| under.sites[cell.host].is_ready(now));
@@ -226,11 +235,12 @@ impl Under<'_> {
         Ok(Some(record))
     }
 
-    /// As long as the copy before, less what has passed of it; before the first as long as the
-    /// cell, so that half of the time is load at most. Long enough for some probes.
+    /// As long as the copy before and a twentieth more, less what has passed of it; before the first
+    /// as long as the cell. So at most half of the time is load, the first and the last cell
+    /// included. Long enough for some probes.
     fn pause(&self, cell: &Cell) -> Nanos {
         let whole = match (self.last, cell.extent) {
-            (Some((_, took)), _) => took,
+            (Some((_, took)), _) => Nanos(took.0 / 20 * 21),
             (None, Extent::Time(time)) => time,
             (None, Extent::Bytes(_)) => PAUSE_MIN,
         };

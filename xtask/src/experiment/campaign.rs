@@ -304,7 +304,7 @@ fn path_name(path: &str) -> String {
 
 const PATHS: [&str; 4] = [
     "--rate 100Mbit --rtt 20ms --queue 1bdp",
-    "--rate 10Mbit --rtt 80ms --queue 1bdp",
+    "--rate 20Mbit --rtt 80ms --queue 1bdp",
     "--rate 50Mbit --rtt 50ms --queue 2bdp --loss 0.01%",
     "--rate 300Mbit --rtt 5ms --queue 1bdp",
 ];
