@@ -152,9 +152,13 @@ fn assert_profile(wan: &Wan, scene: &Scene) {
     assert_eq!((&settings["streams"], &settings["window_bytes"]), (&3.into(), &131_072.into()));
 }
 
+/// Where nobody answers by ICMP, the far probe echoes.
 #[test]
 fn a_host_that_fails_is_named_and_the_others_are_measured() {
     let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");
+    let mut silent = Command::new("sysctl");
+    silent.args(["-w", "net.ipv4.icmp_echo_ignore_all=1"]);
+    assert_eq!(run::to_end(wan.far(silent), b"").code, 0);
     let scene = Scene::new();
     fs::create_dir(scene.path("there")).unwrap();
     let hosts = format!("nowhere.invalid\nfar:{}\n", scene.path("there").display());
@@ -171,6 +175,12 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
         cells.iter().map(|cell| cell["moved"]["bytes"].as_u64().unwrap()).collect();
     bytes.sort_unstable();
     assert_eq!(bytes, [65_536, 65_536, 131_072, 131_072]);
+    for cell in &cells {
+        let trips = &cell["round_trips"];
+        assert_eq!(trips["method"], "tcp");
+        let rest_s = trips["unloaded"]["median_s"].as_f64().unwrap();
+        assert!((0.0095..0.02).contains(&rest_s), "the path takes 10 ms: {rest_s}");
+    }
     assert!(cells[0]["target"].as_str().unwrap().starts_with("far:/"), "to a file there");
     scene.assert_holds("there", &[]);
 }

@@ -235,8 +235,8 @@ impl Under<'_> {
         Ok(Some(record))
     }
 
-    /// As long as the copy before and a twentieth more, less what has passed of it; before the first
-    /// as long as the cell. So at most half of the time is load, the first and the last cell
+    /// As long as the copy before and a twentieth more, less what has passed of it; before the
+    /// first as long as the cell. So at most half of the time is load, the first and the last cell
     /// included. Long enough for some probes.
     fn pause(&self, cell: &Cell) -> Nanos {
         let whole = match (self.last, cell.extent) {
