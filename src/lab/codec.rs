@@ -110,9 +110,9 @@ pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Fi
     Ok(findings)
 }
 
-/// A record for each way and each program.
+/// A record for each way, and for each program whose speed is known.
 pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Vec<Record> {
-    let record = |codec: &str, ratio: f64, rate: Option<f64>, unpack: Option<f64>| {
+    let record = |codec: &str, ratio: f64, rate: f64, unpack: Option<f64>| {
         let bytes = findings.bytes;
         let seconds = |rate: f64| bytes as f64 / rate;
         let side = |rate: f64| Side {
@@ -133,17 +133,17 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
             },
             moved: Moved {
                 bytes,
-                elapsed_s: rate.map_or(f64::NAN, seconds),
-                goodput_bytes_per_s: rate.unwrap_or(f64::NAN),
+                elapsed_s: seconds(rate),
+                goodput_bytes_per_s: rate,
                 ..Moved::default()
             },
-            source: rate.map_or_else(Side::default, side),
+            source: side(rate),
             sink: unpack.map(side),
             packed: Some(packed::Packed {
                 raw_bytes: bytes,
                 packed_bytes: (bytes as f64 / ratio).round() as u64,
                 bytes_by_way: BTreeMap::from([(codec.to_string(), bytes)]),
-                pack_over_unpack: unpack.zip(rate).map(|(unpack, pack)| unpack / pack),
+                pack_over_unpack: unpack.map(|unpack| unpack / rate),
                 without: None,
             }),
             ..Record::default()
@@ -152,11 +152,11 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
     let ways = findings
         .ways
         .iter()
-        .map(|way| record(&way.way, way.ratio, Some(way.pack_bytes_per_s), way.unpack_bytes_per_s));
+        .map(|way| record(&way.way, way.ratio, way.pack_bytes_per_s, way.unpack_bytes_per_s));
     let tools = findings
         .tools
         .iter()
-        .map(|tool| record(&tool.command, tool.ratio, tool.pack_bytes_per_s, None));
+        .filter_map(|tool| Some(record(&tool.command, tool.ratio, tool.pack_bytes_per_s?, None)));
     ways.chain(tools).collect()
 }
 
@@ -265,13 +265,14 @@ mod tests {
             pack_bytes_per_s: 100.0,
             unpack_bytes_per_s: Some(400.0),
         };
-        let tool = Tool { command: "gzip -1 -c".into(), ratio: 4.0, pack_bytes_per_s: None };
+        let tool =
+            |pack_bytes_per_s| Tool { command: "gzip -1 -c".into(), ratio: 4.0, pack_bytes_per_s };
         let findings = Findings {
             source: "a".into(),
             bytes: 1000,
             payload_bytes: 64,
             ways: vec![packed],
-            tools: vec![tool],
+            tools: vec![tool(Some(50.0)), tool(None)],
         };
         let [way, tool] = &records(&findings, 5.0, 2)[..] else { panic!("two records") };
         let seen = way.packed.as_ref().unwrap();
@@ -282,6 +283,6 @@ mod tests {
         assert_eq!((way.source.stages_s["codec"], way.source.environment), (10.0, 2));
         assert_eq!(way.sink.as_ref().unwrap().stages_s["codec"], 2.5);
         assert_eq!(tool.knobs.codec.as_deref(), Some("gzip -1 -c"));
-        assert!(tool.moved.elapsed_s.is_nan() && tool.sink.is_none(), "{tool:?}");
+        assert!(tool.moved.elapsed_s == 20.0 && tool.sink.is_none(), "{tool:?}");
     }
 }

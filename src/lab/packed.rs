@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::codec::Way;
 use crate::base::job::{Outcome, PathRole};
 use crate::base::tally::{Life, SideReport, Stage};
+use crate::base::units::Nanos;
 
 /// What became of payloads that were to be packed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,17 +127,19 @@ impl Without {
     }
 }
 
-/// The most that TCP saw delivered on one stream, in bytes a second.
+/// The most that TCP saw delivered on one stream, in bytes a second; nothing on a short path, where
+/// it sees batches instead of a rate.
 fn best_moment(outcome: &Outcome) -> f64 {
     let ends = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
-    let rates = ends.flat_map(|path| &path.samples).map(|sample| sample.delivery_bytes_per_s);
-    rates.max().unwrap_or(0) as f64
+    let looks = ends.flat_map(|path| &path.samples).filter(|look| look.rtt_min >= RTT_MIN);
+    looks.map(|look| look.delivery_bytes_per_s).max().unwrap_or(0) as f64
 }
+
+const RTT_MIN: Nanos = Nanos::from_millis(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::Nanos;
 
     #[test]
     fn what_held_a_copy_back() {
