@@ -612,7 +612,7 @@ mod tests {
             ),
             (
                 World { reader_bits_per_s: Some(30e6), window_bytes: 2.5e6, ..plain },
-                &["slow receiver: it takes", "writing takes"],
+                &["slow receiver: it takes", "time goes into writing"],
             ),
         ];
         for (world, expect) in cases {
