@@ -8,8 +8,8 @@ mod desk;
 mod grid;
 mod hpss;
 mod idle;
-mod levels;
 mod lengths;
+mod levels;
 #[path = "../../../tests/support/packets.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod packets;
