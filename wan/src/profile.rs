@@ -137,6 +137,11 @@ impl Profile {
         if self.joined == Joined::Veth {
             let bare = shape.delay_ns == 0 && shape.jitter_ns == 0 && shape.loss == 0.0;
             return match bare {
+                true if shape.queue_bytes < VETH_QUEUE_BYTES_MIN => Err(format!(
+                    "a queue of {} bytes before a veth pair drops what the kernel sends at once: \
+                     ask for {VETH_QUEUE_BYTES_MIN} at least, or leave --veth out",
+                    shape.queue_bytes
+                )),
                 true => Ok(()),
                 false => Err("a veth pair has no delay, jitter or loss of its own: name a --rate \
                               and leave --veth out, or leave --rtt, --jitter and --loss out"
@@ -287,6 +292,8 @@ pub const CHANGES: &str =
 pub const UNLIMITED: u64 = u64::MAX;
 /// What a token bucket of a veth pair may hold back.
 const VETH_QUEUE_BYTES: u64 = 4 << 20;
+/// Two segments before they are cut into packets.
+const VETH_QUEUE_BYTES_MIN: u64 = 2 * 65_536;
 /// Two packets of 1500 bytes: one is being transmitted while another waits.
 const QUEUE_BYTES_MIN: u64 = 3000;
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
@@ -354,6 +361,7 @@ mod tests {
             ("--sysctl x", "KEY=VALUE"),
             ("--rate none --rtt 1ms", "a veth pair has no delay"),
             ("--veth --loss 1%", "a veth pair has no delay, jitter or loss"),
+            ("--veth --rate 10Mbit --queue 64K", "ask for 131072 at least"),
             ("--bandwidth 1Mbit", "--bandwidth is not understood"),
         ];
         for (line, expected) in cases {

@@ -32,9 +32,9 @@ pub const LINKS: Experiment = Experiment {
     title: "a compressed rate is flat over links, and helps below a crossover",
     about: "To 22 hosts compressed data moved at about 50 Mbit/s whatever the link, so it helped \
             below and hurt above; over 10 Mbit/s it was more than four times as fast. Here the \
-            sender has a tenth of a CPU, and links from 2 to 400 Mbit/s are a veth pair with a \
-            token bucket. What packing needs of CPU time where it has all it wants predicts the \
-            flat rate, and with it the crossover.",
+            sender has a fifth of a CPU, links up to 100 Mbit/s are the WAN on the desk with 10 ms, \
+            faster ones a veth pair with a token bucket. What it packs over the loopback predicts \
+            the flat rate, and with it the crossover.",
     run: links,
 };
 
@@ -54,6 +54,16 @@ pub const QUOTAS: Experiment = Experiment {
             sum), and packing took 3.3 to 4.4 times as long as unpacking. Here the sender has a \
             quota of 10 to 100 % of a CPU, records go over the loopback with zlib 1.",
     run: quotas,
+};
+
+pub const CROSSING: Experiment = Experiment {
+    name: "g11-crossing",
+    title: "with how many streams compression no longer pays",
+    about: "With windows of 16 KB level 1 was the best for fewer than 18 streams, and none for more: \
+            each stream adds a window a round trip, packed or not, until the CPU packs no faster. \
+            Here over 300 Mbit/s and 50 ms the sender has a twenty-fifth of a CPU. What it packs \
+            where no window holds it, by a window a round trip, predicts the number of streams.",
+    run: crossing,
 };
 
 fn levels(desk: &Desk) -> Result<Shown, String> {
@@ -126,17 +136,19 @@ fn links(desk: &Desk) -> Result<Shown, String> {
     let quota = Quota::new()?;
     let near = quota.runs(&desk.program)?;
     let programs = Programs { near: &near, far: &desk.program };
-    quota.allow(None)?;
-    let free = desk.copy(&loopback("--compress zlib:1 records:192M near:null:"))?;
-    let cost_ns = cpu_ns_per_byte(&free);
-    let flat_mbit = LINKS_QUOTA / 100.0 / cost_ns * 8e3;
     quota.allow(Some(LINKS_QUOTA))?;
+    let loopback = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
+    let copy = "--compress zlib:1 --request-size 256K records:64T near:null:";
+    let flat_mbit = timed::copy(&loopback, programs, copy, STEADY)?.bytes_per_s * 8.0 / 1e6;
+    drop(loopback);
     let mut shown = Shown::default();
     let mut table = Table::new("Mbit/s of payload:", "link | off | zlib 1 | zlib 1 by off");
     let mut seen: Vec<[f64; 3]> = Vec::new();
     for link in LINK_RATES_MBIT {
-        let queue = (link * 2500).max(32_000);
-        let words = format!("--veth --rate {link}Mbit --queue {queue}");
+        let words = match link {
+            0..=100 => format!("--rate {link}Mbit --rtt 10ms --queue 64K"),
+            _ => format!("--veth --rate {link}Mbit --queue 1M"),
+        };
         let words: Vec<&str> = words.split(' ').collect();
         let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
         let request = if link < 10 { "32K" } else { "256K" };
@@ -173,7 +185,7 @@ fn judge_links(shown: &mut Shown, seen: &[[f64; 3]], flat_mbit: f64) {
         format!("{middle:.0} Mbit/s, {off:.1} % off at most"),
         off <= 5.0,
     );
-    let crossover = crossover(seen);
+    let crossover = crossover(seen, 1);
     let error = crossover.map_or(f64::NAN, |seen| (flat_mbit / seen - 1.0) * 100.0);
     shown.check(
         "the crossover is predicted within 15 %",
@@ -184,13 +196,66 @@ fn judge_links(shown: &mut Shown, seen: &[[f64; 3]], flat_mbit: f64) {
     );
 }
 
-/// Where packed and off are as fast, between two links by a straight line of their quotients.
-fn crossover(seen: &[[f64; 3]]) -> Option<f64> {
+/// Where packed and off are as fast, between two rows by a straight line of their quotients: what
+/// their first or second column is there.
+fn crossover(seen: &[[f64; 3]], column: usize) -> Option<f64> {
     let gain = |row: &[f64; 3]| row[2] / row[1] - 1.0;
     let pair = seen.windows(2).find(|pair| gain(&pair[0]) >= 0.0 && gain(&pair[1]) < 0.0)?;
     let (before, behind) = (gain(&pair[0]), gain(&pair[1]));
     let share = before / (before - behind);
-    Some(pair[0][1] + share * (pair[1][1] - pair[0][1]))
+    Some(pair[0][column] + share * (pair[1][column] - pair[0][column]))
+}
+
+fn crossing(desk: &Desk) -> Result<Shown, String> {
+    let quota = Quota::new()?;
+    let near = quota.runs(&desk.program)?;
+    let programs = Programs { near: &near, far: &desk.program };
+    let words: Vec<&str> = "--rate 300Mbit --rtt 50ms --queue 1bdp".split(' ').collect();
+    let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+    quota.allow(Some(CROSSING_QUOTA))?;
+    let rate = |streams: u32, window: &str, level: u8| {
+        let copy = format!(
+            "--compress zlib:{level} --streams {streams} {window} --request-size 64K --seal off \
+             --digest none --congestion cubic records:64T far:null:"
+        );
+        Ok::<f64, String>(timed::copy(&wan, programs, &copy, STEADY)?.bytes_per_s * 8.0 / 1e6)
+    };
+    let mut shown = Shown::default();
+    let mut table = Table::new("Mbit/s of payload:", "streams | level 0 | level 1 | level 9");
+    let (mut with_one, mut with_nine): (Vec<[f64; 3]>, Vec<[f64; 3]>) = Default::default();
+    for streams in CROSSING_STREAMS {
+        let of = |level: u8| rate(streams, "--window 16K", level);
+        let (off, one) = (of(0)?, of(1)?);
+        with_one.push([f64::from(streams), off, one]);
+        let mut row = vec![streams.to_string(), format!("{off:.2}"), format!("{one:.2}")];
+        if streams <= CROSSING_STREAMS_OF_NINE {
+            let nine = of(9)?;
+            with_nine.push([f64::from(streams), off, nine]);
+            row.push(format!("{nine:.2}"));
+        } else {
+            row.push("-".into());
+        }
+        table.row(row);
+    }
+    shown.table(table);
+    let points: Vec<(f64, f64)> = with_one.iter().map(|row| (row[0], row[1])).collect();
+    let fit = r_squared(&points);
+    shown.check(
+        "level 0 is linear in streams, r² of 0.99 or more",
+        format!("{fit:.4}"),
+        fit >= 0.99,
+    );
+    for (level, seen) in [(1, with_one), (9, with_nine)] {
+        let alone_mbit = rate(4, "", level)?;
+        let predicted = alone_mbit / WINDOW_MBIT;
+        let found = crossover(&seen, 0).unwrap_or(f64::NAN);
+        shown.check(
+            &format!("level {level}: predicted within 2 streams"),
+            format!("{predicted:.1} for {found:.1}, by {alone_mbit:.1} Mbit/s where it is free"),
+            (predicted - found).abs() <= 2.0,
+        );
+    }
+    Ok(shown)
 }
 
 fn bare(desk: &Desk) -> Result<Shown, String> {
@@ -285,8 +350,13 @@ fn cpu_ns_per_byte(run: &Run) -> f64 {
 
 const STEADY: Stretch = Stretch::Time { ramp_s: 1.5, seconds: 5.0 };
 /// Per cent of a CPU.
-const LINKS_QUOTA: f64 = 10.0;
-const LINK_RATES_MBIT: [u32; 12] = [2, 5, 10, 20, 40, 70, 100, 130, 160, 200, 300, 400];
+const LINKS_QUOTA: f64 = 20.0;
+const CROSSING_QUOTA: f64 = 4.0;
+const CROSSING_STREAMS: [u32; 12] = [1, 2, 3, 4, 6, 10, 14, 18, 22, 26, 32, 40];
+const CROSSING_STREAMS_OF_NINE: u32 = 6;
+/// 16 KiB in 50 ms.
+const WINDOW_MBIT: f64 = 16.0 * 1024.0 * 8.0 / 50e3;
+const LINK_RATES_MBIT: [u32; 12] = [2, 5, 10, 20, 40, 70, 100, 150, 200, 260, 320, 400];
 
 #[cfg(test)]
 mod tests {
@@ -297,7 +367,7 @@ mod tests {
         assert!((r_squared(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]) - 1.0).abs() < 1e-9);
         assert!(r_squared(&[(1.0, 2.0), (2.0, 9.0), (3.0, 2.0)]) < 0.1);
         let seen = [[10.0, 10.0, 60.0], [50.0, 50.0, 75.0], [100.0, 100.0, 75.0]];
-        assert!((crossover(&seen).unwrap() - 83.33).abs() < 0.1);
-        assert_eq!(crossover(&seen[..2]), None);
+        assert!((crossover(&seen, 1).unwrap() - 83.33).abs() < 0.1);
+        assert_eq!(crossover(&seen[..2], 1), None);
     }
 }

@@ -132,6 +132,7 @@ const ALL: &[Experiment] = &[
     levels::LEVELS,
     levels::COST,
     levels::LINKS,
+    levels::CROSSING,
     levels::BARE,
     levels::QUOTAS,
     post::POST,
