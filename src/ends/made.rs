@@ -16,16 +16,19 @@ pub struct Maker {
     set: DataSet,
     seed: u64,
     request_bytes: u64,
-    tape: Arc<[u8]>,
+    tape: Arc<Vec<u8>>,
 }
 
 impl Maker {
+    /// What one takes.
+    pub const BYTES: u64 = TAPE_BYTES as u64;
+
     pub fn new(set: DataSet, seed: u64, request_bytes: u32) -> Maker {
         let tape = match set {
             DataSet::Records | DataSet::Mix => records(seed),
             DataSet::Text | DataSet::Runs => text(seed),
         };
-        Maker { set, seed, request_bytes: request_bytes.into(), tape: tape.into() }
+        Maker { set, seed, request_bytes: request_bytes.into(), tape: Arc::new(tape) }
     }
 
     /// Fills `body` with the bytes that belong at `start`, a multiple of eight.

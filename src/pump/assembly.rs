@@ -173,7 +173,11 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
         Seal::Tls if !is_local => each,
         _ => 0,
     };
-    lanes * (requests + sealed + LANE_BYTES) + packing + LEDGER_BYTES
+    let made = match &ends.source {
+        Some((Place::Made { .. } | Place::EndlessMade { .. }, _)) => Maker::BYTES,
+        _ => 0,
+    };
+    lanes * (requests + sealed + LANE_BYTES) + made + packing + LEDGER_BYTES
 }
 
 /// How many requests a lane has: those of its ends, and its part of what keeps a crew at work.
