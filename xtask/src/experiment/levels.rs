@@ -32,9 +32,9 @@ pub const LINKS: Experiment = Experiment {
     title: "a compressed rate is flat over links, and helps below a crossover",
     about: "To 22 hosts compressed data moved at about 50 Mbit/s whatever the link, so it helped \
             below and hurt above; over 10 Mbit/s it was more than four times as fast. Here the \
-            sender has a fifth of a CPU, links up to 100 Mbit/s are the WAN on the desk with 10 ms, \
-            faster ones a veth pair with a token bucket. What it packs over the loopback predicts \
-            the flat rate, and with it the crossover.",
+            sender has a fifth of a CPU; links up to 100 Mbit/s are the WAN on the desk with 10 \
+            ms, faster ones a veth pair with a token bucket. What it packs over the loopback \
+            predicts the flat rate, and with it the crossover.",
     run: links,
 };
 
@@ -59,10 +59,11 @@ pub const QUOTAS: Experiment = Experiment {
 pub const CROSSING: Experiment = Experiment {
     name: "g11-crossing",
     title: "with how many streams compression no longer pays",
-    about: "With windows of 16 KB level 1 was the best for fewer than 18 streams, and none for more: \
-            each stream adds a window a round trip, packed or not, until the CPU packs no faster. \
-            Here over 300 Mbit/s and 50 ms the sender has a twenty-fifth of a CPU. What it packs \
-            where no window holds it, by a window a round trip, predicts the number of streams.",
+    about: "With windows of 16 KB level 1 was the best for fewer than 18 streams, and none for \
+            more: each stream adds a window a round trip, packed or not, until the CPU packs no \
+            faster. Here over 300 Mbit/s and 50 ms the sender has a twenty-fifth of a CPU. What it \
+            packs where no window holds it, by a window a round trip, predicts the number of \
+            streams.",
     run: crossing,
 };
 
