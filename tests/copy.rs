@@ -513,6 +513,24 @@ fn events_parse_and_end_is_always_there() {
     });
 }
 
+/// Whoever starts a copy may hold much more than it: that is not what the copy took.
+#[test]
+fn the_peak_of_memory_is_that_of_the_copy() {
+    let scene = Scene::new();
+    let held = std::hint::black_box(vec![1u8; 256 << 20]);
+    let ran = scene.run("copy --json random:32M far:null:");
+    assert_eq!(ran.code, 0, "{ran}");
+    let events = ran.events();
+    let sides = events.last().unwrap()["transfer"]["sides"].as_array().unwrap();
+    assert_eq!(sides.len(), 2, "{ran}");
+    for side in sides {
+        let peak = side["peak_memory_bytes"].as_u64().unwrap();
+        assert!(peak > 1 << 20, "{ran}");
+        assert!(peak < side["planned_memory_bytes"].as_u64().unwrap(), "{ran}");
+    }
+    drop(held);
+}
+
 /// A sniffer on loopback sees the payload where nothing seals it, and does not where TLS does.
 #[test]
 fn sealed_means_that_the_wire_shows_nothing() {

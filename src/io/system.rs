@@ -318,7 +318,7 @@ pub fn boot_id() -> &'static [u8] {
     })
 }
 
-/// What this process has used so far.
+/// What this process has used so far, and the most memory it held at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub user: Nanos,
@@ -338,8 +338,22 @@ pub fn usage() -> Usage {
     Usage {
         user: nanos(usage.ru_utime),
         system: nanos(usage.ru_stime),
-        peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
+        peak_memory_bytes: peak_memory_bytes().unwrap_or(usage.ru_maxrss as u64 * 1024),
     }
+}
+
+/// The same, and from now on the peak is that of what comes. `ru_maxrss` never forgets: not even
+/// what the process held that started this one.
+pub fn usage_anew() -> Usage {
+    // See proc(5): 5 resets the peak. Where that is refused, an older peak is told.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    usage()
+}
+
+fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(peak.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 /// Holds the calling thread, and those that it will start, to these CPUs. The error says what to

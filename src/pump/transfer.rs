@@ -243,7 +243,7 @@ impl Running {
             enough_said: false,
             peer_is_gone: false,
             carrier: part.carrier,
-            usage: system::usage(),
+            usage: system::usage_anew(),
             assembly,
             settings,
         };
