@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use ::wan::{Profile, Wan};
 use serde_json::Value;
@@ -23,7 +24,19 @@ pub const SLAC: Experiment = Experiment {
             the same order with `--time 1 --levels 0,1` and some of its windows and streams, on \
             four paths to a real sshd and on the host itself, interrupted after three cells and \
             gone on with.",
-    run: slac,
+    run: short,
+};
+
+/// Hours of campaign: run by name only.
+pub const WHOLE: Experiment = Experiment {
+    name: "g2-whole",
+    title: "SLAC's campaign, whole, over four paths and two hosts",
+    about: "Windows, streams and levels in a printed order on some thirty hosts, ten seconds each, \
+            a pause as long as the measurement before it, round trips with and without load. Here \
+            all windows and streams of the page with `--time 1 --levels 0,1`: from three sites at \
+            once, over one path or two in turn, to a real sshd at the far end and, on the first \
+            path, on the site itself as well; each interrupted after three cells and gone on with.",
+    run: whole,
 };
 
 pub const LINEAR: Experiment = Experiment {
@@ -139,7 +152,46 @@ pub fn mbit_s(cell: &Value) -> f64 {
     figure(cell, "/moved/bytes") * 8.0 / figure(cell, "/more/moving_s") / 1e6
 }
 
-fn slac(desk: &Desk) -> Result<Shown, String> {
+fn short(desk: &Desk) -> Result<Shown, String> {
+    let paths = PATHS.map(|(path, _)| (path, "far\nnear\n"));
+    let seen = paths.iter().map(|path| over(desk, *path, &SHORT)).collect::<Result<_, _>>()?;
+    Ok(tell(&SHORT, seen))
+}
+
+fn whole(desk: &Desk) -> Result<Shown, String> {
+    let measure = |site: &[usize]| {
+        site.iter()
+            .map(|path| over(desk, PATHS[*path], &WHOLE_COURSE))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let seen = thread::scope(|scope| {
+        let sites = SITES.map(|site| scope.spawn(move || measure(site)));
+        let ended = sites.map(|site| site.join().unwrap_or(Err("a campaign's thread died".into())));
+        ended.into_iter().collect::<Result<Vec<_>, _>>()
+    })?;
+    let mut seen: Vec<Seen> = seen.into_iter().flatten().collect();
+    seen.sort_by_key(|seen| PATHS.iter().position(|(path, _)| *path == seen.path));
+    Ok(tell(&WHOLE_COURSE, seen))
+}
+
+/// A campaign over a path, as it came out.
+struct Seen {
+    path: &'static str,
+    hosts: &'static str,
+    cells: Vec<Value>,
+}
+
+fn over(
+    desk: &Desk,
+    (path, hosts): (&'static str, &'static str),
+    course: &Course,
+) -> Result<Seen, String> {
+    let campaign = Campaign::over(desk, path, hosts)?;
+    campaign.measure_in_two(course.words, 3)?;
+    Ok(Seen { path, hosts, cells: campaign.cells()? })
+}
+
+fn tell(course: &Course, all: Vec<Seen>) -> Shown {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Of each path (rates are those of level 0 with the largest window and most streams):",
@@ -149,13 +201,10 @@ fn slac(desk: &Desk) -> Result<Shown, String> {
     let mut all_in_order = true;
     let mut missing = Vec::new();
     let (mut busy_s, mut idle_s) = (0.0, 0.0);
-    for path in PATHS {
-        let campaign = Campaign::over(desk, path, "far\nnear\n")?;
-        campaign.measure_in_two(SHORT, 3)?;
-        let cells = campaign.cells()?;
+    for Seen { path, hosts, cells } in all {
         let order: Vec<f64> = cells.iter().map(|c| figure(c, "/place/order_index")).collect();
         let in_order = order.iter().zip(0..).all(|(index, place)| *index == f64::from(place));
-        let printed = cells.iter().map(as_printed).collect::<Vec<_>>() == printed_order();
+        let printed = cells.iter().map(as_printed).collect::<Vec<_>>() == course.printed(hosts);
         all_in_order &= in_order && printed;
         let gone: Vec<String> = cells.iter().flat_map(missing_of).collect();
         let busy: f64 = cells.iter().map(|cell| figure(cell, "/moved/elapsed_s")).sum();
@@ -186,7 +235,7 @@ fn slac(desk: &Desk) -> Result<Shown, String> {
     );
     let duty = busy_s / (busy_s + idle_s) * 100.0;
     shown.check("load in at most 50 % of the time", format!("{duty:.1} %"), duty <= 50.0);
-    Ok(shown)
+    shown
 }
 
 fn line(path: &str, far: &[&Value], said: (usize, bool, f64), gone: &[String]) -> Vec<String> {
@@ -212,20 +261,29 @@ fn line(path: &str, far: &[&Value], said: (usize, bool, f64), gone: &[String]) -
     ]
 }
 
-/// The lists of `SHORT` as SLAC's page has them, host by host, and what is done by itself behind.
-fn printed_order() -> Vec<String> {
-    let mut order = Vec::new();
-    for host in ["far", "near"] {
-        for window in [8, 1024] {
-            for streams in [1, 20] {
-                for level in ["off", "zlib:1"] {
-                    order.push(format!("{host} {} {streams} {level}", window << 10));
+/// What of SLAC's page is measured.
+struct Course {
+    words: &'static str,
+    windows_kib: &'static [u32],
+    streams: &'static [u16],
+}
+
+impl Course {
+    /// The lists as SLAC's page has them, host by host, and what is done by itself behind.
+    fn printed(&self, hosts: &str) -> Vec<String> {
+        let mut order = Vec::new();
+        for host in hosts.lines() {
+            for window in self.windows_kib {
+                for streams in self.streams {
+                    for level in ["off", "zlib:1"] {
+                        order.push(format!("{host} {} {streams} {level}", window << 10));
+                    }
                 }
             }
+            order.extend(["off", "auto"].map(|level| format!("{host} auto 4 {level}")));
         }
-        order.extend(["off", "auto"].map(|level| format!("{host} auto 4 {level}")));
+        order
     }
-    order
 }
 
 fn as_printed(cell: &Value) -> String {
@@ -302,14 +360,26 @@ fn path_name(path: &str) -> String {
     format!("{}-{}", words[1], words[3])
 }
 
-const PATHS: [&str; 4] = [
-    "--rate 100Mbit --rtt 20ms --queue 1bdp",
-    "--rate 20Mbit --rtt 80ms --queue 1bdp",
-    "--rate 50Mbit --rtt 50ms --queue 2bdp --loss 0.01%",
-    "--rate 300Mbit --rtt 5ms --queue 1bdp",
+/// And the hosts that are measured where all is.
+const PATHS: [(&str, &str); 4] = [
+    ("--rate 100Mbit --rtt 20ms --queue 1bdp", "far\nnear\n"),
+    ("--rate 20Mbit --rtt 80ms --queue 1bdp", "far\n"),
+    ("--rate 50Mbit --rtt 50ms --queue 2bdp --loss 0.01%", "far\n"),
+    ("--rate 300Mbit --rtt 5ms --queue 1bdp", "far\n"),
 ];
-const SHORT: &str = "--preset slac --time 1 --levels 0,1 --windows 8K,1024K --streams 1,20 \
-                     --congestion cubic";
+/// Which paths one site measures, one after the other, while the others measure theirs.
+const SITES: [&[usize]; 3] = [&[0, 3], &[1], &[2]];
+const SHORT: Course = Course {
+    words: "--preset slac --time 1 --levels 0,1 --windows 8K,1024K --streams 1,20 \
+            --congestion cubic",
+    windows_kib: &[8, 1024],
+    streams: &[1, 20],
+};
+const WHOLE_COURSE: Course = Course {
+    words: "--preset slac --time 1 --levels 0,1 --congestion cubic",
+    windows_kib: &[8, 1024, 16, 512, 32, 256, 128, 64],
+    streams: &[1, 20, 5, 12, 8, 10, 4, 25, 11, 3, 7, 40, 15, 9, 2, 30, 6],
+};
 const STREAMS: &str = "--windows 16K --streams 1,2,5,10,20,30,40 --levels 0,1,9 --time 1 \
                        --repeat 2 --congestion cubic --seal off --digest none";
 const INTERRUPTED: i32 = 130;

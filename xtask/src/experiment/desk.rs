@@ -1,9 +1,9 @@
 //! One copy over a path of its own, and everything that was seen of it: what the program said, what
 //! it recorded, what it makes of that, and what was on the wire.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use ::wan::{Counters, Profile, Wan};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub struct Desk {
     /// Words behind the name, for an experiment that takes some.
     pub options: Vec<String>,
     /// A copy that several experiments look at.
-    pub mover: OnceCell<Run>,
+    pub mover: OnceLock<Run>,
 }
 
 /// What is to be done.
@@ -70,7 +70,7 @@ impl Order {
 
 impl Desk {
     pub fn of(program: PathBuf) -> Desk {
-        Desk { program, options: Vec::new(), mover: OnceCell::new() }
+        Desk { program, options: Vec::new(), mover: OnceLock::new() }
     }
 
     pub fn copy(&self, order: &Order) -> Result<Run, String> {

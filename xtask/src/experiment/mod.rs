@@ -56,9 +56,10 @@ pub fn experiment(words: &[&str]) -> Result<(), String> {
             ALL.iter().for_each(|one| println!("{:<10} {}", one.name, one.title));
             Ok(())
         }
-        // The grid takes hours, and has to be asked for.
+        // Some take hours, and have to be asked for.
         ["all"] => {
-            let all = ALL.iter().filter(|one| one.name != grid::GRID.name);
+            let long = [grid::GRID.name, campaign::WHOLE.name];
+            let all = ALL.iter().filter(|one| !long.contains(&one.name));
             each(&all.collect::<Vec<_>>(), program, options)
         }
         ["g1"] => match &program {
@@ -138,6 +139,7 @@ const ALL: &[Experiment] = &[
     post::POST,
     grid::GRID,
     campaign::SLAC,
+    campaign::WHOLE,
     campaign::LINEAR,
     lengths::SIZES,
     lengths::DURATIONS,
