@@ -2,7 +2,7 @@
 //! and without, in interleaved pairs; the two ways in which a blocked send can come back for a
 //! look; and what it takes to record what was seen. `cargo bench --bench path_sampling [-- PAIRS]`.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -14,8 +14,12 @@ use std::time::Duration;
 use datapump::base::job::{Job, PathRole, PathSide, Place, Remote, StreamPath};
 use datapump::base::packed;
 use datapump::base::path::{LaneClocks, PathSample};
-use datapump::base::settings::{DigestKind, PathSamples, Seal, Settings};
+use datapump::base::settings::{DigestKind, PathSamples, Receive, Seal, Settings};
 use datapump::base::units::{Nanos, Rate, Tick};
+use datapump::io::backend::Verb;
+use datapump::io::request::Request;
+use datapump::io::sampler::{Outbox, Sampler};
+use datapump::io::volume::Handle;
 use datapump::io::{clock, system, tcp};
 use datapump::lab::results::{Lasting, Store};
 use datapump::lab::sample::Record;
@@ -28,6 +32,8 @@ use rustix::net::{SendFlags, send};
 
 const BYTES: u64 = 2 << 30;
 const PAIRS: usize = 21;
+const LOOKS: u64 = 200_000;
+const WAIT_S: u64 = 10;
 
 fn main() {
     let pairs = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(PAIRS);
@@ -41,7 +47,57 @@ fn main() {
     for way in [Way::Timeout, Way::Poll] {
         sends(pairs, way);
     }
+    looks();
     inserts();
+}
+
+/// What a pair of copies cannot tell from noise, each part for itself: looks one after the other,
+/// and a lane that waits for ten seconds for a byte and comes back for every look that is due.
+fn looks() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut far = TcpStream::connect(address).expect("a connection");
+    let (near, _) = listener.accept().expect("a connection");
+    let socket = Handle::new(near.into());
+    let outbox = Arc::new(Outbox::default());
+    let mut taken = Vec::new();
+
+    let mut sampler = Sampler::new(socket.clone(), outbox.clone()).expect("a TCP connection");
+    let before = cpu();
+    for look in 1..=LOOKS {
+        sampler.look_if_due(Tick(look * Nanos::from_millis(50).0));
+        if look % 100 == 0 {
+            taken.clear();
+            outbox.take(&mut taken);
+        }
+    }
+    let each = (cpu() - before).0 / LOOKS;
+
+    let mut sampler = Sampler::new(socket.clone(), outbox.clone()).expect("a TCP connection");
+    taken.clear();
+    outbox.take(&mut taken);
+    taken.clear();
+    let waiting = thread::spawn(move || {
+        let mut request = Request::new(4096);
+        request.ask(0..1);
+        let verb = Verb::Receive { socket, how: Receive::WaitAll };
+        let before = cpu();
+        sampler.perform(&verb, &mut request).expect("a byte");
+        let spent = cpu() - before;
+        sampler.close();
+        spent
+    });
+    for _ in 0..WAIT_S * 10 {
+        thread::sleep(Duration::from_millis(100));
+        outbox.take(&mut taken);
+    }
+    far.write_all(&[1]).expect("a byte sent");
+    let spent = waiting.join().expect("a lane that ends");
+    outbox.take(&mut taken);
+    println!("\n| one look | looks a second of a lane that waits | of a CPU |");
+    println!("|---|---|---|");
+    let share = spent.0 as f64 / Nanos::from_millis(WAIT_S * 1000).0 as f64 * 100.0;
+    println!("| {each} ns | {:.0} | {share:.3} % |", taken.len() as f64 / WAIT_S as f64);
 }
 
 /// What it takes to record what was seen of four streams from both their ends: over a path of
