@@ -196,6 +196,13 @@ impl Knob {
 }
 
 impl Limits {
+    const REQUEST_BYTES: Limits = Limits {
+        unit: Unit::Bytes,
+        min: limits::REQUEST_BYTES_MIN as u64,
+        max: limits::REQUEST_BYTES_MAX as u64,
+        step: limits::REQUEST_BYTES_STEP as u64,
+    };
+
     const fn count(min: u64, max: u64) -> Limits {
         Limits { unit: Unit::Count, min, max, step: 1 }
     }
@@ -664,15 +671,7 @@ const KNOBS: &[Knob] = &[
         name: "request-size",
         letter: None,
         value: "SIZE",
-        kind: Kind::Number(
-            Limits {
-                unit: Unit::Bytes,
-                min: limits::REQUEST_BYTES_MIN as u64,
-                max: limits::REQUEST_BYTES_MAX as u64,
-                step: limits::REQUEST_BYTES_STEP as u64,
-            },
-            |o, n| o.settings.request_bytes = n as u32,
-        ),
+        kind: Kind::Number(Limits::REQUEST_BYTES, |o, n| o.settings.request_bytes = n as u32),
         default: "1M",
         help: "Bytes that one request moves",
         more: "",

@@ -1,6 +1,6 @@
 //! The knobs of measuring.
 
-use super::{Group, Kind, Knob, Limits, Range, Unit};
+use super::{Group, Kind, Knob, Limits, Range};
 use crate::base::limits;
 use crate::base::settings::PathSamples;
 use crate::cli::command::Verb;
@@ -35,16 +35,9 @@ pub const LAB: &[Knob] = &[
         name: "request-sizes",
         letter: None,
         value: "LIST",
-        kind: Kind::List(
-            Limits {
-                unit: Unit::Bytes,
-                min: limits::REQUEST_BYTES_MIN as u64,
-                max: limits::REQUEST_BYTES_MAX as u64,
-                step: limits::REQUEST_BYTES_STEP as u64,
-            },
-            Range::Doubling,
-            |o, sizes| o.measure.request_sizes = sizes.iter().map(|size| *size as u32).collect(),
-        ),
+        kind: Kind::List(Limits::REQUEST_BYTES, Range::Doubling, |o, sizes| {
+            o.measure.request_sizes = sizes.iter().map(|size| *size as u32).collect();
+        }),
         default: "16K..1M",
         help: "Request sizes that are measured",
         more: "16K..1M doubles from one to the other; 16K,96K are just these.",
@@ -55,13 +48,9 @@ pub const LAB: &[Knob] = &[
         name: "depths",
         letter: None,
         value: "LIST",
-        kind: Kind::List(
-            Limits { unit: Unit::Count, min: 1, max: limits::DEPTH_MAX as u64, step: 1 },
-            Range::Each,
-            |o, depths| {
-                o.measure.depths = Some(depths.iter().map(|depth| *depth as u16).collect());
-            },
-        ),
+        kind: Kind::List(Limits::count(1, limits::DEPTH_MAX as u64), Range::Each, |o, depths| {
+            o.measure.depths = Some(depths.iter().map(|depth| *depth as u16).collect());
+        }),
         default: "",
         help: "Request depths that are measured, of both ends [default: 1]",
         more: "1..4 are 1, 2, 3 and 4. The end that is a connection has one request in the air: \

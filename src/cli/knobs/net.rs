@@ -1,6 +1,6 @@
 //! The knobs of a net test, `measure net --time`.
 
-use super::{Group, Kind, Knob, Limits, Unit};
+use super::{Group, Kind, Knob, Limits};
 use crate::base::limits;
 use crate::base::settings::Seal;
 use crate::cli::command::Verb;
@@ -95,15 +95,9 @@ pub const NET: &[Knob] = &[
         name: "request-size",
         letter: None,
         value: "SIZE",
-        kind: Kind::Number(
-            Limits {
-                unit: Unit::Bytes,
-                min: limits::REQUEST_BYTES_MIN as u64,
-                max: limits::REQUEST_BYTES_MAX as u64,
-                step: limits::REQUEST_BYTES_STEP as u64,
-            },
-            |o, n| o.measure.net.request_bytes = Some(n as u32),
-        ),
+        kind: Kind::Number(Limits::REQUEST_BYTES, |o, n| {
+            o.measure.net.request_bytes = Some(n as u32);
+        }),
         default: "",
         help: "Bytes that one request moves [default: 128K]",
         more: "At the end, what has been begun is still sent: of small requests that is less.",

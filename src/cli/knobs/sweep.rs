@@ -1,6 +1,6 @@
 //! The knobs of a campaign, `sweep`.
 
-use super::{Group, Kind, Knob, Limits, Range, SIZE_MAX, Unit, seconds};
+use super::{Group, Kind, Knob, Limits, Range, SIZE_MAX, seconds};
 use crate::base::codec::Compress;
 use crate::base::limits;
 use crate::base::settings::DataSet;
@@ -56,11 +56,9 @@ pub const SWEEP: &[Knob] = &[
         name: "streams",
         letter: Some('s'),
         value: "LIST",
-        kind: Kind::List(
-            Limits { unit: Unit::Count, min: 1, max: limits::STREAMS_MAX as u64, step: 1 },
-            Range::Each,
-            |o, list| o.sweep.streams = Some(list.iter().map(|n| *n as u16).collect()),
-        ),
+        kind: Kind::List(Limits::count(1, limits::STREAMS_MAX as u64), Range::Each, |o, list| {
+            o.sweep.streams = Some(list.iter().map(|n| *n as u16).collect())
+        }),
         default: "",
         help: "Numbers of streams that are tried [default: 1,4,8,16]",
         more: "",
@@ -158,15 +156,7 @@ pub const SWEEP: &[Knob] = &[
         name: "request-size",
         letter: None,
         value: "SIZE",
-        kind: Kind::Number(
-            Limits {
-                unit: Unit::Bytes,
-                min: limits::REQUEST_BYTES_MIN as u64,
-                max: limits::REQUEST_BYTES_MAX as u64,
-                step: limits::REQUEST_BYTES_STEP as u64,
-            },
-            |o, n| o.sweep.request_bytes = Some(n as u32),
-        ),
+        kind: Kind::Number(Limits::REQUEST_BYTES, |o, n| o.sweep.request_bytes = Some(n as u32)),
         default: "",
         help: "Bytes that one request moves [default: 64K]",
         more: "At the end of its time a copy sends what has been begun: of small requests that is \
