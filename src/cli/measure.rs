@@ -133,26 +133,26 @@ fn carry_out(
     watch: &Watch,
 ) -> Result<(), Fault> {
     let mut store = open_store(options)?;
-    let name = format!("measure-{}", live::stamp(clock::unix()));
     let seed = design.seed;
     // What cannot be done is said before anything is.
     let stage = whole.then(|| Stage::of(options)).transpose()?;
-    let bench = match design.scenarios.is_empty() {
+    let mut bench = match design.scenarios.is_empty() {
         true => None,
-        false => Some(bench(&name, design, options, &mut store)?),
+        false => Some(bench(design, options, &mut store)?),
     };
     voice.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
-    store.begin_experiment(&Experiment {
-        name: name.clone(),
+    let name = store.begin_experiment(&Experiment {
+        name: format!("measure-{}", live::stamp(clock::unix())),
         command: "measure".into(),
         started_unix_s: measure::unix_s(),
         seed,
         more: BTreeMap::new(),
     })?;
-    if let Some(mut bench) = bench {
+    if let Some(bench) = &mut bench {
+        bench.name.clone_from(&name);
         let whole_s = stage.as_ref().map_or(0.0, Stage::duration_s);
         let thorough = options.measure.thorough;
-        measure_parts(&mut bench, &mut store, (whole_s, thorough), voice, watch)?;
+        measure_parts(bench, &mut store, (whole_s, thorough), voice, watch)?;
     }
     let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, voice, watch));
     if watch.stopping() {
@@ -224,7 +224,8 @@ fn steady_congestion() -> Option<String> {
     tcp::check_congestion(Some(STEADY)).is_ok().then(|| STEADY.to_string())
 }
 
-fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
+/// Its name is given to it when it begins.
+fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let near_environment = store.environment(&near.environment()?)?;
     let (far_launch, far_folder) = far(options)?;
@@ -253,7 +254,7 @@ fn bench(name: &str, design: Design, options: &Options, store: &mut Store) -> Re
         seed: options.seed,
     };
     Ok(Bench {
-        name: name.to_string(),
+        name: String::new(),
         design,
         rig: Rig::new(ground)?,
         near: Eye { probe: near, environment: near_environment },

@@ -118,22 +118,29 @@ impl Store {
         &self.path
     }
 
-    /// Notes an experiment before its first run, or what has become of one.
-    pub fn begin_experiment(&mut self, experiment: &Experiment) -> Result<(), Fault> {
+    /// Notes an experiment before its first run. Where another has its name, as one that began in
+    /// the same second, a number is added; the name that it has now comes back.
+    pub fn begin_experiment(&mut self, experiment: &Experiment) -> Result<String, Fault> {
         let more = serde_json::to_string(&experiment.more).unwrap_or_else(|_| "{}".into());
         let sql = "INSERT INTO experiments (name, command, started_unix_s, seed, more_json) \
-                   VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET \
-                   command = excluded.command, started_unix_s = excluded.started_unix_s, \
-                   seed = excluded.seed, more_json = excluded.more_json";
-        let values = params![
-            experiment.name,
-            experiment.command,
-            experiment.started_unix_s,
-            experiment.seed.to_string(),
-            more
-        ];
-        let done = self.connection.execute(sql, values).map(|_| ());
-        self.told("write to", done)
+                   VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING";
+        let mut name = experiment.name.clone();
+        let mut number = 1;
+        loop {
+            let values = params![
+                name,
+                experiment.command,
+                experiment.started_unix_s,
+                experiment.seed.to_string(),
+                more
+            ];
+            let added = self.connection.execute(sql, values);
+            if self.told("write to", added)? == 1 {
+                return Ok(name);
+            }
+            number += 1;
+            name = format!("{}-{number}", experiment.name);
+        }
     }
 
     /// All experiments, the oldest first.

@@ -34,19 +34,18 @@ pub type Trouble = Option<(Class, String)>;
 /// A new campaign.
 pub fn begin(campaign: &Campaign, options: &Options, voice: &Arc<Voice>) -> Result<Trouble, Fault> {
     let mut store = kept::open_to_write(options)?;
-    let name = format!("sweep-{}", live::stamp(clock::unix()));
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(campaign.hosts))];
     let experiment = Experiment {
-        name: name.clone(),
+        name: format!("sweep-{}", live::stamp(clock::unix())),
         command: kept::COMMAND.into(),
         started_unix_s: measure::unix_s(),
         seed: campaign.plan.seed,
         more: more.into_iter().collect::<BTreeMap<_, _>>(),
     };
-    let near = claim(&name)?;
-    store.begin_experiment(&experiment)?;
+    let near = claim(&experiment.name)?;
+    let name = store.begin_experiment(&experiment)?;
     measure_rest(campaign, options, (&name, Done::default(), near), &mut store, voice)
 }
 

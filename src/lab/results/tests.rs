@@ -266,17 +266,19 @@ fn filters() {
 #[test]
 fn experiments_environments_and_models() {
     let (_folder, mut store) = store();
-    let mut experiment = Experiment {
+    let experiment = Experiment {
         name: "e".into(),
         command: "datapump measure all".into(),
         started_unix_s: 5.5,
         seed: u64::MAX,
-        more: BTreeMap::new(),
+        more: BTreeMap::from([("typed".to_string(), serde_json::json!(["measure", "all"]))]),
     };
-    store.begin_experiment(&experiment).unwrap();
-    experiment.more.insert("ended".into(), serde_json::json!("well"));
-    store.begin_experiment(&experiment).unwrap();
-    assert_eq!(store.experiments().unwrap(), [experiment]);
+    let same_second = Experiment { started_unix_s: 6.5, ..experiment.clone() };
+    let begun = [&experiment, &same_second, &same_second]
+        .map(|experiment| store.begin_experiment(experiment).unwrap());
+    assert_eq!(begun, ["e", "e-2", "e-3"]);
+    let named = |name: &str| Experiment { name: name.into(), ..same_second.clone() };
+    assert_eq!(store.experiments().unwrap(), [experiment, named("e-2"), named("e-3")]);
 
     let facts = |kernel: &str| BTreeMap::from([("kernel".to_string(), kernel.to_string())]);
     let one = Environment { host: "h".into(), facts: facts("6.1") };
