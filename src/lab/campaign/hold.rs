@@ -1,12 +1,21 @@
-//! One campaign at a time on a host: two would measure each other. Who measures a host listens
-//! under a name of the kernel's, which no other can take, and which goes with the process however
-//! it ends; who is refused asks there who it is. Each network namespace has names of its own.
+//! One campaign at a time on a host: two would measure each other, those of two users as well. Who
+//! measures a host listens under a name of the kernel's, which no other can take, and which goes
+//! with the process however it ends; who is refused asks there who it is. Each network namespace
+//! has names of its own.
+//!
+//! Any user can take the name, for no good too. A lock in each user's home would prevent that, and
+//! would let two users measure each other unnoticed: worse, as a refusal is seen and names the
+//! user, whom the kernel knows, whatever the other side says.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 
 /// Which end of the paths of a campaign a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,27 +36,58 @@ pub fn hold(end: End, who: &str) -> Result<(), String> {
 fn hold_as(name: &str, who: &str) -> Result<(), String> {
     let address = SocketAddr::from_abstract_name(name)
         .map_err(|why| format!("cannot make a name for this host: {why}"))?;
-    let Ok(listener) = UnixListener::bind_addr(&address) else {
-        let holder = ask(&address).unwrap_or_else(|| "another campaign".to_string());
-        return Err(format!("it is being measured by {holder}: wait until that ends"));
+    let refused =
+        |holder: String| format!("it is being measured by {holder}: wait until that ends");
+    let listener = match UnixListener::bind_addr(&address) {
+        Ok(listener) => listener,
+        Err(_) => {
+            let (said, user) = ask(&address, who).ok_or_else(|| {
+                refused(format!("somebody who does not answer under the name @{name}"))
+            })?;
+            // One of ours has given way: its connection broke, and nobody has told it.
+            let bound = (said == who).then(|| UnixListener::bind_addr(&address).ok()).flatten();
+            bound.ok_or_else(|| refused(format!("{said}, user {user}")))?
+        }
     };
     let who = who.to_string();
-    thread::spawn(move || {
-        for asker in listener.incoming().flatten() {
-            let mut asker: UnixStream = asker;
-            // Who asks and goes away has not wanted to know.
-            let _ = asker.set_write_timeout(Some(PATIENCE)).and(asker.write_all(who.as_bytes()));
-        }
-    });
+    thread::spawn(move || answer(listener, &who));
     Ok(())
 }
 
-fn ask(address: &SocketAddr) -> Option<String> {
-    let stream = UnixStream::connect_addr(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    let mut said = String::new();
-    stream.take(SAID_BYTES_MAX).read_to_string(&mut said).ok()?;
-    Some(said).filter(|said| !said.is_empty())
+/// Until one of the same campaign wants the name.
+fn answer(listener: UnixListener, who: &str) {
+    loop {
+        let Ok((mut asker, _)) = listener.accept() else { continue };
+        let is_same = hear(&asker).is_ok_and(|asks| asks == who);
+        let gives_way = is_same && user_of(&asker) == Some(geteuid().as_raw());
+        if gives_way {
+            drop(listener);
+            let _ = asker.write_all(who.as_bytes());
+            return;
+        }
+        // Who asks and goes away has not wanted to know.
+        let _ = asker.set_write_timeout(Some(PATIENCE)).and(asker.write_all(who.as_bytes()));
+    }
+}
+
+/// What the holder of a name says, and its user.
+fn ask(address: &SocketAddr, who: &str) -> Option<(String, u32)> {
+    let mut stream = UnixStream::connect_addr(address).ok()?;
+    let user = user_of(&stream)?;
+    let _ = stream.write_all(who.as_bytes()).and(stream.shutdown(Shutdown::Write));
+    let said = hear(&stream).unwrap_or_default();
+    Some((if said.is_empty() { "another process".into() } else { said }, user))
+}
+
+fn hear(stream: &UnixStream) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut said = Vec::new();
+    stream.take(SAID_BYTES_MAX).read_to_end(&mut said)?;
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+fn user_of(stream: &UnixStream) -> Option<u32> {
+    Some(socket_peercred(stream).ok()?.uid.as_raw())
 }
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,14 +95,42 @@ const SAID_BYTES_MAX: u64 = 300;
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
+
     use super::*;
 
     #[test]
     fn who_comes_second_is_told_who_was_first() {
         let name = format!("datapump-test-{}", std::process::id());
-        hold_as(&name, "sweep-1 of here").unwrap();
-        let why = hold_as(&name, "sweep-2 of there").unwrap_err();
-        assert_eq!(why, "it is being measured by sweep-1 of here: wait until that ends");
+        hold_as(&format!("{name}-campaign"), "sweep-1 of here").unwrap();
+        // These two hold a name and do not keep to the rules.
+        let address = SocketAddr::from_abstract_name(format!("{name}-mute")).unwrap();
+        let mute = UnixListener::bind_addr(&address).unwrap();
+        let hung_up = thread::spawn(move || drop(mute.accept()));
+        let deaf = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        let its_name = format!("{name}-deaf");
+        bind(&deaf, &SocketAddrUnix::new_abstract_name(its_name.as_bytes()).unwrap()).unwrap();
+        let user = geteuid().as_raw();
+        let cases = [
+            ("campaign", format!("sweep-1 of here, user {user}")),
+            ("mute", format!("another process, user {user}")),
+            ("deaf", format!("somebody who does not answer under the name @{name}-deaf")),
+        ];
+        for (part, who) in cases {
+            let why = hold_as(&format!("{name}-{part}"), "sweep-2 of there").unwrap_err();
+            assert_eq!(why, format!("it is being measured by {who}: wait until that ends"));
+        }
+        hung_up.join().unwrap();
         hold_as(&format!("{name}-other"), "sweep-2").unwrap();
+    }
+
+    /// Its connection broke, and nobody has told it.
+    #[test]
+    fn what_is_left_of_a_campaign_gives_way_to_it() {
+        let name = format!("datapump-test-{}-left", std::process::id());
+        for _ in 0..3 {
+            hold_as(&name, "sweep-1 of here").unwrap();
+            assert!(hold_as(&name, "sweep-2 of here").unwrap_err().contains("sweep-1 of here"));
+        }
     }
 }
