@@ -27,8 +27,12 @@ pub fn read(text: &str) -> Result<Vec<Host>, String> {
             return Err(format!("line {number}: '{word}': write one host a line"));
         }
         let host = host(word).map_err(|why| format!("line {number}: {why}"))?;
-        if let Some((first, _)) = hosts.iter().find(|(_, other)| *other == host) {
-            return Err(format!("line {number}: '{word}' stands in line {first} already"));
+        if let Some((first, _)) = hosts.iter().find(|(_, other)| other.name == host.name) {
+            return Err(format!(
+                "line {number}: '{word}': {} stands in line {first} already, and a host is \
+                 measured by one line at a time",
+                host.name
+            ));
         }
         hosts.push((number, host));
     }
@@ -67,7 +71,8 @@ mod tests {
             ("a\nb c\n", "line 2: 'b c': write one host a line"),
             ("a\n\n-oProxyCommand=x\n", "line 3: '-oProxyCommand=x': a host does not begin"),
             ("a\n@b\n", "line 2: '@b': no user"),
-            ("a\nb\na\n", "line 3: 'a' stands in line 1 already"),
+            ("a\nb\na\n", "line 3: 'a': a stands in line 1 already"),
+            ("me@a\nb\nme@a:/tmp\n", "line 3: 'me@a:/tmp': me@a stands in line 1 already"),
         ];
         for (text, expect) in cases {
             let why = read(text).unwrap_err();
