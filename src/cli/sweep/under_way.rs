@@ -199,9 +199,6 @@ impl Told<'_> {
             Step::Resting { host, fault, length } => self
                 .voice
                 .warning(&format!("{host} is left out for {}: {fault}", live::clock(*length))),
-            Step::GivenUp { host, fault } => {
-                self.voice.warning(&format!("{host} is not tried again: {fault}"));
-            }
             Step::Warning(text) => self.voice.warning(text),
         }
     }

@@ -55,11 +55,6 @@ pub enum Step<'a> {
         fault: &'a Fault,
         length: Nanos,
     },
-    /// It is not tried again in this run.
-    GivenUp {
-        host: &'a str,
-        fault: &'a Fault,
-    },
     Warning(&'a str),
 }
 
@@ -130,11 +125,8 @@ impl Course {
                 Err(Trouble::Here(fault)) => return Err(fault),
                 Err(Trouble::There(fault)) => {
                     let host = &self.hosts[cell.host].0;
-                    let rest = under.sites[cell.host].has_failed(fault.clone(), cell.extent);
-                    tell(&match rest {
-                        Some(length) => Step::Resting { host, fault: &fault, length },
-                        None => Step::GivenUp { host, fault: &fault },
-                    });
+                    let length = under.sites[cell.host].has_failed(fault.clone(), cell.extent);
+                    tell(&Step::Resting { host, fault: &fault, length });
                 }
             }
         }

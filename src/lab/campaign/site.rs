@@ -26,16 +26,8 @@ pub struct Site {
     met: Option<Met>,
     /// Faults since it has worked last.
     failures: u32,
-    rest: Rest,
+    rests_until: Tick,
     fault: Option<Fault>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    None,
-    Until(Tick),
-    /// It is not tried again.
-    ForGood,
 }
 
 /// A host that answers.
@@ -52,46 +44,34 @@ pub struct Met {
 
 impl Site {
     pub fn new(host: &str) -> Site {
-        Site { host: host.into(), met: None, failures: 0, rest: Rest::None, fault: None }
+        Site { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
     }
 
     pub fn is_ready(&self, now: Tick) -> bool {
-        match self.rest {
-            Rest::None => true,
-            Rest::Until(then) => now >= then,
-            Rest::ForGood => false,
-        }
+        now >= self.rests_until
     }
 
-    /// When it is tried again; `None` for never.
+    /// When it is tried again even if nothing else is to be done; `None` for never.
     pub fn returns(&self) -> Option<Tick> {
-        match self.rest {
-            Rest::None => Some(Tick(0)),
-            Rest::Until(then) => Some(then),
-            Rest::ForGood => None,
-        }
+        (self.failures < FAILURES_MAX).then_some(self.rests_until)
     }
 
     pub fn has_worked(&mut self) {
-        (self.failures, self.rest, self.fault) = (0, Rest::None, None);
+        (self.failures, self.fault) = (0, None);
     }
 
-    /// It rests twice as long each time; `None` when it has failed too often.
-    pub fn has_failed(&mut self, fault: Fault, extent: Extent) -> Option<Nanos> {
+    /// How long it rests: twice as long each time.
+    pub fn has_failed(&mut self, fault: Fault, extent: Extent) -> Nanos {
         self.failures += 1;
         self.fault = Some(fault);
         self.met = None;
-        if self.failures >= FAILURES_MAX {
-            self.rest = Rest::ForGood;
-            return None;
-        }
         let usual = match extent {
             Extent::Time(time) => time,
             Extent::Bytes(_) => REST_MIN,
         };
-        let rest = Nanos(usual.max(REST_MIN).0 << self.failures).min(REST_MAX);
-        self.rest = Rest::Until(clock::now().after(rest));
-        Some(rest)
+        let rest = Nanos(usual.max(REST_MIN).0 << self.failures.min(DOUBLINGS_MAX)).min(REST_MAX);
+        self.rests_until = clock::now().after(rest);
+        rest
     }
 
     pub fn last_fault(&mut self) -> Option<Fault> {
@@ -148,6 +128,9 @@ impl Met {
     }
 }
 
+/// A host that has failed so often in a row is tried again only while others are measured.
 const FAILURES_MAX: u32 = 4;
+/// An hour, the longest cell, still fits.
+const DOUBLINGS_MAX: u32 = 16;
 const REST_MIN: Nanos = Nanos::from_millis(500);
 const REST_MAX: Nanos = Nanos::from_millis(600_000);
