@@ -6,7 +6,9 @@ use super::explain::bits;
 use super::live;
 use super::sheet::{self, Form, Sheet};
 use crate::base::units::{Bytes, Nanos};
-use crate::lab::campaign::study::{self, Best, Choice, Growth, Model, Point, Row as Found};
+use crate::lab::campaign::study::{
+    self, Best, Choice, Growth, Length, Model, PASSES_MIN, Point, Row as Found,
+};
 use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
 use crate::lab::model::Estimate;
 use crate::lab::sample::Record;
@@ -171,7 +173,7 @@ fn host_sheet(host: &str, rows: &[Found]) -> Sheet {
             kind.name().into(),
             row.rate.n.to_string(),
             bits(row.rate.median),
-            bits(row.rate.interquartile_range()),
+            range(row),
             row.compression_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
             millis(row.rtt_unloaded_s),
             millis(row.rtt_loaded_s),
@@ -188,42 +190,70 @@ fn host_sheet(host: &str, rows: &[Found]) -> Sheet {
 }
 
 fn growth_sheets(rows: &[Found]) -> Vec<Sheet> {
-    let of = |growth: &Growth<'_>| {
-        let first = &growth.rows[0].point;
-        let title = format!("{}: how long a copy must be, {}", first.host, chosen(&first.choice));
-        let mut sheet = Sheet::new(title, &["length", "n", "median", "IQR", "of the longest"]);
-        for row in &growth.rows {
-            sheet.row(vec![
-                row.point.extent.typed(),
-                row.rate.n.to_string(),
-                bits(row.rate.median),
-                bits(row.rate.interquartile_range()),
-                sheet::percent(row.rate.median / growth.asymptote),
-            ]);
-        }
-        sheet.note(match growth.reached_at {
-            Some(row) => format!(
-                "from {} on the rate no longer grows: it is within 5 % of {}",
-                row.point.extent.typed(),
-                bits(growth.asymptote)
-            ),
-            None => "the rate still grows with the length".to_string(),
-        });
-        if let Some(model) = &growth.model {
-            let Model { t0_s, bytes_per_s } = model;
-            sheet.note(format!(
-                "time = {:.3} s ({:.3} to {:.3}) + bytes / {} ({} to {})",
-                t0_s.value,
-                t0_s.low,
-                t0_s.high,
-                bits(bytes_per_s.value),
-                bits(bytes_per_s.low),
-                bits(bytes_per_s.high),
-            ));
-        }
-        sheet
+    study::growths(rows).iter().map(growth_sheet).collect()
+}
+
+fn growth_sheet(growth: &Growth<'_>) -> Sheet {
+    let first = &growth.lengths[0].row.point;
+    let title = format!("{}: how long a copy must be, {}", first.host, chosen_by(first));
+    let columns = ["length", "n", "median", "95 %", "IQR", "of the longest"];
+    let mut sheet = Sheet::new(title, &columns);
+    for Length { row, rate } in &growth.lengths {
+        sheet.row(vec![
+            row.point.extent.typed(),
+            row.rate.n.to_string(),
+            bits(rate.value),
+            format!("{} to {}", bits(rate.low), bits(rate.high)),
+            range(row),
+            sheet::percent(rate.value / growth.asymptote.value),
+        ]);
+    }
+    let Estimate { value, low, high } = growth.asymptote;
+    let asymptote = format!("{} ({} to {})", bits(value), bits(low), bits(high));
+    let from = |length: Length<'_>| {
+        format!("from {} ({}) on", length.row.point.extent.typed(), other_length(length))
     };
-    study::growths(rows).iter().map(of).collect()
+    if let Some(length) = growth.close_at {
+        let from = from(length);
+        sheet.note(format!("{from} the rate is within 5 % of the three longest, {asymptote}"));
+    }
+    sheet.note(match growth.reached_at {
+        Some(length) => {
+            format!("{} it no longer grows: its 95 % interval overlaps theirs", from(length))
+        }
+        None => "it still grows: no 95 % interval overlaps theirs".to_string(),
+    });
+    if let Some([shorter, longer]) = growth.fall {
+        sheet.note(format!(
+            "from {} to {} the rate falls, and their 95 % intervals are apart: more than the \
+             length has changed",
+            shorter.row.point.extent.typed(),
+            longer.row.point.extent.typed(),
+        ));
+    }
+    if let Some(Model { t0_s, bytes_per_s }) = &growth.model {
+        sheet.note(format!(
+            "time = {:.3} s ({:.3} to {:.3}) + bytes / {} ({} to {})",
+            t0_s.value,
+            t0_s.low,
+            t0_s.high,
+            bits(bytes_per_s.value),
+            bits(bytes_per_s.low),
+            bits(bytes_per_s.high),
+        ));
+    }
+    if growth.lengths.iter().any(|length| length.row.rate.n < REPEATS_MIN) {
+        sheet.note(few_passes());
+    }
+    sheet
+}
+
+/// The time of a number of bytes, the bytes of a time.
+fn other_length(length: Length<'_>) -> String {
+    match length.row.point.extent {
+        Extent::Bytes(bytes) => format!("{:.1} s", bytes as f64 / length.rate.value),
+        Extent::Time(time) => Bytes((time.seconds() * length.rate.value) as u64).to_string(),
+    }
 }
 
 fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
@@ -252,7 +282,10 @@ fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
             sheet::percent(duty)
         ));
     }
-    sheet.note("'datapump sweep profile' keeps what is worth to be set, for copy --profile HOST");
+    if rows.iter().any(|row| row.rate.n < REPEATS_MIN) {
+        sheet.note(few_passes());
+    }
+    sheet.note("'datapump sweep profile' keeps what is worth setting, for copy --profile HOST");
     sheet
 }
 
@@ -272,11 +305,7 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
         };
         sheet.row(vec![
             point.host.clone(),
-            format!(
-                "{}{}",
-                chosen(&point.choice),
-                if point.kind == Kind::Auto { ", auto" } else { "" }
-            ),
+            chosen_by(point),
             point.extent.typed(),
             bits(change.before.rate.median),
             bits(change.after.rate.median),
@@ -290,7 +319,7 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
         sheet.note(format!("{} in one of them only", live::count(only as u64, "setting")));
     }
     if changes.iter().any(|change| change.before.rate.n.min(change.after.rate.n) < REPEATS_MIN) {
-        sheet.note(format!("an interval of fewer than {REPEATS_MIN} passes says little"));
+        sheet.note(few_passes());
     }
     sheet.write(form)
 }
@@ -299,7 +328,11 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
 pub fn profile(name: &str, best: &Best<'_>) -> String {
     let mut text = format!("# {}, measured by {name}\n", best.host);
     let Some(row) = best.advised() else {
-        text.push_str("# nothing is faster beyond doubt than what copy does by itself\n");
+        text.push_str("# nothing is faster beyond doubt than what copy does by itself");
+        if best.grid.is_some_and(|row| row.rate.n < PASSES_MIN) {
+            text.push_str(&format!(": that takes {PASSES_MIN} passes at least"));
+        }
+        text.push('\n');
         return text;
     };
     let Choice { window_bytes, streams, level } = &row.point.choice;
@@ -317,12 +350,36 @@ fn chosen(choice: &Choice) -> String {
     format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
 }
 
+/// The same, and who chose it.
+fn chosen_by(point: &Point) -> String {
+    let by = if point.kind == Kind::Auto { ", auto" } else { "" };
+    chosen(&point.choice) + by
+}
+
+/// One pass has none.
+fn range(row: &Found) -> String {
+    match row.rate.n {
+        1 => "-".into(),
+        _ => bits(row.rate.interquartile_range()),
+    }
+}
+
+fn few_passes() -> String {
+    format!("an interval of fewer than {REPEATS_MIN} passes says little")
+}
+
 fn interval(ratio: &Estimate) -> String {
-    format!("{:.3} to {:.3}", ratio.low, ratio.high)
+    match ratio.low == ratio.high {
+        true => "-".into(),
+        false => format!("{:.3} to {:.3}", ratio.low, ratio.high),
+    }
 }
 
 fn millis(seconds: Option<f64>) -> String {
-    seconds.map_or("-".into(), |seconds| format!("{:.1} ms", seconds * 1e3))
+    seconds.map(|seconds| seconds * 1e3).map_or("-".into(), |ms| match ms < 1.0 {
+        true => format!("{ms:.3} ms"),
+        false => format!("{ms:.1} ms"),
+    })
 }
 
 fn cpu(share: Option<f64>) -> String {

@@ -12,7 +12,7 @@ use crate::base::units::Nanos;
 use crate::lab::model::Estimate;
 use crate::lab::model::fit::{Fit, Known, Observation};
 use crate::lab::sample::{Record, Side};
-use crate::lab::statistics::{Spread, median, ratio_of_medians};
+use crate::lab::statistics::{Spread, median, median_estimate, ratio_of_medians};
 
 /// All cells that are alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,13 +63,26 @@ pub struct Best<'a> {
 /// How the rate of a setting grows with the length of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth<'a> {
-    pub rows: Vec<&'a Row>,
-    /// The median of the three longest.
-    pub asymptote: f64,
-    /// The first that reaches so much of it that nothing is gained by a longer one.
-    pub reached_at: Option<&'a Row>,
+    /// From the shortest to the longest.
+    pub lengths: Vec<Length<'a>>,
+    /// The median of all copies of the three longest.
+    pub asymptote: Estimate,
+    /// The first whose median is within 5 % of that.
+    pub close_at: Option<Length<'a>>,
+    /// The first of those whose interval also overlaps: nothing is gained by a longer one.
+    pub reached_at: Option<Length<'a>>,
+    /// A length and a longer one whose rate is lower beyond doubt: their intervals are apart.
+    pub fall: Option<[Length<'a>; 2]>,
     /// `time = t0 + bytes / rate`, where numbers of bytes were copied.
     pub model: Option<Model>,
+}
+
+/// Copies of one length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length<'a> {
+    pub row: &'a Row,
+    /// Their median with its interval.
+    pub rate: Estimate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -87,9 +100,10 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// True where the interval leaves 1 out.
+    /// True where the interval leaves 1 out, and is one.
     pub fn is_one(&self) -> bool {
-        self.ratio.is_some_and(|ratio| ratio.low > 1.0 || ratio.high < 1.0)
+        let leaves_out = |ratio: Estimate| ratio.low > 1.0 || ratio.high < 1.0;
+        has_interval(self.before, self.after) && self.ratio.is_some_and(leaves_out)
     }
 }
 
@@ -181,6 +195,11 @@ fn beside(row: &Row, other: &Row) -> Option<Estimate> {
     ratio_of_medians(&row.rates, &other.rates, SEED)
 }
 
+/// Of one pass or two, an interval of their ratio says nothing.
+fn has_interval(row: &Row, other: &Row) -> bool {
+    row.rate.n.min(other.rate.n) >= PASSES_MIN
+}
+
 impl<'a> Best<'a> {
     /// What is worth to be set: the best of all, where it is faster beyond doubt than a copy that
     /// is told nothing.
@@ -189,7 +208,10 @@ impl<'a> Best<'a> {
         let best =
             auto().chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
         match auto().find(|row| row.point.choice.level == UNPACKED) {
-            Some(usual) => beside(usual, best)?.high.lt(&1.0).then_some(best),
+            Some(usual) => {
+                let slower = has_interval(usual, best) && beside(usual, best)?.high < 1.0;
+                slower.then_some(best)
+            }
             None => Some(best),
         }
     }
@@ -207,11 +229,31 @@ pub fn growths(rows: &[Row]) -> Vec<Growth<'_>> {
 
 fn growth(mut rows: Vec<&Row>) -> Option<Growth<'_>> {
     rows.sort_by_key(|row| row.point.extent);
+    let length = |row| Some(Length { row, rate: median_estimate(&row.rates, SEED)? });
+    let lengths: Vec<Length<'_>> = rows.iter().filter_map(|row| length(row)).collect();
     let longest = &rows[rows.len() - LENGTHS_MIN..];
     let pooled: Vec<f64> = longest.iter().flat_map(|row| row.rates.iter().copied()).collect();
-    let asymptote = median(&pooled)?;
-    let reached_at = rows.iter().copied().find(|row| row.rate.median >= REACHED_SHARE * asymptote);
-    Some(Growth { asymptote, reached_at, model: model(&rows), rows })
+    let asymptote = median_estimate(&pooled, SEED)?;
+    let is_close = |length: &&Length<'_>| length.rate.value >= CLOSE_SHARE * asymptote.value;
+    let overlaps = |length: &&Length<'_>| {
+        length.rate.low <= asymptote.high && length.rate.high >= asymptote.low
+    };
+    Some(Growth {
+        asymptote,
+        close_at: lengths.iter().find(is_close).copied(),
+        reached_at: lengths.iter().filter(is_close).find(overlaps).copied(),
+        fall: fall(&lengths),
+        model: model(&rows),
+        lengths,
+    })
+}
+
+fn fall<'a>(lengths: &[Length<'a>]) -> Option<[Length<'a>; 2]> {
+    let fall_to = |(longer, at): (usize, &Length<'a>)| {
+        let before = lengths[..longer].iter().find(|shorter| shorter.rate.low > at.rate.high)?;
+        Some([*before, *at])
+    };
+    lengths.iter().enumerate().find_map(fall_to)
 }
 
 /// The time that a copy takes has the form of a cost: so much for each byte and so much at all.
@@ -253,9 +295,10 @@ pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
 
 /// What a copy does about packing that is told nothing.
 const UNPACKED: &str = "off";
-/// A rate that is this much of the asymptote is the asymptote.
-const REACHED_SHARE: f64 = 0.95;
+const CLOSE_SHARE: f64 = 0.95;
 const LENGTHS_MIN: usize = 3;
+/// How many passes it takes to say that something is faster than something else.
+pub const PASSES_MIN: usize = 3;
 /// Any: the same records give the same intervals.
 const SEED: u64 = 1;
 
@@ -328,6 +371,21 @@ mod tests {
         assert_eq!(best(&rows)[0].advised(), None);
     }
 
+    /// Every second copy would be faster than another, and slower than it next time.
+    #[test]
+    fn two_passes_say_nothing_of_what_is_faster() {
+        for (passes, is_said) in [(2, false), (3, true)] {
+            let pass = |records: Vec<Record>| records.into_iter().take(passes);
+            let of = |four| -> Vec<Row> {
+                let grid = pass(timed("grid", 16, [50, 51, 52, 50, 51]));
+                rows(&grid.chain(pass(timed("auto", 4, four))).collect::<Vec<_>>())
+            };
+            let (before, after) = (of([40, 41, 42, 40, 41]), of([30, 31, 32, 30, 31]));
+            assert_eq!(best(&before)[0].advised().is_some(), is_said, "{passes} passes");
+            assert_eq!(changes(&before, &after).iter().any(Change::is_one), is_said);
+        }
+    }
+
     #[test]
     fn a_change_is_told_from_none() {
         let (before, after) = (campaign([40, 40, 41, 39, 40]), campaign([30, 31, 30, 29, 30]));
@@ -357,6 +415,54 @@ mod tests {
         let model = growth.model.unwrap();
         assert!((model.t0_s.value - 0.5).abs() < 0.01, "{model:?}");
         assert!((model.bytes_per_s.value / 1e8 - 1.0).abs() < 0.01, "{model:?}");
-        assert_eq!(growth.reached_at.unwrap().point.extent, Extent::Bytes(1_024_000_000));
+        let extent = |length: Option<Length<'_>>| length.unwrap().row.point.extent;
+        assert_eq!(extent(growth.close_at), Extent::Bytes(1_024_000_000));
+        assert_eq!(extent(growth.reached_at), Extent::Bytes(2_048_000_000), "97.6 of 98.8 %");
+        assert_eq!(growth.fall, None);
+    }
+
+    /// Five copies of each length: medians in MB/s, and from the least to the most.
+    #[test]
+    fn a_length_is_long_enough_by_its_median_and_its_interval() {
+        type Found = (Option<usize>, Option<usize>, Option<[usize; 2]>);
+        let check = |medians: &[(f64, f64)], expect: Found| {
+            let mut records = Vec::new();
+            for (at, (median, range)) in medians.iter().enumerate() {
+                for share in [-0.5, -0.2, 0.0, 0.2, 0.5] {
+                    let (bytes, rate) = (1_000_000 << at, (median + range * share) * 1e6);
+                    let extent = Extent::Bytes(bytes);
+                    records.push(cell("grid", 4, extent, bytes, bytes as f64 / rate));
+                }
+            }
+            let rows = rows(&records);
+            let growth = &growths(&rows)[0];
+            let place = |length: Length<'_>| {
+                growth.lengths.iter().position(|other| *other == length).unwrap()
+            };
+            let found = (
+                growth.close_at.map(place),
+                growth.reached_at.map(place),
+                growth.fall.map(|pair| pair.map(place)),
+            );
+            assert_eq!(found, expect, "{medians:?}");
+        };
+        // The first of those that are as fast.
+        check(&[(50.0, 4.0), (99.0, 4.0), (100.0, 4.0), (101.0, 4.0)], (Some(1), Some(1), None));
+        // 96 % of the asymptote, lower beyond doubt and not.
+        check(&[(96.0, 1.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(0), Some(1), None));
+        check(&[(96.0, 12.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(0), Some(0), None));
+        // An interval alone does not do.
+        check(&[(94.0, 30.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(1), Some(1), None));
+        // What a queue swallows is faster than the path.
+        let swallowed = [(150.0, 4.0), (120.0, 4.0), (100.0, 4.0), (100.0, 4.0), (101.0, 4.0)];
+        check(&swallowed, (Some(0), Some(2), Some([0, 1])));
+        // A dip within the intervals is none.
+        check(&[(99.0, 8.0), (96.0, 8.0), (100.0, 8.0), (100.0, 8.0)], (Some(0), Some(0), None));
+        check(
+            &[(100.0, 2.0), (90.0, 2.0), (100.0, 2.0), (100.0, 2.0)],
+            (Some(0), Some(0), Some([0, 1])),
+        );
+        // Each is faster than the one before, and the second longest is in the middle of three.
+        check(&[(10.0, 0.1), (20.0, 0.1), (40.0, 0.1), (80.0, 0.1)], (Some(2), Some(2), None));
     }
 }
