@@ -48,6 +48,8 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     assert!(message.contains("go on with: datapump sweep --resume sweep-"), "{message}");
     let measured = cells(&scene).len();
     assert!((1..6).contains(&measured), "it ends behind a cell: {measured}");
+    let shown = ask(&scene, "show").stdout_text();
+    assert!(shown.contains(&format!("not measured: far ({} cell", 6 - measured)), "{shown}");
 
     let ran = run::to_end(sweep(&wan, &scene, "--resume"), b"");
     assert_eq!(ran.code, 0, "{ran}");
@@ -72,6 +74,7 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     for part in ["far: medians", "the best setting of each host", "auto/best", "% of the time"] {
         assert!(shown.contains(part), "{part}:\n{shown}");
     }
+    assert!(!shown.contains("not measured"), "{shown}");
     let rows = ask(&scene, "show --format csv").stdout_text();
     assert!(rows.contains("unloaded_rtt_median_s") && rows.lines().count() == 7, "{rows}");
     let name = cells[0]["place"]["experiment"].as_str().unwrap();

@@ -143,7 +143,8 @@ fn figures(row: &Found) -> String {
 }
 
 /// Everything that a campaign found.
-pub fn page(name: &str, records: &[Record], form: Form) -> String {
+/// `left` is of which hosts cells are missing, and how many.
+pub fn page(name: &str, records: &[Record], left: &[(String, usize)], form: Form) -> String {
     let rows = study::rows(records);
     let hosts: Vec<&str> = study::best(&rows).iter().map(|best| best.host).collect();
     let mut text = String::new();
@@ -155,7 +156,16 @@ pub fn page(name: &str, records: &[Record], form: Form) -> String {
         text.push_str(&sheet.write(form));
         text.push('\n');
     }
-    text.push_str(&best_sheet(name, records, &rows).write(form));
+    let mut best = best_sheet(name, records, &rows);
+    if !left.is_empty() {
+        let of = |(host, cells): &(String, usize)| {
+            format!("{host} ({})", live::count(*cells as u64, "cell"))
+        };
+        let hosts: Vec<String> = left.iter().map(of).collect();
+        let hosts = hosts.join(", ");
+        best.note(format!("not measured: {hosts}; go on with: datapump sweep --resume {name}"));
+    }
+    text.push_str(&best.write(form));
     text
 }
 

@@ -1,7 +1,9 @@
 //! Campaigns in the results store: shown, compared, and what is best of them kept as profiles.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use super::under_way::as_typed;
 use crate::base::fault::{Class, Fault};
 use crate::cli::args::Options;
 use crate::cli::knobs::FORMATS;
@@ -18,13 +20,15 @@ use crate::report::sheet::Form;
 
 pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
     let store = open(options)?;
-    let name = find(&store, named)?.name;
-    let records = cells(&store, &name)?;
+    let experiment = find(&store, named)?;
+    let name = &experiment.name;
+    let records = cells(&store, name)?;
+    let left = left(&experiment, &records);
     let usual = if options.json { "json" } else { "text" };
     let format = options.format.map_or(usual, |at| FORMATS[at]);
     let text = match format {
-        "markdown" => page::page(&name, &records, Form::Markdown),
-        "text" => page::page(&name, &records, Form::Text),
+        "markdown" => page::page(name, &records, &left, Form::Markdown),
+        "text" => page::page(name, &records, &left, Form::Text),
         other => {
             let known = Format::ALL.into_iter().find(|(name, _)| *name == other);
             let (_, format) = known.ok_or_else(|| Fault::usage(format!("no format {other}")))?;
@@ -32,6 +36,16 @@ pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(),
         }
     };
     put(&text, options, voice)
+}
+
+/// Hosts of which cells are missing, and how many; none where its plan can no longer be read.
+fn left(experiment: &Experiment, records: &[Record]) -> Vec<(String, usize)> {
+    let Ok((campaign, _)) = as_typed(experiment) else { return Vec::new() };
+    let measured = measured(records);
+    let mut cells = campaign.plan.cells();
+    cells.retain(|cell| !measured.contains(&cell.index));
+    let of = |(at, name)| (name, cells.iter().filter(|cell| cell.host == at).count());
+    campaign.names().into_iter().enumerate().map(of).filter(|(_, left)| *left > 0).collect()
 }
 
 pub fn compare(named: [&str; 2], options: &Options, voice: &Voice) -> Result<(), Fault> {
@@ -111,6 +125,11 @@ pub fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
 /// Its cells, in the order in which they were measured.
 pub fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
     store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })
+}
+
+/// The places of these cells in the order of all.
+pub fn measured(records: &[Record]) -> BTreeSet<u32> {
+    records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index)).collect()
 }
 
 pub const COMMAND: &str = "sweep";

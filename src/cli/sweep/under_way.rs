@@ -17,6 +17,7 @@ use crate::cli::args::{Args, Options};
 use crate::cli::signals;
 use crate::cli::voice::Voice;
 use crate::io::clock;
+use crate::lab::campaign::Plan;
 use crate::lab::campaign::course::{Course, Done, LeftOut, Step};
 use crate::lab::campaign::hold;
 use crate::lab::measure;
@@ -61,21 +62,22 @@ pub fn resume(
     let (campaign, typed) = as_typed(&experiment)?;
     tell(&campaign);
     let records = kept::cells(&store, &experiment.name)?;
-    let cells = records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index));
     let took = |record: &Record| Nanos((record.moved.elapsed_s * 1e9) as u64);
-    let done = Done { cells: cells.collect(), last_took: records.last().map(took) };
+    let done = Done { cells: kept::measured(&records), last_took: records.last().map(took) };
+    let all = campaign.plan.cells().len();
+    let left_s = each_s(&campaign.plan) * (all - done.cells.len()) as f64;
     voice.remark(&format!(
-        "going on with {}: {} of {} cells are measured",
+        "going on with {}: {} of {all} cells are measured; the others take about {}",
         experiment.name,
         done.cells.len(),
-        campaign.plan.cells().len()
+        live::clock(Nanos((left_s * 1e9) as u64))
     ));
     let near = claim(&experiment.name)?;
     measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, voice)
 }
 
 /// The campaign and its options, as they were typed then.
-fn as_typed(experiment: &Experiment) -> Result<(Campaign, Options), Fault> {
+pub fn as_typed(experiment: &Experiment) -> Result<(Campaign, Options), Fault> {
     let unreadable = |why: String| {
         let text = format!("{} cannot be gone on with: {why}; begin a new one", experiment.name);
         Fault::new(Class::Local, text)
@@ -120,7 +122,7 @@ fn measure_rest(
         names: campaign.names(),
         began: clock::now(),
         before: done.cells.len(),
-        each_s: campaign.plan.load(page::ASSUMED_BYTES_PER_S).duration_s / all.max(1) as f64,
+        each_s: each_s(&campaign.plan),
         left: all - done.cells.len(),
     };
     let left_out = course.carry_out(&done, near, store, &control, &mut |step| told.tell(step))?;
@@ -138,6 +140,12 @@ fn measure_rest(
         store.path().display()
     ));
     Ok(missing(&left_out, name))
+}
+
+/// What a cell takes with the pause before it, for all that is known in advance.
+fn each_s(plan: &Plan) -> f64 {
+    let load = plan.load(page::ASSUMED_BYTES_PER_S);
+    load.duration_s / load.cells.max(1) as f64
 }
 
 /// Signals stop it; what they say is told at once.
