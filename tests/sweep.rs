@@ -188,6 +188,27 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
     scene.assert_holds("there", &[]);
 }
 
+/// What has been begun when the time is over is still written.
+#[test]
+fn timed_copies_are_written_to_a_folder_and_taken_away() {
+    let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");
+    let scene = Scene::new();
+    fs::create_dir(scene.path("there")).unwrap();
+    let hosts = format!("far:{}\n", scene.path("there").display());
+    fs::write(scene.path("hosts"), hosts).unwrap();
+    let line = "--hosts @/hosts --durations 0.3,0.6 --windows auto --streams 1 --repeat 1";
+    let ran = run::to_end(sweep(&wan, &scene, line), b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    let cells = cells(&scene);
+    assert_eq!(cells.len(), 4, "{ran}");
+    for cell in &cells {
+        let figure = |path: &str| cell.pointer(path).and_then(Value::as_f64).unwrap();
+        assert!(figure("/more/moving_s") >= figure("/more/extent/seconds"), "{cell}");
+        assert!(figure("/sink/starts") > 0.0, "a file was written to: {cell}");
+    }
+    scene.assert_holds("there", &[]);
+}
+
 #[test]
 fn the_order_of_slac_is_said_and_nothing_is_done() {
     let scene = scene("anl\nkek.jp:/tmp\n");
