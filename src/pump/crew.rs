@@ -23,7 +23,7 @@ pub struct Crew {
     work: Work,
     queue: Arc<Queue>,
     hands: Vec<JoinHandle<()>>,
-    /// When it was last said what payloads took.
+    /// Up to when it is known what payloads took.
     told_at: Mutex<Tick>,
 }
 
@@ -125,19 +125,18 @@ impl Crew {
 }
 
 impl Crew {
-    /// What payloads have taken since this was last told; `None` while that was just now.
+    /// What payloads have taken since this was last asked; `None` where that was just now, or where
+    /// there were none.
     pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = now.since(*told_at);
         if elapsed < TELL_EVERY {
             return None;
         }
-        let by_codec = std::mem::take(&mut *self.queue.toil());
-        if by_codec.iter().all(|toil| toil.raw_bytes == 0) {
-            return None;
-        }
         *told_at = now;
-        Some(Unpacked { by_codec, elapsed, hands: self.hands.len() as u16 })
+        let by_codec = std::mem::take(&mut *self.queue.toil());
+        let has_news = by_codec.iter().any(|toil| toil.raw_bytes > 0);
+        has_news.then_some(Unpacked { by_codec, elapsed, hands: self.hands.len() as u16 })
     }
 
     pub fn hear_unpacked(&self, unpacked: &Unpacked) {
@@ -308,5 +307,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_stretch_without_packed_payloads_is_not_counted_with_what_follows() {
+        let passages = vec![Passage::new(Vec::new())];
+        let crew = Crew::start(passages, Work::Unpack).unwrap();
+        let begun = clock::now();
+        let after = |millis| begun.after(Nanos::from_millis(millis));
+        assert_eq!(crew.unpacked(after(10_000)), None);
+        let spent = [Nanos::from_millis(50), Nanos(0), Nanos(0)];
+        crew.queue.note(Codec::Zstd, 1 << 20, &spent);
+        assert_eq!(crew.unpacked(after(10_100)), None, "that was just now");
+        let told = crew.unpacked(after(10_250)).unwrap();
+        assert_eq!((told.elapsed, told.hands), (Nanos::from_millis(250), 1));
+        assert_eq!(told.by_codec[Codec::Zstd as usize].spent, spent[0]);
     }
 }
