@@ -109,7 +109,7 @@ fn knobs_out_of_range_name_the_range() {
         ("copy --digest md5 @/file @/out", 2, &["blake3, crc64 or none"]),
         ("copy --fsync all @/file @/out", 2, &["file or off"]),
         ("copy --overwrite yes @/file @/out", 2, &["never, older or always"]),
-        ("copy --memory 1M @/file @/out", 2, &["--memory", "32M"]),
+        ("copy --memory 1M @/file @/out", 2, &["--memory", "64M"]),
         ("copy --ports 9-8 @/file @/out", 2, &["--ports", "LO-HI"]),
         ("copy -P 0 @/file @/out", 2, &["0.1 to 3600"]),
         ("copy --manifest @/m --digest none @/file @/out", 2, &["--manifest", "--digest"]),

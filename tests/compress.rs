@@ -106,7 +106,7 @@ fn memory_for_packing_is_in_the_sum() {
     write_data(&scene.path("source"));
     let copy =
         |more: &str| scene.run(&format!("demo --bytes 4M --streams 2 --compress zstd:19 {more}"));
-    let ran = copy("--memory 32M");
+    let ran = copy("--memory 64M");
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("of memory are too little"), "{ran}");
 }

@@ -241,7 +241,7 @@ fn the_other_knobs() {
         "--window 64K",
         "--congestion cubic",
         "--rate 400Mbit",
-        "--memory 32M --streams 1",
+        "--memory 64M --streams 1",
         "--preallocate on",
         "--fsync off",
         "--interval 0.1",

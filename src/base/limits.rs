@@ -18,7 +18,7 @@ pub const LOCKSTEP_BYTES_MIN: u64 = 4 << 10;
 pub const LOCKSTEP_BYTES_MAX: u64 = 1 << 40;
 pub const LOCKSTEP_PAUSE_MAX: Nanos = Nanos(3_600_000_000_000);
 /// Least memory a transfer can be given.
-pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
+pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 /// Patterns of one transfer, and their bytes in all: they travel in one message.
 pub const FILTERS_MAX: usize = 256;

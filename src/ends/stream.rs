@@ -327,7 +327,7 @@ const FRAME_START: usize = HEADROOM_BYTES as usize - HEADER_BYTES;
 
 impl Opener {
     fn new(tls: Tls, body_bytes: u32, begun: &[u8]) -> Opener {
-        let mut buffer = Buffer::new(body_bytes.max(SEALED_BYTES_MIN));
+        let mut buffer = Buffer::new(sealed_bytes(body_bytes));
         buffer.bytes_mut()[..begun.len()].copy_from_slice(begun);
         Opener {
             tls,
@@ -442,8 +442,15 @@ fn record_end(bytes: &[u8]) -> Option<usize> {
     (end <= bytes.len()).then_some(end)
 }
 
-/// The ciphertext buffer of small requests still holds several records.
+/// What a sealed stream receives at once, with bodies of this size at most.
+pub fn sealed_bytes(body_bytes: u32) -> u32 {
+    body_bytes.clamp(SEALED_BYTES_MIN, SEALED_BYTES_MAX)
+}
+
+/// The ciphertext buffer of small requests still holds several records; that of large ones is not
+/// larger than what is worth a call.
 const SEALED_BYTES_MIN: u32 = 64 << 10;
+const SEALED_BYTES_MAX: u32 = 256 << 10;
 
 /// A record's content with its protection (RFC 8446, section 5.2).
 const RECORD_BYTES_MAX: usize = 16384 + 256;

@@ -18,7 +18,7 @@ use crate::ends::endpoint::Endpoint;
 use crate::ends::made::Maker;
 use crate::ends::null::{Fill, Null};
 use crate::ends::pipe::{PipeSink, PipeSource, Turn};
-use crate::ends::stream::{Protection, StreamSink, StreamSource};
+use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
 use crate::ends::tree::Tree;
 use crate::io::backend::Backend;
 use crate::io::buffer::Buffer;
@@ -73,6 +73,8 @@ struct Depths {
 
 /// What a lane takes at most besides its buffers: stack, samples, the state of its seal.
 const LANE_BYTES: u64 = 512 << 10;
+/// The program itself: pages of its text that are in use, and what it holds before any lane.
+const PROGRAM_BYTES: u64 = 13 << 20;
 /// What the ledgers take at most: every object in flight with its names.
 pub const LEDGER_BYTES: u64 = 12 << 20;
 
@@ -164,26 +166,30 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
 
 fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
     let body = ends.settings.request_bytes;
-    let each = Buffer::total_bytes(body) as u64;
     let requests = Buffer::several_bytes(requests(ends, depths, lanes), body) as u64;
     let packing = packing(ends).map_or(0, |work| hands() * work.bytes(body));
     // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
-    let is_local = ends.source.is_some() && ends.sink.is_some();
-    let sealed = match ends.settings.seal {
-        Seal::Tls if !is_local => each,
+    let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
+        (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
+        (Seal::Tls, None, Some(_)) => Buffer::total_bytes(sealed_bytes(body)) as u64,
         _ => 0,
     };
     let made = match &ends.source {
         Some((Place::Made { .. } | Place::EndlessMade { .. }, _)) => Maker::BYTES,
         _ => 0,
     };
-    lanes * (requests + sealed + LANE_BYTES) + made + packing + LEDGER_BYTES
+    lanes * (requests + sealed + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
 }
 
 /// How many requests a lane has: those of its ends, and its part of what keeps a crew at work.
 fn requests(ends: &Ends, depths: Depths, lanes: u64) -> usize {
     let crew = packing(ends).map_or(0, |_| (JOBS_PER_HAND * hands()).div_ceil(lanes.max(1)));
-    (depths.source + depths.sink).max(2) as usize + crew as usize
+    let ends = match (&ends.source, &ends.sink) {
+        // What has come is done with: nothing is held while the next comes.
+        (None, Some((Target::Null, _))) => depths.source,
+        _ => depths.source + depths.sink,
+    };
+    ends as usize + crew as usize
 }
 
 /// Jobs that each hand of a crew has: one it works at, one that waits for it.

@@ -43,7 +43,7 @@ fn wrong_values_are_told_what_to_type() {
         ("request-size", "32M", "--request-size '32M': write a multiple of 4K from 4K to 16M"),
         ("depth-sink", "257", "--depth-sink '257': write a number from 1 to 256, or auto"),
         ("window", "2G", "--window '2G': write a size from 4K to 1G, or auto"),
-        ("memory", "1M", "--memory '1M': write a size from 32M up"),
+        ("memory", "1M", "--memory '1M': write a size from 64M up"),
         (
             "rate",
             "100mbit",
