@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::args::Options;
 use super::order::{Channel, Show};
-use super::record::NO_HOME;
+use super::record;
 use super::results::{environments, number};
 use super::voice::Voice;
 use super::written;
@@ -53,8 +53,7 @@ pub fn run(run: Option<&OsString>, options: &Options, started: Instant) -> Resul
 }
 
 fn of_store(id: Option<i64>, options: &Options) -> Result<Verdict, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
+    let path = record::store_path(options)?;
     let store = Store::open_existing(&path)?;
     let ids = id.into_iter().collect();
     let newest = id.is_none().then_some(LOOKED_AT);

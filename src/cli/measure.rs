@@ -11,7 +11,7 @@ use super::args::{Measuring, Options};
 use super::model::{models, page, studied};
 use super::nettest;
 use super::order::{Channel, Show};
-use super::record::NO_HOME;
+use super::record;
 use super::results::environments;
 use super::signals;
 use super::voice::Voice;
@@ -212,9 +212,7 @@ fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
 }
 
 fn open_store(options: &Options) -> Result<Store, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
-    Store::open(&path)
+    Store::open(&record::store_path(options)?)
 }
 
 /// What one run does, the next is to do again. BBR measures the path anew each time and settles on

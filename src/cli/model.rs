@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::args::Options;
 use super::knobs::FORMATS;
-use super::record::NO_HOME;
+use super::record;
 use super::results::{environments, into_file};
 use super::voice;
 use crate::base::fault::{Class, Fault};
@@ -196,8 +196,7 @@ fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
 }
 
 fn store(options: &Options) -> Result<Store, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    Store::open_existing(&path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?)
+    Store::open_existing(&record::store_path(options)?)
 }
 
 /// The experiment that is asked for, else the newest.

@@ -1,6 +1,7 @@
 //! A run that ran to its end is recorded in the results store. What goes wrong with that is one
 //! warning: the files are where they belong.
 
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::Options;
@@ -130,11 +131,15 @@ fn is_wanted(options: &Options) -> bool {
 }
 
 fn store(options: &Options) -> Result<Store, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
-    Store::open_lasting(&path, Lasting::Program)
+    Store::open_lasting(&store_path(options)?, Lasting::Program)
 }
 
-/// Where results are when nobody says where.
-pub const NO_HOME: &str =
-    "there is no place for results, since HOME is not set: name a file with --results";
+/// Where results are.
+pub fn store_path(options: &Options) -> Result<PathBuf, Fault> {
+    let path = options.results.clone().or_else(Store::default_path);
+    path.ok_or_else(|| {
+        let text =
+            "there is no place for results, since HOME is not set: name a file with --results";
+        Fault::new(Class::Local, text)
+    })
+}

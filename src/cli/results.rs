@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::args::Options;
 use super::knobs::FORMATS;
-use super::record::NO_HOME;
+use super::record;
 use super::{voice, written};
 use crate::base::fault::{Class, Fault};
 use crate::lab::export::{Format, What};
@@ -73,8 +73,7 @@ pub fn number(word: &OsString) -> Result<i64, String> {
 }
 
 fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    let path = path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))?;
+    let path = record::store_path(options)?;
     let store = Store::open_existing(&path)?;
     let records = store.records(filter)?;
     let missing = filter.ids.iter().find(|id| !records.iter().any(|run| run.id == **id));

@@ -8,7 +8,7 @@ use crate::base::fault::{Class, Fault};
 use crate::cli::args::Options;
 use crate::cli::knobs::FORMATS;
 use crate::cli::profile;
-use crate::cli::record::NO_HOME;
+use crate::cli::record;
 use crate::cli::results;
 use crate::cli::voice::Voice;
 use crate::lab::campaign::study;
@@ -92,16 +92,11 @@ fn put(text: &str, options: &Options, voice: &Voice) -> Result<(), Fault> {
 }
 
 pub fn open(options: &Options) -> Result<Store, Fault> {
-    Store::open_existing(&path(options)?)
+    Store::open_existing(&record::store_path(options)?)
 }
 
 pub fn open_to_write(options: &Options) -> Result<Store, Fault> {
-    Store::open(&path(options)?)
-}
-
-fn path(options: &Options) -> Result<std::path::PathBuf, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
-    path.ok_or_else(|| Fault::new(Class::Local, NO_HOME))
+    Store::open(&record::store_path(options)?)
 }
 
 /// The campaign of this name, or of which the name ends so; the newest where none is named.
