@@ -333,7 +333,7 @@ fn quotas(desk: &Desk) -> Result<Shown, String> {
 }
 
 /// Of a straight line through these points.
-fn r_squared(points: &[(f64, f64)]) -> f64 {
+pub fn r_squared(points: &[(f64, f64)]) -> f64 {
     let (xs, ys): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
     let (x, y) = (mean(&xs), mean(&ys));
     let of = |values: &[f64], middle: f64| values.iter().map(|v| (v - middle).powi(2)).sum::<f64>();
@@ -349,7 +349,7 @@ fn cpu_ns_per_byte(run: &Run) -> f64 {
     run.of_side("source", "cpu_ns_per_byte")
 }
 
-const STEADY: Stretch = Stretch::Time { ramp_s: 1.5, seconds: 5.0 };
+pub const STEADY: Stretch = Stretch::Time { ramp_s: 1.5, seconds: 5.0 };
 /// Per cent of a CPU.
 const LINKS_QUOTA: f64 = 20.0;
 const CROSSING_QUOTA: f64 = 4.0;

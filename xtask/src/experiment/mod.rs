@@ -17,6 +17,7 @@ mod post;
 mod quota;
 mod series;
 mod shown;
+mod sources;
 mod steady;
 mod stops;
 mod timed;
@@ -133,6 +134,7 @@ const ALL: &[Experiment] = &[
     levels::LEVELS,
     levels::COST,
     levels::LINKS,
+    sources::SOURCES,
     levels::CROSSING,
     levels::BARE,
     levels::QUOTAS,

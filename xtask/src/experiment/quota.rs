@@ -1,33 +1,50 @@
-//! A control group whose processes get a share of CPU time, of either version of the kernel's.
+//! A control group whose processes get a share of CPU time and, where that is wanted, of what a
+//! disk reads; of either version of the kernel's.
 
 use std::cell::Cell;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
 pub struct Quota {
-    group: PathBuf,
+    /// The first version has one for each controller.
+    groups: Vec<PathBuf>,
     /// Of the scripts that begin in the group.
     folder: tempfile::TempDir,
     scripts: Cell<u32>,
 }
 
 impl Quota {
+    /// Of CPU time.
     pub fn new() -> Result<Quota, String> {
+        Quota::of(&["cpu"])
+    }
+
+    /// Of CPU time, and of what a disk reads.
+    pub fn with_disk() -> Result<Quota, String> {
+        Quota::of(&["cpu", "blkio"])
+    }
+
+    fn of(controllers: &[&str]) -> Result<Quota, String> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let told = |why: std::io::Error| format!("a control group for CPU time: {why}");
+        let told = |why: std::io::Error| format!("a control group: {why}");
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("datapump-experiment-{}-{number}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let group = match first.exists() {
-            true => first.join(name),
-            false => Path::new("/sys/fs/cgroup").join(name),
+        let root = Path::new("/sys/fs/cgroup");
+        let groups: Vec<PathBuf> = match root.join("cpu").exists() {
+            true => controllers.iter().map(|one| root.join(one).join(&name)).collect(),
+            false => vec![root.join(name)],
         };
-        fs::create_dir(&group).map_err(told)?;
         let folder = tempfile::tempdir().map_err(told)?;
-        Ok(Quota { group, folder, scripts: Cell::new(0) })
+        let mut quota = Quota { groups: Vec::new(), folder, scripts: Cell::new(0) };
+        // One that cannot be made does not leave the others behind.
+        for group in groups {
+            fs::create_dir(&group).map_err(told)?;
+            quota.groups.push(group);
+        }
+        Ok(quota)
     }
 
     /// What stands for a program: it begins in the group, and so does all that it starts.
@@ -35,9 +52,9 @@ impl Quota {
         let told = |why: std::io::Error| format!("a script for a control group: {why}");
         self.scripts.set(self.scripts.get() + 1);
         let script = self.folder.path().join(format!("within-{}", self.scripts.get()));
-        let procs = self.group.join("cgroup.procs");
-        let (procs, program) = (procs.display(), program.display());
-        let text = format!("#!/bin/sh\necho $$ > {procs}\nexec {program} \"$@\"\n");
+        let join = |group: &PathBuf| format!("echo $$ > {}/cgroup.procs\n", group.display());
+        let joins: String = self.groups.iter().map(join).collect();
+        let text = format!("#!/bin/sh\n{joins}exec {} \"$@\"\n", program.display());
         fs::write(&script, text).map_err(told)?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(told)?;
         Ok(script)
@@ -47,24 +64,48 @@ impl Quota {
     pub fn allow(&self, percent: Option<f64>) -> Result<(), String> {
         let period = f64::from(PERIOD_US);
         let quota = percent.map(|percent| ((percent / 100.0 * period) as u32).max(QUOTA_US_MIN));
-        let first = self.group.join("cpu.cfs_quota_us");
-        let (file, text) = match (first.exists(), quota) {
-            (true, Some(quota)) => (first, quota.to_string()),
-            (true, None) => (first, "-1".to_string()),
-            (false, Some(quota)) => (self.group.join("cpu.max"), format!("{quota} {PERIOD_US}")),
-            (false, None) => (self.group.join("cpu.max"), format!("max {PERIOD_US}")),
-        };
-        if self.group.join("cpu.cfs_period_us").exists() {
-            fs::write(self.group.join("cpu.cfs_period_us"), PERIOD_US.to_string())
-                .map_err(|why| format!("cpu.cfs_period_us: {why}"))?;
+        let text = |all: &str| quota.map_or(all.to_string(), |quota| quota.to_string());
+        match self.file("cpu.cfs_quota_us") {
+            Some(first) => {
+                write(&first.with_file_name("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
+                write(&first, &text("-1"))
+            }
+            None => write(&self.groups[0].join("cpu.max"), &format!("{} {PERIOD_US}", text("max"))),
         }
-        fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))
+    }
+
+    /// So many bytes a second of the disk that this file is on.
+    pub fn allow_reads(&self, file: &Path, bytes_per_s: u64) -> Result<(), String> {
+        let disk = disk_of(file).map_err(|why| format!("{}: {why}", file.display()))?;
+        match self.file("blkio.throttle.read_bps_device") {
+            Some(first) => write(&first, &format!("{disk} {bytes_per_s}")),
+            None => write(&self.groups[0].join("io.max"), &format!("{disk} rbps={bytes_per_s}")),
+        }
+    }
+
+    fn file(&self, name: &str) -> Option<PathBuf> {
+        self.groups.iter().map(|group| group.join(name)).find(|file| file.exists())
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|why| format!("{}: {why}", file.display()))
+}
+
+/// The numbers of the whole disk: a partition cannot be limited.
+fn disk_of(file: &Path) -> std::io::Result<String> {
+    let device = fs::metadata(file)?.dev();
+    let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let known = Path::new("/sys/dev/block").join(&numbers).canonicalize()?;
+    match known.join("partition").exists() {
+        true => fs::read_to_string(known.with_file_name("dev")).map(|text| text.trim().to_string()),
+        false => Ok(numbers),
     }
 }
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        fs::remove_dir(&self.group).ok();
+        self.groups.iter().for_each(|group| drop(fs::remove_dir(group)));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Experiment;
@@ -17,6 +17,8 @@ pub struct Shown {
     /// What a figure is drawn from: a name, and lines of values.
     data: Vec<(String, String)>,
     notes: Vec<String>,
+    /// Where an experiment has files on a disk.
+    disk: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,10 @@ impl Shown {
         self.data.push((name.to_string(), lines));
     }
 
+    pub fn on_disk(&mut self, folder: &Path) {
+        self.disk = Some(folder.to_path_buf());
+    }
+
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
@@ -111,7 +117,7 @@ impl Shown {
         let code = experiment.name.to_uppercase();
         let mut text = format!("# {code}: {}\n\n{}\n\n", experiment.title, experiment.about);
         let _ = writeln!(text, "`cargo xtask experiment {}`\n", experiment.name);
-        for note in machine::notes(Path::new("/dev/shm")) {
+        for note in machine::notes(self.disk.as_deref().unwrap_or(Path::new("/dev/shm"))) {
             let _ = writeln!(text, "- {note}");
         }
         let _ = write!(text, "\n{}", self.verdicts());
