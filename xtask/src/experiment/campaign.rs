@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Experiment;
 use super::desk::Desk;
+use super::levels::r_squared;
 use super::shown::{Shown, Table};
 use crate::bench::stats::Spread;
 use crate::step::output;
@@ -332,22 +333,12 @@ fn linear(desk: &Desk) -> Result<Shown, String> {
         table.row(row);
     }
     shown.table(table);
-    let r2 = squared_correlation(&points);
+    let r2 = r_squared(&points);
     shown.check("level 0 is linear in streams, r² of 0.99 or more", format!("{r2:.5}"), r2 >= 0.99);
     shown.check("level 1 is the best of zlib, or within 3 % of it", yes(one_is_best), one_is_best);
     shown.note(format!("```text\n{}```", campaign.page()?));
     shown.data("", csv(&cells));
     Ok(shown)
-}
-
-fn squared_correlation(points: &[(f64, f64)]) -> f64 {
-    let n = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
-    let both: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
-    let of_x: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
-    let of_y: f64 = points.iter().map(|p| (p.1 - y).powi(2)).sum();
-    both * both / (of_x * of_y)
 }
 
 fn yes(is_so: bool) -> String {
