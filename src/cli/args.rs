@@ -51,6 +51,8 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     pub settings: Settings,
+    /// As typed; what leaving it out means depends on what is copied.
+    pub compress: Option<Compress>,
     pub remote: Remote,
     /// The CPUs that this side is held to.
     pub cpus: Option<Cpus>,
@@ -92,6 +94,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             settings: Settings::default(),
+            compress: None,
             remote: Remote::default(),
             cpus: None,
             seed: 0,

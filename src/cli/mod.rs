@@ -36,6 +36,7 @@ use self::args::{Args, Options, Stop, Task};
 use self::order::{Amount, Channel, Form, Order, Show};
 use self::progress::{Heard, follow};
 use self::voice::Voice;
+use crate::base::codec::Compress;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Cleaned, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
@@ -165,11 +166,11 @@ fn copy(
     if let Ok(outcome) = &result {
         let sources = sources.iter().map(shown).collect();
         let ends = record::Ends::of(&job, sources, shown(target));
-        record::keep(&voice, options, "copy", &ends, outcome, &heard);
+        record::keep(&voice, options, "copy", &ends, (outcome, &job.settings), &heard);
     }
     let said = result.map(|outcome| {
         let said = moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref());
-        said.explained(&voice, &outcome, options)
+        said.explained(&voice, (&outcome, &job.settings), options)
     });
     Ok(conclude(&voice, said, heard))
 }
@@ -178,7 +179,10 @@ fn demo(options: &Options, started: Instant) -> Result<u8, String> {
     order::memory_suffices(&options.settings)?;
     let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
     let order = remote::demo::DemoOrder {
-        settings: options.settings.clone(),
+        settings: Settings {
+            compress: options.compress.unwrap_or(Compress::Auto),
+            ..options.settings.clone()
+        },
         bytes: options.demo_bytes,
         files: options.demo_files,
     };
@@ -187,9 +191,10 @@ fn demo(options: &Options, started: Instant) -> Result<u8, String> {
         watched(&voice, Phase::Connecting, None, |watch| remote::demo::run(&order, watch));
     if let Ok(outcome) = &result {
         let ends = record::Ends::of_demo();
-        record::keep(&voice, options, "demo", &ends, outcome, &heard);
+        record::keep(&voice, options, "demo", &ends, (outcome, &order.settings), &heard);
     }
-    let said = result.map(|o| moved(&o, &order.settings).explained(&voice, &o, options));
+    let said = result
+        .map(|o| moved(&o, &order.settings).explained(&voice, (&o, &order.settings), options));
     Ok(conclude(&voice, said, heard))
 }
 
@@ -295,8 +300,13 @@ impl Said {
     }
 
     /// Adds what held it back, where its streams were looked at.
-    fn explained(mut self, voice: &Voice, outcome: &Outcome, options: &Options) -> Said {
-        if let Some(verdict) = explain::of_copy(outcome, &options.settings) {
+    fn explained(
+        mut self,
+        voice: &Voice,
+        (outcome, settings): (&Outcome, &Settings),
+        options: &Options,
+    ) -> Said {
+        if let Some(verdict) = explain::of_copy(outcome, settings) {
             self.summary.push_str(&match options.explain {
                 true => format!("\n{}", page::page(&verdict)),
                 false => page::line(&verdict),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Options;
 use super::endpoint::{End, Role};
+use crate::base::codec::Compress;
 use crate::base::job::{Job, Listed, Place};
 use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use crate::base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
@@ -72,6 +73,7 @@ impl Order {
         memory_suffices(&options.settings)?;
         choices_agree(options, &ends)?;
         filters_fit(&options.settings.filters)?;
+        let compress = options.compress.unwrap_or_else(|| usual_compress(&ends));
         let channel = match target.place {
             Place::Stdio => Channel::Stderr,
             _ => Channel::Stdout,
@@ -85,7 +87,7 @@ impl Order {
                 source_host,
                 target: target.place,
                 target_host: target.host,
-                settings: options.settings.clone(),
+                settings: Settings { compress, ..options.settings.clone() },
                 listed: options
                     .files_from
                     .clone()
@@ -135,6 +137,12 @@ pub fn clean_root(word: &OsString) -> Result<PathBuf, String> {
         )),
         _ => Err("clean needs a folder".into()),
     }
+}
+
+/// What is worth keeping is packed where that pays; what is made up is there to measure with.
+fn usual_compress(sources: &[End]) -> Compress {
+    let is_kept = |end: &End| matches!(end.place, Place::Path(_) | Place::Stdio);
+    if sources.iter().all(is_kept) { Compress::Auto } else { Compress::Off }
 }
 
 fn one_host(sources: &[End]) -> Result<Option<String>, String> {
@@ -308,6 +316,7 @@ fn idle(options: &Options, far_side: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::codec::Way;
     use crate::cli::args::{Args, Task};
 
     fn order(line: &str) -> Result<Order, String> {
@@ -338,6 +347,24 @@ mod tests {
         let idle = order("copy a b -Z 1-2 --ssh ssh").unwrap().idle;
         assert_eq!(idle.len(), 2);
         assert_eq!(order("copy a b --skip-unchanged --no-preserve").unwrap().idle.len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_is_packed_unless_it_is_typed() {
+        let cases = [
+            ("copy a b h:", Compress::Auto),
+            ("copy h:a .", Compress::Auto),
+            ("copy - h:a", Compress::Auto),
+            ("copy null:1G h:null:", Compress::Off),
+            ("copy zero:1G h:null:", Compress::Off),
+            ("copy text:1G h:a", Compress::Off),
+            ("copy text:1G h:a --compress auto", Compress::Auto),
+            ("copy a h: --compress off", Compress::Off),
+            ("copy a h: --compress lz4", Compress::Always(Way::Lz4)),
+        ];
+        for (line, expect) in cases {
+            assert_eq!(order(line).unwrap().job.settings.compress, expect, "{line}");
+        }
     }
 
     #[test]

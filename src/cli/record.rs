@@ -61,13 +61,13 @@ pub fn keep(
     options: &Options,
     command: &str,
     ends: &Ends,
-    outcome: &Outcome,
+    made: (&Outcome, &Settings),
     heard: &Heard,
 ) {
-    keep_with(voice, options, command, ends, (outcome, &options.settings), heard, |_| {});
+    keep_with(voice, options, command, ends, made, heard, |_| {});
 }
 
-/// The same of a run whose settings are not all typed ones; `add` adds what only that kind has.
+/// The same; `add` adds what only that kind of run has.
 pub fn keep_with(
     voice: &Voice,
     options: &Options,

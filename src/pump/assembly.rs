@@ -56,7 +56,7 @@ pub struct Ends {
 pub struct Assembly {
     ends: Ends,
     depths: Depths,
-    lanes: u64,
+    crew_requests: usize,
     pipes: Pipes,
     turn: Arc<Turn>,
     /// Does the passage where payloads are packed.
@@ -95,11 +95,13 @@ impl Assembly {
     /// For so many lanes at a time.
     pub fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
         let lanes = lanes as u64;
-        let depths = depths(&ends, lanes)?;
+        let hands = Hands::of(&ends, lanes);
+        let depths = depths(&ends, lanes, hands)?;
         let pipes = Pipes::open(&ends)?;
-        let planned_memory_bytes = planned(&ends, depths, lanes);
-        let (turn, crew) = (Arc::default(), crew(&ends)?);
-        Ok(Assembly { depths, lanes, pipes, turn, crew, planned_memory_bytes, ends })
+        let planned_memory_bytes = planned(&ends, depths, lanes, hands);
+        let crew_requests = crew_requests(lanes, hands);
+        let (turn, crew) = (Arc::default(), crew(&ends, hands)?);
+        Ok(Assembly { ends, depths, crew_requests, pipes, turn, crew, planned_memory_bytes })
     }
 
     /// Requests in flight at this host's end of files.
@@ -124,7 +126,7 @@ impl Assembly {
 
     /// A lane, with a stream where one of its ends is one; and the name of its engine.
     pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
-        let Assembly { ends, depths, lanes, pipes, turn, crew, .. } = self;
+        let Assembly { ends, depths, pipes, turn, crew, .. } = self;
         let (backend, name) = backend(ends)?;
         let mut engine = Engine::new(backend);
         if let Some(sampler) = stream.as_ref().and_then(|stream| sampler(&ends.settings, stream)) {
@@ -147,7 +149,7 @@ impl Assembly {
             brake: ends.brake.clone(),
             stream: wire,
             requests: Request::several(
-                requests(ends, *depths, *lanes),
+                requests(ends, *depths) + self.crew_requests,
                 ends.settings.request_bytes,
             ),
         });
@@ -164,10 +166,11 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
     }
 }
 
-fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
+fn planned(ends: &Ends, depths: Depths, lanes: u64, hands: Option<Hands>) -> u64 {
     let body = ends.settings.request_bytes;
-    let requests = Buffer::several_bytes(requests(ends, depths, lanes), body) as u64;
-    let packing = packing(ends).map_or(0, |work| hands() * work.bytes(body));
+    let requests = requests(ends, depths) + crew_requests(lanes, hands);
+    let requests = Buffer::several_bytes(requests, body) as u64;
+    let packing = hands.map_or(0, |hands| hands.count * hands.work.bytes(body));
     // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
     let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
         (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
@@ -181,18 +184,23 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64) -> u64 {
     lanes * (requests + sealed + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
 }
 
-/// How many requests a lane has: those of its ends, and its part of what keeps a crew at work.
-fn requests(ends: &Ends, depths: Depths, lanes: u64) -> usize {
-    let crew = packing(ends).map_or(0, |_| (JOBS_PER_HAND * hands()).div_ceil(lanes.max(1)));
-    let ends = match (&ends.source, &ends.sink) {
+/// How many requests a lane has for its ends.
+fn requests(ends: &Ends, depths: Depths) -> usize {
+    let requests = match (&ends.source, &ends.sink) {
         // What has come is done with: nothing is held while the next comes.
-        (None, Some((Target::Null, _))) => depths.source,
+        (None, Some((Target::Null, _))) if packing(ends).is_none() => depths.source,
         _ => depths.source + depths.sink,
     };
-    ends as usize + crew as usize
+    requests as usize
 }
 
-/// Jobs that each hand of a crew has: one it works at, one that waits for it.
+/// A lane's part of what keeps a crew at work.
+fn crew_requests(lanes: u64, hands: Option<Hands>) -> usize {
+    (hands.map_or(0, |hands| JOBS_PER_HAND * hands.count) / lanes.max(1)) as usize
+}
+
+/// Jobs that each hand of a crew has: one it works at, one that waits for it. Where there are more
+/// lanes than that, what these have anyway will do.
 const JOBS_PER_HAND: u64 = 2;
 
 /// What is packed or unpacked here.
@@ -224,33 +232,53 @@ fn packing(ends: &Ends) -> Option<Packing> {
     }
 }
 
-/// A processor each.
-fn hands() -> u64 {
-    std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(HANDS_MAX)
+/// Who packs or unpacks.
+#[derive(Clone, Copy, Debug)]
+struct Hands {
+    work: Packing,
+    count: u64,
+}
+
+impl Hands {
+    /// A processor each, in half of the memory that lanes leave. Who may choose leaves packing be
+    /// where there is too little.
+    fn of(ends: &Ends, lanes: u64) -> Option<Hands> {
+        let work = packing(ends)?;
+        let Settings { request_bytes, memory_bytes, .. } = ends.settings;
+        let least = least_depths(ends);
+        let left = memory_bytes.saturating_sub(planned(ends, least, lanes, None));
+        let each =
+            work.bytes(request_bytes) + JOBS_PER_HAND * Buffer::total_bytes(request_bytes) as u64;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let count = processors.min(HANDS_MAX).min((left / 2 / each).max(1));
+        let hands = Some(Hands { work, count });
+        let fits = planned(ends, least, lanes, hands) <= memory_bytes;
+        hands.filter(|_| fits || work != Packing::Choose)
+    }
 }
 
 const HANDS_MAX: u64 = 32;
 
 /// One for all lanes of a side, so that one stream has every processor too.
-fn crew(ends: &Ends) -> Result<Option<Arc<Crew>>, Fault> {
-    let Some(packing) = packing(ends) else { return Ok(None) };
+fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
+    let Some(Hands { work: packing, count }) = hands else { return Ok(None) };
     let slot = ends.settings.request_bytes;
     let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
     let work = match packing {
         Packing::Pack(way) => {
             let pack = || Box::new(Pack::new(way, slot)) as Box<dyn Step>;
-            passages.extend((0..hands()).map(|_| vec![digest(ends), pack()]));
+            passages.extend((0..count).map(|_| vec![digest(ends), pack()]));
             Work::Pack
         }
         Packing::Choose => {
-            let advisor = Arc::new(Advisor::new(hands() as usize));
+            let advisor = Arc::new(Advisor::new(count as usize));
             let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
-            passages.extend((0..hands()).map(|_| vec![digest(ends), pack()]));
+            passages.extend((0..count).map(|_| vec![digest(ends), pack()]));
             Work::Choose(advisor)
         }
         Packing::Unpack => {
             let unpack = || Box::new(Unpack::new(slot)) as Box<dyn Step>;
-            passages.extend((0..hands()).map(|_| vec![unpack(), digest(ends)]));
+            passages.extend((0..count).map(|_| vec![unpack(), digest(ends)]));
             Work::Unpack
         }
     };
@@ -259,7 +287,7 @@ fn crew(ends: &Ends) -> Result<Option<Arc<Crew>>, Fault> {
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
-fn depths(ends: &Ends, lanes: u64) -> Result<Depths, Fault> {
+fn depths(ends: &Ends, lanes: u64, hands: Option<Hands>) -> Result<Depths, Fault> {
     let settings = &ends.settings;
     let sink_waits = match &ends.sink {
         Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
@@ -281,10 +309,10 @@ fn depths(ends: &Ends, lanes: u64) -> Result<Depths, Fault> {
         Some(_) => {}
     }
     let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
-    while planned(ends, Depths { source, sink }, lanes) > settings.memory_bytes {
+    while planned(ends, Depths { source, sink }, lanes, hands) > settings.memory_bytes {
         // A pipe's depth is its window, which the other side has been told.
         if source == 1 && (sink == 1 || is_pipe) {
-            let least = planned(ends, Depths { source, sink }, lanes);
+            let least = planned(ends, Depths { source, sink }, lanes, hands);
             return Err(Fault::usage(format!(
                 "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
                  with --memory, or fewer streams",
@@ -297,6 +325,15 @@ fn depths(ends: &Ends, lanes: u64) -> Result<Depths, Fault> {
         sink = if is_pipe { sink } else { (sink - 1).max(1) };
     }
     Ok(Depths { source, sink })
+}
+
+/// With fewer nothing moves.
+fn least_depths(ends: &Ends) -> Depths {
+    let sink = match &ends.sink {
+        Some((Target::Pipe, _)) => pipe_depth(&ends.settings),
+        _ => 1,
+    };
+    Depths { source: 1, sink }
 }
 
 /// A ring where files may wait for a device, blocking calls elsewhere: what measured best (runs/).

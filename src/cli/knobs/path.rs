@@ -71,15 +71,18 @@ pub const PATH: &[Knob] = &[
         letter: None,
         value: "HOW",
         kind: Kind::Parsed(COMPRESS_PHRASE, |o, text| {
-            o.settings.compress = Compress::parse(text)?;
+            o.compress = Some(Compress::parse(text)?);
             Ok(())
         }),
-        default: "off",
-        help: "Pack what goes over the network",
-        more: "Worth it where the network is slower than a processor packs. All processors pack, \
+        default: "",
+        help: "Pack what goes over the network [default: auto]",
+        more: "Worth it where the network is slower than a processor packs. auto finds out, for \
+               each request, whether and how; on a fast network it tries now and then, and else \
+               leaves the bytes as they are. Left out, null:, zero:, random: and other data that \
+               is made up go as they are: they are there to measure with. All processors pack, \
                for one stream too, and unpack at the other end. What does not shrink goes as it \
                is. zlib has the levels of gzip (0 is off), zstd those of zstd. How long packed \
-               data is can be seen on the wire: leave it off where somebody may both see that and \
+               data is can be seen on the wire: off is for where somebody may both see that and \
                choose some of the data.",
         group: Group::Moving,
         verbs: MOVING,
