@@ -137,7 +137,7 @@ impl Assembly {
         }
         let wire = stream.as_ref().map(|stream| stream.wire.clone());
         let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
-        let desk = crew.as_ref().map(|crew| crew.desk(engine.waker()));
+        let desk = crew.as_ref().map(|crew| crew.desk(engine.waker(), self.crew_requests));
         let lane = Lane::new(Parts {
             engine,
             source,

@@ -60,6 +60,8 @@ pub struct Desk {
     crew: Arc<Crew>,
     tray: Arc<Tray>,
     away: usize,
+    /// So many of the lane's requests are there for the crew.
+    requests: usize,
 }
 
 #[derive(Debug, Default)]
@@ -115,12 +117,13 @@ impl Crew {
         Ok(crew)
     }
 
-    pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>) -> Desk {
+    /// For a lane that has so many requests more for it.
+    pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>, requests: usize) -> Desk {
         if let Some(advisor) = self.work.advisor() {
             advisor.join();
         }
         let tray = Tray { passed: Mutex::default(), came: Condvar::new(), lane };
-        Desk { crew: self.clone(), tray: Arc::new(tray), away: 0 }
+        Desk { crew: self.clone(), tray: Arc::new(tray), away: 0, requests }
     }
 }
 
@@ -174,9 +177,16 @@ impl Desk {
     pub fn takes(&self, request: &Request) -> bool {
         match &self.crew.work {
             Work::Pack => true,
-            Work::Choose(advisor) => advisor.packs(),
+            Work::Choose(advisor) => advisor.looks(),
             Work::Unpack => request.label.codec != Codec::Raw,
         }
+    }
+
+    /// So many of the lane's requests are of no use now: without them what is in flight fits the
+    /// caches better.
+    pub fn idle_requests(&self) -> usize {
+        let is_at_work = self.crew.work.advisor().is_none_or(Advisor::looks_at_all);
+        if is_at_work { 0 } else { self.requests }
     }
 
     /// The lane has sent a frame.
@@ -284,7 +294,7 @@ mod tests {
             let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
             let crew =
                 Arc::new(Crew::start((0..hands).map(|_| passage()).collect(), Work::Pack).unwrap());
-            let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep))).collect();
+            let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep), 0)).collect();
             drop(crew);
             for round in 0..40_u32 {
                 let desk = &mut desks[(round % 2) as usize];

@@ -351,7 +351,9 @@ impl Lane {
             Nature::Addressed { depth } => depth as usize,
             Nature::Flowing => 1,
         };
-        if self.state != State::Running || self.filling >= limit {
+        let kept = self.parts.desk.as_ref().map_or(0, Desk::idle_requests);
+        let has_room = self.filling < limit && self.pool.len() > kept;
+        if self.state != State::Running || !has_room {
             return Ok(Departure::Nothing);
         }
         let Some(mut request) = self.pool.pop() else { return Ok(Departure::Nothing) };

@@ -7,7 +7,7 @@
 //! a payload says of it) from what was packed. Payloads that go raw teach nothing about packing, so
 //! now and then a neighbour of the chosen way is tried, on a small allowance of time.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::codec::{Codec, Unpacked, Way};
@@ -26,13 +26,21 @@ pub struct Advisor {
     lanes: AtomicUsize,
     /// Payloads are to pass through the crew.
     packs: AtomicBool,
+    /// So many are left out between two that do.
+    left_out: AtomicU32,
+    payloads: AtomicU32,
 }
 
 impl Advisor {
     pub fn new(hands: usize) -> Advisor {
         let controller = Controller::new(clock::now(), hands);
-        let controller = Mutex::new(controller);
-        Advisor { controller, lanes: AtomicUsize::new(0), packs: AtomicBool::new(true) }
+        Advisor {
+            controller: Mutex::new(controller),
+            lanes: AtomicUsize::new(0),
+            packs: AtomicBool::new(true),
+            left_out: AtomicU32::new(0),
+            payloads: AtomicU32::new(0),
+        }
     }
 
     pub fn join(&self) {
@@ -44,8 +52,14 @@ impl Advisor {
     }
 
     /// True where the next payload is to be looked at; otherwise it goes as it is.
-    pub fn packs(&self) -> bool {
-        self.packs.load(Relaxed)
+    pub fn looks(&self) -> bool {
+        let every = self.left_out.load(Relaxed) + 1;
+        self.packs.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
+    }
+
+    /// True while each payload is looked at.
+    pub fn looks_at_all(&self) -> bool {
+        self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
     }
 
     /// A lane has sent a frame, which held it up for so long.
@@ -68,7 +82,10 @@ impl Advisor {
 
 impl Chooser for Advisor {
     fn choose(&self, ratio: f64, raw_len: u32) -> Way {
-        self.lock().choose(clock::now(), Class::of_ratio(ratio), raw_len)
+        let mut controller = self.lock();
+        let way = controller.choose(clock::now(), Class::of_ratio(ratio), raw_len);
+        self.left_out.store(controller.left_out(), Relaxed);
+        way
     }
 
     fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, spent: Nanos) {
@@ -138,6 +155,8 @@ pub struct Controller {
     receiver: Receiver,
     trial: Trial,
     payloads: u64,
+    /// Payloads in a row that do not shrink.
+    noise: u32,
     /// The length of payloads of late.
     payload_bytes: f64,
     allowance: Allowance,
@@ -156,6 +175,7 @@ impl Controller {
             receiver: Receiver::default(),
             trial: Trial::new(now),
             payloads: 0,
+            noise: 0,
             payload_bytes: 0.0,
             allowance: Allowance { seconds: 0.0, since: now, dice: 1 },
         }
@@ -169,6 +189,7 @@ impl Controller {
             *share *= 1.0 - SHARE_WEIGHT;
         }
         self.shares[class.place()] += SHARE_WEIGHT;
+        self.noise = if class == NOISE { self.noise.saturating_add(1) } else { 0 };
         if self.payloads.is_multiple_of(PLAN_EVERY) {
             self.decide();
         }
@@ -214,12 +235,12 @@ impl Controller {
     /// What was never tried is guessed from the nearest rung that was.
     fn guess_neighbours(&mut self, class: Class) {
         let costs = &mut self.costs[class.place()];
-        let seen: Vec<usize> = (1..RUNGS).filter(|rung| costs[*rung].is_seen).collect();
         for rung in 1..RUNGS {
             if costs[rung].is_seen {
                 continue;
             }
-            if let Some(near) = seen.iter().copied().min_by_key(|near| near.abs_diff(rung)) {
+            let seen = (1..RUNGS).filter(|near| costs[*near].is_seen);
+            if let Some(near) = seen.min_by_key(|near| near.abs_diff(rung)) {
                 costs[rung].seconds = costs[near].seconds * TIMES[rung] / TIMES[near];
                 let wire_bytes = costs[near].wire_bytes * SIZES[rung] / SIZES[near];
                 costs[rung].wire_bytes = wire_bytes.min(1.0);
@@ -230,6 +251,20 @@ impl Controller {
     /// True where payloads are to be looked at at all.
     pub fn packs(&self) -> bool {
         self.trial.mode() == Mode::Pack
+    }
+
+    /// How many payloads go unseen before one is looked at again. In a stretch that does not shrink
+    /// that is an eighth of the stretch so far: what is missed at its end is small beside it. Over
+    /// a slow wire a look costs nothing beside what one payload that shrinks gains.
+    pub fn left_out(&self) -> u32 {
+        let is_fast = self.link.rate.is_some_and(|rate| self.is_fast(rate));
+        if is_fast { (self.noise / LEFT_OUT_SHARE).min(LEFT_OUT_MAX) } else { 0 }
+    }
+
+    /// Even looking at a payload and handing it over may cost more than a hundredth of its time.
+    fn is_fast(&self, rate: f64) -> bool {
+        let [packing, wire, _] = self.times(&self.plan, rate);
+        self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S
     }
 
     /// A frame has left one of so many lanes.
@@ -247,8 +282,7 @@ impl Controller {
         let Some(rate) = self.link.rate else { return false };
         let gain = self.speed(&self.plan, rate) / self.speed(&[0; CLASSES], rate);
         let [packing, wire, _] = self.times(&self.plan, rate);
-        let is_fast = self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S;
-        gain < BEYOND_DOUBT && (is_fast || packing > DOUBTED_SHARE * wire)
+        gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
     }
 
     /// What its passage took the other end since it last said so.
@@ -310,8 +344,9 @@ impl Controller {
     }
 }
 
-/// How fast the wire takes bytes. Only a lane that is held up by it can tell; without that, it is
-/// believed to be faster after a while, and the belief is tried.
+/// How fast the wire takes bytes. Only lanes that are held up by it can tell. While they never
+/// were, it is believed to take what they would send if they were held up all the time; once they
+/// were, it is believed to be faster after a while, and the belief is tried.
 #[derive(Debug)]
 struct Link {
     /// Bytes a second; `None` while nothing is known.
@@ -355,9 +390,13 @@ impl Link {
         }
         let rate = self.wire_bytes as f64 / elapsed.seconds();
         let busy = self.held_up.seconds() / (elapsed.seconds() * lanes.max(1) as f64);
-        match busy >= BUSY && !behind {
-            true => self.is_limit(now, rate),
-            false => self.is_no_limit(now, rate, lanes),
+        match (busy >= BUSY, behind) {
+            (true, false) => self.is_limit(now, rate),
+            (false, _) if !self.is_evident => {
+                // Always held up they would send so much.
+                self.rate = Some((rate / busy.max(rate / RATE_MAX)).min(RATE_MAX));
+            }
+            _ => self.is_no_limit(now, rate, lanes),
         }
         (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
     }
@@ -493,7 +532,8 @@ const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.5;
 const DOUBTED_SHARE: f64 = 0.25;
-/// Below this even looking at a payload and handing it over may cost more than a hundredth.
+const LEFT_OUT_SHARE: u32 = 8;
+const LEFT_OUT_MAX: u32 = 32;
 const DOUBTED_PAYLOAD_S: f64 = 0.005;
 /// The share of the time that lanes are held up from which on the wire is what holds them up.
 const BUSY: f64 = 0.7;

@@ -70,7 +70,8 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             Policy::Auto(controller) => {
                 tell(controller, &mut told, tick(begins));
                 let class = Class::of_ratio(truth[0].1);
-                let way = match controller.packs() {
+                let is_seen = payload.is_multiple_of(u64::from(controller.left_out()) + 1);
+                let way = match controller.packs() && is_seen {
                     true => controller.choose(tick(begins), class, PAYLOAD),
                     false => Way::Raw,
                 };
@@ -216,4 +217,51 @@ fn it_sees_a_slow_receiver() {
 fn the_same_numbers_give_the_same_ways() {
     let scene = Scene { data: mixed, link: (50e6, 50e6), hands: 2, unpacks: 0.0 };
     assert_eq!(auto(&scene), auto(&scene));
+}
+
+#[test]
+fn a_fast_wire_is_not_held_up_by_looks_at_noise() {
+    for (link, most) in [(2e9, LEFT_OUT_MAX), (10e6, 0)] {
+        let mut controller = Controller::new(Tick(0), 2);
+        let held_up = Nanos((f64::from(PAYLOAD) / link * 1e9) as u64);
+        let mut now = Tick(0);
+        let mut look = |class, times| {
+            for _ in 0..times {
+                controller.choose(now, class, PAYLOAD);
+                now = now.after(held_up);
+                let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: PAYLOAD, held_up };
+                controller.sent(now, sent, 1);
+            }
+            controller.left_out()
+        };
+        assert_eq!(look(NOISE, LEFT_OUT_SHARE - 1), 0);
+        assert_eq!(look(NOISE, 1000), most, "{link}");
+        assert_eq!(look(Class::of_ratio(2.0), 1), 0, "what shrinks is seen at once");
+    }
+}
+
+#[test]
+fn a_wire_that_holds_nobody_up_has_no_high_price() {
+    // Zeros, a few bytes for each payload: nothing is gained by packing them harder.
+    let mut controller = Controller::new(Tick(0), 2);
+    let class = Class::of_ratio(1000.0);
+    let mut now = Tick(0);
+    let mut spent_s = 0.0;
+    for payload in 0..4000 {
+        let way = controller.choose(now, class, PAYLOAD);
+        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+        // Each rung makes a little less of them, and takes longer.
+        let packed = 64 - 4 * rung as u32;
+        let spent = Nanos(100_000 * (1 + rung as u64));
+        spent_s += spent.seconds();
+        controller.packed(class, way, PAYLOAD, packed, spent);
+        now = now.after(spent);
+        let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up: Nanos(5_000) };
+        controller.sent(now, sent, 4);
+        if payload == 200 {
+            spent_s = 0.0;
+        }
+    }
+    let mean_us = spent_s / 3800.0 * 1e6;
+    assert!(mean_us < 230.0, "{mean_us} µs a payload, 200 with the fastest rung");
 }
