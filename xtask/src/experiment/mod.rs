@@ -3,6 +3,7 @@
 //! real copies, prints its table, says what was wanted beside what was seen, and writes its page.
 
 mod campaign;
+mod codec_peers;
 mod cost;
 mod desk;
 mod grid;
@@ -21,6 +22,7 @@ mod sources;
 mod steady;
 mod stops;
 mod timed;
+mod tools;
 mod truth;
 
 use std::path::PathBuf;
@@ -139,6 +141,7 @@ const ALL: &[Experiment] = &[
     levels::BARE,
     levels::QUOTAS,
     post::POST,
+    codec_peers::PEERS,
     grid::GRID,
     campaign::SLAC,
     campaign::WHOLE,

@@ -1,9 +1,7 @@
 //! What a post about compression in ssh found out, with every tool under one CPU quota.
 
-use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use ::wan::{Profile, Wan};
 
@@ -12,6 +10,7 @@ use super::desk::Desk;
 use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::timed::{self, Programs, Stretch};
+use super::tools::Tool;
 
 pub const POST: Experiment = Experiment {
     name: "g16",
@@ -49,7 +48,10 @@ fn post(desk: &Desk) -> Result<Shown, String> {
     for tool in TOOLS {
         let mut rates = [0.0; 2];
         for (rate, file) in rates.iter_mut().zip(&files) {
-            *rate = run_tool(&wan, &quota, tool, file, folder.path())?;
+            let program = quota.runs(Path::new(tool.program))?;
+            let target = folder.path().join("arrived");
+            let seconds = tool.copy(&wan, &program, file, ("far", &target))?;
+            *rate = FILE_BYTES as f64 * 8.0 / 1e6 / seconds;
         }
         row(&mut table, tool.name, rates, seen[0]);
     }
@@ -108,36 +110,13 @@ fn row(table: &mut Table, name: &str, rates: [f64; 2], none: [f64; 2]) {
     table.row(cells);
 }
 
-/// Another program that copies a file.
-struct Tool {
-    name: &'static str,
-    program: &'static str,
-    options: &'static [&'static str],
-    /// How it is told of the ssh to use.
-    ssh: fn(&str) -> Vec<String>,
-}
-
 const TOOLS: &[Tool] = &[
-    Tool { name: "scp", program: "/usr/bin/scp", options: &["-q"], ssh: scp_ssh },
-    Tool { name: "scp -C", program: "/usr/bin/scp", options: &["-q", "-C"], ssh: scp_ssh },
-    Tool { name: "rsync", program: "/usr/bin/rsync", options: &["-W"], ssh: rsync_ssh },
-    Tool { name: "rsync -z", program: "/usr/bin/rsync", options: &["-W", "-z"], ssh: rsync_ssh },
-    Tool {
-        name: "rsync -z --compress-choice=lz4",
-        program: "/usr/bin/rsync",
-        options: &["-W", "-z", "--compress-choice=lz4"],
-        ssh: rsync_ssh,
-    },
+    Tool::scp("scp", &["-q"]),
+    Tool::scp("scp -C", &["-q", "-C"]),
+    Tool::rsync("rsync", &["-W"]),
+    Tool::rsync("rsync -z", &["-W", "-z"]),
+    Tool::rsync("rsync -z --compress-choice=lz4", &["-W", "-z", "--compress-choice=lz4"]),
 ];
-
-/// `ssh -F FILE` for scp is an option of its own.
-fn scp_ssh(ssh: &str) -> Vec<String> {
-    ssh.split_whitespace().skip(1).map(String::from).collect()
-}
-
-fn rsync_ssh(ssh: &str) -> Vec<String> {
-    vec!["-e".into(), ssh.into()]
-}
 
 /// A file of each kind.
 fn files(folder: &Path, desk: &Desk) -> Result<Vec<std::path::PathBuf>, String> {
@@ -152,26 +131,6 @@ fn files(folder: &Path, desk: &Desk) -> Result<Vec<std::path::PathBuf>, String> 
         files.push(path);
     }
     Ok(files)
-}
-
-/// Mbit/s from the start of a tool to its end.
-fn run_tool(
-    wan: &Wan,
-    quota: &Quota,
-    tool: &Tool,
-    file: &Path,
-    folder: &Path,
-) -> Result<f64, String> {
-    let told = |why: std::io::Error| format!("{}: {why}", tool.name);
-    let target = folder.join("arrived");
-    fs::remove_file(&target).ok();
-    let mut command = Command::new(quota.runs(Path::new(tool.program))?);
-    command.args(tool.options).args((tool.ssh)(&wan.ssh_command())).arg(file);
-    command.arg(format!("far:{}", target.display())).stdin(Stdio::null());
-    let mut command = wan.near(command).map_err(told)?;
-    let began = Instant::now();
-    crate::step::output(&mut command)?;
-    Ok(FILE_BYTES as f64 * 8.0 / 1e6 / began.elapsed().as_secs_f64())
 }
 
 const WAYS: [&str; 5] = ["off", "zlib:1", "zlib:6", "zlib:9", "auto"];
