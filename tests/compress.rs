@@ -105,7 +105,7 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
 fn memory_for_packing_is_in_the_sum() {
     let scene = Scene::new();
     write_data(&scene.path("source"));
-    let demo = |more: &str| scene.run(&format!("demo --bytes 4M --streams 2 --memory 64M {more}"));
+    let demo = |more: &str| scene.run(&format!("demo --bytes 4M --streams 4 --memory 64M {more}"));
     let ran = demo("--compress zstd:19");
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("of memory are too little"), "{ran}");
