@@ -348,7 +348,7 @@ pub fn profile(name: &str, best: &Best<'_>) -> String {
     let Choice { window_bytes, streams, level } = &row.point.choice;
     text.push_str(&format!("# {}, over {} passes\n", bits(row.rate.median), row.rate.n));
     text.push_str(&format!("streams {streams}\nwindow {}\n", window(*window_bytes)));
-    if level != "off" {
+    if best.usual().is_none_or(|usual| usual.point.choice.level != *level) {
         text.push_str(&format!("compress {level}\n"));
     }
     text

@@ -204,16 +204,24 @@ impl<'a> Best<'a> {
     /// What is worth to be set: the best of all, where it is faster beyond doubt than a copy that
     /// is told nothing.
     pub fn advised(&self) -> Option<&'a Row> {
-        let auto = || self.auto.iter().map(|(row, _)| *row);
-        let best =
-            auto().chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
-        match auto().find(|row| row.point.choice.level == UNPACKED) {
+        let auto = self.auto.iter().map(|(row, _)| *row);
+        let best = auto.chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
+        match self.usual() {
             Some(usual) => {
                 let slower = has_interval(usual, best) && beside(usual, best)?.high < 1.0;
                 slower.then_some(best)
             }
             None => Some(best),
         }
+    }
+
+    /// What a copy of files does that is told nothing: it chooses how to pack. Where packing was
+    /// not tried, that is what it does with what does not shrink.
+    pub fn usual(&self) -> Option<&'a Row> {
+        let of = |level| {
+            self.auto.iter().map(|(row, _)| *row).find(|row| row.point.choice.level == level)
+        };
+        of("auto").or_else(|| of("off"))
     }
 }
 
@@ -293,8 +301,6 @@ pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
     after.iter().filter_map(of).collect()
 }
 
-/// What a copy does about packing that is told nothing.
-const UNPACKED: &str = "off";
 const CLOSE_SHARE: f64 = 0.95;
 const LENGTHS_MIN: usize = 3;
 /// How many passes it takes to say that something is faster than something else.
@@ -369,6 +375,25 @@ mod tests {
     fn what_is_hardly_faster_is_not_advised() {
         let rows = rows(&campaign([50, 49, 51, 50, 52]));
         assert_eq!(best(&rows)[0].advised(), None);
+    }
+
+    /// What is best stands beside a copy that chooses how to pack, where that was tried.
+    #[test]
+    fn the_usual_copy_packs_where_packing_was_tried() {
+        let at_level = |level: &str, kind, megabytes| {
+            let mut records = timed(kind, 4, megabytes);
+            for record in &mut records {
+                record.more.insert(LEVEL.to_string(), json!(level));
+            }
+            records
+        };
+        let mut records = at_level("off", "auto", [40, 41, 40, 39, 40]);
+        records.extend(at_level("zlib:1", "grid", [60, 61, 60, 59, 60]));
+        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level, "off");
+        assert!(best(&rows(&records))[0].advised().is_some());
+        records.extend(at_level("auto", "auto", [62, 63, 62, 61, 62]));
+        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level, "auto");
+        assert!(best(&rows(&records))[0].advised().is_none());
     }
 
     /// Every second copy would be faster than another, and slower than it next time.
