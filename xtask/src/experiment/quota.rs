@@ -109,6 +109,8 @@ impl Drop for Quota {
     }
 }
 
-const PERIOD_US: u32 = 50_000;
+/// Quotas are handed out in slices of 5 ms, and what is left of one at a processor that has nothing
+/// to do may be lost: many of them must be in a period.
+const PERIOD_US: u32 = 200_000;
 /// No kernel takes less: two per cent of the period.
 const QUOTA_US_MIN: u32 = 1000;
