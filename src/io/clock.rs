@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::ClockId;
+
 use crate::base::units::{Nanos, Tick};
 
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
@@ -11,6 +13,12 @@ static ORIGIN: OnceLock<Instant> = OnceLock::new();
 pub fn now() -> Tick {
     let origin = ORIGIN.get_or_init(Instant::now);
     Tick(Nanos::from(origin.elapsed()).0)
+}
+
+/// What the calling thread has had of the processors so far.
+pub fn thread_cpu() -> Nanos {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// What people call the time, since 1970-01-01T00:00:00Z: for records.

@@ -99,10 +99,10 @@ impl Crew {
         let told_at = Mutex::new(clock::now());
         let mut crew = Crew { work, queue: queue.clone(), hands: Vec::new(), told_at };
         for (number, passage) in passages.into_iter().enumerate() {
-            let queue = queue.clone();
+            let (queue, work) = (queue.clone(), crew.work.clone());
             let hand = std::thread::Builder::new()
                 .name(format!("datapump-pack-{}", number + 1))
-                .spawn(move || queue.work(passage));
+                .spawn(move || queue.work(passage, work.advisor()));
             match hand {
                 Ok(hand) => crew.hands.push(hand),
                 Err(_) if number > 0 => break, // fewer do it too
@@ -227,12 +227,15 @@ impl Desk {
 }
 
 impl Queue {
-    fn work(&self, mut passage: Passage) {
+    fn work(&self, mut passage: Passage, advisor: Option<&Advisor>) {
         while let Some(Job { mut request, tray }) = self.next() {
             let codec = request.label.codec;
             let outcome = passage.pass(&mut request, clock::now);
             let spent = passage.take_spent();
-            self.note(codec, request.raw_len(), &spent);
+            match advisor {
+                Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
+                None => self.note(codec, request.raw_len(), &spent),
+            }
             tray.put(Passed { request, spent, outcome });
         }
     }

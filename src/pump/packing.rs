@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::codec::{Codec, Unpacked, Way};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
-use crate::work::codec::Chooser;
+use crate::work::codec::{Chooser, Moment, Took};
 
 mod trial;
 
@@ -70,6 +70,11 @@ impl Advisor {
         self.packs.store(controller.packs(), Relaxed);
     }
 
+    /// What else a packing thread did to a payload took so long.
+    pub fn beside(&self, raw_len: u32, spent: Nanos) {
+        self.lock().beside(raw_len, spent);
+    }
+
     /// The sink has said what its passage took.
     pub fn unpacked(&self, unpacked: &Unpacked) {
         self.lock().unpacked(unpacked);
@@ -88,12 +93,12 @@ impl Chooser for Advisor {
         way
     }
 
-    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, spent: Nanos) {
-        self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, spent);
+    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took) {
+        self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, took);
     }
 
-    fn now(&self) -> Tick {
-        clock::now()
+    fn now(&self) -> Moment {
+        Moment { at: clock::now(), cpu: clock::thread_cpu() }
     }
 }
 
@@ -133,19 +138,78 @@ impl Class {
     }
 }
 
-/// What packing in one way has come to, for each byte that was packed.
+/// What packing in one way has come to, for each byte that was packed. Of time, that of a
+/// processor: on the clock a payload may take ten times as long as another because its thread had
+/// to wait, and ways would be chosen by that.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     seconds: f64,
     wire_bytes: f64,
-    is_seen: bool,
+    seen: u32,
+}
+
+impl Cost {
+    /// The first few are averaged, then what is old is forgotten. One that is far off is nobody's
+    /// rule.
+    fn add(&mut self, seconds: f64, wire_bytes: f64) {
+        self.seen = self.seen.saturating_add(1);
+        if self.seen == 1 {
+            (self.seconds, self.wire_bytes) = (seconds, wire_bytes);
+            return;
+        }
+        let weight = COST_WEIGHT.max(1.0 / f64::from(self.seen));
+        let seconds = seconds.clamp(self.seconds / COST_ODD, self.seconds * COST_ODD);
+        self.seconds += weight * (seconds - self.seconds);
+        self.wire_bytes += weight * (wire_bytes - self.wire_bytes);
+    }
+
+    fn is_seen(&self) -> bool {
+        self.seen > 0
+    }
+}
+
+/// What a plan would come to.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    plan: [usize; CLASSES],
+    /// Payload bytes a second.
+    speed: f64,
+    /// Seconds that a byte is packed for.
+    packing_s: f64,
+}
+
+/// What packing threads have beside packing.
+#[derive(Debug)]
+struct Hands {
+    count: f64,
+    /// By how much longer packing takes on the clock than of a processor, as others want it too.
+    stretch: f64,
+    /// Seconds on the clock that they need for a byte otherwise.
+    beside: f64,
+}
+
+impl Hands {
+    fn packed(&mut self, took: Took) {
+        let stretch = took.elapsed.seconds() / took.cpu.seconds().max(1e-9);
+        let change = stretch.clamp(1.0, STRETCH_MAX) - self.stretch;
+        self.stretch += HANDS_WEIGHT * change;
+    }
+
+    fn did_beside(&mut self, raw: u32, spent: Nanos) {
+        let seconds = spent.seconds() / f64::from(raw.max(1));
+        let change = if self.beside > 0.0 {
+            HANDS_WEIGHT * (seconds.min(self.beside * COST_ODD) - self.beside)
+        } else {
+            seconds
+        };
+        self.beside += change;
+    }
 }
 
 /// Decides for one side of a transfer.
 #[derive(Debug)]
 pub struct Controller {
-    /// Processors that pack.
-    hands: f64,
+    hands: Hands,
     costs: [[Cost; RUNGS]; CLASSES],
     /// The rung chosen for each class.
     plan: [usize; CLASSES],
@@ -167,7 +231,7 @@ impl Controller {
         let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
         let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
         Controller {
-            hands: hands.max(1) as f64,
+            hands: Hands { count: hands.max(1) as f64, stretch: 1.0, beside: 0.0 },
             costs,
             plan,
             shares: [0.0; CLASSES],
@@ -214,32 +278,30 @@ impl Controller {
     }
 
     /// What packing a payload took and made of it.
-    pub fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, spent: Nanos) {
+    pub fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, took: Took) {
         let Some(rung) = LADDER.iter().position(|other| *other == way) else { return };
         if rung == 0 || raw == 0 {
             return;
         }
-        let (seconds, wire_bytes) =
-            (spent.seconds() / f64::from(raw), f64::from(packed) / f64::from(raw));
-        let cost = &mut self.costs[class.place()][rung];
-        match cost.is_seen {
-            true => {
-                cost.seconds += COST_WEIGHT * (seconds - cost.seconds);
-                cost.wire_bytes += COST_WEIGHT * (wire_bytes - cost.wire_bytes);
-            }
-            false => *cost = Cost { seconds, wire_bytes, is_seen: true },
-        }
+        let raw = f64::from(raw);
+        self.costs[class.place()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
+        self.hands.packed(took);
         self.guess_neighbours(class);
+    }
+
+    /// What a packing thread needed for a payload beside packing, on the clock.
+    pub fn beside(&mut self, raw: u32, spent: Nanos) {
+        self.hands.did_beside(raw, spent);
     }
 
     /// What was never tried is guessed from the nearest rung that was.
     fn guess_neighbours(&mut self, class: Class) {
         let costs = &mut self.costs[class.place()];
         for rung in 1..RUNGS {
-            if costs[rung].is_seen {
+            if costs[rung].is_seen() {
                 continue;
             }
-            let seen = (1..RUNGS).filter(|near| costs[*near].is_seen);
+            let seen = (1..RUNGS).filter(|near| costs[*near].is_seen());
             if let Some(near) = seen.min_by_key(|near| near.abs_diff(rung)) {
                 costs[rung].seconds = costs[near].seconds * TIMES[rung] / TIMES[near];
                 let wire_bytes = costs[near].wire_bytes * SIZES[rung] / SIZES[near];
@@ -280,8 +342,8 @@ impl Controller {
     /// the belief may be wrong.
     fn is_in_doubt(&self) -> bool {
         let Some(rate) = self.link.rate else { return false };
-        let gain = self.speed(&self.plan, rate) / self.speed(&[0; CLASSES], rate);
-        let [packing, wire, _] = self.times(&self.plan, rate);
+        let [packing, wire, unpacking] = self.times(&self.plan, rate);
+        let gain = 1.0 / rate / packing.max(wire).max(unpacking).max(1e-15);
         gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
     }
 
@@ -290,33 +352,44 @@ impl Controller {
         self.receiver.unpacked(unpacked);
     }
 
-    /// Chooses the plan that is done soonest; a new one must be worth the change.
+    /// Chooses the plan that is done soonest, and of those that are about as soon the one that takes
+    /// processors least: they may have other things to do, and what they cost is known better than
+    /// what the wire carries. A new plan must be worth the change.
     fn decide(&mut self) {
         let Some(rate) = self.link.rate else { return };
-        let now = self.speed(&self.plan, rate);
-        let priced = (0..PRICES).map(|step| {
-            let halves = f64::from(step) - f64::from(PRICES) / 2.0;
-            self.priced((halves / 2.0).exp2() / rate)
-        });
-        let uniform = (0..RUNGS)
-            .map(|rung| std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung }));
-        let best = priced
-            .chain(uniform)
-            .map(|plan| (self.speed(&plan, rate), plan))
-            .max_by(|(one, _), (other, _)| one.total_cmp(other));
-        if let Some((speed, plan)) = best
-            && speed > now * WORTH_IT
-        {
-            self.plan = plan;
+        let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
+        let fastest = plans.iter().map(|plan| plan.speed).fold(0.0, f64::max);
+        let as_fast = plans.iter().filter(|plan| plan.speed >= fastest * AS_FAST);
+        let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s)) else { return };
+        let [packing_s, ..] = self.times(&self.plan, rate);
+        let is_faster = best.speed > self.speed(&self.plan, rate) * WORTH_IT;
+        if is_faster || best.packing_s < packing_s * THRIFTY {
+            self.plan = best.plan;
         }
     }
+
+    /// One of the plans that are looked at: for a price each, then everything in one way.
+    fn judged(&self, place: usize, rate: f64) -> Judged {
+        let plan = match place.checked_sub(PRICES) {
+            None => {
+                let halves = place as f64 - PRICES as f64 / 2.0;
+                self.priced((halves / 2.0).exp2() / rate)
+            }
+            Some(rung) => {
+                std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung })
+            }
+        };
+        let [packing_s, ..] = self.times(&plan, rate);
+        Judged { plan, speed: self.speed(&plan, rate), packing_s }
+    }
+
 
     /// The plan for one price, in seconds for a byte on the wire.
     fn priced(&self, price: f64) -> [usize; CLASSES] {
         std::array::from_fn(|class| {
             let total = |rung: &usize| {
                 let cost = &self.costs[class][*rung];
-                cost.seconds / self.hands + price * cost.wire_bytes
+                self.on_clock(cost.seconds) + price * cost.wire_bytes
             };
             (0..RUNGS).min_by(|one, other| total(one).total_cmp(&total(other))).unwrap_or(0)
         })
@@ -326,7 +399,13 @@ impl Controller {
     /// by a hair.
     fn speed(&self, plan: &[usize; CLASSES], rate: f64) -> f64 {
         let [packing, wire, unpacking] = self.times(plan, rate);
-        1.0 / (packing.max(wire).max(unpacking) + packing * A_HAIR).max(1e-15)
+        let busy = packing + self.hands.beside / self.hands.count;
+        1.0 / (busy.max(wire).max(unpacking) + packing * A_HAIR).max(1e-15)
+    }
+
+    /// What all hands together need for what takes one processor so long.
+    fn on_clock(&self, cpu_seconds: f64) -> f64 {
+        cpu_seconds * self.hands.stretch / self.hands.count
     }
 
     /// Seconds that a plan takes packers, wire and receiver for a payload byte.
@@ -340,7 +419,7 @@ impl Controller {
             wire += share * cost.wire_bytes;
             unpacking += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
         }
-        [packing / self.hands, wire / rate, unpacking]
+        [self.on_clock(packing), wire / rate, unpacking]
     }
 }
 
@@ -393,8 +472,10 @@ impl Link {
         match (busy >= BUSY, behind) {
             (true, false) => self.is_limit(now, rate),
             (false, _) if !self.is_evident => {
-                // Always held up they would send so much.
-                self.rate = Some((rate / busy.max(rate / RATE_MAX)).min(RATE_MAX));
+                // Always held up they would send so much, at least: a small frame costs what has
+                // nothing to do with its length, and whoever sends may wait for a processor.
+                let at_least = (rate / busy.max(rate / RATE_MAX)).min(RATE_MAX);
+                self.rate = Some(self.rate.map_or(at_least, |known| known.max(at_least)));
             }
             _ => self.is_no_limit(now, rate, lanes),
         }
@@ -438,16 +519,32 @@ struct Receiver {
 impl Receiver {
     fn unpacked(&mut self, unpacked: &Unpacked) {
         let hands = f64::from(unpacked.hands.max(1));
-        let mut spent_s = 0.0;
+        let (mut spent_s, mut expected_s) = (0.0, 0.0);
         for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
-            spent_s += toil.spent.seconds();
-            if toil.raw_bytes > 0 {
-                let seconds = toil.spent.seconds() / toil.raw_bytes as f64 / hands;
-                let change = if *known > 0.0 { COST_WEIGHT * (seconds - *known) } else { seconds };
-                *known += change;
+            let (seconds, bytes) = (toil.spent.seconds() / hands, toil.raw_bytes as f64);
+            spent_s += seconds;
+            if bytes > 0.0 && *known == 0.0 {
+                *known = seconds / bytes;
             }
+            expected_s += *known * bytes;
         }
-        self.load = spent_s / (unpacked.elapsed.seconds() * hands).max(1e-9);
+        self.load = spent_s / unpacked.elapsed.seconds().max(1e-9);
+        if spent_s > 0.0 && expected_s > 0.0 {
+            self.learn(unpacked, hands, spent_s / expected_s);
+        }
+    }
+
+    /// Mostly everything takes longer there than before, or nothing does: others want its
+    /// processors too. So all formats change alike, those as well that were not used, and each by
+    /// what is left.
+    fn learn(&mut self, unpacked: &Unpacked, hands: f64, alike: f64) {
+        for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
+            let own = match toil.raw_bytes {
+                0 => *known,
+                bytes => toil.spent.seconds() / bytes as f64 / hands / alike,
+            };
+            *known += RECEIVER_WEIGHT * (*known * (alike - 1.0) + own - *known);
+        }
     }
 
     fn seconds_per_byte(&self, codec: Codec) -> f64 {
@@ -496,13 +593,13 @@ impl Allowance {
 /// half as much again of zeros; science of this project, replaced by what is seen.
 fn guess(class: usize, rung: usize) -> Cost {
     if rung == 0 {
-        return Cost { seconds: 0.0, wire_bytes: 1.0, is_seen: true };
+        return Cost { seconds: 0.0, wire_bytes: 1.0, seen: 1 };
     }
     let (seconds, wire_bytes) = FIRST[class];
     Cost {
         seconds: seconds * TIMES[rung],
         wire_bytes: (wire_bytes * SIZES[rung]).min(1.0),
-        is_seen: false,
+        seen: 0,
     }
 }
 
@@ -523,11 +620,20 @@ const SIZES: [f64; RUNGS] = [1.0, 1.3, 1.15, 1.0, 0.8, 0.74, 0.7];
 /// Payloads that a plan is for; also how many are under way.
 const SHARE_WEIGHT: f64 = 1.0 / 16.0;
 const PLAN_EVERY: u64 = 4;
-const COST_WEIGHT: f64 = 0.3;
+const COST_WEIGHT: f64 = 0.1;
+/// A payload that took so many times as long as others, or as short, counts as no more than that.
+const COST_ODD: f64 = 2.0;
+const STRETCH_MAX: f64 = 10.0;
+const HANDS_WEIGHT: f64 = 1.0 / 64.0;
+const RECEIVER_WEIGHT: f64 = 0.3;
 const LINK_WEIGHT: f64 = 0.3;
 /// Half octaves around the wire's own price.
-const PRICES: i32 = 49;
+const PRICES: usize = 49;
+const PLANS: usize = PRICES + RUNGS;
 const WORTH_IT: f64 = 1.03;
+/// What is this fast beside another is as fast, and takes hardly less below this share.
+const AS_FAST: f64 = 0.99;
+const THRIFTY: f64 = 0.9;
 const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.5;

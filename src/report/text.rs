@@ -217,8 +217,8 @@ fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
         HeldBy::Wire => ("", "the wire carried what it could"),
-        HeldBy::Packing => (" or more", "packing held this back"),
-        HeldBy::Unpacking => (" or more", "unpacking held this back"),
+        HeldBy::Packing => (" at least", "packing held this back, so the wire was never full"),
+        HeldBy::Unpacking => (" at least", "unpacking held this back, so the wire was never full"),
         HeldBy::Source => ("", "the source held this back"),
     };
     format!("would have moved {rate}{bound}: {why}")

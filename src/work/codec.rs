@@ -195,8 +195,30 @@ impl Unpacker {
 pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: how much smaller a probe made samples of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Way;
-    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, spent: Nanos);
-    fn now(&self) -> Tick;
+    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took);
+    fn now(&self) -> Moment;
+}
+
+/// A moment of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub at: Tick,
+    /// What the thread had had of the processors by then.
+    pub cpu: Nanos,
+}
+
+/// What something took: on the clock, and of a processor. Others may have had it in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Took {
+    pub elapsed: Nanos,
+    pub cpu: Nanos,
+}
+
+impl Moment {
+    fn since(self, before: Moment) -> Took {
+        let cpu = Nanos(self.cpu.0.saturating_sub(before.cpu.0));
+        Took { elapsed: self.at.since(before.at), cpu }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -241,8 +263,8 @@ impl Step for Pack {
                 if way != Way::Raw {
                     let begun = chooser.now();
                     pack(&mut self.packer, way, request);
-                    let spent = chooser.now().since(begun);
-                    chooser.packed(ratio, way, raw_len, request.payload_len(), spent);
+                    let took = chooser.now().since(begun);
+                    chooser.packed(ratio, way, raw_len, request.payload_len(), took);
                 }
             }
         }

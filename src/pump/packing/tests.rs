@@ -121,7 +121,7 @@ fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now:
         let at = Tick(entry.key().0);
         match entry.remove() {
             Told::Packed(class, way, packed, spent) => {
-                controller.packed(class, way, PAYLOAD, packed, spent);
+                controller.packed(class, way, PAYLOAD, packed, undisturbed(spent));
             }
             Told::Sent(wire_bytes, held_up) => {
                 let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
@@ -129,6 +129,10 @@ fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now:
             }
         }
     }
+}
+
+fn undisturbed(spent: Nanos) -> Took {
+    Took { elapsed: spent, cpu: spent }
 }
 
 fn of_one(codec: Codec, toil: Toil, elapsed: Nanos) -> Unpacked {
@@ -254,7 +258,7 @@ fn a_wire_that_holds_nobody_up_has_no_high_price() {
         let packed = 64 - 4 * rung as u32;
         let spent = Nanos(100_000 * (1 + rung as u64));
         spent_s += spent.seconds();
-        controller.packed(class, way, PAYLOAD, packed, spent);
+        controller.packed(class, way, PAYLOAD, packed, undisturbed(spent));
         now = now.after(spent);
         let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up: Nanos(5_000) };
         controller.sent(now, sent, 4);
@@ -264,4 +268,52 @@ fn a_wire_that_holds_nobody_up_has_no_high_price() {
     }
     let mean_us = spent_s / 3800.0 * 1e6;
     assert!(mean_us < 230.0, "{mean_us} µs a payload, 200 with the fastest rung");
+}
+
+#[test]
+fn who_waits_for_a_processor_is_not_slow() {
+    // Zeros: LZ4 takes half of a processor's time of the others. Some payloads wait for a processor
+    // thirty times as long as they take.
+    let mut controller = Controller::new(Tick(0), 2);
+    let class = Class::of_ratio(1000.0);
+    let mut now = Tick(0);
+    let mut fastest = 0;
+    for payload in 0..4000_u64 {
+        let way = controller.choose(now, class, PAYLOAD);
+        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+        let cpu = Nanos(if rung == 1 { 100_000 } else { 150_000 + 50_000 * rung as u64 });
+        let waits = payload.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
+        let elapsed = Nanos(cpu.0 * if waits { 30 } else { 1 });
+        controller.packed(class, way, PAYLOAD, 64, Took { elapsed, cpu });
+        now = now.after(elapsed);
+        let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: 64, held_up: Nanos(5_000) };
+        controller.sent(now, sent, 4);
+        fastest += u64::from(rung == 1);
+    }
+    assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
+}
+
+#[test]
+fn of_what_is_as_fast_the_thriftier_is_taken() {
+    // The wire is what all wait for, and every way makes the same of the data.
+    const SAME: Truth =
+        [(900.0, 4.0), (600.0, 4.0), (500.0, 4.0), (400.0, 4.0), (300.0, 4.0), (200.0, 4.0)];
+    let mut controller = Controller::new(Tick(0), 2);
+    let class = Class::of_ratio(4.0);
+    let mut now = Tick(0);
+    for _ in 0..2000 {
+        let way = controller.choose(now, class, PAYLOAD);
+        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+        let (wire_bytes, held_up) = match rung {
+            0 => (PAYLOAD, Nanos(84_000_000)),
+            _ => (PAYLOAD / 4, Nanos(21_000_000)),
+        };
+        if rung > 0 {
+            let spent = Nanos((f64::from(PAYLOAD) / SAME[rung - 1].0 * 1e3) as u64);
+            controller.packed(class, way, PAYLOAD, wire_bytes, undisturbed(spent));
+        }
+        now = now.after(held_up);
+        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes, held_up }, 1);
+    }
+    assert_eq!(LADDER[controller.plan[class.place()]], Way::Lz4);
 }
