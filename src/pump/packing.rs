@@ -636,7 +636,7 @@ const AS_FAST: f64 = 0.99;
 const THRIFTY: f64 = 0.9;
 const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
-const BEYOND_DOUBT: f64 = 2.5;
+const BEYOND_DOUBT: f64 = 2.0;
 const DOUBTED_SHARE: f64 = 0.25;
 const LEFT_OUT_SHARE: u32 = 8;
 const LEFT_OUT_MAX: u32 = 32;

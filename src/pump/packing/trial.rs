@@ -37,6 +37,9 @@ pub struct Trial {
 #[derive(Clone, Copy, Debug)]
 struct Turns {
     taken: u32,
+    begun: Option<Tick>,
+    /// Moved since then.
+    all_bytes: u64,
     /// Since when the turn counts: what moves first was begun in the turn before.
     counts_from: Option<Tick>,
     bytes: u64,
@@ -47,7 +50,15 @@ struct Turns {
 
 impl Turns {
     fn begin() -> Turns {
-        Turns { taken: 0, counts_from: None, bytes: 0, payloads: 0, moved: Default::default() }
+        Turns {
+            taken: 0,
+            begun: None,
+            all_bytes: 0,
+            counts_from: None,
+            bytes: 0,
+            payloads: 0,
+            moved: Default::default(),
+        }
     }
 
     fn place(&self) -> usize {
@@ -57,6 +68,12 @@ impl Turns {
     /// True when there need be no further turn.
     fn sent(&mut self, now: Tick, raw_bytes: u32) -> bool {
         self.payloads += 1;
+        self.all_bytes += u64::from(raw_bytes);
+        let since_begun = now.since(*self.begun.get_or_insert(now));
+        if self.is_hopeless(since_begun) {
+            self.moved[1] = (self.all_bytes, since_begun);
+            return true;
+        }
         let Some(counts_from) = self.counts_from else {
             if self.payloads == SETTLES {
                 (self.counts_from, self.payloads) = (Some(now), 0);
@@ -73,11 +90,20 @@ impl Turns {
         *bytes += self.bytes;
         *time += spent;
         self.taken += 1;
+        (self.begun, self.all_bytes) = (None, 0);
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
         // A pair that leaves no doubt spares the others.
         let is_pair = self.taken.is_multiple_of(2);
         let gain = self.gain();
         self.taken == TURNS || (is_pair && !(1.0 / EVIDENT..EVIDENT).contains(&gain))
+    }
+
+    /// True where the other moves so much less that nobody wants to see the whole turn.
+    fn is_hopeless(&self, since_begun: Nanos) -> bool {
+        let (bytes, time) = self.moved[0];
+        let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
+        let holder = bytes as f64 / time.seconds().max(1e-9);
+        self.place() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
     }
 
     /// How much more the other moved than the holder.
@@ -149,6 +175,8 @@ const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
 const PAUSE_MAX: Nanos = Nanos::from_millis(16_000);
 const WORTH_IT: f64 = 1.01;
 const EVIDENT: f64 = 1.2;
+const HOPELESS_AFTER: Nanos = Nanos::from_millis(100);
+const HOPELESS_SHARE: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +209,13 @@ mod tests {
             assert_eq!(holder, mode.other(), "{pack} {off} changed");
             assert!(share > if pack == 3000.0 { 0.6 } else { 0.95 }, "{pack} {off}: {share}");
         }
+    }
+
+    #[test]
+    fn a_turn_that_moves_next_to_nothing_is_cut_short() {
+        // 48 payloads that are not packed would take half a second.
+        let (share, holder) = run(&mut Trial::new(Tick(0)), 0.0, 10.0, 3000.0, 100.0);
+        assert!(holder == Mode::Pack && share > 0.95, "{share}");
     }
 
     #[test]

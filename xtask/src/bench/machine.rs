@@ -91,11 +91,18 @@ fn distribution() -> String {
 }
 
 fn commit() -> String {
-    let git = |words: &str| output(Command::new("git").args(words.split(' ')).current_dir(root()));
-    let commit = git("rev-parse --short HEAD").unwrap_or("none yet".into());
     let changes = git("status --porcelain --untracked-files=no").unwrap_or_default();
     let state = if changes.trim().is_empty() { "" } else { " with changes that are not committed" };
-    format!("{}{state}", commit.trim())
+    format!("{}{state}", head())
+}
+
+/// The commit that the working tree stands on.
+pub fn head() -> String {
+    git("rev-parse --short HEAD").map_or("none yet".into(), |commit| commit.trim().to_string())
+}
+
+fn git(words: &str) -> Option<String> {
+    output(Command::new("git").args(words.split(' ')).current_dir(root()))
 }
 
 fn first_line(path: &str) -> String {

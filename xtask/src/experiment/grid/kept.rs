@@ -31,6 +31,8 @@ pub struct Row {
     pub mbit: f64,
     /// Of what the path carried; `None` where nobody counts.
     pub wire_mbit: Option<f64>,
+    /// Of the program.
+    pub commit: String,
 }
 
 #[derive(Debug)]
@@ -46,9 +48,10 @@ impl Key {
 }
 
 impl Row {
-    pub fn new(key: Key, seen: Seen) -> Row {
+    pub fn new(key: Key, seen: Seen, commit: &str) -> Row {
         let mbit = |bytes_per_s: f64| bytes_per_s * 8.0 / 1e6;
-        Row { key, mbit: mbit(seen.bytes_per_s), wire_mbit: seen.wire_bytes_per_s.map(mbit) }
+        let wire_mbit = seen.wire_bytes_per_s.map(mbit);
+        Row { key, mbit: mbit(seen.bytes_per_s), wire_mbit, commit: commit.to_string() }
     }
 
     pub fn is_of(&self, data: &str, link: &str) -> bool {
@@ -67,18 +70,19 @@ impl Row {
             Stage::Turn(round) => round.to_string(),
         };
         let wire = self.wire_mbit.map_or(String::new(), |mbit| format!("{mbit:.3}"));
-        format!("{data},{link},{seconds},{stage},{way},{:.3},{wire}", self.mbit)
+        format!("{data},{link},{seconds},{stage},{way},{:.3},{wire},{}", self.mbit, self.commit)
     }
 
     fn parse(line: &str) -> Option<Row> {
         let words: Vec<&str> = line.split(',').collect();
-        let [data, link, seconds, stage, way, mbit, wire] = words[..] else { return None };
+        let [data, link, seconds, stage, way, mbit, wire, commit] = words[..] else { return None };
         let stage = match stage {
             "look" => Stage::Look,
             round => Stage::Turn(round.parse().ok()?),
         };
         let key = Key::new(data, link, stage, way, seconds.parse().ok()?);
-        Some(Row { key, mbit: mbit.parse().ok()?, wire_mbit: wire.parse().ok() })
+        let (wire_mbit, commit) = (wire.parse().ok(), commit.to_string());
+        Some(Row { key, mbit: mbit.parse().ok()?, wire_mbit, commit })
     }
 }
 
@@ -134,6 +138,18 @@ impl Kept {
         Spread::of(self.rows.iter().filter(of_cell).map(|row| row.mbit))
     }
 
+    /// The programs that auto's turns were taken with, in the order in which they came.
+    pub fn commits(&self) -> Vec<&str> {
+        let turns = self.rows.iter().filter(|row| row.key.way == super::AUTO);
+        let mut commits: Vec<&str> = Vec::new();
+        for row in turns {
+            if !commits.contains(&row.commit.as_str()) {
+                commits.push(&row.commit);
+            }
+        }
+        commits
+    }
+
     fn write(&self) -> Result<(), String> {
         let lines: String = self.rows.iter().map(|row| row.line() + "\n").collect();
         fs::write(&self.path, format!("{HEADING}\n{lines}"))
@@ -141,7 +157,7 @@ impl Kept {
     }
 }
 
-const HEADING: &str = "data,link,seconds,turn,compress,mbit_per_s,wire_mbit_per_s";
+const HEADING: &str = "data,link,seconds,turn,compress,mbit_per_s,wire_mbit_per_s,commit";
 
 #[cfg(test)]
 mod tests {
@@ -155,6 +171,7 @@ mod tests {
             key: Key::new("text", "2Mbit", stage, way, 2.5),
             mbit,
             wire_mbit: (way != "off").then_some(1.5),
+            commit: "abc1234".into(),
         };
         let mut kept = Kept::open(&path).unwrap();
         kept.add(row(Stage::Look, "off", 2.0)).unwrap();
@@ -162,7 +179,7 @@ mod tests {
         kept.add(row(Stage::Turn(0), "zstd:9", 7.0)).unwrap();
         kept.add(row(Stage::Turn(2), "zstd:9", 9.0)).unwrap();
         let whole = fs::read_to_string(&path).unwrap();
-        fs::write(&path, format!("{whole}text,2Mbit,2.5,look,lz4,3.0,1.")).unwrap();
+        fs::write(&path, format!("{whole}text,2Mbit,2.5,look,lz4,3.0,1.5")).unwrap();
         let mut again = Kept::open(&path).unwrap();
         assert_eq!(again.rows, kept.rows);
         assert_eq!(again.best_looks("text", "2Mbit", 2.5), ["zstd:9", "off"]);

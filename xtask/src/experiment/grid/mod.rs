@@ -12,6 +12,7 @@ use super::Experiment;
 use super::desk::Desk;
 use super::shown::Shown;
 use super::timed::{self, Programs, Seen, Stretch};
+use crate::bench::machine;
 use crate::step::root;
 use kept::{Kept, Key, Row, Stage};
 
@@ -174,7 +175,7 @@ impl Cell<'_> {
             format!("--compress {} --request-size {request} {}:64T {to}:null:", key.way, self.data);
         let programs = Programs { near: &self.desk.program, far: &self.desk.program };
         let seen = timed::copy(self.wan, programs, &words, self.stretch(kept))?;
-        let row = Row::new(key, seen);
+        let row = Row::new(key, seen, &machine::head());
         println!("{}", row.line());
         kept.add(row)
     }
@@ -252,7 +253,7 @@ mod tests {
             assert_eq!(turns(&kept, "text", link, 2.0), None);
             let key = Key::new("text", link.name, Stage::Look, way, 2.0);
             let seen = Seen { bytes_per_s: 1e6 * place as f64, wire_bytes_per_s: None };
-            kept.add(Row::new(key, seen)).unwrap();
+            kept.add(Row::new(key, seen, "abc1234")).unwrap();
         }
         let turns = turns(&kept, "text", link, 2.0).unwrap();
         assert_eq!(turns.len(), ROUNDS * 4);
