@@ -360,7 +360,10 @@ impl Controller {
         let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
         let fastest = plans.iter().map(|plan| plan.speed).fold(0.0, f64::max);
         let as_fast = plans.iter().filter(|plan| plan.speed >= fastest * AS_FAST);
-        let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s)) else { return };
+        let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
+        else {
+            return;
+        };
         let [packing_s, ..] = self.times(&self.plan, rate);
         let is_faster = best.speed > self.speed(&self.plan, rate) * WORTH_IT;
         if is_faster || best.packing_s < packing_s * THRIFTY {
@@ -382,7 +385,6 @@ impl Controller {
         let [packing_s, ..] = self.times(&plan, rate);
         Judged { plan, speed: self.speed(&plan, rate), packing_s }
     }
-
 
     /// The plan for one price, in seconds for a byte on the wire.
     fn priced(&self, price: f64) -> [usize; CLASSES] {

@@ -98,10 +98,10 @@ fn commit() -> String {
 
 /// The commit that the working tree stands on.
 pub fn head() -> String {
-    git("rev-parse --short HEAD").map_or("none yet".into(), |commit| commit.trim().to_string())
+    git("rev-parse --short HEAD").map_or("none yet".to_string(), |commit| commit.trim().to_string())
 }
 
-fn git(words: &str) -> Option<String> {
+fn git(words: &str) -> Result<String, String> {
     output(Command::new("git").args(words.split(' ')).current_dir(root()))
 }
 
