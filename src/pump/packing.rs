@@ -123,7 +123,7 @@ const FIRST_RUNG: usize = 3;
 pub struct Class(u8);
 
 /// Upper ends of the ratios of each class but the last.
-const CLASS_ENDS: [f64; 6] = [1.05, 1.5, 3.0, 6.0, 12.0, 100.0];
+const CLASS_ENDS: [f64; 6] = [1.02, 1.5, 3.0, 6.0, 12.0, 100.0];
 const CLASSES: usize = CLASS_ENDS.len() + 1;
 /// What does not shrink.
 const NOISE: Class = Class(0);
@@ -287,6 +287,17 @@ impl Controller {
         self.costs[class.place()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
         self.hands.packed(took);
         self.guess_neighbours(class);
+        self.keep_order(class);
+    }
+
+    /// A way that packs harder makes no more of the same data. One that was seen with a few odd
+    /// payloads only would look useless otherwise, and never be tried again.
+    fn keep_order(&mut self, class: Class) {
+        let costs = &mut self.costs[class.place()];
+        for rung in 2..RUNGS {
+            let lighter = costs[rung - 1].wire_bytes;
+            costs[rung].wire_bytes = costs[rung].wire_bytes.min(lighter);
+        }
     }
 
     /// What a packing thread needed for a payload beside packing, on the clock.
@@ -304,7 +315,7 @@ impl Controller {
             let seen = (1..RUNGS).filter(|near| costs[*near].is_seen());
             if let Some(near) = seen.min_by_key(|near| near.abs_diff(rung)) {
                 costs[rung].seconds = costs[near].seconds * TIMES[rung] / TIMES[near];
-                let wire_bytes = costs[near].wire_bytes * SIZES[rung] / SIZES[near];
+                let wire_bytes = costs[near].wire_bytes * size(class, rung) / size(class, near);
                 costs[rung].wire_bytes = wire_bytes.min(1.0);
             }
         }
@@ -344,7 +355,11 @@ impl Controller {
         let Some(rate) = self.link.rate else { return false };
         let [packing, wire, unpacking] = self.times(&self.plan, rate);
         let gain = 1.0 / rate / packing.max(wire).max(unpacking).max(1e-15);
-        gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
+        let busy = packing + self.hands.beside / self.hands.count;
+        // A wire that is full while payloads are packed by the way has been given no less for that.
+        let is_full = self.trial.packs() && self.link.is_full() && busy < FULL_SHARE * wire;
+        let is_sure = gain >= BEYOND_DOUBT || (is_full && gain >= FULL_GAIN);
+        !is_sure && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
     }
 
     /// What its passage took the other end since it last said so.
@@ -484,6 +499,11 @@ impl Link {
         (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
     }
 
+    /// True where the wire is what lanes are held up by, and nothing else is believed.
+    fn is_full(&self) -> bool {
+        self.is_evident && !self.is_raised
+    }
+
     fn is_limit(&mut self, now: Tick, rate: f64) {
         let before = self.rate.filter(|_| self.is_evident && !self.is_raised);
         self.rate = Some(before.map_or(rate, |before| before + LINK_WEIGHT * (rate - before)));
@@ -497,11 +517,14 @@ impl Link {
     }
 
     fn is_no_limit(&mut self, now: Tick, rate: f64, lanes: usize) {
+        self.unhindered_bytes += self.wire_bytes;
+        // What buffers take says nothing of the wire.
+        if self.unhindered_bytes < lanes.max(1) as u64 * SEND_BUFFER_BYTES {
+            return;
+        }
         let known = self.rate.map_or(rate, |known| known.max(rate));
         self.rate = Some(known);
-        self.unhindered_bytes += self.wire_bytes;
-        let is_beyond_buffers = self.unhindered_bytes >= lanes.max(1) as u64 * SEND_BUFFER_BYTES;
-        if now >= self.raise_at && is_beyond_buffers && known < RATE_MAX {
+        if now >= self.raise_at && known < RATE_MAX {
             self.unhindered_bytes = 0;
             self.rate = Some((known * 2.0).min(RATE_MAX));
             self.is_raised = true;
@@ -600,9 +623,14 @@ fn guess(class: usize, rung: usize) -> Cost {
     let (seconds, wire_bytes) = FIRST[class];
     Cost {
         seconds: seconds * TIMES[rung],
-        wire_bytes: (wire_bytes * SIZES[rung]).min(1.0),
+        wire_bytes: (wire_bytes * size(Class(class as u8), rung)).min(1.0),
         seen: 0,
     }
+}
+
+/// What a rung makes of data beside zstd 1. Of noise all make the same.
+fn size(class: Class, rung: usize) -> f64 {
+    if class == NOISE { 1.0 } else { SIZES[rung] }
 }
 
 /// Seconds and wire bytes for a byte of each class, with zstd 1.
@@ -628,7 +656,7 @@ const COST_ODD: f64 = 2.0;
 const STRETCH_MAX: f64 = 10.0;
 const HANDS_WEIGHT: f64 = 1.0 / 64.0;
 const RECEIVER_WEIGHT: f64 = 0.3;
-const LINK_WEIGHT: f64 = 0.3;
+const LINK_WEIGHT: f64 = 0.15;
 /// Half octaves around the wire's own price.
 const PRICES: usize = 49;
 const PLANS: usize = PRICES + RUNGS;
@@ -640,6 +668,8 @@ const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.0;
 const DOUBTED_SHARE: f64 = 0.25;
+const FULL_SHARE: f64 = 0.5;
+const FULL_GAIN: f64 = 1.1;
 const LEFT_OUT_SHARE: u32 = 8;
 const LEFT_OUT_MAX: u32 = 32;
 const DOUBTED_PAYLOAD_S: f64 = 0.005;

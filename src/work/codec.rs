@@ -7,6 +7,7 @@ use std::sync::Arc;
 use flate2::{Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use lz4_flex::block::{self, CompressTable};
 use zstd::bulk;
+use zstd::zstd_safe::ResetDirective;
 
 use super::passage::Step;
 use crate::base::codec::{Codec, Way};
@@ -126,8 +127,13 @@ impl Packer {
             zstd.set_compression_level(level.into()).ok()?;
             self.zstd_level = level;
         }
-        // The one failure there is in practice: the room is used up, so nothing is gained.
-        zstd.compress_to_buffer(raw, &mut self.packed[..limit]).ok()
+        let packed = zstd.compress_to_buffer(raw, &mut self.packed[..limit]);
+        // The one failure there is in practice: the room is used up, so nothing is gained. It
+        // leaves a payload begun, and the library takes no other level before that is forgotten.
+        if packed.is_err() {
+            zstd.context_mut().reset(ResetDirective::SessionOnly).ok()?;
+        }
+        packed.ok()
     }
 
     fn lz4(&mut self, raw: &[u8]) -> Option<usize> {

@@ -46,6 +46,10 @@ struct Turns {
     payloads: u32,
     /// Of the holder and of the other: what they moved, and in how long.
     moved: [(u64, Nanos); 2],
+    /// In the last turn of the holder, bytes a second.
+    holder_rate: f64,
+    /// In how many pairs of turns the other moved more.
+    won: u32,
 }
 
 impl Turns {
@@ -58,6 +62,8 @@ impl Turns {
             bytes: 0,
             payloads: 0,
             moved: Default::default(),
+            holder_rate: 0.0,
+            won: 0,
         }
     }
 
@@ -89,6 +95,11 @@ impl Turns {
         let (bytes, time) = &mut self.moved[place];
         *bytes += self.bytes;
         *time += spent;
+        let rate = self.bytes as f64 / spent.seconds();
+        match place {
+            0 => self.holder_rate = rate,
+            _ => self.won += u32::from(rate > self.holder_rate),
+        }
         self.taken += 1;
         (self.begun, self.all_bytes) = (None, 0);
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
@@ -104,6 +115,12 @@ impl Turns {
         let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
         let holder = bytes as f64 / time.seconds().max(1e-9);
         self.place() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
+    }
+
+    /// True where the other moved more each time. Where kinds of data take turns too, it may do so
+    /// once by chance.
+    fn is_won(&self) -> bool {
+        self.gain() > WORTH_IT && self.won == self.taken / 2
     }
 
     /// How much more the other moved than the holder.
@@ -127,13 +144,18 @@ impl Trial {
         }
     }
 
+    /// True where payloads are packed between trials.
+    pub fn packs(&self) -> bool {
+        self.holder == Mode::Pack
+    }
+
     /// A payload has left.
     pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
         match &mut self.turns {
             Some(turns) => {
-                let over = turns.sent(now, raw_bytes).then(|| turns.gain());
-                if let Some(gain) = over {
-                    self.decide(now, gain);
+                if turns.sent(now, raw_bytes) {
+                    let (gain, is_won) = (turns.gain(), turns.is_won());
+                    self.decide(now, gain, is_won);
                 }
             }
             None if now >= self.next_at => self.turns = Some(Turns::begin()),
@@ -148,7 +170,7 @@ impl Trial {
         self.next_at = self.next_at.max(now.after(FIRST));
     }
 
-    fn decide(&mut self, now: Tick, gain: f64) {
+    fn decide(&mut self, now: Tick, gain: f64, is_won: bool) {
         let longer = |times: u64| Nanos(self.pause.0 * times).min(PAUSE_MAX);
         self.pause = match gain {
             gain if gain > WORTH_IT => PAUSE_MIN,
@@ -156,7 +178,7 @@ impl Trial {
             // A trial that costs much is not made often.
             _ => longer(4),
         };
-        if gain > WORTH_IT {
+        if is_won {
             self.holder = self.holder.other();
         }
         self.turns = None;

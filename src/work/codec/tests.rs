@@ -85,6 +85,19 @@ fn what_does_not_shrink_goes_as_it_is() {
     }
 }
 
+#[test]
+fn what_does_not_shrink_leaves_nothing_behind() {
+    let mut noise = vec![0; BODY_BYTES as usize];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    for before in Way::all() {
+        for way in Way::all().filter(|way| *way != Way::Raw) {
+            let mut packer = Packer::new(BODY_BYTES);
+            assert_eq!(packer.pack(before, &noise), None);
+            assert!(packer.pack(way, &[7; 4096]).is_some(), "{way:?} behind noise, {before:?}");
+        }
+    }
+}
+
 /// What a frame may claim about packed bytes, and whose fault it is when that is wrong.
 #[test]
 fn bombs_are_the_peers_fault() {
