@@ -109,6 +109,8 @@ fn mark(socket: &Socket, is_ipv6: bool, dscp: Dscp) -> io::Result<()> {
     socket.set_tos_v4(octet)
 }
 
+/// So many are under way while a short message is being acknowledged.
+const BEHIND_SEGMENTS: u32 = 4;
 /// How long a connection may say nothing before TCP asks whether the other end is there.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 
@@ -188,6 +190,13 @@ pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
 /// The same, and the segments that have arrived, those behind a gap included.
 pub fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
     system::delivery(handle.fd(), at)
+}
+
+/// True where TCP has not sent all that it was given, or much is not acknowledged yet. Who was long
+/// about giving it something has waited for a processor otherwise, and not for the path.
+pub fn is_behind(handle: &Handle, at: Tick) -> bool {
+    path_sample(handle, at)
+        .is_none_or(|sample| sample.unsent_bytes > 0 || sample.unacked_segments > BEHIND_SEGMENTS)
 }
 
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader

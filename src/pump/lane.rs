@@ -12,11 +12,11 @@ use super::plan::{Claim, Plan};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Label};
 use crate::base::tally::Tally;
-use crate::base::units::Tick;
+use crate::base::units::{Nanos, Tick};
 use crate::ends::endpoint::{Endpoint, Nature, Next};
 use crate::io::backend::{Wait, Wake};
 use crate::io::engine::Engine;
-use crate::io::request::{Leg, Request};
+use crate::io::request::{Leg, Request, Stamps};
 use crate::io::sampler::{Awaited, Outbox};
 use crate::io::tcp;
 use crate::io::volume::Handle;
@@ -611,7 +611,7 @@ impl Lane {
                 let sent = Sent {
                     raw_bytes: request.raw_len(),
                     wire_bytes: request.label.body_len,
-                    held_up: stamps.retired.since(stamps.admitted),
+                    held_up: held_up(self.parts.stream.as_ref(), stamps),
                 };
                 desk.sent(stamps.retired, sent);
             }
@@ -670,3 +670,15 @@ fn ask(
     }
     next
 }
+
+/// How long the wire held up who sent a request. A send that took long while TCP had nothing left
+/// to do has waited for a processor.
+fn held_up(wire: Option<&Wire>, stamps: &Stamps) -> Nanos {
+    let spent = stamps.retired.since(stamps.admitted);
+    let is_behind = |wire: &Wire| tcp::is_behind(&wire.socket, stamps.retired);
+    let waited = spent >= HELD_UP_MIN && wire.is_none_or(is_behind);
+    if waited { spent } else { Nanos(0) }
+}
+
+/// A send that took less was held up by nothing.
+const HELD_UP_MIN: Nanos = Nanos(20_000);
