@@ -367,9 +367,9 @@ impl Controller {
         self.receiver.unpacked(unpacked);
     }
 
-    /// Chooses the plan that is done soonest, and of those that are about as soon the one that takes
-    /// processors least: they may have other things to do, and what they cost is known better than
-    /// what the wire carries. A new plan must be worth the change.
+    /// Chooses the plan that is done soonest, and of those that are about as soon the one that
+    /// packs least: processors may have other things to do, and what they cost is known better
+    /// than what the wire carries. A new plan must be worth the change.
     fn decide(&mut self) {
         let Some(rate) = self.link.rate else { return };
         let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
@@ -660,7 +660,7 @@ const LINK_WEIGHT: f64 = 0.15;
 /// Half octaves around the wire's own price.
 const PRICES: usize = 49;
 const PLANS: usize = PRICES + RUNGS;
-const WORTH_IT: f64 = 1.03;
+const WORTH_IT: f64 = 1.01;
 /// What is this fast beside another is as fast, and takes hardly less below this share.
 const AS_FAST: f64 = 0.99;
 const THRIFTY: f64 = 0.9;

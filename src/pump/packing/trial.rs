@@ -153,8 +153,8 @@ impl Trial {
     pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
         match &mut self.turns {
             Some(turns) => {
-                if turns.sent(now, raw_bytes) {
-                    let (gain, is_won) = (turns.gain(), turns.is_won());
+                let over = turns.sent(now, raw_bytes).then(|| (turns.gain(), turns.is_won()));
+                if let Some((gain, is_won)) = over {
                     self.decide(now, gain, is_won);
                 }
             }
