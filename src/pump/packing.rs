@@ -158,7 +158,8 @@ impl Cost {
             return;
         }
         let weight = COST_WEIGHT.max(1.0 / f64::from(self.seen));
-        let seconds = seconds.clamp(self.seconds / COST_ODD, self.seconds * COST_ODD);
+        let known = self.seconds.max(COST_LEAST_S);
+        let seconds = seconds.clamp(known / COST_ODD, known * COST_ODD);
         self.seconds += weight * (seconds - self.seconds);
         self.wire_bytes += weight * (wire_bytes - self.wire_bytes);
     }
@@ -176,6 +177,7 @@ struct Judged {
     speed: f64,
     /// Seconds that a byte is packed for.
     packing_s: f64,
+    waits_for_receiver: bool,
 }
 
 /// What packing threads have beside packing.
@@ -373,15 +375,15 @@ impl Controller {
     fn decide(&mut self) {
         let Some(rate) = self.link.rate else { return };
         let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
+        let now = self.judge(self.plan, rate);
+        let alike = if now.waits_for_receiver { ALIKE_THERE } else { ALIKE };
         let fastest = plans.iter().map(|plan| plan.speed).fold(0.0, f64::max);
-        let as_fast = plans.iter().filter(|plan| plan.speed >= fastest * AS_FAST);
+        let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest);
         let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
         else {
             return;
         };
-        let [packing_s, ..] = self.times(&self.plan, rate);
-        let is_faster = best.speed > self.speed(&self.plan, rate) * WORTH_IT;
-        if is_faster || best.packing_s < packing_s * THRIFTY {
+        if best.speed > now.speed * alike || best.packing_s < now.packing_s * THRIFTY {
             self.plan = best.plan;
         }
     }
@@ -397,27 +399,30 @@ impl Controller {
                 std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung })
             }
         };
-        let [packing_s, ..] = self.times(&plan, rate);
-        Judged { plan, speed: self.speed(&plan, rate), packing_s }
+        self.judge(plan, rate)
     }
 
-    /// The plan for one price, in seconds for a byte on the wire.
+    /// What a plan would come to. Of what is as fast, what packs less wins by a hair.
+    fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
+        let [packing_s, wire, unpacking] = self.times(&plan, rate);
+        let here = (packing_s + self.hands.beside / self.hands.count).max(wire);
+        let speed = 1.0 / (here.max(unpacking) + packing_s * A_HAIR).max(1e-15);
+        Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
+    }
+
+    /// The plan for one price, in seconds for a byte on the wire. Classes that are not met are left
+    /// as they are.
     fn priced(&self, price: f64) -> [usize; CLASSES] {
         std::array::from_fn(|class| {
+            if self.shares[class] < SHARE_LEAST {
+                return self.plan[class];
+            }
             let total = |rung: &usize| {
                 let cost = &self.costs[class][*rung];
                 self.on_clock(cost.seconds) + price * cost.wire_bytes
             };
             (0..RUNGS).min_by(|one, other| total(one).total_cmp(&total(other))).unwrap_or(0)
         })
-    }
-
-    /// Payload bytes a second that a plan would come to. Of what is as fast, what packs less wins
-    /// by a hair.
-    fn speed(&self, plan: &[usize; CLASSES], rate: f64) -> f64 {
-        let [packing, wire, unpacking] = self.times(plan, rate);
-        let busy = packing + self.hands.beside / self.hands.count;
-        1.0 / (busy.max(wire).max(unpacking) + packing * A_HAIR).max(1e-15)
     }
 
     /// What all hands together need for what takes one processor so long.
@@ -428,8 +433,9 @@ impl Controller {
     /// Seconds that a plan takes packers, wire and receiver for a payload byte.
     fn times(&self, plan: &[usize; CLASSES], rate: f64) -> [f64; 3] {
         let all: f64 = self.shares.iter().sum();
+        let met = plan.iter().enumerate().filter(|(class, _)| self.shares[*class] >= SHARE_LEAST);
         let (mut packing, mut wire, mut unpacking) = (0.0, 0.0, 0.0);
-        for (class, rung) in plan.iter().enumerate() {
+        for (class, rung) in met {
             let share = self.shares[class] / all.max(1e-12);
             let cost = &self.costs[class][*rung];
             packing += share * cost.seconds;
@@ -650,9 +656,13 @@ const SIZES: [f64; RUNGS] = [1.0, 1.3, 1.15, 1.0, 0.8, 0.74, 0.7];
 /// Payloads that a plan is for; also how many are under way.
 const SHARE_WEIGHT: f64 = 1.0 / 16.0;
 const PLAN_EVERY: u64 = 4;
+/// Of a class that counts: it was met within a hundred payloads or so.
+const SHARE_LEAST: f64 = 1e-4;
 const COST_WEIGHT: f64 = 0.1;
 /// A payload that took so many times as long as others, or as short, counts as no more than that.
 const COST_ODD: f64 = 2.0;
+/// For a byte: a clock that ticks coarsely may see nothing at all of a payload.
+const COST_LEAST_S: f64 = 1e-12;
 const STRETCH_MAX: f64 = 10.0;
 const HANDS_WEIGHT: f64 = 1.0 / 64.0;
 const RECEIVER_WEIGHT: f64 = 0.3;
@@ -660,9 +670,11 @@ const LINK_WEIGHT: f64 = 0.15;
 /// Half octaves around the wire's own price.
 const PRICES: usize = 49;
 const PLANS: usize = PRICES + RUNGS;
-const WORTH_IT: f64 = 1.01;
-/// What is this fast beside another is as fast, and takes hardly less below this share.
-const AS_FAST: f64 = 0.99;
+/// What is no faster than that beside another is as fast. What the receiver takes, and takes less
+/// for another format, is known from afar and by the clock.
+const ALIKE: f64 = 1.01;
+const ALIKE_THERE: f64 = 1.1;
+/// What takes more than this share hardly takes less.
 const THRIFTY: f64 = 0.9;
 const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.

@@ -1,6 +1,7 @@
 //! The controller replayed over simulated processors, wires and receivers, against each fixed way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::*;
 use crate::base::codec::Toil;
@@ -244,51 +245,102 @@ fn a_fast_wire_is_not_held_up_by_looks_at_noise() {
     }
 }
 
+/// What came of a payload.
+struct Came {
+    packed: u32,
+    took: Took,
+    lasts: Nanos,
+    held_up: Nanos,
+}
+
+/// Payloads of one class, each packed as the controller wants it; when the last had left.
+fn replay(
+    controller: &mut Controller,
+    class: Class,
+    from: Tick,
+    payloads: Range<u64>,
+    mut comes: impl FnMut(u64, usize) -> Came,
+) -> Tick {
+    let mut now = from;
+    for payload in payloads {
+        let way = controller.choose(now, class, PAYLOAD);
+        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+        let Came { packed, took, lasts, held_up } = comes(payload, rung);
+        controller.packed(class, way, PAYLOAD, packed, took);
+        now = now.after(lasts);
+        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up }, 4);
+    }
+    now
+}
+
+const ZEROS_CLASS: Class = Class(6);
+
 #[test]
 fn a_wire_that_holds_nobody_up_has_no_high_price() {
     // Zeros, a few bytes for each payload: nothing is gained by packing them harder.
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(1000.0);
-    let mut now = Tick(0);
     let mut spent_s = 0.0;
-    for payload in 0..4000 {
-        let way = controller.choose(now, class, PAYLOAD);
-        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+    replay(&mut controller, ZEROS_CLASS, Tick(0), 0..4000, |payload, rung| {
         // Each rung makes a little less of them, and takes longer.
-        let packed = 64 - 4 * rung as u32;
         let spent = Nanos(100_000 * (1 + rung as u64));
-        spent_s += spent.seconds();
-        controller.packed(class, way, PAYLOAD, packed, undisturbed(spent));
-        now = now.after(spent);
-        let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up: Nanos(5_000) };
-        controller.sent(now, sent, 4);
-        if payload == 200 {
-            spent_s = 0.0;
+        spent_s += if payload > 200 { spent.seconds() } else { 0.0 };
+        Came {
+            packed: 64 - 4 * rung as u32,
+            took: undisturbed(spent),
+            lasts: spent,
+            held_up: Nanos(5_000),
         }
-    }
+    });
     let mean_us = spent_s / 3800.0 * 1e6;
     assert!(mean_us < 230.0, "{mean_us} µs a payload, 200 with the fastest rung");
 }
 
+/// Zeros: LZ4 takes half of a processor's time of the others.
+fn zeros_take(rung: usize) -> Nanos {
+    Nanos(if rung == 1 { 100_000 } else { 150_000 + 50_000 * rung as u64 })
+}
+
 #[test]
 fn who_waits_for_a_processor_is_not_slow() {
-    // Zeros: LZ4 takes half of a processor's time of the others. Some payloads wait for a processor
-    // thirty times as long as they take.
+    // Some payloads wait for a processor thirty times as long as they take.
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(1000.0);
-    let mut now = Tick(0);
     let mut fastest = 0;
-    for payload in 0..4000_u64 {
-        let way = controller.choose(now, class, PAYLOAD);
-        let rung = LADDER.iter().position(|other| *other == way).unwrap();
-        let cpu = Nanos(if rung == 1 { 100_000 } else { 150_000 + 50_000 * rung as u64 });
+    replay(&mut controller, ZEROS_CLASS, Tick(0), 0..4000, |payload, rung| {
+        let cpu = zeros_take(rung);
         let waits = payload.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
         let elapsed = Nanos(cpu.0 * if waits { 30 } else { 1 });
-        controller.packed(class, way, PAYLOAD, 64, Took { elapsed, cpu });
-        now = now.after(elapsed);
-        let sent = Sent { raw_bytes: PAYLOAD, wire_bytes: 64, held_up: Nanos(5_000) };
-        controller.sent(now, sent, 4);
         fastest += u64::from(rung == 1);
+        Came { packed: 64, took: Took { elapsed, cpu }, lasts: elapsed, held_up: Nanos(5_000) }
+    });
+    assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
+}
+
+#[test]
+fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
+    // The receiver is what all wait for. It takes as long for either format, give or take a
+    // twentieth by chance.
+    let mut controller = Controller::new(Tick(0), 2);
+    let (mut now, mut fastest) = (Tick(0), 0);
+    for report in 0..40_u64 {
+        now = replay(
+            &mut controller,
+            ZEROS_CLASS,
+            now,
+            100 * report..100 * (report + 1),
+            |_, rung| {
+                fastest += u64::from(rung == 1);
+                let took = undisturbed(zeros_take(rung));
+                Came { packed: 64, took, lasts: Nanos(240_000), held_up: Nanos(5_000) }
+            },
+        );
+        let toil = |payloads: u64, each_ns: u64| Toil {
+            raw_bytes: payloads * u64::from(PAYLOAD),
+            spent: Nanos(payloads * each_ns),
+        };
+        let odd_ns = [0, 12_000][(report % 2) as usize];
+        let mut told = of_one(Codec::Lz4, toil(95, 240_000 + odd_ns), Nanos(24_000_000));
+        told.by_codec[Codec::Zstd as usize] = toil(5, 240_000 - odd_ns);
+        controller.unpacked(&told);
     }
     assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
 }
@@ -300,21 +352,15 @@ fn of_what_is_as_fast_the_thriftier_is_taken() {
         [(900.0, 4.0), (600.0, 4.0), (500.0, 4.0), (400.0, 4.0), (300.0, 4.0), (200.0, 4.0)];
     let mut controller = Controller::new(Tick(0), 2);
     let class = Class::of_ratio(4.0);
-    let mut now = Tick(0);
-    for _ in 0..2000 {
-        let way = controller.choose(now, class, PAYLOAD);
-        let rung = LADDER.iter().position(|other| *other == way).unwrap();
-        let (wire_bytes, held_up) = match rung {
-            0 => (PAYLOAD, Nanos(84_000_000)),
-            _ => (PAYLOAD / 4, Nanos(21_000_000)),
+    replay(&mut controller, class, Tick(0), 0..2000, |_, rung| {
+        let (packed, seconds) = match rung {
+            0 => (PAYLOAD, 0.0),
+            _ => (PAYLOAD / 4, f64::from(PAYLOAD) / SAME[rung - 1].0 / 1e6),
         };
-        if rung > 0 {
-            let spent = Nanos((f64::from(PAYLOAD) / SAME[rung - 1].0 * 1e3) as u64);
-            controller.packed(class, way, PAYLOAD, wire_bytes, undisturbed(spent));
-        }
-        now = now.after(held_up);
-        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes, held_up }, 1);
-    }
+        let held_up = Nanos(u64::from(packed) * 80 * 4);
+        let lasts = Nanos(held_up.0 / 4);
+        Came { packed, took: undisturbed(Nanos((seconds * 1e9) as u64)), lasts, held_up }
+    });
     assert_eq!(LADDER[controller.plan[class.place()]], Way::Lz4);
 }
 
@@ -323,26 +369,32 @@ fn odd_payloads_spoil_no_way_for_good() {
     // Text on a wire of 1 Gbit/s; the first payloads of its class are mostly noise, as where one
     // kind of data follows another, and take next to no time.
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(2.0);
-    let mut now = Tick(0);
     let mut sizes = 0.0;
-    for payload in 0..3000 {
-        let way = controller.choose(now, class, PAYLOAD);
-        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+    replay(&mut controller, Class::of_ratio(2.0), Tick(0), 0..3000, |payload, rung| {
         let (seconds, size) = match rung {
             0 => (0.0, 1.0),
             _ if payload < 40 => (1e-5, 1.0),
             _ => (f64::from(PAYLOAD) / TEXT[rung - 1].0 / 1e6, 1.0 / TEXT[rung - 1].1),
         };
-        let wire_bytes = (f64::from(PAYLOAD) * size) as u32;
-        if rung > 0 {
-            let spent = undisturbed(Nanos((seconds * 1e9) as u64));
-            controller.packed(class, way, PAYLOAD, wire_bytes, spent);
-        }
-        let held_up = Nanos((f64::from(wire_bytes) / 125e6 * 1e9) as u64);
-        now = now.after(Nanos(held_up.0.max((seconds / 2.0 * 1e9) as u64)));
-        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes, held_up }, 1);
         sizes += if payload >= 1500 { size / 1500.0 } else { 0.0 };
-    }
+        let packed = (f64::from(PAYLOAD) * size) as u32;
+        let wire = f64::from(packed) / 125e6;
+        let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
+        // All four lanes wait for the wire.
+        let (lasts, held_up) = (nanos(wire.max(seconds / 2.0)), nanos(4.0 * wire));
+        Came { packed, took: undisturbed(nanos(seconds)), lasts, held_up }
+    });
     assert!(sizes < 0.33, "{sizes} of the bytes, 0.30 with zstd 1");
+}
+
+#[test]
+fn a_clock_that_saw_nothing_of_a_payload_spoils_no_way() {
+    let mut cost = guess(6, 1);
+    for seconds in [0.0, 1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-10] {
+        cost.add(seconds, 0.1);
+    }
+    for _ in 0..200 {
+        cost.add(1e-10, 0.1);
+    }
+    assert!((0.9e-10..1.1e-10).contains(&cost.seconds), "{}", cost.seconds);
 }
