@@ -10,10 +10,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::base::codec::{Codec, Unpacked, Way};
+use crate::base::codec::{Codec, Toil, Unpacked, Way};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
-use crate::work::codec::{Chooser, Moment, Took};
+use crate::work::codec::{Choice, Chooser, Moment, Took};
 
 mod trial;
 
@@ -86,19 +86,27 @@ impl Advisor {
 }
 
 impl Chooser for Advisor {
-    fn choose(&self, ratio: f64, raw_len: u32) -> Way {
+    fn choose(&self, ratio: f64, raw_len: u32) -> Choice {
+        let (now, class) = (clock::now(), Class::of_ratio(ratio));
         let mut controller = self.lock();
-        let way = controller.choose(clock::now(), Class::of_ratio(ratio), raw_len);
+        let way = controller.choose(now, class, raw_len);
         self.left_out.store(controller.left_out(), Relaxed);
-        way
+        Choice { way, is_timed: controller.is_timed(now, class, way) }
     }
 
     fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took) {
         self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, took);
     }
 
-    fn now(&self) -> Moment {
-        Moment { at: clock::now(), cpu: clock::thread_cpu() }
+    // A thread that asks for its own time may lose its processor there, and that is not packing.
+    fn begin(&self) -> Moment {
+        let cpu = clock::thread_cpu();
+        Moment { at: clock::now(), cpu }
+    }
+
+    fn took(&self, since: Moment) -> Took {
+        let elapsed = clock::now().since(since.at);
+        Took { elapsed, cpu: Nanos(clock::thread_cpu().0.saturating_sub(since.cpu.0)) }
     }
 }
 
@@ -220,6 +228,7 @@ pub struct Controller {
     link: Link,
     receiver: Receiver,
     trial: Trial,
+    timed_at: Tick,
     payloads: u64,
     /// Payloads in a row that do not shrink.
     noise: u32,
@@ -240,6 +249,7 @@ impl Controller {
             link: Link::new(now),
             receiver: Receiver::default(),
             trial: Trial::new(now),
+            timed_at: now,
             payloads: 0,
             noise: 0,
             payload_bytes: 0.0,
@@ -261,6 +271,20 @@ impl Controller {
         }
         let rung = self.plan[class.place()];
         LADDER[self.explored(now, class, rung, bytes)]
+    }
+
+    /// True where what this payload takes is to be told: what is tried, what little is known of, and
+    /// every now and then. Whoever asks for a thread's time each time makes threads change places
+    /// on the processors with each payload, and all of them slower.
+    pub fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
+        let planned = self.plan[class.place()];
+        let is_tried = LADDER[planned] != way;
+        let is_known = self.costs[class.place()][planned].seen >= WELL_KNOWN;
+        let is_timed = is_tried || !is_known || now >= self.timed_at;
+        if is_timed {
+            self.timed_at = now.after(TIMED_EVERY);
+        }
+        is_timed
     }
 
     /// A neighbour of the chosen rung where there is an allowance for it; raw is known.
@@ -550,31 +574,29 @@ struct Receiver {
 impl Receiver {
     fn unpacked(&mut self, unpacked: &Unpacked) {
         let hands = f64::from(unpacked.hands.max(1));
-        let (mut spent_s, mut expected_s) = (0.0, 0.0);
-        for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
-            let (seconds, bytes) = (toil.spent.seconds() / hands, toil.raw_bytes as f64);
-            spent_s += seconds;
-            if bytes > 0.0 && *known == 0.0 {
-                *known = seconds / bytes;
-            }
-            expected_s += *known * bytes;
+        let spent_s = |toil: &Toil| toil.spent.seconds() / hands;
+        let all_s: f64 = unpacked.by_codec.iter().map(spent_s).sum();
+        let all_bytes: f64 = unpacked.by_codec.iter().map(|toil| toil.raw_bytes as f64).sum();
+        self.load = all_s / unpacked.elapsed.seconds().max(1e-9);
+        if all_s <= 0.0 || all_bytes <= 0.0 {
+            return;
         }
-        self.load = spent_s / unpacked.elapsed.seconds().max(1e-9);
-        if spent_s > 0.0 && expected_s > 0.0 {
-            self.learn(unpacked, hands, spent_s / expected_s);
+        // At first all formats are alike; what is not packed is not unpacked either.
+        let formats = self.seconds.iter_mut().skip(Codec::Raw as usize + 1);
+        for known in formats.filter(|known| **known == 0.0) {
+            *known = all_s / all_bytes;
         }
-    }
-
-    /// Mostly everything takes longer there than before, or nothing does: others want its
-    /// processors too. So all formats change alike, those as well that were not used, and each by
-    /// what is left.
-    fn learn(&mut self, unpacked: &Unpacked, hands: f64, alike: f64) {
+        let expected = self.seconds.iter().zip(&unpacked.by_codec);
+        let expected_s: f64 = expected.map(|(known, toil)| known * toil.raw_bytes as f64).sum();
+        let alike = all_s / expected_s.max(1e-15);
+        // Mostly everything takes longer there than before, or nothing does: others want its
+        // processors too. So all formats change alike, those as well that were not used, and each
+        // by what is left, as much as it has a part in it.
         for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
-            let own = match toil.raw_bytes {
-                0 => *known,
-                bytes => toil.spent.seconds() / bytes as f64 / hands / alike,
-            };
-            *known += RECEIVER_WEIGHT * (*known * (alike - 1.0) + own - *known);
+            let bytes = toil.raw_bytes as f64;
+            let own = if bytes > 0.0 { spent_s(toil) / bytes / alike } else { *known };
+            let change = *known * (alike - 1.0) + bytes / all_bytes * (own - *known);
+            *known += RECEIVER_WEIGHT * change;
         }
     }
 
@@ -659,6 +681,9 @@ const PLAN_EVERY: u64 = 4;
 /// Of a class that counts: it was met within a hundred payloads or so.
 const SHARE_LEAST: f64 = 1e-4;
 const COST_WEIGHT: f64 = 0.1;
+/// Payloads of which the cost is known well enough to look at a few of the next.
+const WELL_KNOWN: u32 = 16;
+const TIMED_EVERY: Nanos = Nanos(2_000_000);
 /// A payload that took so many times as long as others, or as short, counts as no more than that.
 const COST_ODD: f64 = 2.0;
 /// For a byte: a clock that ticks coarsely may see nothing at all of a payload.

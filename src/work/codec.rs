@@ -200,9 +200,17 @@ impl Unpacker {
 /// Says how each payload is to be packed, and is told what came of it.
 pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: how much smaller a probe made samples of the payload.
-    fn choose(&self, ratio: f64, raw_len: u32) -> Way;
+    fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
     fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took);
-    fn now(&self) -> Moment;
+    fn begin(&self) -> Moment;
+    fn took(&self, since: Moment) -> Took;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub way: Way,
+    /// What packing takes is to be told.
+    pub is_timed: bool,
 }
 
 /// A moment of a thread.
@@ -218,13 +226,6 @@ pub struct Moment {
 pub struct Took {
     pub elapsed: Nanos,
     pub cpu: Nanos,
-}
-
-impl Moment {
-    fn since(self, before: Moment) -> Took {
-        let cpu = Nanos(self.cpu.0.saturating_sub(before.cpu.0));
-        Took { elapsed: self.at.since(before.at), cpu }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -265,11 +266,14 @@ impl Step for Pack {
             How::Chosen(chooser) => {
                 let raw_len = request.payload_len();
                 let ratio = self.packer.probe(&request.body()[..raw_len as usize]);
-                let way = chooser.choose(ratio, raw_len);
-                if way != Way::Raw {
-                    let begun = chooser.now();
-                    pack(&mut self.packer, way, request);
-                    let took = chooser.now().since(begun);
+                let Choice { way, is_timed } = chooser.choose(ratio, raw_len);
+                if way == Way::Raw {
+                    return Ok(());
+                }
+                let begun = is_timed.then(|| chooser.begin());
+                pack(&mut self.packer, way, request);
+                if let Some(begun) = begun {
+                    let took = chooser.took(begun);
                     chooser.packed(ratio, way, raw_len, request.payload_len(), took);
                 }
             }

@@ -103,10 +103,12 @@ impl Turns {
         self.taken += 1;
         (self.begun, self.all_bytes) = (None, 0);
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
-        // A pair that leaves no doubt spares the others.
+        // A pair that leaves no doubt spares the others; it takes two to change, as one of them may
+        // have been begun while everything waited for a processor.
         let is_pair = self.taken.is_multiple_of(2);
-        let gain = self.gain();
-        self.taken == TURNS || (is_pair && !(1.0 / EVIDENT..EVIDENT).contains(&gain))
+        let is_lost = self.gain() < 1.0 / EVIDENT;
+        let is_clear = self.gain() > EVIDENT && self.taken >= 4;
+        self.taken == TURNS || (is_pair && (is_lost || is_clear))
     }
 
     /// True where the other moves so much less that nobody wants to see the whole turn.

@@ -26,8 +26,8 @@ pub const GRID: Experiment = Experiment {
             Mbit/s and less are the WAN on the desk with a round trip of 10 ms, faster ones a \
             veth pair with a token bucket; the unlimited one is the loopback of one host. All \
             options but these are as they are when nothing is chosen: four streams, TLS, BLAKE3. \
-            Cells of 2 and 10 Mbit/s leave processors idle (but for zeros): they were run two at a \
-            time, beside builds.",
+            Cells of 100 Mbit/s and less leave processors idle (but for zeros): they were run two \
+            at a time, those of 2 and 10 Mbit/s beside builds.",
     run,
 };
 
