@@ -273,9 +273,9 @@ impl Controller {
         LADDER[self.explored(now, class, rung, bytes)]
     }
 
-    /// True where what this payload takes is to be told: what is tried, what little is known of, and
-    /// every now and then. Whoever asks for a thread's time each time makes threads change places
-    /// on the processors with each payload, and all of them slower.
+    /// True where what this payload takes is to be told: what is tried, what little is known of,
+    /// and others every now and then. Whoever asks for a thread's time each time makes threads
+    /// change places on the processors with each payload, and all of them slower.
     pub fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
         let planned = self.plan[class.place()];
         let is_tried = LADDER[planned] != way;

@@ -202,6 +202,7 @@ pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: how much smaller a probe made samples of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
     fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took);
+    /// Where a payload that is timed begins to be packed.
     fn begin(&self) -> Moment;
     fn took(&self, since: Moment) -> Took;
 }

@@ -65,8 +65,8 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let departs = (payload as usize).checked_sub(UNDER_WAY).map_or(0.0, |before| done[before]);
         let hand = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
         let begins = departs.max(free[hand]);
-        let (rung, class) = match &mut policy {
-            Policy::Fixed(rung) => (*rung, NOISE),
+        let (rung, class, is_timed) = match &mut policy {
+            Policy::Fixed(rung) => (*rung, NOISE, false),
             Policy::Auto(controller) => {
                 tell(controller, &mut told, tick(begins));
                 let class = Class::of_ratio(truth[0].1);
@@ -75,7 +75,8 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
                     true => controller.choose(tick(begins), class, PAYLOAD),
                     false => Way::Raw,
                 };
-                (LADDER.iter().position(|other| *other == way).unwrap(), class)
+                let is_timed = controller.is_timed(tick(begins), class, way);
+                (LADDER.iter().position(|other| *other == way).unwrap(), class, is_timed)
             }
         };
         let (seconds, size) = match rung {
@@ -99,8 +100,10 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         done.push(receiver_free);
         unpacked = (unpacked.0 + unpacks, unpacked.1 + u64::from(unpacks > 0.0), unpacked.2);
         if let Policy::Auto(controller) = &mut policy {
-            let packed = Told::Packed(class, LADDER[rung], bytes as u32, nanos(seconds));
-            told.insert((tick(ends).0, 2 * payload), packed);
+            if is_timed {
+                let packed = Told::Packed(class, LADDER[rung], bytes as u32, nanos(seconds));
+                told.insert((tick(ends).0, 2 * payload), packed);
+            }
             let sent = Told::Sent(bytes as u32, nanos(wire_free - admitted));
             told.insert((tick(wire_free).0, 2 * payload + 1), sent);
             if receiver_free - unpacked.2 > 0.25 && unpacked.1 > 0 {
@@ -265,7 +268,9 @@ fn replay(
         let way = controller.choose(now, class, PAYLOAD);
         let rung = LADDER.iter().position(|other| *other == way).unwrap();
         let Came { packed, took, lasts, held_up } = comes(payload, rung);
-        controller.packed(class, way, PAYLOAD, packed, took);
+        if controller.is_timed(now, class, way) {
+            controller.packed(class, way, PAYLOAD, packed, took);
+        }
         now = now.after(lasts);
         controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up }, 4);
     }
