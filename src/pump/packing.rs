@@ -277,6 +277,10 @@ impl Controller {
     /// and others every now and then. Whoever asks for a thread's time each time makes threads
     /// change places on the processors with each payload, and all of them slower.
     pub fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
+        // It takes nothing, and would take the turn of what does.
+        if way == Way::Raw {
+            return false;
+        }
         let planned = self.plan[class.place()];
         let is_tried = LADDER[planned] != way;
         let is_known = self.costs[class.place()][planned].seen >= WELL_KNOWN;
@@ -399,14 +403,16 @@ impl Controller {
     fn decide(&mut self) {
         let Some(rate) = self.link.rate else { return };
         let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
-        let now = self.judge(self.plan, rate);
-        let alike = if now.waits_for_receiver { ALIKE_THERE } else { ALIKE };
-        let fastest = plans.iter().map(|plan| plan.speed).fold(0.0, f64::max);
-        let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest);
+        let fastest = plans.iter().max_by(|one, other| one.speed.total_cmp(&other.speed));
+        let Some(fastest) = fastest else { return };
+        // Asked of the fastest and not of what goes on now: else two of them could take turns.
+        let alike = if fastest.waits_for_receiver { ALIKE_THERE } else { ALIKE };
+        let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest.speed);
         let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
         else {
             return;
         };
+        let now = self.judge(self.plan, rate);
         if best.speed > now.speed * alike || best.packing_s < now.packing_s * THRIFTY {
             self.plan = best.plan;
         }

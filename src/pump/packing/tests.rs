@@ -401,3 +401,41 @@ fn a_clock_that_saw_nothing_of_a_payload_spoils_no_way() {
     }
     assert!((0.9e-10..1.1e-10).contains(&cost.seconds), "{}", cost.seconds);
 }
+
+#[test]
+fn noise_does_not_keep_others_from_being_timed() {
+    let mut controller = Controller::new(Tick(0), 2);
+    let class = Class::of_ratio(2.0);
+    let mut timed = 0;
+    for payload in 0..10_000_u64 {
+        let now = Tick(payload * 100_000);
+        for class in [NOISE, class] {
+            let way = controller.choose(now, class, PAYLOAD);
+            if controller.is_timed(now, class, way) {
+                assert_ne!(way, Way::Raw);
+                controller.packed(class, way, PAYLOAD, PAYLOAD / 2, undisturbed(Nanos(1_000_000)));
+                timed += 1;
+            }
+        }
+    }
+    // A second of them, timed every 2 ms.
+    assert!((400..700).contains(&timed), "{timed} of 10000 timed");
+}
+
+#[test]
+fn plans_that_are_alike_do_not_take_turns() {
+    // Raw, the wire is done in 10.5 ns a byte; packed, the receiver in 10.
+    let mut controller = Controller::new(Tick(0), 2);
+    let class = Class::of_ratio(2.0);
+    controller.shares[class.place()] = 1.0;
+    controller.link.rate = Some(95e6);
+    controller.receiver.seconds = [10e-9; Codec::COUNT];
+    controller.receiver.seconds[Codec::Raw as usize] = 0.0;
+    let mut changes = 0;
+    for _ in 0..100 {
+        let before = controller.plan;
+        controller.decide();
+        changes += u32::from(controller.plan != before);
+    }
+    assert!(changes <= 1, "{changes} changes of the plan");
+}
