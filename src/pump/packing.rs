@@ -486,8 +486,9 @@ struct Link {
     is_evident: bool,
     is_raised: bool,
     raise_at: Tick,
-    /// What has gone since without holding lanes up: send buffers take some of it.
+    /// What has gone since without holding lanes up, and since when: send buffers take some of it.
     unhindered_bytes: u64,
+    unhindered_since: Tick,
     patience: Nanos,
     since: Tick,
     wire_bytes: u64,
@@ -503,6 +504,7 @@ impl Link {
             is_raised: false,
             raise_at: now,
             unhindered_bytes: 0,
+            unhindered_since: now,
             patience: PATIENCE_MIN,
             since: now,
             wire_bytes: 0,
@@ -548,23 +550,30 @@ impl Link {
         }
         self.is_evident = true;
         self.is_raised = false;
-        self.unhindered_bytes = 0;
+        self.begin_unhindered(now);
         self.raise_at = now.after(self.patience);
     }
 
     fn is_no_limit(&mut self, now: Tick, rate: f64, lanes: usize) {
         self.unhindered_bytes += self.wire_bytes;
-        // What buffers take says nothing of the wire.
-        if self.unhindered_bytes < lanes.max(1) as u64 * SEND_BUFFER_BYTES {
+        // What buffers take says nothing of the wire. But who packs so hard that he never fills
+        // them would believe for ever what was found in a bad moment.
+        let is_buffered = self.unhindered_bytes < lanes.max(1) as u64 * SEND_BUFFER_BYTES;
+        if is_buffered && now.since(self.unhindered_since) < self.patience {
             return;
         }
         let known = self.rate.map_or(rate, |known| known.max(rate));
         self.rate = Some(known);
         if now >= self.raise_at && known < RATE_MAX {
-            self.unhindered_bytes = 0;
+            self.begin_unhindered(now);
             self.rate = Some((known * 2.0).min(RATE_MAX));
             self.is_raised = true;
         }
+    }
+
+    fn begin_unhindered(&mut self, now: Tick) {
+        self.unhindered_bytes = 0;
+        self.unhindered_since = now;
     }
 }
 
@@ -721,9 +730,9 @@ const BUSY: f64 = 0.7;
 const LOOK_EVERY: Nanos = Nanos(50_000_000);
 const LOOK_FIRST: Nanos = Nanos(20_000_000);
 const FRAMES_MIN: u32 = 4;
-/// How long a wire is taken for what it was found to be.
 /// What the system buffers for a stream at most, usually (net.ipv4.tcp_wmem).
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// How long a wire is taken for what it was found to be.
 const PATIENCE_MIN: Nanos = Nanos(1_000_000_000);
 const PATIENCE_MAX: Nanos = Nanos(32_000_000_000);
 /// What a processor seals and hands to the system: no belief goes further.

@@ -439,3 +439,23 @@ fn plans_that_are_alike_do_not_take_turns() {
     }
     assert!(changes <= 1, "{changes} changes of the plan");
 }
+
+#[test]
+fn who_sends_next_to_nothing_doubts_a_slow_wire_too() {
+    let mut link = Link::new(Tick(0));
+    let step = Nanos(1_000_000);
+    let mut now = Tick(0);
+    // A receiver without a processor looked like a wire of 15 MB/s.
+    for _ in 0..100 {
+        now = now.after(step);
+        link.sent(now, 15_000, step, 1, false);
+    }
+    assert!(link.is_full());
+    for _ in 0..10_000 {
+        now = now.after(step);
+        link.sent(now, 51, Nanos(0), 1, false);
+    }
+    assert!(!link.is_full());
+    let rate = link.rate.unwrap();
+    assert!(rate > 1e9, "{rate} bytes a second are still believed");
+}
