@@ -59,6 +59,7 @@ pub struct Desk {
     /// Keeps the crew at work.
     crew: Arc<Crew>,
     tray: Arc<Tray>,
+    /// As many as the tray says, for whoever asks each turn.
     away: usize,
     /// So many of the lane's requests are there for the crew.
     requests: usize,
@@ -75,6 +76,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
+    /// Threads that wait for more.
+    idle: usize,
     over: bool,
 }
 
@@ -87,9 +90,17 @@ struct Job {
 /// What is done for one lane, until it takes it.
 #[derive(Debug)]
 struct Tray {
-    passed: Mutex<Vec<Passed>>,
+    content: Mutex<Content>,
+    /// Everything is back.
     came: Condvar,
     lane: Arc<dyn Wake>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    passed: Vec<Passed>,
+    /// Requests that the lane has given and not taken back.
+    away: usize,
 }
 
 impl Crew {
@@ -122,7 +133,7 @@ impl Crew {
         if let Some(advisor) = self.work.advisor() {
             advisor.join();
         }
-        let tray = Tray { passed: Mutex::default(), came: Condvar::new(), lane };
+        let tray = Tray { content: Mutex::default(), came: Condvar::new(), lane };
         Desk { crew: self.clone(), tray: Arc::new(tray), away: 0, requests }
     }
 }
@@ -150,6 +161,8 @@ impl Crew {
 }
 
 const TELL_EVERY: Nanos = Nanos::from_millis(200);
+/// A lane need not hear at once of a payload that took no longer.
+const QUICK: Nanos = Nanos(500_000);
 
 impl Drop for Crew {
     fn drop(&mut self) {
@@ -203,26 +216,34 @@ impl Desk {
 
     pub fn give(&mut self, request: Request) {
         self.away += 1;
+        self.tray.lock().away += 1;
         let queue = &self.crew.queue;
-        queue.lock().waiting.push_back(Job { request, tray: self.tray.clone() });
-        queue.more.notify_one();
+        let mut jobs = queue.lock();
+        jobs.waiting.push_back(Job { request, tray: self.tray.clone() });
+        let has_idle = jobs.idle > 0;
+        drop(jobs);
+        if has_idle {
+            queue.more.notify_one();
+        }
     }
 
     /// Takes what is done to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<Passed>) {
         if self.away > 0 {
-            let mut passed = self.tray.lock();
-            self.away -= passed.len();
-            into.append(&mut passed);
+            let mut content = self.tray.lock();
+            content.away -= content.passed.len();
+            self.away = content.away;
+            into.append(&mut content.passed);
         }
     }
 
     /// Waits until everything is back.
     pub fn take_all(&mut self, into: &mut Vec<Passed>) {
-        let passed = self.tray.lock();
-        let all = self.tray.came.wait_while(passed, |passed| passed.len() < self.away);
-        into.append(&mut all.unwrap_or_else(PoisonError::into_inner));
-        self.away = 0;
+        let is_out = |content: &mut Content| content.passed.len() < content.away;
+        let waited = self.tray.came.wait_while(self.tray.lock(), is_out);
+        let mut content = waited.unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut content.passed);
+        (content.away, self.away) = (0, 0);
     }
 }
 
@@ -252,10 +273,13 @@ impl Queue {
 
     /// `None` when there will be no more.
     fn next(&self) -> Option<Job> {
-        let jobs = self.lock();
-        let idle = |jobs: &mut Jobs| jobs.waiting.is_empty() && !jobs.over;
-        let waited = self.more.wait_while(jobs, idle);
-        waited.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+        let mut jobs = self.lock();
+        while jobs.waiting.is_empty() && !jobs.over {
+            jobs.idle += 1;
+            jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= 1;
+        }
+        jobs.waiting.pop_front()
     }
 
     fn lock(&self) -> MutexGuard<'_, Jobs> {
@@ -264,19 +288,31 @@ impl Queue {
 }
 
 impl Tray {
+    /// The lane is woken for several at a time where they are done quickly: each time it gets a
+    /// processor that somebody else is at work on.
     fn put(&self, passed: Passed) {
-        self.lock().push(passed);
-        self.came.notify_one();
-        self.lane.wake();
+        let spent: u64 = passed.spent.iter().map(|stage| stage.0).sum();
+        let mut content = self.lock();
+        content.passed.push(passed);
+        let (done, away) = (content.passed.len(), content.away);
+        drop(content);
+        if done == away {
+            self.came.notify_one();
+        }
+        if done * 2 >= away || spent > QUICK.0 {
+            self.lane.wake();
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Passed>> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::base::codec::{Codec, Way};
     use crate::base::extent::Extent;
@@ -318,6 +354,34 @@ mod tests {
                     assert_eq!(request.label.extent.start % 2, number as u64);
                     assert_eq!(request.label.codec, Codec::Deflate);
                 }
+            }
+        }
+    }
+
+    #[derive(Debug)]
+    struct Ringing(mpsc::SyncSender<()>);
+
+    impl Wake for Ringing {
+        fn wake(&self) {
+            let _ = self.0.try_send(());
+        }
+    }
+
+    #[test]
+    fn a_lane_that_has_given_all_it_has_is_woken() {
+        for (hands, requests) in [(1, 1), (1, 5), (3, 4)] {
+            let passages = (0..hands).map(|_| Passage::new(Vec::new())).collect();
+            let crew = Arc::new(Crew::start(passages, Work::Pack).unwrap());
+            let (rings, rung) = mpsc::sync_channel(1);
+            let mut desk = crew.desk(Arc::new(Ringing(rings)), 0);
+            drop(crew);
+            let mut pool: Vec<Passed> = Vec::new();
+            (0..requests).for_each(|_| desk.give(Request::new(4096)));
+            for _ in 0..2000 {
+                let woken = rung.recv_timeout(std::time::Duration::from_secs(60));
+                assert_eq!(woken, Ok(()), "{} are away and nobody wakes the lane", desk.away());
+                desk.take(&mut pool);
+                pool.drain(..).for_each(|passed| desk.give(passed.request));
             }
         }
     }
