@@ -308,6 +308,15 @@ pub fn interface(name: &str) -> Option<Interface> {
     })
 }
 
+/// What a TCP connection was given and its peer has not acknowledged, sent or not; `None` for what
+/// is no such connection. See tcp(7), SIOCOUTQ.
+pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes a number into a live `c_int`.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    (status == 0).then(|| bytes.max(0).cast_unsigned())
+}
+
 /// What this run of the system is known by, until it is started again; nothing that two runs share
 /// where it is not known.
 pub fn boot_id() -> &'static [u8] {

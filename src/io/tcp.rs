@@ -109,8 +109,9 @@ fn mark(socket: &Socket, is_ipv6: bool, dscp: Dscp) -> io::Result<()> {
     socket.set_tos_v4(octet)
 }
 
-/// So many are under way while a short message is being acknowledged.
-const BEHIND_SEGMENTS: u32 = 4;
+/// So much may wait for a receiver that has no processor for a moment. The least send buffer that
+/// TCP takes for a path holds twice that and more when it is full.
+const BEHIND_BYTES: u32 = 8 << 10;
 /// How long a connection may say nothing before TCP asks whether the other end is there.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 
@@ -192,11 +193,11 @@ pub fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
     system::delivery(handle.fd(), at)
 }
 
-/// True where TCP has not sent all that it was given, or much is not acknowledged yet. Who was long
-/// about giving it something has waited for a processor otherwise, and not for the path.
-pub fn is_behind(handle: &Handle, at: Tick) -> bool {
-    path_sample(handle, at)
-        .is_none_or(|sample| sample.unsent_bytes > 0 || sample.unacked_segments > BEHIND_SEGMENTS)
+/// True where TCP still has much of what it was given, sent or not. Who was long about giving it
+/// something has waited for a processor otherwise, and not for the path. Of what is no TCP socket
+/// nothing is known, so it is.
+pub fn is_behind(handle: &Handle) -> bool {
+    system::unacknowledged_bytes(handle.fd()).is_none_or(|bytes| bytes > BEHIND_BYTES)
 }
 
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader
@@ -264,6 +265,32 @@ mod tests {
         }
         receiving.join().unwrap();
         seen.max(peer_window_bytes(&handle))
+    }
+
+    #[test]
+    fn who_fills_the_send_buffer_is_behind_and_who_sends_little_is_not() {
+        let usual = Tuning::default();
+        let listener = listen_at("127.0.0.1:0".parse().unwrap(), &usual).unwrap();
+        let timeout = Duration::from_secs(5);
+        let sender = connect(listener.local_addr().unwrap(), &usual, timeout).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let handle = into_handle(sender.try_clone().unwrap());
+        let mut writer = &sender;
+        // The receiver gets no processor meanwhile.
+        (0..20).for_each(|_| writer.write_all(&[0; 51]).unwrap());
+        assert!(!is_behind(&handle));
+        sender.set_nonblocking(true).unwrap();
+        let mut given = 20 * 51;
+        while let Ok(count) = writer.write(&[0; 64 << 10]) {
+            given += count;
+        }
+        assert!(is_behind(&handle));
+        receiver.read_exact(&mut vec![0; given]).unwrap();
+        let until = std::time::Instant::now() + timeout;
+        while is_behind(&handle) && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(!is_behind(&handle));
     }
 
     #[test]

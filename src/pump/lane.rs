@@ -675,7 +675,7 @@ fn ask(
 /// to do has waited for a processor.
 fn held_up(wire: Option<&Wire>, stamps: &Stamps) -> Nanos {
     let spent = stamps.retired.since(stamps.admitted);
-    let is_behind = |wire: &Wire| tcp::is_behind(&wire.socket, stamps.retired);
+    let is_behind = |wire: &Wire| tcp::is_behind(&wire.socket);
     let waited = spent >= HELD_UP_MIN && wire.is_none_or(is_behind);
     if waited { spent } else { Nanos(0) }
 }
