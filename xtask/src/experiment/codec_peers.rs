@@ -59,8 +59,9 @@ fn peers(desk: &Desk) -> Result<Shown, String> {
         show(&mut shown, path, &rates);
     }
     shown.note(
-        "Half of the file is noise: it packs to 1/1.77 at best, and 1 Gbit/s carries 117 MB/s of \
-         that. So no program moves more than 207 MB/s there, which is less than 3 × bbcp -c 1.",
+        "Half of the file is noise, which does not pack: if the rest took no room at all, the 117 \
+         MB/s that 1 Gbit/s carries would move 234 MB/s of the file, which is less than 3 × bbcp \
+         -c 1.",
     );
     Ok(shown)
 }

@@ -273,7 +273,7 @@ fn crossing(desk: &Desk) -> Result<Shown, String> {
         format!("{fit:.4}"),
         fit >= 0.99,
     );
-    // By far fewer streams than it will take.
+    // By fewer streams than it will take.
     for (level, seen, few) in [(1, with_one, 6.0), (9, with_nine, 2.0)] {
         let few = seen.iter().filter(|row| row[0] <= few).map(|row| row[2]);
         let few_mbit = few.fold(0.0, f64::max);
