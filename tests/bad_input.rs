@@ -491,11 +491,11 @@ fn far_sides_that_send_rubbish() {
 #[test]
 fn another_version_is_named_with_ours() {
     let scene = set_up();
-    fs::write(scene.path("hello"), hello(7, 9, "datapump 99.8.7")).unwrap();
+    fs::write(scene.path("hello"), hello(98, 99, "datapump 99.8.7")).unwrap();
     scene.far_script(&format!("cat {}; exec cat > /dev/null", scene.path("hello").display()));
     let ours = concat!("datapump ", env!("CARGO_PKG_VERSION"));
     for line in ["copy @/file far:@/out", "copy far:@/file @/out"] {
-        check_ran(line, &scene.run(line), 8, &["datapump 99.8.7", ours, "7 to 9"]);
+        check_ran(line, &scene.run(line), 8, &["datapump 99.8.7", ours, "98 to 99"]);
         assert_end_within(&scene.far_processes(), ENDS_WITHIN);
     }
 }

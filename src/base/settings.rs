@@ -205,8 +205,9 @@ choice!(
     Overwrite { Never = "never", Older = "older", Always = "always", }
 );
 choice!(
-    /// Whether a file's blocks are reserved before its bytes arrive.
-    Preallocate { Off = "off", On = "on", }
+    /// Whether a file has its length, and room for it, before its bytes arrive. `Auto`: where it is
+    /// written around the page cache.
+    Preallocate { Off = "off", On = "on", Auto = "auto", }
 );
 
 choice!(
@@ -265,7 +266,7 @@ impl Default for Settings {
             fsync: Fsync::File,
             overwrite: Overwrite::Never,
             memory_bytes: 256 << 20,
-            preallocate: Preallocate::Off,
+            preallocate: Preallocate::Auto,
             preserve: true,
             archive: false,
             recursive: false,

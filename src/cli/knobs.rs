@@ -815,9 +815,11 @@ const KNOBS: &[Knob] = &[
         kind: Kind::Choice(Preallocate::NAMES, |o, i| {
             o.settings.preallocate = Preallocate::ALL[i];
         }),
-        default: "off",
-        help: "Reserve a file's room before its bytes arrive",
-        more: "",
+        default: "auto",
+        help: "Give a file its length, and room for it, before its bytes arrive",
+        more: "Writes behind a file's end wait for each other; a disk that is too small is found \
+               at once. auto: where files are written around the page cache (--direct). Where the \
+               file system cannot do it, nothing is reserved.",
         group: Group::Storage,
         verbs: MOVING,
     },

@@ -248,7 +248,8 @@ impl Volume for Disk {
             Access::Create { .. } => self.fault("create", path, errno),
         })?;
         if let Access::Create { reserve: Some(size @ 1..), .. } = access {
-            match rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, 0, size) {
+            // With its length: a write behind a file's end waits for all others of the file.
+            match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(errno) => return Err(self.fault("reserve room for", path, errno)),
             }

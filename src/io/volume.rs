@@ -97,7 +97,8 @@ pub struct Left {
 pub enum Access {
     /// To read; direct where `cache` says so.
     Read { cache: Cache },
-    /// A new file to write, with room for `size` bytes reserved where that is asked.
+    /// A new file to write. Where `reserve` is asked, it is that long at once and has room for it,
+    /// if the file system can do that.
     Create { cache: Cache, reserve: Option<u64> },
     /// A file that is there already, to write what is missing of it.
     Resume { cache: Cache },
@@ -245,6 +246,11 @@ impl LazyFile {
     /// The handle, if anybody has needed it.
     pub fn opened(&self) -> Option<&Handle> {
         self.opened.get().and_then(|opened| opened.as_ref().ok())
+    }
+
+    /// Whether room for all of it has been asked for.
+    pub fn is_reserved(&self) -> bool {
+        matches!(self.access, Access::Create { reserve: Some(_), .. }) && self.opened().is_some()
     }
 
     pub fn cache(&self) -> Cache {

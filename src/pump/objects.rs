@@ -390,6 +390,14 @@ impl Objects {
         Some(Landed { ranges, bytes })
     }
 
+    /// Bytes still to come of files that have room for them.
+    pub fn reserved_bytes(&self) -> u64 {
+        let state = self.lock();
+        let reserved =
+            |object: &&Object| object.wanted.file.as_ref().is_some_and(|file| file.is_reserved());
+        state.objects.values().filter(reserved).map(|object| object.missing).sum()
+    }
+
     /// True while bytes are expected, those of a pipe of unknown length aside.
     pub fn is_waiting(&self) -> bool {
         self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)

@@ -193,6 +193,8 @@ pub struct SinkSide {
     lacking: u64,
     offered_objects: u64,
     wanted_bytes: u64,
+    /// Of these, what is missing of files that an earlier run began: they may have room for it.
+    begun_bytes: u64,
     landed_bytes: u64,
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
@@ -254,6 +256,7 @@ impl SinkSide {
             lacking: 0,
             offered_objects: 0,
             wanted_bytes: 0,
+            begun_bytes: 0,
             landed_bytes: 0,
             offers: Offers::Going,
             same: HashSet::new(),
@@ -695,6 +698,9 @@ impl SinkSide {
             let partial = self.partials.get(&number);
             let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
             let missing = entry.size - held;
+            if held > 0 {
+                self.begun_bytes += missing;
+            }
             if !entry.sparse {
                 // What a file with holes needs is not known.
                 self.wanted_bytes = self.wanted_bytes.saturating_add(missing);
@@ -709,11 +715,14 @@ impl SinkSide {
     /// Ends a transfer that cannot fit, before it is begun where the size is known.
     fn check_room(&self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume() else { return Ok(()) };
-        if self.settings.preallocate == Preallocate::On {
-            return Ok(()); // each file's reservation fails by itself, and free space excludes them
-        }
         let missing = self.wanted_bytes.saturating_sub(self.landed_bytes);
         let free = volume.free_bytes()?;
+        if missing <= free {
+            return Ok(());
+        }
+        // What is free excludes what is reserved. Asked in this order, nothing counts twice.
+        let roomy = self.objects.reserved_bytes().saturating_add(self.begun_bytes);
+        let missing = missing.saturating_sub(roomy);
         if missing <= free {
             return Ok(());
         }
@@ -818,7 +827,12 @@ impl SinkSide {
             return Access::Resume { cache };
         }
         let fixed = entry.kind != EntryKind::Pipe && !entry.sparse;
-        let reserve = fixed && self.settings.preallocate == Preallocate::On;
+        let reserve = fixed
+            && match self.settings.preallocate {
+                Preallocate::On => true,
+                Preallocate::Auto => around,
+                Preallocate::Off => false,
+            };
         Access::Create { cache, reserve: reserve.then_some(entry.size) }
     }
 

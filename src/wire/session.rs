@@ -359,7 +359,8 @@ mod tests {
     #[test]
     fn versions_are_both_named() {
         let mut near = Session::driver(Role::Source, "datapump 0.1.0", Tick(0));
-        let hello = Message::Hello { min: 7, max: 9, program: "datapump 9.9.9".into() };
+        let hello =
+            Message::Hello { min: VERSION_MAX + 1, max: 99, program: "datapump 9.9.9".into() };
         let fault = near.hear(Tick(0), &hello).unwrap_err();
         assert_eq!(fault.class, Class::Version);
         assert!(fault.text.contains("0.1.0") && fault.text.contains("9.9.9"), "{fault}");
