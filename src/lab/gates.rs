@@ -18,8 +18,11 @@ pub struct Calibration {
     pub rho: BTreeMap<u32, f64>,
     /// The same while nobody disturbs: the best that is known of each CPU.
     pub rho_best: BTreeMap<u32, f64>,
-    /// What others took, as a share of the soaked CPUs: `1 - rho / rho_best`.
+    /// What others took, as a share of the soaked CPUs: what the soakers' own clocks lack.
     pub background: f64,
+    /// How fast the CPUs were, as a share of the best that is known of them.
+    #[serde(default)]
+    pub speed: f64,
     /// What the host took, as a share of all CPUs.
     pub steal: f64,
     /// What the kernel's threads do anyway, in seconds of CPU a second.
@@ -30,9 +33,9 @@ impl Calibration {
     /// From two moments, some two seconds apart, with soakers at work. `best` is what earlier
     /// calibrations know of these CPUs (`rho_best` of the last); empty for the first.
     ///
-    /// An undisturbed soaker's speed is that of its own CPU clock, which stands still while others
-    /// run. Steal that is not told, other threads of a core and a lower clock rate slow it down
-    /// by that clock too: against those only the best ever seen helps.
+    /// A soaker's own CPU clock stands still while others run: what it lacks is the background.
+    /// Steal that is not told, other threads of a core and a lower clock rate slow the soaker down
+    /// by that clock too: against those only the best ever seen helps, which says the speed.
     pub fn between(from: &Moment, to: &Moment, best: &BTreeMap<u32, f64>) -> Calibration {
         let machine = from.until(to);
         let mut calibration = Calibration {
@@ -41,28 +44,25 @@ impl Calibration {
             rho_best: best.clone(),
             ..Calibration::default()
         };
+        let (mut lacks, mut speeds) = (Vec::new(), Vec::new());
         for soaked in from.soaked_until(to) {
             let alone = soaked.iterations / soaked.cpu_s;
             let best = calibration.rho_best.entry(soaked.cpu).or_insert(alone);
             // Also where one of them is not a number.
             *best = best.max(alone);
+            lacks.push(1.0 - soaked.cpu_s / soaked.capacity_s);
+            speeds.push(alone / *best);
             calibration.rho.insert(soaked.cpu, soaked.iterations / soaked.capacity_s);
         }
-        calibration.background = calibration.background_now();
+        // Without a soaker nothing is known, and that is not a number either.
+        let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
+        calibration.background = mean(&lacks);
+        calibration.speed = mean(&speeds);
         calibration.kernel_threads = machine.kernel_threads;
         for thread in &mut calibration.kernel_threads {
             thread.cpu_s /= machine.span_s;
         }
         calibration
-    }
-
-    fn background_now(&self) -> f64 {
-        let share = |(cpu, rho): (&u32, &f64)| match self.rho_best.get(cpu) {
-            Some(best) => 1.0 - rho / best,
-            None => f64::NAN,
-        };
-        // Without a soaker nothing is known, and that is not a number either.
-        self.rho.iter().map(share).sum::<f64>() / self.rho.len() as f64
     }
 
     /// What holds for the runs between two calibrations: the mean of both.
@@ -84,6 +84,7 @@ impl Calibration {
             rho: self.rho.iter().filter_map(both).collect(),
             rho_best: other.rho_best.clone(),
             background: mean(self.background, other.background),
+            speed: mean(self.speed, other.speed),
             steal: mean(self.steal, other.steal),
             kernel_threads,
         }
@@ -139,8 +140,8 @@ pub fn intruded(span_s: f64, soaker_s: f64, spun: Spun) -> f64 {
     ((soaker_s - free_s) / wall_s).clamp(0.0, 1.0)
 }
 
-/// The gates that all runs between two calibrations have in common: `drift`, `background`, `steal`
-/// and `intrusion` (by CPU, as `probe::intrusion` gives it).
+/// The gates that all runs between two calibrations have in common: `drift`, `background`,
+/// `slowness`, `steal` and `intrusion` (by CPU, as `probe::intrusion` gives it).
 pub fn of_block(
     before: &Calibration,
     after: &Calibration,
@@ -155,6 +156,7 @@ pub fn of_block(
     vec![
         at_most("drift", if same_cpus { worst(drifts) } else { f64::NAN }, DRIFT_MAX),
         at_most("background", worst([before.background, after.background]), BACKGROUND_MAX),
+        at_most("slowness", worst([1.0 - before.speed, 1.0 - after.speed]), SLOWNESS_MAX),
         at_most("steal", worst([before.steal, after.steal]), STEAL_MAX),
         at_most("intrusion", worst(intrusion.values().copied()), INTRUSION_MAX),
     ]
@@ -193,6 +195,10 @@ pub fn sentence(gate: &Gate) -> String {
         "background" => format!(
             "others used {value} of the CPUs while nothing was measured (at most {limit}): end \
              them, or wait until they are done"
+        ),
+        "slowness" => format!(
+            "the CPUs were {value} slower than they can be (at most {limit}): wait until their \
+             clock rate is up, or until the host of this virtual machine is less busy"
         ),
         "steal" => format!(
             "the host of this virtual machine took {value} of its CPUs (at most {limit}): measure \
@@ -311,6 +317,8 @@ pub fn attribute(threads: &[KernelThread], seats: &[Seat]) -> Vec<BTreeMap<Strin
 
 const DRIFT_MAX: f64 = 0.03;
 const BACKGROUND_MAX: f64 = 0.02;
+/// All runs of a block share it: it changes seconds of CPU time by as much, and ratios not at all.
+const SLOWNESS_MAX: f64 = 0.10;
 const STEAL_MAX: f64 = 0.01;
 const INTRUSION_MAX: f64 = 0.01;
 /// Free memory over the file's size.

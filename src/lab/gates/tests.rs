@@ -40,7 +40,8 @@ fn a_calibration_knows_the_background() {
     let best = [(0, 1250.0), (1, 1250.0)].into();
     let (from, to) = (moment(0.0, [0.0; 2], 0.0), moment(2.0, [2.0, 2.0], 0.0));
     let slow = Calibration::between(&from, &to, &best);
-    assert!(near(slow.background, 0.2), "{slow:?}");
+    assert!(near(slow.background, 0.0) && near(slow.speed, 0.8), "{slow:?}");
+    assert!(near(found.speed, 1.0), "{found:?}");
 }
 
 #[test]
@@ -48,7 +49,10 @@ fn gates_of_a_block() {
     let quiet = || calibration([2.0, 1.99], 0.0);
     let no_soaker = Calibration::default();
     let intrusion = |share| BTreeMap::from([(0, 0.001), (1, share)]);
-    let cases: [(Calibration, Calibration, f64, &str); 9] = [
+    let slow = |speed| Calibration { speed, ..quiet() };
+    let cases: [(Calibration, Calibration, f64, &str); 11] = [
+        (slow(0.93), slow(0.91), 0.001, ""),
+        (quiet(), slow(0.88), 0.001, "the CPUs were 12.0 % slower"),
         (quiet(), quiet(), 0.009, ""),
         (quiet(), calibration([2.0, 1.95], 0.0), 0.001, ""),
         (quiet(), calibration([1.9, 2.0], 0.0), 0.001, "the CPUs' speed changed by 5.0 %"),
@@ -67,7 +71,7 @@ fn gates_of_a_block() {
     for (before, after, share, expect) in cases {
         let gates = of_block(&before, &after, &intrusion(share));
         let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
-        assert_eq!(names, ["drift", "background", "steal", "intrusion"]);
+        assert_eq!(names, ["drift", "background", "slowness", "steal", "intrusion"]);
         let got = void_reason(&gates).unwrap_or_default();
         assert!(got.starts_with(expect) && got.is_empty() == expect.is_empty(), "{expect}: {got}");
     }
