@@ -53,6 +53,10 @@ pub struct Settings {
     pub path_samples: PathSamples,
     /// Only on data streams: inside one process nothing is packed.
     pub compress: Compress,
+    /// Memory that each lane with a null end at one side of a network goes through, request by
+    /// request: bytes come from, and go, where they are in no cache of the CPU's own, as with
+    /// files. 0: requests keep the buffers they have. Only for measuring.
+    pub null_cycle_bytes: u32,
 }
 
 /// How TCP spaces what it sends. The rate is that of all streams together.
@@ -278,6 +282,7 @@ impl Default for Settings {
             fresh: false,
             stall: Nanos::from_millis(10_000),
             path_samples: PathSamples::On,
+            null_cycle_bytes: 0,
             compress: Compress::Off,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::endpoint::{Endpoint, Nature, Next};
 use super::made::Maker;
+use crate::io::buffer::Buffer;
 use crate::io::request::{Leg, Request};
 
 /// What a made-up source puts into its bodies.
@@ -22,11 +23,26 @@ pub enum Fill {
 pub struct Null {
     fill: Fill,
     depth: u32,
+    /// Requests get the next of these for the buffer that they have.
+    spare: Vec<Buffer>,
+    next_spare: usize,
 }
 
 impl Null {
     pub fn new(fill: Fill, depth: u32) -> Null {
-        Null { fill, depth }
+        Null { fill, depth, spare: Vec::new(), next_spare: 0 }
+    }
+
+    /// Goes through these buffers, one a request.
+    pub fn through(self, spare: Vec<Buffer>) -> Null {
+        Null { spare, ..self }
+    }
+
+    fn exchange(&mut self, request: &mut Request) {
+        if let Some(spare) = self.spare.get_mut(self.next_spare) {
+            std::mem::swap(&mut request.buffer, spare);
+            self.next_spare = (self.next_spare + 1) % self.spare.len();
+        }
     }
 }
 
@@ -36,6 +52,7 @@ impl Endpoint for Null {
     }
 
     fn next(&mut self, request: &mut Request) -> Next {
+        self.exchange(request);
         if request.leg == Leg::In {
             match &self.fill {
                 Fill::Nothing => {}
@@ -74,6 +91,21 @@ pub fn mix(seed: u64, word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each request gets the buffer that has rested longest; its own comes round in turn.
+    #[test]
+    fn buffers_go_round() {
+        let mut request = Request::several(1, 4096).remove(0);
+        let mut null = Null::new(Fill::Nothing, 1).through(Buffer::several(3, 4096));
+        let addresses: Vec<_> = (0..8)
+            .map(|_| {
+                assert!(matches!(null.next(&mut request), Next::Done));
+                request.buffer.address()
+            })
+            .collect();
+        assert_eq!(addresses[..4], addresses[4..]);
+        assert!((0..4).all(|i| (0..i).all(|k| addresses[i] != addresses[k])), "{addresses:?}");
+    }
 
     #[test]
     fn seeded_bytes_do_not_depend_on_the_cut() {

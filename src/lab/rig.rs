@@ -143,6 +143,8 @@ impl Rig {
         let ran = ran?;
         let wanted =
             bytes_for(pilot, ran.outcome.elapsed.seconds(), self.ground.run_s, cell.request_bytes);
+        let least = if cell.scenario.writes_disk() { SINK_BYTES_MIN } else { 0 };
+        let wanted = wanted.max(least);
         let bytes = match cell.scenario {
             scenario if scenario.reads_disk() => self.rung(wanted)?,
             scenario if scenario.writes_disk() => wanted.min(self.room()?),
@@ -239,6 +241,7 @@ impl Rig {
                 Cache::Warm | Cache::Cold => Direct::Off,
             },
             fresh: true,
+            null_cycle_bytes: NULL_CYCLE_BYTES,
             ..self.ground.settings.clone()
         }
     }
@@ -328,6 +331,12 @@ impl Rig {
 
 /// What a first run moves, to see how fast it is.
 const PILOT_BYTES: u64 = 256 << 20;
+/// A file of up to four extents has them in its inode, where ext4 (6.18) takes a block for a fifth
+/// and frees it again with each write into reserved room. An extent is shorter than 128 MiB.
+const SINK_BYTES_MIN: u64 = 512 << 20;
 const CPU_PILOT_REQUESTS: u64 = 100_000;
 const LONGEST_BYTES: u64 = 8 << 30;
+/// A part of a network is to find its bytes where a disk's are: not in a cache of the CPU's own
+/// (1 to 2 MiB), which the same few requests would never leave.
+const NULL_CYCLE_BYTES: u32 = 8 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -177,11 +177,12 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, hands: Option<Hands>) -> u64
         (Seal::Tls, None, Some(_)) => Buffer::total_bytes(sealed_bytes(body)) as u64,
         _ => 0,
     };
+    let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
     let made = match &ends.source {
         Some((Place::Made { .. } | Place::EndlessMade { .. }, _)) => Maker::BYTES,
         _ => 0,
     };
-    lanes * (requests + sealed + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
+    lanes * (requests + sealed + cycle + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
 }
 
 /// How many requests a lane has for its ends.
@@ -406,6 +407,25 @@ impl Pipes {
     }
 }
 
+/// What a lane with a null end here goes through.
+fn cycle(ends: &Ends) -> Vec<Buffer> {
+    let body = ends.settings.request_bytes;
+    let mut buffers = Buffer::several(cycle_count(ends), body);
+    // What was never written to is one page of zeros, again and again.
+    buffers.iter_mut().for_each(|buffer| buffer.bytes_mut().fill(1));
+    buffers
+}
+
+/// Over a network only: nobody looks at what goes from null to a disk or back.
+fn cycle_count(ends: &Ends) -> usize {
+    let null = matches!(
+        (&ends.source, &ends.sink),
+        (Some((Place::Null { .. } | Place::Endless, _)), None) | (None, Some((Target::Null, _)))
+    );
+    let bytes = if null { ends.settings.null_cycle_bytes as usize } else { 0 };
+    bytes.div_ceil(Buffer::total_bytes(ends.settings.request_bytes))
+}
+
 fn endpoints(
     ends: &Ends,
     stream: Option<Stream>,
@@ -421,7 +441,9 @@ fn endpoints(
             let input = pipes.input.clone().expect("standard input is open");
             Box::new(PipeSource::new(input))
         }
-        Place::Null { .. } | Place::Endless => Box::new(Null::new(Fill::Nothing, depths.source)),
+        Place::Null { .. } | Place::Endless => {
+            Box::new(Null::new(Fill::Nothing, depths.source).through(cycle(ends)))
+        }
         Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
         Place::Made { .. } | Place::EndlessMade { .. } => {
@@ -431,7 +453,8 @@ fn endpoints(
     });
     let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
         Target::Null | Target::Absent { .. } => {
-            Box::new(Null::new(Fill::Nothing, depths.sink)) as Box<dyn Endpoint>
+            Box::new(Null::new(Fill::Nothing, depths.sink).through(cycle(ends)))
+                as Box<dyn Endpoint>
         }
         Target::Pipe => {
             let output = pipes.output.clone().expect("standard output is open");

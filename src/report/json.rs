@@ -113,6 +113,7 @@ pub struct Knobs {
     path_samples: &'static str,
     /// `off`, or a codec with its level as it is typed.
     compress: String,
+    null_cycle_bytes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -296,8 +297,8 @@ pub fn line(stamp: Stamp, event: &Event) -> String {
     })
 }
 
+/// Takes settings apart without `..`, so that a new one cannot be forgotten here.
 pub fn knobs(settings: &Settings) -> Knobs {
-    // Without `..`, so that a new setting cannot be forgotten here.
     let Settings {
         streams,
         request_bytes,
@@ -330,6 +331,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         stall,
         path_samples,
         compress,
+        null_cycle_bytes,
     } = settings.clone();
     Knobs {
         streams,
@@ -362,6 +364,7 @@ pub fn knobs(settings: &Settings) -> Knobs {
         fresh,
         stall_seconds: stall.seconds(),
         path_samples: path_samples.name(),
+        null_cycle_bytes,
         compress: compress.typed(),
     }
 }

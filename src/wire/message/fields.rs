@@ -279,6 +279,7 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
         out.u64(lockstep.pause.0);
     });
     put_compress(out, settings.compress);
+    out.u32(settings.null_cycle_bytes);
 }
 
 fn put_compress(out: &mut Writer, compress: Compress) {
@@ -397,6 +398,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         lockstep: from
             .option(|from| Ok(Lockstep { every_bytes: from.u64()?, pause: Nanos(from.u64()?) }))?,
         compress: get_compress(from)?,
+        null_cycle_bytes: from.u32()?,
     };
     let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
     let depth_fits =

@@ -49,6 +49,7 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         dscp: Dscp::from_code(46),
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
         compress: Compress::Always(Way::Zstd(-5)),
+        null_cycle_bytes: 8 << 20,
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
