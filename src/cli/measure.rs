@@ -141,6 +141,9 @@ fn carry_out(
         false => Some(bench(design, options, &mut store)?),
     };
     voice.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
+    if bench.as_ref().is_some_and(is_held_up) {
+        voice.warning(HELD_UP);
+    }
     let name = store.begin_experiment(&Experiment {
         name: format!("measure-{}", live::stamp(clock::unix())),
         command: "measure".into(),
@@ -225,7 +228,9 @@ fn steady_congestion() -> Option<String> {
 /// Its name is given to it when it begins.
 fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
-    let near_environment = store.environment(&near.environment()?)?;
+    let here = near.environment()?;
+    let autogroup = here.facts.get(environment::AUTOGROUP).is_some_and(|fact| fact == "1");
+    let near_environment = store.environment(&here)?;
     let (far_launch, far_folder) = far(options)?;
     let far = match &far_launch {
         Launch::Process { .. } => None,
@@ -259,9 +264,20 @@ fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, 
         far,
         far_cpus: far_list,
         intrusion: BTreeMap::new(),
+        autogroup,
         again_within: None,
     })
 }
+
+/// The kernel's threads belong to no session. Where the scheduler weighs sessions first, it knows a
+/// soaker as one of a session that works: they wait for it as long as for anybody.
+fn is_held_up(bench: &Bench) -> bool {
+    bench.design.soak != Soak::None && bench.autogroup
+}
+
+const HELD_UP: &str = "beside a soaker the kernel's own threads may wait for it, up to a tick, as \
+                       sched_autogroup_enabled is 1: set it to 0 while this runs (sysctl \
+                       kernel.sched_autogroup_enabled=0), or measure with --soak none";
 
 /// The other end of the network: another process here, or ssh to `HOST[:FOLDER]`.
 fn far(options: &Options) -> Result<(Launch, Option<PathBuf>), Fault> {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::packed::Packed;
 use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
 use super::way;
-use crate::base::job::{Carrier, Outcome};
+use crate::base::job::{Carrier, Outcome, PathRole};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::Nanos;
@@ -206,7 +206,7 @@ fn more(
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
     let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers.chain(set_for_tcp(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
+    numbers.chain(set_for_net(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
 }
 
 fn source(outcome: &Outcome) -> &SideReport {
@@ -216,13 +216,14 @@ fn source(outcome: &Outcome) -> &SideReport {
     }
 }
 
-/// Knobs of TCP that are not the usual ones, and what became of them.
-fn set_for_tcp(
+/// Knobs of the network that are not the usual ones, and what became of them.
+fn set_for_net(
     outcome: &Outcome,
     settings: &Settings,
 ) -> impl Iterator<Item = (String, serde_json::Value)> {
     let source = source(outcome);
     let pace = (settings.pace != Pace::Off).then(|| json!(settings.pace.typed()));
+    let cycle = Some(settings.null_cycle_bytes).filter(|bytes| *bytes > 0);
     let chosen = source.pace_bytes_per_s;
     let scale = source.window_scale;
     [
@@ -230,11 +231,27 @@ fn set_for_tcp(
         ("pace_chosen_bytes_per_s", chosen.map(|pace| json!(pace))),
         ("dscp", settings.dscp.map(|dscp| json!(dscp.code()))),
         ("lockstep", settings.lockstep.map(|lockstep| json!(lockstep.typed()))),
+        ("null_cycle_bytes", cycle.map(|bytes| json!(bytes))),
+        (SEGMENTS_SENT, segments_sent(outcome).map(|segments| json!(segments))),
         ("window_scale", scale.map(|scale| json!(scale))),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_string(), value?)))
 }
+
+/// Segments with data that TCP sent, as its last looks have it; they are a little before the end.
+fn segments_sent(outcome: &Outcome) -> Option<f64> {
+    let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
+    let (segments, bytes) = senders
+        .filter_map(|path| path.samples.last())
+        .fold((0, 0), |sum, last| (sum.0 + last.segments_sent, sum.1 + last.bytes_sent));
+    (segments > 0 && bytes > 0).then(|| {
+        segments as f64 * (source(outcome).tally.wire_bytes as f64 / bytes as f64).max(1.0)
+    })
+}
+
+/// What a record calls them among what only some kinds of runs have.
+pub const SEGMENTS_SENT: &str = "segments_sent";
 
 /// Two minutes of looks that are 100 ms apart.
 const POINTS_MAX: usize = 1200;

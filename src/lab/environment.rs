@@ -309,12 +309,15 @@ const MHZ_BASE: &str = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
 const MHZ_MAX: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 const VENDOR: &str = "/sys/class/dmi/id/sys_vendor";
 const HYPERVISOR: &str = "/sys/hypervisor/type";
+/// Whether the scheduler weighs sessions before threads: `1` or `0`.
+pub const AUTOGROUP: &str = "sched_autogroup";
 /// Folders with settings.
 const SETTINGS: &[&str] = &["/proc/sys/net/ipv4", "/proc/sys/net/core", "/proc/sys/vm"];
 /// Facts that are the text of one file.
 const ONE_TO_ONE: &[(&str, &str)] = &[
     ("kernel", RELEASE),
     ("kernel_build", "/proc/sys/kernel/version"),
+    (AUTOGROUP, "/proc/sys/kernel/sched_autogroup_enabled"),
     ("cpus_online", "/sys/devices/system/cpu/online"),
     ("cpus_isolated", "/sys/devices/system/cpu/isolated"),
     ("threads_per_core", "/sys/devices/system/cpu/smt/active"),

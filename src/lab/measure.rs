@@ -85,6 +85,8 @@ pub struct Bench {
     pub far_cpus: Vec<u32>,
     /// Share of each CPU that a soaker takes from who wants it.
     pub intrusion: BTreeMap<u32, f64>,
+    /// On this host the scheduler weighs sessions before threads.
+    pub autogroup: bool,
     /// Blocks are made again as long as all ends within this time; `None` for any time.
     pub again_within: Option<Nanos>,
 }

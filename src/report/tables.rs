@@ -218,6 +218,7 @@ fn of_starts(part: &PartStudy) -> Option<String> {
     let name = name(part.part);
     match part.starts {
         Starts::None | Starts::Told => None,
+        Starts::Segments => Some(format!("{name}: Cs is what a segment costs that TCP sends")),
         Starts::NotCounted => Some(format!(
             "{name}: starts were not counted in these runs; what they cost is within Cr"
         )),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::CpuFrom;
+use crate::lab::copied::SEGMENTS_SENT;
 use crate::lab::sample::{Record, Scenario, Side};
 use crate::lab::statistics::{Spread, median};
 
@@ -43,6 +44,9 @@ pub struct Cell {
     /// From runs with a soaker or without, as the study has it.
     pub source: Option<SideCell>,
     pub sink: Option<SideCell>,
+    /// Segments that TCP sent for each full request, in the runs whose CPU time counts; `None`
+    /// where they were not counted.
+    pub segments_per_request: Option<f64>,
     /// Runs that count for nothing, by the gate that they failed.
     pub voids: BTreeMap<String, usize>,
 }
@@ -133,6 +137,12 @@ fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
     Cell {
         rate: rate(if bare.is_empty() { &soaked } else { &bare }),
         rate_soaked: if bare.is_empty() { None } else { rate(&soaked) },
+        segments_per_request: median(
+            &with_cpu
+                .iter()
+                .filter_map(|run| Some(segments(run)? / requests(run)))
+                .collect::<Vec<_>>(),
+        ),
         source: side(&with_cpu, End::Source),
         sink: side(&with_cpu, End::Sink),
         key,
@@ -201,6 +211,11 @@ pub fn failed_gate(record: &Record) -> Option<String> {
 /// Full requests that the bytes of a run fill: what a counted call is compared with.
 pub fn requests(record: &Record) -> f64 {
     record.moved.bytes as f64 / f64::from(record.knobs.request_bytes.max(1))
+}
+
+/// Segments with data that TCP sent.
+pub fn segments(record: &Record) -> Option<f64> {
+    record.more.get(SEGMENTS_SENT)?.as_f64()
 }
 
 pub fn is_soaked(record: &Record) -> bool {

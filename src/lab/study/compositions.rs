@@ -154,21 +154,31 @@ fn composed(
 /// request is one.
 fn own_cost_ns(part: &PartStudy, used: &[&PartStudy], cell: &Cell, starts: Option<f64>) -> f64 {
     let size = cell.key.request_bytes;
+    if part.starts == Starts::Segments {
+        let segments = cell.segments_per_request.unwrap_or_else(|| part.segments_alone(size));
+        return part.own_cost_ns(size, segments);
+    }
     let alone = part.own_cost_ns(size, 1.0);
-    let with_files = used.iter().filter(|part| part.starts != Starts::None).count().max(1);
+    let with_files = used.iter().filter(|part| part.starts.are_of_files()).count().max(1);
     // Each part with files has as many requests as the other, so as many of the starts are its own.
     let Some(share) = starts.map(|starts| starts / with_files as f64) else { return alone };
+    let same_device = || used.iter().filter(|one| one.conditions == part.conditions);
     match part.starts {
-        Starts::None | Starts::NotCounted => alone,
-        Starts::Told => part.own_cost_ns(size, share),
+        Starts::None | Starts::Segments | Starts::NotCounted => alone,
+        // What two starts share is waking the device: the least that one of them costs. What a
+        // start of this part costs beyond that, as of a kernel thread that ends it, stays its own.
+        Starts::Told => {
+            let own = part.starts_alone(size, cell.key.depths.in_flight());
+            let wake_ns =
+                same_device().filter_map(|one| one.start_ns(size)).fold(f64::INFINITY, f64::min);
+            let shared_ns = (own - share).max(0.0) * wake_ns / f64::from(size.max(1));
+            part.own_cost_ns(size, own.max(share)) - shared_ns
+        }
         // With several of them in the air, the counted starts are not the device's.
         Starts::TakeTurns if cell.key.depths.in_flight() > 1 => alone,
         // What waking a device costs is the same whichever part wakes it.
         Starts::TakeTurns | Starts::Alike => {
-            let start_ns = used
-                .iter()
-                .filter(|one| one.conditions == part.conditions)
-                .find_map(|one| one.start_ns(size));
+            let start_ns = same_device().find_map(|one| one.start_ns(size));
             let spared = start_ns.unwrap_or(0.0) * (1.0 - share).max(0.0);
             (alone - spared / f64::from(size.max(1))).max(0.0)
         }

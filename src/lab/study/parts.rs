@@ -23,6 +23,8 @@ pub struct PartStudy {
     /// What `N` counts.
     pub counts: Counts,
     pub starts: Starts,
+    /// Segments that TCP sent for each request; empty where they were not counted.
+    pub segments_per_request: Vec<(u32, f64)>,
     pub bandwidth: Vec<(u32, Estimate)>,
     pub calls_per_request: Vec<(u32, f64)>,
     /// The environment that its side ran in, and how many CPUs it had.
@@ -39,12 +41,15 @@ pub enum Counts {
     Calls,
 }
 
-/// What is known of requests that found nothing of their lane's files in the air.
+/// What is known of what a part has beside bytes and requests: starts, requests that found nothing
+/// of their lane's files in the air, and segments of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Starts {
-    /// The part reads and writes no files.
+    /// The part has neither, or segments were not counted.
     None,
+    /// Segments that were sent stand in the place of starts.
+    Segments,
     /// They were not counted in every run, as in records of older versions.
     NotCounted,
     /// As many of the requests are starts at all depths: what one costs is within `Cr`.
@@ -57,6 +62,12 @@ pub enum Starts {
     Told,
 }
 
+impl Starts {
+    pub fn are_of_files(self) -> bool {
+        !matches!(self, Starts::None | Starts::Segments)
+    }
+}
+
 /// Where a part is measured alone: the pump, and the side of it.
 pub const ALONE: [(Part, Scenario, End); 5] = [
     (Part::Pump, Scenario::Cpu, End::Source),
@@ -67,8 +78,25 @@ pub const ALONE: [(Part, Scenario, End); 5] = [
 ];
 
 impl PartStudy {
-    /// What a byte costs with this part alone, the pump's own taken off, where so many of the
-    /// requests are starts.
+    /// Segments to a request where this part is alone.
+    pub fn segments_alone(&self, request_bytes: u32) -> f64 {
+        between(&self.segments_per_request, request_bytes).unwrap_or(1.0)
+    }
+
+    /// Starts to a request where this part is alone, at a depth that it was measured at; else each
+    /// request is one.
+    pub fn starts_alone(&self, request_bytes: u32, depth: u16) -> f64 {
+        let starts: Vec<(u32, f64)> = self
+            .curve
+            .sizes()
+            .filter(|size| size.depth == depth)
+            .map(|size| (size.request_bytes, size.starts_per_byte * f64::from(size.request_bytes)))
+            .collect();
+        between(&starts, request_bytes).unwrap_or(1.0)
+    }
+
+    /// What a byte costs with this part alone, the pump's own taken off, where there are so many
+    /// starts, or segments, to a request.
     pub fn own_cost_ns(&self, request_bytes: u32, starts_per_request: f64) -> f64 {
         let calls = match self.counts {
             Counts::Requests => 1.0,
@@ -180,16 +208,15 @@ pub fn of(
                 Starts::Told => alone.over_depths(&depths, known),
                 _ => None,
             };
+            let starts = match over_all {
+                None if starts == Starts::Told => Starts::Alike,
+                _ => starts,
+            };
             let mut found = Vec::new();
             for (depths, group) in &depths {
-                match alone.study(*depths, group, known(*depths), over_all.as_ref()) {
-                    Ok(study) => found.push(PartStudy {
-                        starts: match over_all {
-                            None if starts == Starts::Told => Starts::Alike,
-                            _ => starts,
-                        },
-                        ..study
-                    }),
+                let known = known(*depths);
+                match alone.study(*depths, group, known, starts, over_all.as_ref()) {
+                    Ok(study) => found.push(study),
                     Err(why) => remarks.push(format!(
                         "{} at {}, depth {}/{}: {why}",
                         scenario.name(),
@@ -248,10 +275,15 @@ impl Alone {
     /// What can be known of starts from these runs.
     fn starts(&self, depths: &BTreeMap<Depths, Vec<&Record>>) -> Starts {
         let all: Vec<&Record> = depths.values().flatten().copied().collect();
-        if matches!(self.part, Part::Pump | Part::NetSource | Part::NetSink) {
-            return Starts::None;
-        }
         let with_cpu = cells::with_cpu(&all, self.cpu_from);
+        match self.part {
+            Part::Pump => return Starts::None,
+            Part::NetSource | Part::NetSink => {
+                let counted = with_cpu.iter().all(|run| cells::segments(run).is_some());
+                return if counted { Starts::Segments } else { Starts::None };
+            }
+            Part::DiskSource | Part::DiskSink => {}
+        }
         if !with_cpu.iter().filter_map(|run| self.end.of(run)).all(|side| side.starts > 0) {
             return Starts::NotCounted;
         }
@@ -298,6 +330,7 @@ impl Alone {
         depths: Depths,
         records: &[&Record],
         known: Known,
+        starts: Starts,
         over_all: Option<&Curve>,
     ) -> Result<PartStudy, String> {
         let with_cpu = cells::with_cpu(records, self.cpu_from);
@@ -305,8 +338,7 @@ impl Alone {
         let with_rate = cells::with_cpu(records, CpuFrom::Bare);
         let curve = match over_all {
             Some(curve) => curve.clone(),
-            // At one depth starts are as good as requests.
-            None => self.curve(records, depths, known, Starts::Alike)?,
+            None => self.curve(records, depths, known, starts)?,
         };
         let first = with_cpu.first().ok_or("there are no runs")?;
         let machine = match self.end {
@@ -318,7 +350,14 @@ impl Alone {
             conditions: self.conditions.clone(),
             depths,
             counts: counts(&with_cpu, self.part, self.end),
-            starts: Starts::Alike,
+            starts,
+            segments_per_request: match starts {
+                Starts::Segments => {
+                    let of = |run: &Record| Some(cells::segments(run)? / cells::requests(run));
+                    by_size(&with_cpu, median, of)
+                }
+                _ => Vec::new(),
+            },
             curve,
             bandwidth: by_size(
                 &with_rate,
@@ -388,7 +427,12 @@ fn observation(record: &Record, end: End, counts: Counts, starts: Starts) -> Opt
         depth: cells::depths(record).in_flight(),
         bytes: record.moved.bytes as f64,
         calls,
-        starts: if starts == Starts::Told { side.starts as f64 } else { calls },
+        starts: match starts {
+            Starts::Told => side.starts as f64,
+            Starts::Segments => cells::segments(record).unwrap_or(calls),
+            // At one depth starts are as good as requests.
+            Starts::None | Starts::NotCounted | Starts::Alike | Starts::TakeTurns => calls,
+        },
         cpu_s: side.cpu_s(),
     })
 }

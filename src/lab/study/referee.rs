@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::cells::{self, CellKey};
 use crate::lab::sample::{Machine, Record, Scenario, Side};
 use crate::lab::statistics::{median, symmetric_error};
 
@@ -16,7 +17,12 @@ pub struct Referee {
     /// background: by idle accounting, and by the soaker where there was one.
     pub own_to_idle: f64,
     pub own_to_soaker: Option<f64>,
-    pub soaker_to_idle: Option<f64>,
+    /// Interrupts that no clock has, as a share of the sides' CPU time: a soaked CPU is interrupted
+    /// on the soaker's account, and without a soaker idle accounting sees them. From runs without
+    /// one, where there are any.
+    pub unclocked: Option<f64>,
+    /// The sides' CPU time and those, over what the soaker says.
+    pub idle_to_soaker: Option<f64>,
     /// Interrupts that the soaker took in, as a share of what it says was busy.
     pub absorbed: Option<f64>,
     /// What others took is known for every run. Where it is not, they are in the machines' figures,
@@ -27,10 +33,14 @@ pub struct Referee {
 }
 
 impl Referee {
-    /// Whether all accounts are within 10 % of each other.
+    /// Whether the accounts are within 10 % of each other: clocks and idle accounting in the same
+    /// runs; the soaker with those, or with what idle accounting finds where no soaker is. (Beside
+    /// it no CPU is idle, so interrupts that wake one do not happen.)
     pub fn agrees(&self) -> bool {
-        let all = [Some(self.own_to_idle), self.own_to_soaker, self.soaker_to_idle];
-        all.iter().flatten().all(|ratio| symmetric_error(*ratio, 1.0) <= AGREEMENT)
+        let near = |ratio: &f64| symmetric_error(*ratio, 1.0) <= AGREEMENT;
+        let soaker = [self.own_to_soaker, self.idle_to_soaker];
+        let mut known = soaker.iter().flatten().peekable();
+        near(&self.own_to_idle) && (known.peek().is_none() || known.any(near))
     }
 }
 
@@ -47,29 +57,35 @@ pub fn of(records: &[&Record]) -> Vec<Referee> {
 fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
     // Where some runs were soaked, the CPU time is theirs.
     let soaked = |record: &&&Record| record.machines.iter().all(|m| m.busy_iter_s.is_some());
-    let with: Vec<&Record> = records.iter().filter(soaked).copied().collect();
-    let records = if with.is_empty() { records } else { &with };
+    let (with, without): (Vec<&Record>, Vec<&Record>) = records.iter().partition(soaked);
+    let records = if with.is_empty() { &without } else { &with };
     let of = |busy: &dyn Fn(&Record, &Machine) -> Option<f64>| {
         let ratios: Vec<f64> = records
             .iter()
-            .filter_map(|record| Some(own_s(record) / busy_s(record, busy)?))
+            .filter_map(|record| {
+                Some(own_s(record) / busy_s(record, &|machine| busy(record, machine))?)
+            })
             .collect();
         median(&ratios)
     };
-    let own_to_idle =
-        of(&|_, machine| Some(machine.busy_idle_s - machine.background_s.unwrap_or(0.0)))?;
-    // The soaker was calibrated beside the background: what it misses is beyond that. It knows of
-    // its own CPUs only.
-    let own_to_soaker = of(&|record, machine| {
-        let everywhere = record.conditions.soaked_cpus.len() >= machine.cpus as usize;
-        machine.busy_iter_s.filter(|_| everywhere)
-    });
+    let own_to_idle = of(&|_, machine| Some(beyond_background(machine)))?;
+    let own_to_soaker = of(&everywhere);
+    let unclocked = unclocked(&without);
+    let beside = |record: &Record| unclocked.get(&cells::key(record)?).copied();
+    let with_interrupts: Vec<f64> = with
+        .iter()
+        .filter_map(|record| {
+            let busy = busy_s(record, &|machine| everywhere(record, machine))?;
+            Some(own_s(record) * (1.0 + beside(record)?) / busy)
+        })
+        .collect();
     Some(Referee {
         scenario,
         n: records.len(),
         own_to_idle,
         own_to_soaker,
-        soaker_to_idle: own_to_soaker.map(|ratio| own_to_idle / ratio),
+        unclocked: median(&records.iter().filter_map(|run| beside(run)).collect::<Vec<_>>()),
+        idle_to_soaker: median(&with_interrupts),
         absorbed: absorbed(records),
         background_known: records
             .iter()
@@ -84,10 +100,35 @@ fn own_s(record: &Record) -> f64 {
 }
 
 /// What the machines did for the run, beyond the background.
-fn busy_s(record: &Record, busy: &dyn Fn(&Record, &Machine) -> Option<f64>) -> Option<f64> {
-    let of = |machine: &Machine| busy(record, machine);
-    let sum = record.machines.iter().map(of).sum::<Option<f64>>()?;
+fn busy_s(record: &Record, busy: &dyn Fn(&Machine) -> Option<f64>) -> Option<f64> {
+    let sum = record.machines.iter().map(busy).sum::<Option<f64>>()?;
     (sum > 0.0).then_some(sum)
+}
+
+fn beyond_background(machine: &Machine) -> f64 {
+    machine.busy_idle_s - machine.background_s.unwrap_or(0.0)
+}
+
+/// The soaker was calibrated beside the background: what it misses is beyond that. It knows of its
+/// own CPUs only.
+fn everywhere(record: &Record, machine: &Machine) -> Option<f64> {
+    let everywhere = record.conditions.soaked_cpus.len() >= machine.cpus as usize;
+    machine.busy_iter_s.filter(|_| everywhere)
+}
+
+/// By how much idle accounting finds the machines busier than all clocks together, as a share of
+/// these; by cell, from runs without a soaker.
+fn unclocked(records: &[&Record]) -> BTreeMap<CellKey, f64> {
+    let mut cells: BTreeMap<CellKey, Vec<f64>> = BTreeMap::new();
+    for record in records {
+        let busy = busy_s(record, &|machine| Some(beyond_background(machine)));
+        if let (Some(key), Some(busy)) = (cells::key(record), busy)
+            && own_s(record) > 0.0
+        {
+            cells.entry(key).or_default().push(busy / own_s(record) - 1.0);
+        }
+    }
+    cells.into_iter().filter_map(|(key, shares)| Some((key, median(&shares)?))).collect()
 }
 
 fn absorbed(records: &[&Record]) -> Option<f64> {

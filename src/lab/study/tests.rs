@@ -1,4 +1,5 @@
 use super::*;
+use crate::lab::copied::SEGMENTS_SENT;
 use crate::lab::model::Estimate;
 use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::lab::statistics::generator;
@@ -298,6 +299,85 @@ fn what_shares_a_start_is_predicted_with_its_own_count() {
             let error = seen.symmetric_error().unwrap();
             assert!(error < 0.04, "{turns}: {seen:?}");
             assert!((seen.starts_per_request.unwrap() - 1.0).abs() < 1e-3);
+        }
+    }
+}
+
+const SEGMENT_NS: f64 = 6_000.0;
+const SEGMENT_BYTES: f64 = 65_483.0;
+
+/// Frames of `size` over a network, where each segment costs as well. In whole transfers TCP puts
+/// small ones together: half as many.
+fn segmented() -> Vec<Record> {
+    let mut records = Vec::new();
+    for scenario in [Scenario::Cpu, Scenario::DiskSource, Scenario::Net, Scenario::DiskNetDisk] {
+        for kibibytes in [16u32, 32, 64, 128, 256, 1024] {
+            let size = kibibytes << 10;
+            let frame = f64::from(size) + 60.0;
+            let together = if scenario == Scenario::Net || kibibytes > 32 { 1.0 } else { 0.5 };
+            let segments = (frame / SEGMENT_BYTES).ceil() * together;
+            for repeat in (0..12).step_by(2) {
+                let wobble = 1.0 + 0.01 * f64::from(repeat % 3);
+                let id = records.len() as i64 + 1;
+                let mut record = planted_record(scenario, size, repeat, wobble, id);
+                record.conditions.source_file_system = record.conditions.sink_file_system.clone();
+                if scenario.has_net() {
+                    let sent = segments * cells::requests(&record);
+                    record.source.cpu_system_s += sent * SEGMENT_NS / 1e9;
+                    record.more.insert(SEGMENTS_SENT.into(), sent.into());
+                }
+                records.push(record);
+            }
+        }
+    }
+    records
+}
+
+#[test]
+fn segments_of_a_network_have_their_cost() {
+    let sender = |study: &Study| {
+        let chosen = study.chosen();
+        (*chosen.iter().find(|one| one.part == Part::NetSink).unwrap()).clone()
+    };
+    let worst = |part: &parts::PartStudy| {
+        part.curve.fits.iter().map(|fit| fit.max_error()).fold(0.0, f64::max)
+    };
+    let study = Study::of(&segmented());
+    let told = sender(&study);
+    let cs = told.curve.fit(64 << 10).cs_ns.unwrap().value;
+    assert_eq!(told.starts, parts::Starts::Segments);
+    assert!((cs / SEGMENT_NS - 1.0).abs() < 0.1 && worst(&told) < 0.03, "{cs} {}", worst(&told));
+    let whole = study.compositions.iter().find(|one| one.end == End::Source).unwrap();
+    assert_eq!(whole.scenario, Scenario::DiskNetDisk);
+    assert!(whole.errors().iter().all(|error| *error < 0.04), "{:?}", whole.sizes);
+    // Older records have no counts.
+    let mut records = segmented();
+    records.iter_mut().for_each(|record| record.more.clear());
+    let blind = sender(&Study::of(&records));
+    assert_eq!(blind.starts, parts::Starts::None);
+    assert!(worst(&blind) > 0.08, "{}", worst(&blind));
+}
+
+/// Interrupts on idle CPUs are on no clock. What the soaker says of them is to be what idle
+/// accounting says without it.
+#[test]
+fn the_referee_knows_interrupts() {
+    // What idle accounting finds beyond the clocks; what the soaker does; whether they agree.
+    let cases = [(0.3, 0.3, true), (0.3, 0.0, true), (0.3, 0.6, false), (0.0, 0.3, false)];
+    for (idle, iterations, agree) in cases {
+        let mut records = planted(0.01);
+        for record in &mut records {
+            let own = record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s);
+            let soaked = cells::is_soaked(record);
+            let machine = &mut record.machines[0];
+            machine.busy_idle_s = if soaked { own } else { own * (1.0 + idle) };
+            machine.busy_iter_s = soaked.then_some(own * (1.0 + iterations));
+        }
+        for referee in referee::of(&records.iter().collect::<Vec<_>>()) {
+            assert_eq!(referee.agrees(), agree, "{idle} {iterations}: {referee:?}");
+            assert!((referee.unclocked.unwrap() - idle).abs() < 0.01, "{referee:?}");
+            let beside = (1.0 + idle) / (1.0 + iterations);
+            assert!((referee.idle_to_soaker.unwrap() / beside - 1.0).abs() < 0.01, "{referee:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::Study;
 use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
+use super::referee::Referee;
 use crate::base::units::Bytes;
 use crate::lab::model::Part;
 use crate::lab::model::fit::SizeFit;
@@ -71,15 +72,23 @@ pub fn of(study: &Study) -> Vec<Verdict> {
     verdicts.extend(study.referees.iter().map(|referee| Verdict {
         what: format!("{}: accounts of CPU time agree within 10 %", referee.scenario.name()),
         outcome: Outcome::of(referee.agrees()),
-        because: format!(
-                "own / idle accounting {:.3}{}",
-                referee.own_to_idle,
-                referee
-                    .own_to_soaker
-                    .map_or(String::new(), |ratio| format!(", own / soaker {ratio:.3}"))
-            ),
+        because: accounts(referee),
     }));
     verdicts
+}
+
+fn accounts(referee: &Referee) -> String {
+    let mut words = vec![format!("own / idle accounting {:.3}", referee.own_to_idle)];
+    if let Some(ratio) = referee.own_to_soaker {
+        words.push(format!("own / soaker {ratio:.3}"));
+    }
+    if let (Some(ratio), Some(unclocked)) = (referee.idle_to_soaker, referee.unclocked) {
+        words.push(format!(
+            "with interrupts that idle accounting finds without a soaker ({:+.1} %) {ratio:.3}",
+            100.0 * unclocked
+        ));
+    }
+    words.join(", ")
 }
 
 /// What one request of the pump costs at every size, in nanoseconds.
