@@ -252,6 +252,8 @@ fn segments_sent(outcome: &Outcome) -> Option<f64> {
 
 /// What a record calls them among what only some kinds of runs have.
 pub const SEGMENTS_SENT: &str = "segments_sent";
+/// Of all devices of the host that a run was made from, while it was made.
+pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
 
 /// Two minutes of looks that are 100 ms apart.
 const POINTS_MAX: usize = 1200;

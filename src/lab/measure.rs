@@ -6,7 +6,7 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::copied::{Copied, record_of_copy};
+use super::copied::{Copied, DEVICE_INTERRUPTS, record_of_copy};
 use super::experiment::{Beside, Cell, Design, Run, Soak};
 use super::gates::{self, Calibration, Seat};
 use super::moment::Moment;
@@ -232,6 +232,8 @@ impl Bench {
         record.conditions.cache = self.rig.ground().cache.name().to_string();
         record.conditions.resident_before = resident;
         record.conditions.soaked_cpus = cpus;
+        let interrupts = to.device_interrupts.saturating_sub(from.device_interrupts);
+        record.more.insert(DEVICE_INTERRUPTS.into(), interrupts.into());
         let file_bytes = match self.rig.ground().cache {
             Cache::Bypass => 0,
             Cache::Warm | Cache::Cold => ran.outcome.bytes,

@@ -21,6 +21,9 @@ pub struct Moment {
     pub own_cpu_ns: u64,
     /// What the kernel could give to programs without swapping.
     pub memory_available_bytes: u64,
+    /// Interrupts of all devices since the system was started.
+    #[serde(default)]
+    pub device_interrupts: u64,
 }
 
 /// One CPU's time since the system was started, as the kernel accounts for it.
@@ -159,6 +162,14 @@ pub fn read_cpus(stat: &str, ticks_per_second: u64) -> BTreeMap<u32, CpuTimes> {
         .filter(|line| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))
         .filter_map(of)
         .collect()
+}
+
+/// Interrupts that have a number, which are those of devices, in the text of `/proc/stat`. The
+/// first number of the line is the sum of these and of all others, as of the timers.
+pub fn read_device_interrupts(stat: &str) -> u64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix("intr "));
+    let counts = line.into_iter().flat_map(|line| line.split_ascii_whitespace().skip(1));
+    counts.filter_map(|count| count.parse::<u64>().ok()).fold(0, u64::saturating_add)
 }
 
 /// Name and start of a thread of the kernel in the text of its `/proc/PID/stat`; `None` for others.

@@ -20,7 +20,9 @@ use super::campaign::hold;
 use super::doctor::checkup::{self, Toward};
 use super::doctor::knock::{self, Token};
 use super::file::{self, FileState};
-use super::moment::{Moment, ThreadTime, read_available_bytes, read_cpus, read_kernel_thread};
+use super::moment::{
+    Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
+};
 use super::sample::Environment;
 use super::soaker::Soakers;
 use crate::base::cpus::Cpus;
@@ -223,6 +225,7 @@ fn moment(own: Option<CpuClock>, soakers: &Soakers) -> Moment {
         kernel_threads,
         own_cpu_ns: all_ns.saturating_sub(soakers.cpu_ns()),
         memory_available_bytes,
+        device_interrupts: read_device_interrupts(&stat),
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod cells;
 pub mod compositions;
+pub mod device;
 pub mod parts;
 pub mod referee;
 pub mod soaking;

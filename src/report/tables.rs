@@ -12,8 +12,9 @@ use crate::lab::sample::{Environment, Scenario};
 use crate::lab::statistics::Spread;
 use crate::lab::study::cells::{Cell, Depths, End, Reads};
 use crate::lab::study::compositions::{Composition, name};
+use crate::lab::study::device::Interrupts;
 use crate::lab::study::parts::{Counts, PartStudy, Starts, advice};
-use crate::lab::study::verdicts::{self, per_request};
+use crate::lab::study::verdicts::{self, ONE_DEVICE, per_request};
 use crate::lab::study::{Studies, Study, Void};
 
 /// All of it, for the terminal or as the page that is kept.
@@ -158,10 +159,32 @@ fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
         name(one.parts[0]),
         name(one.parts[1])
     ));
+    one_device(one).into_iter().for_each(|note| sheet.note(note));
     if one.sizes.iter().any(|seen| seen.starts_per_request.is_none()) {
         sheet.note("starts were not counted: every request is taken for one");
     }
     sheet
+}
+
+/// Where both ends wake one device: what its interrupts say.
+fn one_device(one: &Composition) -> Option<String> {
+    let shared: Vec<String> = one
+        .sizes
+        .iter()
+        .filter(|seen| seen.shares_device())
+        .filter_map(|seen| {
+            let Interrupts { together, alone } = seen.interrupts?;
+            Some(format!("{} {together:.2} for {alone:.2}", size(seen.request_bytes)))
+        })
+        .collect();
+    (!shared.is_empty()).then(|| {
+        format!(
+            "void by {ONE_DEVICE}: both ends wait for one device, which interrupted less often for \
+             a request than for its read and its write alone ({}), so the errors are of neither \
+             end: measure with the other end on another host (--on)",
+            shared.join(", ")
+        )
+    })
 }
 
 /// Table 8: every part with its intervals.

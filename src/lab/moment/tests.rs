@@ -49,6 +49,20 @@ fn cpus_are_read_whatever_stands_there() {
 }
 
 #[test]
+fn interrupts_of_devices_are_read() {
+    let cases = [
+        ("cpu0 1 1 1 1\nintr 900 0 7 0 5\nctxt 12\n", 12),
+        ("intr 900\n", 0),
+        ("intr 9 x 4 -1 18446744073709551615\n", u64::MAX),
+        ("ctxt 12\n", 0),
+        ("", 0),
+    ];
+    for (text, expect) in cases {
+        assert_eq!(read_device_interrupts(text), expect, "{text}");
+    }
+}
+
+#[test]
 fn only_threads_of_the_kernel_are_read() {
     let cases = [
         (

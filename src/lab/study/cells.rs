@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::CpuFrom;
-use crate::lab::copied::SEGMENTS_SENT;
+use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT};
 use crate::lab::sample::{Record, Scenario, Side};
 use crate::lab::statistics::{Spread, median};
 
@@ -47,6 +47,8 @@ pub struct Cell {
     /// Segments that TCP sent for each full request, in the runs whose CPU time counts; `None`
     /// where they were not counted.
     pub segments_per_request: Option<f64>,
+    /// Interrupts of the host's devices, the same.
+    pub interrupts_per_request: Option<f64>,
     /// Runs that count for nothing, by the gate that they failed.
     pub voids: BTreeMap<String, usize>,
 }
@@ -137,17 +139,18 @@ fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
     Cell {
         rate: rate(if bare.is_empty() { &soaked } else { &bare }),
         rate_soaked: if bare.is_empty() { None } else { rate(&soaked) },
-        segments_per_request: median(
-            &with_cpu
-                .iter()
-                .filter_map(|run| Some(segments(run)? / requests(run)))
-                .collect::<Vec<_>>(),
-        ),
+        segments_per_request: per_request(&with_cpu, segments),
+        interrupts_per_request: per_request(&with_cpu, interrupts),
         source: side(&with_cpu, End::Source),
         sink: side(&with_cpu, End::Sink),
         key,
         voids,
     }
+}
+
+fn per_request(records: &[&Record], count: fn(&Record) -> Option<f64>) -> Option<f64> {
+    let each = records.iter().filter_map(|record| Some(count(record)? / requests(record)));
+    median(&each.collect::<Vec<_>>())
 }
 
 fn side(records: &[&Record], end: End) -> Option<SideCell> {
@@ -216,6 +219,11 @@ pub fn requests(record: &Record) -> f64 {
 /// Segments with data that TCP sent.
 pub fn segments(record: &Record) -> Option<f64> {
     record.more.get(SEGMENTS_SENT)?.as_f64()
+}
+
+/// Of the devices of the host that the run was made from.
+fn interrupts(record: &Record) -> Option<f64> {
+    record.more.get(DEVICE_INTERRUPTS)?.as_f64()
 }
 
 pub fn is_soaked(record: &Record) -> bool {

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::cells::{self, Cell, Depths, End};
+use super::device::Interrupts;
 use super::parts::{PartStudy, Starts};
 use crate::lab::model::Part;
 use crate::lab::sample::{Record, Scenario};
@@ -36,11 +37,18 @@ pub struct Composed {
     pub predicted_rate: Option<f64>,
     /// Gates that runs failed, and how many did.
     pub voids: Vec<(String, usize)>,
+    /// Where both ends are on one host.
+    pub interrupts: Option<Interrupts>,
 }
 
 impl Composed {
     pub fn symmetric_error(&self) -> Option<f64> {
         Some(symmetric_error(self.observed_ns?, self.predicted_ns))
+    }
+
+    /// True where the ends wake one device together: then the error is of no end's costs.
+    pub fn shares_device(&self) -> bool {
+        self.interrupts.is_some_and(|interrupts| interrupts.are_shared())
     }
 
     pub fn signed_error(&self) -> Option<f64> {
@@ -97,7 +105,8 @@ pub fn of(
                 (one.scenario, one.end, one.depths) == (scenario, end, cell.key.depths)
                     && one.conditions == cell.key.conditions
             };
-            let composed = composed(cell, end, &used, run, parts);
+            let interrupts = Interrupts::of(cell, all, run);
+            let composed = Composed { interrupts, ..composed(cell, end, &used, run, parts) };
             match found.iter_mut().find(|one| same(one)) {
                 Some(one) => one.sizes.push(composed),
                 None => found.push(Composition {
@@ -147,6 +156,7 @@ fn composed(
         observed_rate: cell.rate.as_ref().map(|rate| rate.median),
         predicted_rate: rates.map(|rates| rates.into_iter().fold(f64::INFINITY, f64::min)),
         voids: cell.voids.clone().into_iter().collect(),
+        interrupts: None,
     }
 }
 

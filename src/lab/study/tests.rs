@@ -1,10 +1,10 @@
 use super::*;
-use crate::lab::copied::SEGMENTS_SENT;
+use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT};
 use crate::lab::model::Estimate;
 use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::lab::statistics::generator;
 use crate::lab::study::cells::End;
-use crate::lab::study::verdicts::Outcome;
+use crate::lab::study::verdicts::{Outcome, Verdict};
 use rand::RngExt;
 
 /// What a planted part costs: nanoseconds for each byte, and for each request or call.
@@ -379,6 +379,48 @@ fn the_referee_knows_interrupts() {
             let beside = (1.0 + idle) / (1.0 + iterations);
             assert!((referee.idle_to_soaker.unwrap() / beside - 1.0).abs() < 0.01, "{referee:?}");
         }
+    }
+}
+
+/// Two ends on one host are judged apart only where its device was woken for each of them.
+#[test]
+fn ends_that_wake_one_device_together_are_void() {
+    // Interrupts for a request: reading alone, writing alone, both ends together.
+    let cases = [
+        ([1.0, 1.0, 2.0], Outcome::Passed),
+        ([1.0, 1.0, 1.85], Outcome::Passed),
+        ([1.0, 1.0, 1.0], Outcome::Void),
+        ([0.0, 1.0, 1.0], Outcome::Passed),
+        ([2.0, 2.0, 2.0], Outcome::Void),
+    ];
+    for (interrupts, outcome) in cases {
+        let mut records = planted(0.02);
+        for record in &mut records {
+            let per_request = match record.place.as_ref().unwrap().scenario {
+                Scenario::DiskSource => interrupts[0],
+                Scenario::DiskSink => interrupts[1],
+                Scenario::DiskNetDisk => interrupts[2],
+                _ => 0.0,
+            };
+            let count = per_request * cells::requests(record);
+            record.more.insert(DEVICE_INTERRUPTS.into(), count.into());
+        }
+        let verdicts = verdicts::of(&Study::of(&records));
+        let ends = verdicts.iter().filter(|one| one.what.starts_with("disk-net-disk at"));
+        let told: Vec<&Verdict> = ends.collect();
+        assert_eq!(told.len(), 2);
+        for one in told {
+            assert_eq!(one.outcome, outcome, "{interrupts:?}: {one:?}");
+            let named = one.because.contains("one-device at 5 of 5 sizes (as it stands");
+            assert_eq!(named, outcome == Outcome::Void, "{one:?}");
+        }
+        // Two hosts have a device each.
+        for record in records.iter_mut().filter(|record| record.sink.is_some()) {
+            record.machines.push(record.machines[0].clone());
+        }
+        let verdicts = verdicts::of(&Study::of(&records));
+        let mut ends = verdicts.iter().filter(|one| one.what.starts_with("disk-net-disk at"));
+        assert!(ends.all(|one| one.outcome == Outcome::Passed), "{verdicts:?}");
     }
 }
 

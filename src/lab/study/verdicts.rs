@@ -152,21 +152,37 @@ fn isolated(study: &Study, part: &PartStudy) -> Verdict {
 }
 
 fn composed(one: &Composition) -> Verdict {
-    let of = |seen: &Composed| Judged {
+    let what = format!(
+        "{} at the {} from its parts ({})",
+        one.scenario.name(),
+        one.end.name(),
+        one.conditions
+    );
+    let (shared, apart): (Vec<&Composed>, Vec<&Composed>) =
+        one.sizes.iter().partition(|seen| seen.shares_device());
+    if shared.len() > apart.len() {
+        let (worst, middle) = worst_and_median(&one.errors());
+        let because = format!(
+            "void: {ONE_DEVICE} at {} of {} sizes (as it stands {:.1} % at most, {:.1} % median)",
+            shared.len(),
+            one.sizes.len(),
+            worst * 100.0,
+            middle * 100.0
+        );
+        return Verdict { what, outcome: Outcome::Void, because };
+    }
+    let of = |seen: &&Composed| Judged {
         at: size(seen.request_bytes),
         n: seen.n,
         error: seen.symmetric_error(),
         gates: seen.voids.iter().map(|(gate, _)| gate.clone()).collect(),
     };
-    judged(
-        format!(
-            "{} at the {} from its parts ({})",
-            one.scenario.name(),
-            one.end.name(),
-            one.conditions
-        ),
-        &one.sizes.iter().map(of).collect::<Vec<_>>(),
-    )
+    let mut verdict = judged(what, &apart.iter().map(of).collect::<Vec<_>>());
+    if !shared.is_empty() {
+        let at: Vec<String> = shared.iter().map(|seen| size(seen.request_bytes)).collect();
+        verdict.because = format!("{}; void: {ONE_DEVICE} at {}", verdict.because, at.join(", "));
+    }
+    verdict
 }
 
 /// One request size, as a verdict sees it.
@@ -250,6 +266,8 @@ fn scenario_of(part: Part) -> Scenario {
     }
 }
 
+/// The gate of `Interrupts`, as it is named.
+pub const ONE_DEVICE: &str = "one-device";
 /// With fewer a median is one run or the middle between two.
 const RUNS_MIN: usize = 3;
 const AT_EVERY_SIZE: f64 = 0.15;
