@@ -54,9 +54,12 @@ pub fn page(verdict: &Verdict) -> String {
     text
 }
 
-/// The sentence as a line of the summary.
+/// The sentence as a line of the summary; nothing where no rule explains it, which helps nobody.
 pub fn line(verdict: &Verdict) -> String {
-    fact("held back by", &sentence(verdict))
+    match verdict.primary {
+        Some(Class::Undetermined) => String::new(),
+        _ => fact("held back by", &sentence(verdict)),
+    }
 }
 
 /// Advice that says a number which belongs to the first class.
@@ -624,6 +627,7 @@ mod tests {
     fn nothing_is_said_of_nothing() {
         let verdict = diagnose(&Evidence::default());
         assert!(sentence(&verdict).starts_with("undetermined"), "{}", page(&verdict));
+        assert_eq!(line(&verdict), "", "a summary is silent then");
         assert!(serde_json::to_string(&verdict).unwrap().contains("\"primary\":\"undetermined\""));
     }
 }

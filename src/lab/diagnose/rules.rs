@@ -101,7 +101,14 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
         && window.window_steadiness() >= 0.7
         && window.window_high_bytes >= 0.7 * context.window_max_bytes;
     let small = context.receiver_lane.is_some() || open;
-    Some(if small { Class::ReceiveWindow } else { Class::SlowReceiver })
+    // Where the window would let through many times what passes, as between processes of one
+    // machine, the reader was off its CPU for a moment, and something else decides.
+    let ceiling = window.window_high_bytes / window.round_trip_s.max(1e-9);
+    match small {
+        true if ceiling > CEILING_MAX * window.goodput => None,
+        true => Some(Class::ReceiveWindow),
+        false => Some(Class::SlowReceiver),
+    }
 }
 
 /// The kernel says so; or it says so now and then, and all of the window is in flight, or the
@@ -291,6 +298,9 @@ pub const SATURATED: f64 = 0.88;
 /// Of the fastest that acknowledgements came.
 const HEAPS_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;
+/// A window that holds a stream back lets through what passes, and up to so many times as much
+/// where the round trip is not the same all the time.
+const CEILING_MAX: f64 = 2.5;
 const SOMETIMES_LIMITED_MIN: f64 = 0.02;
 const BUFFER_LIMITED_MIN: f64 = 0.10;
 const FILLED: f64 = 0.9;

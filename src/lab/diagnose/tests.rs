@@ -264,6 +264,41 @@ fn measured_signatures_fall_where_they_should() {
     }
 }
 
+/// Between two processes of one machine the kernel often waits for the window, which is no cap: it
+/// would let through hundreds of times what passes. The round trip under load decides.
+#[test]
+fn a_window_that_is_far_too_large_is_no_cap() {
+    for (round_trip_s, expect) in [
+        (3.0e-3, Class::ReceiveWindow),
+        (1.5e-3, Class::ReceiveWindow),
+        (500e-6, Class::HostCpu),
+        (50e-6, Class::HostCpu),
+        (4e-6, Class::HostCpu),
+    ] {
+        let window = Features {
+            goodput: 300e6,
+            busy: 1.0,
+            window_limited: 0.7,
+            queued: 0.8,
+            fill: 0.4,
+            window_high_bytes: 1e6,
+            window_low_bytes: 1e6,
+            round_trip_s,
+            round_trip_min_s: round_trip_s,
+            ..Features::default()
+        };
+        let context = rules::Context {
+            goodput: window.goodput,
+            total_goodput: window.goodput,
+            window_max_bytes: 1e6,
+            sender: rules::Strain { of_usable: 0.8, of_lanes: 0.95 },
+            receiver_lane: Some(rules::ReceiverLane { waiting: 0.8, passage: 0.1, sink: 0.1 }),
+            ..rules::Context::default()
+        };
+        assert_eq!(rules::held_by(&window, &context), expect, "{round_trip_s}");
+    }
+}
+
 /// A receiver that has used up its CPU, beside a window that does not say so: the rate by the
 /// fastest that acknowledgements came, the CPU of receiver and sender.
 #[test]
