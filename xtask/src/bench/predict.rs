@@ -118,12 +118,19 @@ pub fn predict(words: &[&str]) -> Result<(), String> {
     let page = page(&options, &rows, &notes);
     let date = output(Command::new("date").arg("+%F"))?;
     let path = match options.short {
-        false => root().join(format!("runs/{}-prediction.md", date.trim())),
+        false => unused(&root().join("runs"), &format!("{}-prediction", date.trim())),
         true => target_folder().join("bench-prediction-part.md"),
     };
     fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
     println!("\n{page}\nwritten to {}", path.display());
     Ok(())
+}
+
+/// The page's name, with a number where there is one of this day already.
+fn unused(folder: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|number| folder.join(format!("{name}-{number}.md")));
+    let mut paths = std::iter::once(folder.join(format!("{name}.md"))).chain(numbered);
+    paths.find(|path| !path.exists()).expect("numbers do not end")
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
