@@ -60,6 +60,7 @@ type Exam = fn(&mut Engine, &Ground);
 const EXAMS: &[(&str, Exam)] = &[
     ("written bytes are read back", writes_and_reads),
     ("many in the air come back, each once", many_in_the_air),
+    ("buffers that it was told of go round", goes_round),
     ("what finds no file I/O in the air is counted", counts_starts),
     ("the end of a file cuts a read short", end_of_file),
     ("a write to what is open to read fails and gives the request back", bad_write),
@@ -159,6 +160,43 @@ fn many_in_the_air(engine: &mut Engine, ground: &Ground) {
     for (i, request) in done.iter().enumerate() {
         assert_eq!(request.label.extent.start, i as u64, "each comes back once");
         assert_eq!(request.body(), &bytes[i * 4096..(i + 1) * 4096]);
+    }
+}
+
+/// Three requests are told of, and two of them are always in the air: before a ring knows their
+/// buffers, while it gets to know them, and afterwards.
+fn goes_round(engine: &mut Engine, ground: &Ground) {
+    const ROUNDS: u64 = 20;
+    let mut pool = Request::several(3, BODY);
+    engine.register(&mut pool);
+    let written = file(ground, "r");
+    let mut done = Vec::new();
+    for round in 0..ROUNDS {
+        while pool.is_empty() {
+            engine.reap(Wait::Landing, &mut pool).unwrap();
+        }
+        let mut one = pool.pop().unwrap();
+        one.clear();
+        one.label.body_len = 4096;
+        one.body_mut().copy_from_slice(&pattern(round as u8, 4096));
+        one.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
+        let offset = round * 4096;
+        engine.submit(Verb::WriteAt { file: written.clone(), offset, speed: Speed::Device }, one);
+    }
+    while pool.len() < 3 {
+        engine.reap(Wait::Landing, &mut pool).unwrap();
+    }
+    let read = reopen(ground, "r");
+    for round in 0..ROUNDS {
+        let mut one = pool.pop().unwrap();
+        one.body_mut().fill(0);
+        one.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
+        let verb = Verb::ReadAt { file: read.clone(), offset: round * 4096, speed: Speed::Device };
+        engine.submit(verb, one);
+        done.append(&mut land(engine, 1));
+        assert_eq!(done[0].outcome, Ok(4096));
+        assert_eq!(done[0].body(), pattern(round as u8, 4096), "round {round}");
+        pool.append(&mut done);
     }
 }
 

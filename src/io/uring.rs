@@ -29,10 +29,24 @@ pub struct Uring {
     threads: Threads,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether the ring knows the buffers. To tell it of them takes every page of theirs: a copy of few
+/// requests is over before it has touched most.
+#[derive(Debug)]
 enum Registered {
     No,
+    /// When so many more requests have gone out.
+    In {
+        launches: usize,
+        stretches: Vec<Stretch>,
+    },
     Yes,
+}
+
+/// A buffer as the kernel gets to know it.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    address: usize,
+    bytes: usize,
 }
 
 impl Uring {
@@ -77,6 +91,7 @@ impl Uring {
             self.flying.push(None);
             self.flying.len() as u32 - 1
         });
+        self.register_when_due();
         let entry = self.entry(&verb, &request).user_data(u64::from(id));
         self.flying[id as usize] = Some((verb, request));
         self.in_ring += 1;
@@ -92,13 +107,34 @@ impl Uring {
         }
     }
 
+    /// Registered buffers spare the kernel a page walk a request. Without the memory allowance (an
+    /// unprivileged user has 8 MiB) the ring works as well with plain ones.
+    fn register_when_due(&mut self) {
+        let Registered::In { launches, stretches } = &mut self.registered else { return };
+        if *launches > 0 {
+            *launches -= 1;
+            return;
+        }
+        let slices = stretches
+            .iter()
+            .map(|stretch| libc::iovec {
+                iov_base: stretch.address as *mut libc::c_void,
+                iov_len: stretch.bytes,
+            })
+            .collect::<Vec<_>>();
+        // SAFETY: the buffers belong to requests of the lane that owns this ring and that drains it
+        // before either is dropped; their memory never moves.
+        let told = unsafe { self.ring.submitter().register_buffers(&slices) };
+        self.registered = if told.is_ok() { Registered::Yes } else { Registered::No };
+    }
+
     fn entry(&self, verb: &Verb, request: &Request) -> squeue::Entry {
         let pending = request.pending();
         let (at, len) =
             (request.buffer.address().wrapping_add(pending.start), pending.len() as u32);
         let fixed = match self.registered {
             Registered::Yes => request.buffer.fixed,
-            Registered::No => None,
+            Registered::No | Registered::In { .. } => None,
         };
         let moved = u64::from(request.moved);
         match verb {
@@ -231,24 +267,14 @@ impl Backend for Uring {
         self.threads.sampler()
     }
 
-    /// Registered buffers spare the kernel a page walk a request. Without the memory allowance (an
-    /// unprivileged user has 8 MiB) the ring works as well with plain ones.
     fn register(&mut self, requests: &mut [Request]) {
-        let slices: Vec<libc::iovec> = requests
-            .iter()
-            .map(|request| libc::iovec {
-                iov_base: request.buffer.address().cast(),
-                iov_len: request.buffer.len(),
-            })
-            .collect();
-        // SAFETY: the buffers belong to requests of the lane that owns this ring and that drains it
-        // before either is dropped; their memory never moves.
-        if unsafe { self.ring.submitter().register_buffers(&slices) }.is_ok() {
-            self.registered = Registered::Yes;
-            for (index, request) in requests.iter_mut().enumerate() {
-                request.buffer.fixed = u16::try_from(index).ok();
-            }
+        let mut stretches = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter_mut().enumerate() {
+            request.buffer.fixed = u16::try_from(index).ok();
+            let (address, bytes) = (request.buffer.address() as usize, request.buffer.len());
+            stretches.push(Stretch { address, bytes });
         }
+        self.registered = Registered::In { launches: 2 * stretches.len(), stretches };
     }
 }
 
@@ -274,4 +300,35 @@ fn is_interrupted(error: &io::Error) -> bool {
 
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::HEADROOM_BYTES;
+    use crate::io::volume::Handle;
+
+    #[test]
+    fn knows_its_buffers_when_they_have_gone_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let file = Handle::new(std::fs::File::create(path).unwrap().into());
+        let mut ring = Uring::new().expect("this host has io_uring");
+        let mut pool = Request::several(2, 4096);
+        ring.register(&mut pool);
+        let mut landings = Vec::new();
+        for launch in 1..=5 {
+            let mut request = pool.pop().unwrap();
+            request.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
+            let verb = Verb::WriteAt { file: file.clone(), offset: 0, speed: Speed::Device };
+            ring.submit(verb, request);
+            ring.reap(Wait::Landing, &mut landings).unwrap();
+            pool.extend(landings.drain(..).map(|landing| {
+                assert_eq!(landing.result.unwrap(), 4096);
+                landing.request
+            }));
+            let knows = matches!(ring.registered, Registered::Yes);
+            assert_eq!(knows, launch > 4, "after {launch}");
+        }
+    }
 }
