@@ -136,6 +136,28 @@ fn a_given_file_is_read_and_stays() {
 }
 
 #[test]
+fn what_is_written_may_lie_elsewhere() {
+    let scene = set_up();
+    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let line = format!(
+        "measure disk-sink disk-disk disk-net-disk --request-sizes 64K --json {SHORT} \
+         --sink-folder {}",
+        elsewhere.path().display()
+    );
+    let runs = runs(&scene.succeed(&line));
+    assert_eq!(runs.len(), 4, "a sink alone at two depths");
+    for run in &runs {
+        let sink = run["conditions"]["sink_file_system"].as_str();
+        assert!(sink.unwrap().starts_with("tmpfs"), "{run}");
+        let target = run["target"].as_str().unwrap();
+        assert!(Path::new(target).starts_with(elsewhere.path()), "{target}");
+        let source = run["sources"].to_string();
+        assert!(!source.contains(elsewhere.path().to_str().unwrap()), "{source}");
+    }
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0, "all is removed");
+}
+
+#[test]
 fn reading_any_counts_more_calls() {
     let scene = set_up();
     let calls = |how: &str| {
@@ -153,7 +175,7 @@ fn reading_any_counts_more_calls() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let cases: [(&str, i32, &[&str]); 10] = [
+    let cases: [(&str, i32, &[&str]); 11] = [
         ("measure codec /dev/zero", 2, &["is no regular file: name a file"]),
         ("measure disks", 2, &["'disks' cannot be measured: write cpu, disk-source"]),
         ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes as 16K..1M"]),
@@ -161,6 +183,7 @@ fn what_is_wrong_is_named() {
         ("measure cpu --depths 0..4", 2, &["--depths '0..4': write numbers as 1..4"]),
         ("measure cpu --soak one", 2, &["--soak 'one': write none, some or all"]),
         ("measure cpu --file @/nowhere --results @/r.db", 1, &["nowhere"]),
+        ("measure cpu --file @/ --sink-folder @/given --results @/r.db", 1, &["given"]),
         ("measure cpu --file /dev/null --results @/r.db", 2, &["is no folder and no file"]),
         ("measure cpu --file @/ --results @/given", 1, &["it is no SQLite database"]),
         ("measure cpu --cpus 999 --file @/ --results @/r.db", 2, &["CPU 999"]),

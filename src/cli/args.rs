@@ -136,6 +136,8 @@ pub struct Measuring {
     pub soak: Soak,
     pub cache: Cache,
     pub place: Option<PathBuf>,
+    /// The folder that is written in, where it is another.
+    pub sink_place: Option<PathBuf>,
     pub on: Option<String>,
     pub thorough: bool,
     pub net: NetTesting,
@@ -196,6 +198,7 @@ impl Default for Measuring {
             soak: Soak::All,
             cache: Cache::Bypass,
             place: None,
+            sink_place: None,
             on: None,
             thorough: false,
             net: NetTesting::default(),

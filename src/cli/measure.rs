@@ -244,6 +244,7 @@ fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, 
     let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
     let ground = Ground {
         place: options.measure.place.clone().unwrap_or_else(|| PathBuf::from(".")),
+        sink_place: options.measure.sink_place.clone(),
         settings: Settings {
             congestion: options.settings.congestion.clone().or_else(steady_congestion),
             ..options.settings.clone()
@@ -320,11 +321,16 @@ fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
             Soak::Some | Soak::All => "half of them beside a soaker",
         };
         duration_s += design.duration_s(RUN_S);
+        let (folder, sink_folder) = (bench.rig.folder(), bench.rig.sink_folder());
+        let written = match folder == sink_folder {
+            true => String::new(),
+            false => format!(", written in {}", sink_folder.display()),
+        };
         parts.push(format!(
-            "{}: {} combinations, {runs} runs, {soaker}, in {}",
+            "{}: {} combinations, {runs} runs, {soaker}, in {}{written}",
             names.join(", "),
             design.cells().len(),
-            bench.rig.folder().display()
+            folder.display()
         ));
     }
     if let Some(stage) = stage {

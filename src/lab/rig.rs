@@ -50,6 +50,8 @@ impl Cache {
 pub struct Ground {
     /// A folder in which files are made, or a file that is read.
     pub place: PathBuf,
+    /// A folder to write in, where it is another.
+    pub sink_place: Option<PathBuf>,
     pub settings: Settings,
     pub cache: Cache,
     /// How the other end of the network is started.
@@ -78,6 +80,7 @@ pub struct Ran {
 pub struct Rig {
     ground: Ground,
     folder: Workplace,
+    sink_folder: Option<Workplace>,
     /// The file that is read, where one was given.
     given: Option<(PathBuf, u64)>,
     sizes: BTreeMap<Cell, u64>,
@@ -102,7 +105,8 @@ impl Rig {
             }
         };
         let folder = Workplace::make(&parent)?;
-        Ok(Rig { ground, folder, given, sizes: BTreeMap::new() })
+        let sink_folder = ground.sink_place.as_deref().map(Workplace::make).transpose()?;
+        Ok(Rig { ground, folder, sink_folder, given, sizes: BTreeMap::new() })
     }
 
     pub fn ground(&self) -> &Ground {
@@ -112,6 +116,11 @@ impl Rig {
     /// Where the files of this experiment lie.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Where those lie that are written, which may be the same.
+    pub fn sink_folder(&self) -> &Path {
+        self.sink_folder.as_ref().unwrap_or(&self.folder).path()
     }
 
     /// Finds out how many bytes a run of this cell is to move.
@@ -145,10 +154,13 @@ impl Rig {
             bytes_for(pilot, ran.outcome.elapsed.seconds(), self.ground.run_s, cell.request_bytes);
         let least = if cell.scenario.writes_disk() { SINK_BYTES_MIN } else { 0 };
         let wanted = wanted.max(least);
-        let bytes = match cell.scenario {
-            scenario if scenario.reads_disk() => self.rung(wanted)?,
-            scenario if scenario.writes_disk() => wanted.min(self.room()?),
-            _ => wanted,
+        let written = match cell.scenario.writes_disk() {
+            true => wanted.min(self.room(self.sink_folder())?),
+            false => wanted,
+        };
+        let bytes = match cell.scenario.reads_disk() {
+            true => self.rung(written)?,
+            false => written,
         };
         self.sizes.insert(cell, bytes);
         Ok(())
@@ -171,7 +183,7 @@ impl Rig {
 
     /// Where a run writes on this host, if it does.
     pub fn sink(&self) -> PathBuf {
-        self.folder().join("sink")
+        self.sink_folder().join("sink")
     }
 
     /// The folder on another host in which a run of this cell writes, if it does.
@@ -295,7 +307,7 @@ impl Rig {
         if path.exists() {
             return Ok(length);
         }
-        let room = self.room()?;
+        let room = self.room(self.folder())?;
         while length > PILOT_BYTES && length > room {
             length /= 2;
         }
@@ -320,9 +332,8 @@ impl Rig {
         self.folder().join(format!("source-{bytes}"))
     }
 
-    /// What one more file may take: the sink of a run must fit beside it.
-    fn room(&self) -> Result<u64, Fault> {
-        let at = self.folder();
+    /// What one more file in a folder may take: the sink of a run must fit beside its source.
+    fn room(&self, at: &Path) -> Result<u64, Fault> {
         let found =
             rustix::fs::statvfs(at).map_err(|error| Fault::io("look at", at, &error.into()))?;
         Ok(found.f_bavail * found.f_frsize / 5 * 2)

@@ -128,6 +128,18 @@ pub const LAB: &[Knob] = &[
         verbs: PLACED,
     },
     Knob {
+        name: "sink-folder",
+        letter: None,
+        value: "PATH",
+        kind: Kind::Path(|o, path| o.measure.sink_place = Some(path)),
+        default: "",
+        help: "The folder where files are written, if it is another than --file's",
+        more: "With a disk of its own for each end, neither spares the other anything. Whole \
+               copies stay between --file and memory.",
+        group: Group::Measuring,
+        verbs: MEASURE,
+    },
+    Knob {
         name: "target",
         letter: None,
         value: "RATE",

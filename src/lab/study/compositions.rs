@@ -213,7 +213,8 @@ fn part_for<'a>(
     let exact = same().find(|one| one.depths == depths);
     let chosen = || same().reduce(|a, b| if b.stands_before(a) { b } else { a });
     exact.or_else(chosen).ok_or_else(|| {
-        format!("{} was not measured alone under '{conditions}': measure it too", name(part))
+        let name = name(part);
+        format!("{name} alone has no curve under '{conditions}': measure it too, at several sizes")
     })
 }
 
