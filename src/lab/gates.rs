@@ -320,7 +320,7 @@ const BACKGROUND_MAX: f64 = 0.02;
 /// All runs of a block share it: it changes seconds of CPU time by as much, and ratios not at all.
 const SLOWNESS_MAX: f64 = 0.10;
 const STEAL_MAX: f64 = 0.01;
-const INTRUSION_MAX: f64 = 0.01;
+pub const INTRUSION_MAX: f64 = 0.01;
 /// Free memory over the file's size.
 const MEMORY_MIN: f64 = 2.0;
 /// What a gate found where nothing could be found: JSON has no other numbers than finite ones.

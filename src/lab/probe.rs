@@ -20,6 +20,7 @@ use super::campaign::hold;
 use super::doctor::checkup::{self, Toward};
 use super::doctor::knock::{self, Token};
 use super::file::{self, FileState};
+use super::gates;
 use super::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
 };
@@ -518,23 +519,36 @@ fn read(stdout: ChildStdout) -> Receiver<String> {
 /// The share of each CPU that its soaker takes from a thread that wants all of it, measured while
 /// `soaking` has soakers there. `spinner` is another probe, started in the way that what is
 /// measured will be: to the scheduler a session is a group, and the weights of groups are what
-/// counts between two of them.
+/// counts between two of them. The least of a few tries: whoever else wants a CPU meanwhile makes
+/// room for the soaker, and what is said here is said of a whole experiment.
 pub fn intrusion(soaking: &mut Probe, spinner: &mut Probe) -> Result<BTreeMap<u32, f64>, Fault> {
     let cpus: Vec<u32> = soaking.moment()?.soakers.into_keys().collect();
     let mut shares = BTreeMap::new();
     for cpu in cpus {
-        let before = soaking.moment()?;
-        let spun = spinner.spin(cpu, INTRUSION_MS)?;
-        let after = soaking.moment()?;
-        let soaked = before.soaked_until(&after).into_iter().find(|soaked| soaked.cpu == cpu);
-        let soaker_s = soaked.map_or(f64::NAN, |soaked| soaked.cpu_s);
-        shares.insert(cpu, super::gates::intruded(before.span_s(&after), soaker_s, spun));
+        let mut least = f64::NAN;
+        for _ in 0..INTRUSION_TRIES {
+            least = least.min(intrusion_of(cpu, soaking, spinner)?);
+            if least <= gates::INTRUSION_MAX {
+                break;
+            }
+        }
+        shares.insert(cpu, least);
     }
     Ok(shares)
 }
 
+fn intrusion_of(cpu: u32, soaking: &mut Probe, spinner: &mut Probe) -> Result<f64, Fault> {
+    let before = soaking.moment()?;
+    let spun = spinner.spin(cpu, INTRUSION_MS)?;
+    let after = soaking.moment()?;
+    let soaked = before.soaked_until(&after).into_iter().find(|soaked| soaked.cpu == cpu);
+    let soaker_s = soaked.map_or(f64::NAN, |soaked| soaked.cpu_s);
+    Ok(gates::intruded(before.span_s(&after), soaker_s, spun))
+}
+
 /// Long beside what a question takes, which is not known to belong to the soaker or not.
 const INTRUSION_MS: u32 = 400;
+const INTRUSION_TRIES: u32 = 3;
 
 #[cfg(test)]
 mod tests {
