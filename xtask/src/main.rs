@@ -61,7 +61,7 @@ cargo xtask COMMAND
   bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?
-  bench predict [--short] [--seed N] [--disk DIR]
+  bench predict [--short] [--seed N] [--disk DIR] [--memory-in-hand]
                          40 copies, each predicted and made; writes runs/DATE-prediction.md
   bench predict --wan [--program FILE]
                          20 copies over a WAN, predicted from others that went the same way;

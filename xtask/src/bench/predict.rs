@@ -51,6 +51,9 @@ struct Options {
     short: bool,
     /// Over a WAN on the desk, from copies that went over it before.
     wan: bool,
+    /// Before each copy as much memory as it moves is taken and given back, so that a host that
+    /// takes free memory back has no part in what the copy costs.
+    memory_in_hand: bool,
     /// Left out it is built.
     program: Option<PathBuf>,
 }
@@ -111,7 +114,7 @@ pub fn predict(words: &[&str]) -> Result<(), String> {
     let mut rows = Vec::new();
     for (number, place) in Shuffle::from_seed(options.seed).order(all.len()).into_iter().enumerate()
     {
-        let row = field.run(all[place], number, &accounts)?;
+        let row = field.run(all[place], number, &accounts, options.memory_in_hand)?;
         println!("{:2} of {}: {}", number + 1, all.len(), line(&row));
         rows.push(row);
     }
@@ -134,14 +137,21 @@ fn unused(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
-    let mut options =
-        Options { disk: target_folder(), seed: 4, short: false, wan: false, program: None };
+    let mut options = Options {
+        disk: target_folder(),
+        seed: 4,
+        short: false,
+        wan: false,
+        memory_in_hand: false,
+        program: None,
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("bench predict: {word} needs a value"));
         match *word {
             "--short" => options.short = true,
             "--wan" => options.wan = true,
+            "--memory-in-hand" => options.memory_in_hand = true,
             "--program" => options.program = Some(PathBuf::from(*value()?)),
             "--disk" => options.disk = PathBuf::from(*value()?),
             "--seed" => {
@@ -246,10 +256,19 @@ impl Field {
     }
 
     /// Empty ground, nothing left to write, a dry run, the copy.
-    fn run(&self, held: Held, number: usize, accounts: &Accounts) -> Result<Row, String> {
+    fn run(
+        &self,
+        held: Held,
+        number: usize,
+        accounts: &Accounts,
+        memory_in_hand: bool,
+    ) -> Result<Row, String> {
         let target = self.folder(held.sink).join(format!("target-{number}"));
         self.settle(&target).map_err(|why| format!("{}: {why}", target.display()))?;
         let dry = self.copy(&held, &target, &["--dry-run"])?;
+        if memory_in_hand {
+            take_in_hand(held.files * held.file_bytes + BESIDE_BYTES)?;
+        }
         let before = accounts.now();
         let wet = self.copy(&held, &target, &[])?;
         let used = before.until(&accounts.now());
@@ -285,6 +304,19 @@ impl Field {
         let end = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         end.ok_or_else(|| format!("no last word of a copy: {text}"))
     }
+}
+
+/// Takes so much of the memory that is free, touches every page, and gives it back.
+fn take_in_hand(bytes: u64) -> Result<(), String> {
+    let told =
+        fs::read_to_string("/proc/meminfo").map_err(|why| format!("/proc/meminfo: {why}"))?;
+    let free = told.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    let free_kib = free.and_then(|free| free.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let free = free_kib.ok_or("/proc/meminfo does not say what is free")? << 10;
+    let mut pages = vec![0_u8; bytes.min(free.saturating_sub(BESIDE_BYTES)) as usize];
+    pages.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    std::hint::black_box(&pages);
+    Ok(())
 }
 
 fn row(held: Held, dry: &Value, wet: &Value, foreign: f64) -> Option<Row> {
@@ -355,10 +387,17 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
         "# Predictions and copies\n\n{} copies, none of which a model was made from, in a random \
          order (seed {}). Each was predicted by `datapump copy --dry-run` and then made, with \
          default knobs: 4 streams, TLS, BLAKE3, fsync. Push and pull go over loopback through \
-         sshd; memory is tmpfs. The command: `cargo xtask bench predict`.\n\n",
+         sshd; memory is tmpfs. The command: `cargo xtask bench predict{}`.\n\n",
         rows.len(),
-        options.seed
+        options.seed,
+        if options.memory_in_hand { " --memory-in-hand" } else { "" }
     );
+    if options.memory_in_hand {
+        text.push_str(
+            "Before each copy as much memory as it moves was taken, touched \
+             and given back, so that it costs nothing to have it from the machine's host again.\n\n",
+        );
+    }
     text.push_str("| | wanted | time | CPU |\n|---|---|---|---|\n");
     text.push_str(&format!(
         "| median error | at most 10 % | {:.1} % | {:.1} % |\n",
@@ -419,6 +458,9 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// For so long ext4 does not give out the number of a removed file again, and is slow for it.
 const CLEAN: std::time::Duration = std::time::Duration::from_secs(310);
+/// What copies take besides their bytes, and what is left to all others.
+const BESIDE_BYTES: u64 = 256 << 20;
+const PAGE_BYTES: usize = 4096;
 const MB: u64 = 1_000_000;
 const MANY: u64 = 10_000;
 
@@ -428,8 +470,7 @@ mod tests {
 
     #[test]
     fn forty_copies_and_what_is_made_of_them() {
-        let options =
-            Options { disk: std::env::temp_dir(), seed: 1, short: true, wan: false, program: None };
+        let options = Options { short: true, ..options(&[]).unwrap() };
         assert_eq!(held(&options, &mut Vec::new()).unwrap().len(), 40);
         let pair = |low, middle, high, observed| Pair { expected: [low, middle, high], observed };
         let pairs = [pair(1.0, 1.1, 1.2, 1.0), pair(1.0, 1.2, 1.3, 2.0)];
