@@ -394,8 +394,8 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
     );
     if options.memory_in_hand {
         text.push_str(
-            "Before each copy as much memory as it moves was taken, touched \
-             and given back, so that it costs nothing to have it from the machine's host again.\n\n",
+            "Before each copy as much memory as it moves was taken, touched and given back, so \
+             that it costs nothing to have it from the machine's host again.\n\n",
         );
     }
     text.push_str("| | wanted | time | CPU |\n|---|---|---|---|\n");
