@@ -591,6 +591,8 @@ fn help_and_version_need_nothing() {
     for (line, words) in [
         ("--version", env!("CARGO_PKG_VERSION")),
         ("--help", "copy"),
+        ("help", "copy"),
+        ("help copy", "slash"),
         ("copy --help", "slash"),
         ("copy -h", "slash"),
     ] {

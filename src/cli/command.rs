@@ -113,7 +113,6 @@ pub fn command() -> Command {
              Commands:\n{subcommands}\n\n{before-help}",
         )
         .subcommand_required(true)
-        .disable_help_subcommand(true)
         .subcommand_value_name("COMMAND");
     Verb::ALL.iter().fold(top, |top, verb| top.subcommand(subcommand(*verb)))
 }
