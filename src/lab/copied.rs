@@ -254,6 +254,8 @@ fn segments_sent(outcome: &Outcome) -> Option<f64> {
 pub const SEGMENTS_SENT: &str = "segments_sent";
 /// Of all devices of the host that a run was made from, while it was made.
 pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
+/// True where files of that host are read from one and written to another.
+pub const TWO_DEVICES: &str = "two_devices";
 
 /// Two minutes of looks that are 100 ms apart.
 const POINTS_MAX: usize = 1200;

@@ -47,6 +47,19 @@ pub fn drop_from_cache(path: &Path) -> Result<(), String> {
         .map_err(|why| failed("drop from the page cache", &why))
 }
 
+/// The device that a path lies on, as `major:minor`: the whole disk where that is a partition of
+/// one, and one of its own for a file system in memory.
+pub fn device(path: &Path) -> Option<String> {
+    let number = rustix::fs::stat(path).ok()?.st_dev;
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let block = Path::new("/sys/dev/block").join(&number);
+    let whole = || std::fs::read_to_string(block.join("../dev")).ok();
+    match block.join("partition").exists() {
+        true => whole().map(|text| text.trim().to_string()),
+        false => Some(number),
+    }
+}
+
 /// Removes a file; one that is not there is as good.
 pub fn remove_if_there(path: &Path) -> Result<(), String> {
     match std::fs::remove_file(path) {
@@ -133,6 +146,14 @@ mod tests {
             assert_eq!(got, expect, "{path}");
         }
         assert_eq!(mount_of("", Path::new("/")), None);
+    }
+
+    #[test]
+    fn devices_are_told_apart() {
+        let shm = device(Path::new("/dev/shm")).unwrap();
+        assert_eq!(device(Path::new("/dev/shm/.")).as_ref(), Some(&shm));
+        assert_ne!(device(Path::new("/proc")), Some(shm));
+        assert_eq!(device(Path::new("/no/such")), None);
     }
 
     #[test]

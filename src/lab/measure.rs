@@ -6,7 +6,7 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::copied::{Copied, DEVICE_INTERRUPTS, record_of_copy};
+use super::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
 use super::experiment::{Beside, Cell, Design, Run, Soak};
 use super::gates::{self, Calibration, Seat};
 use super::moment::Moment;
@@ -218,6 +218,7 @@ impl Bench {
         let to = self.near.probe.moment()?;
         let far_to = self.far_moment(run.cell)?;
         self.near.probe.soak(&[])?;
+        self.rig.remove_sink()?;
         self.remove_far_sink(run.cell)?;
         let ran = ran?;
         let mut record = self.record(&ran, started_unix_s)?;
@@ -234,6 +235,7 @@ impl Bench {
         record.conditions.soaked_cpus = cpus;
         let interrupts = to.device_interrupts.saturating_sub(from.device_interrupts);
         record.more.insert(DEVICE_INTERRUPTS.into(), interrupts.into());
+        record.more.insert(TWO_DEVICES.into(), self.rig.has_two_devices().into());
         let file_bytes = match self.rig.ground().cache {
             Cache::Bypass => 0,
             Cache::Warm | Cache::Cold => ran.outcome.bytes,

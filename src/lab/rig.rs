@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::copied::Series;
 use super::experiment::{Cell, bytes_for};
+use super::file;
 use super::probe::FAR_SINK;
 use super::sample::Scenario;
 use super::workplace::Workplace;
@@ -149,6 +150,7 @@ impl Rig {
         self.sizes.insert(cell, pilot);
         let ran = self.run(cell, watch);
         self.sizes.remove(&cell);
+        self.remove_sink()?;
         let ran = ran?;
         let wanted =
             bytes_for(pilot, ran.outcome.elapsed.seconds(), self.ground.run_s, cell.request_bytes);
@@ -192,8 +194,8 @@ impl Rig {
         self.ground.far_folder.as_deref().filter(|_| writes)
     }
 
-    /// Makes one run. What it wrote on this host is gone when this returns; what it wrote on
-    /// another is for that host's probe to remove.
+    /// Makes one run. What it wrote on this host stays until `remove_sink`, which is no part of its
+    /// costs; what it wrote on another is for that host's probe to remove.
     pub fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
         let bytes = self.sizes[&cell];
         let source = match cell.scenario.reads_disk() {
@@ -224,12 +226,25 @@ impl Rig {
             listed: None,
             remote,
         };
-        let ran = self.transfer(job, cell.scenario.has_net(), watch);
+        self.transfer(job, cell.scenario.has_net(), watch)
+    }
+
+    /// Removes what a run wrote on this host.
+    pub fn remove_sink(&self) -> Result<(), Fault> {
         let sink = self.sink();
-        if sink.exists() {
-            fs::remove_file(&sink).map_err(|error| Fault::io("remove", &sink, &error))?;
+        match sink.exists() {
+            true => fs::remove_file(&sink).map_err(|error| Fault::io("remove", &sink, &error)),
+            false => Ok(()),
         }
-        ran
+    }
+
+    /// True where what is read and what is written on this host are on two devices.
+    pub fn has_two_devices(&self) -> bool {
+        let read = self.given.as_ref().map_or(self.folder(), |(path, _)| path);
+        match (file::device(read), file::device(self.sink_folder())) {
+            (Some(read), Some(written)) => read != written,
+            _ => false,
+        }
     }
 
     /// Reads a file, so that the page cache has it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::CpuFrom;
-use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT};
+use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::lab::sample::{Record, Scenario, Side};
 use crate::lab::statistics::{Spread, median};
 
@@ -224,6 +224,11 @@ pub fn segments(record: &Record) -> Option<f64> {
 /// Of the devices of the host that the run was made from.
 fn interrupts(record: &Record) -> Option<f64> {
     record.more.get(DEVICE_INTERRUPTS)?.as_f64()
+}
+
+/// True where what was read and what was written on a host was known to be on two devices.
+pub fn has_two_devices(record: &Record) -> bool {
+    record.more.get(TWO_DEVICES).and_then(serde_json::Value::as_bool).unwrap_or(false)
 }
 
 pub fn is_soaked(record: &Record) -> bool {

@@ -137,7 +137,7 @@ fn composed(
     let pump = used.first().map_or(0.0, |part| part.curve.fit(size).known.cost_ns(size));
     let seen = cell.side(end);
     let starts = seen.and_then(|side| side.starts_per_request);
-    let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, starts)).sum();
+    let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, (starts, run))).sum();
     // The slowest of all that bytes pass through, whichever end it is at.
     let all = match cell.key.scenario {
         Scenario::DiskNetDisk => vec![Part::DiskSource, Part::NetSink, Part::DiskSink],
@@ -162,7 +162,12 @@ fn composed(
 
 /// What a part costs here, with the starts that were counted here. Where they were not, every
 /// request is one.
-fn own_cost_ns(part: &PartStudy, used: &[&PartStudy], cell: &Cell, starts: Option<f64>) -> f64 {
+fn own_cost_ns(
+    part: &PartStudy,
+    used: &[&PartStudy],
+    cell: &Cell,
+    (starts, run): (Option<f64>, &Record),
+) -> f64 {
     let size = cell.key.request_bytes;
     if part.starts == Starts::Segments {
         let segments = cell.segments_per_request.unwrap_or_else(|| part.segments_alone(size));
@@ -170,6 +175,16 @@ fn own_cost_ns(part: &PartStudy, used: &[&PartStudy], cell: &Cell, starts: Optio
     }
     let alone = part.own_cost_ns(size, 1.0);
     let with_files = used.iter().filter(|part| part.starts.are_of_files()).count().max(1);
+    if with_files > 1 && cells::has_two_devices(run) {
+        // The counted starts do not say whose device was idle. Neither spares the other anything.
+        return match part.starts {
+            Starts::Told => {
+                let own = part.starts_alone(size, cell.key.depths.in_flight());
+                part.own_cost_ns(size, own)
+            }
+            _ => alone,
+        };
+    }
     // Each part with files has as many requests as the other, so as many of the starts are its own.
     let Some(share) = starts.map(|starts| starts / with_files as f64) else { return alone };
     let same_device = || used.iter().filter(|one| one.conditions == part.conditions);

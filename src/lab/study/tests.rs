@@ -1,5 +1,5 @@
 use super::*;
-use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT};
+use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::lab::model::Estimate;
 use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::lab::statistics::generator;
@@ -299,6 +299,27 @@ fn what_shares_a_start_is_predicted_with_its_own_count() {
             let error = seen.symmetric_error().unwrap();
             assert!(error < 0.04, "{turns}: {seen:?}");
             assert!((seen.starts_per_request.unwrap() - 1.0).abs() < 1e-3);
+        }
+    }
+}
+
+/// With a device each both wake their own, whatever the engine counts of them together.
+#[test]
+fn two_devices_spare_each_other_nothing() {
+    for turns in [true, false] {
+        let mut records = started(turns);
+        for record in &mut records {
+            if record.place.as_ref().unwrap().scenario == Scenario::DiskDisk {
+                record.source.cpu_system_s += cells::requests(record) * START_NS / 1e9;
+            }
+        }
+        for two in [false, true] {
+            for record in &mut records {
+                record.more.insert(TWO_DEVICES.into(), two.into());
+            }
+            let study = Study::of(&records);
+            let worst = study.compositions[0].errors().into_iter().fold(0.0, f64::max);
+            assert_eq!(worst < 0.04, two, "{turns}: {worst}");
         }
     }
 }
