@@ -149,6 +149,7 @@ fn what_is_written_may_lie_elsewhere() {
     for run in &runs {
         let sink = run["conditions"]["sink_file_system"].as_str();
         assert!(sink.unwrap().starts_with("tmpfs"), "{run}");
+        assert_eq!(run["more"]["two_devices"], true, "{run}");
         let target = run["target"].as_str().unwrap();
         assert!(Path::new(target).starts_with(elsewhere.path()), "{target}");
         let source = run["sources"].to_string();
