@@ -24,8 +24,24 @@ fn data_file(path: &Path, bytes: u64) {
     support::data::write_file(path, 7, bytes as usize);
 }
 
+/// Each once: what the host of a virtual machine disturbed is made again.
 fn runs(ran: &Ran) -> Vec<Value> {
-    ran.events().into_iter().filter(|event| event["event"] == "run").collect()
+    let mut runs: Vec<Value> = Vec::new();
+    for run in ran.events().into_iter().filter(|event| event["event"] == "run") {
+        let (knobs, place) = (&run["knobs"], &run["place"]);
+        let place = [&place["scenario"], &place["repeat"], &knobs["depth_source"]];
+        let is = |other: &Value| {
+            let (other_knobs, other_place) = (&other["knobs"], &other["place"]);
+            [&other_place["scenario"], &other_place["repeat"], &other_knobs["depth_source"]]
+                == place
+                && other_knobs["request_bytes"] == knobs["request_bytes"]
+                && other["more"]["whole"].is_null()
+        };
+        if !run["more"]["whole"].is_null() || !runs.iter().any(is) {
+            runs.push(run);
+        }
+    }
+    runs
 }
 
 #[test]
@@ -37,7 +53,7 @@ fn every_part_is_measured_recorded_and_removed() {
     let runs = runs(&ran);
     let (copies, parts): (Vec<&Value>, Vec<&Value>) =
         runs.iter().partition(|run| run["more"]["whole"].is_object());
-    assert_eq!(parts.len(), 16, "six scenarios at two sizes, disks alone at two depths\n{ran}");
+    assert_eq!(parts.len(), 20, "eight scenarios at two sizes, disks alone at two depths\n{ran}");
     // One load is small enough; cold ones are of disks only.
     assert_eq!(copies.len(), 8 + 4, "{ran}");
     for run in parts {
@@ -58,7 +74,8 @@ fn every_part_is_measured_recorded_and_removed() {
     scene.assert_holds("", &["far-datapump", "given", "results.db"]);
     let listed = scene.succeed("results export --format json --results @/results.db");
     let stored: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
-    assert_eq!(stored.len(), 28);
+    let told = ran.events().iter().filter(|event| event["event"] == "run").count();
+    assert_eq!(stored.len(), told);
     let model = scene.succeed("model show --results @/results.db").stdout_text();
     assert!(model.contains("What copies cost"), "{model}");
     assert!(model.contains("tcp: "), "{model}");
@@ -87,14 +104,17 @@ fn the_same_seed_gives_the_same_order() {
 fn the_other_end_on_another_host() {
     let scene = set_up();
     let ssh = far::ssh_command();
-    let line = format!("measure net disk-net-disk --request-sizes 1M --json {SHORT} --on");
+    let what = "net disk-net-disk disk-net net-disk";
+    let line = format!("measure {what} --request-sizes 1M --json {SHORT} --on");
     let mut args = scene.words(&line);
     args.push(format!("far:{}", scene.path("").display()).into());
     let mut command = scene.command(&args);
     command.arg("--ssh").arg(ssh).arg("--remote-datapump").arg(scene.far_program());
     let ran = run::to_end(command, b"");
     assert_eq!(ran.code, 0, "{ran}");
-    for run in runs(&ran) {
+    let runs = runs(&ran);
+    assert_eq!(runs.len(), 4, "{ran}");
+    for run in runs {
         assert_eq!(run["machines"].as_array().unwrap().len(), 2, "an eye on each host: {run}");
         assert_eq!(run["conditions"]["carrier"], "tcp");
     }
@@ -176,7 +196,7 @@ fn reading_any_counts_more_calls() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let cases: [(&str, i32, &[&str]); 11] = [
+    let cases: [(&str, i32, &[&str]); 13] = [
         ("measure codec /dev/zero", 2, &["is no regular file: name a file"]),
         ("measure disks", 2, &["'disks' cannot be measured: write cpu, disk-source"]),
         ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes as 16K..1M"]),
@@ -185,6 +205,16 @@ fn what_is_wrong_is_named() {
         ("measure cpu --soak one", 2, &["--soak 'one': write none, some or all"]),
         ("measure cpu --file @/nowhere --results @/r.db", 1, &["nowhere"]),
         ("measure cpu --file @/ --sink-folder @/given --results @/r.db", 1, &["given"]),
+        (
+            "measure disk-sink --bytes 1024T --file @/ --results @/r.db",
+            5,
+            &[" free, ", "with --file"],
+        ),
+        (
+            "measure net-disk --bytes 1024T --file @/ --sink-folder /dev/shm --results @/r.db",
+            5,
+            &["'/dev/shm' has", "net-disk writes 1 PiB", "with --sink-folder"],
+        ),
         ("measure cpu --file /dev/null --results @/r.db", 2, &["is no folder and no file"]),
         ("measure cpu --file @/ --results @/given", 1, &["it is no SQLite database"]),
         ("measure cpu --cpus 999 --file @/ --results @/r.db", 2, &["CPU 999"]),

@@ -190,9 +190,9 @@ fn copy(with_knobs: Command) -> Command {
 }
 
 /// What `measure` measures.
-const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, whole or all; \
-                        or net and a host, with the options of a net test; or codec and files to \
-                        pack";
+const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
+                        disk-net and net-disk, whole or all; or net and a host, with the options \
+                        of a net test; or codec and files to pack";
 
 /// What is done with campaigns.
 const SWEEPING: &str = "Nothing to measure; else show [CAMPAIGN], compare CAMPAIGN CAMPAIGN, or \

@@ -507,7 +507,8 @@ const KNOBS: &[Knob] = &[
         kind: Kind::Flag(|o| o.settings.dry_run = true),
         default: "",
         help: "Change nothing, only say what would be done",
-        more: "Both sides are asked as in a real run; the exit code is that of one.",
+        more: "A copy asks both sides as a real one does, and exits as it; a sweep says which \
+               cells it has and how long they take.",
         group: Group::Copying,
         verbs: DRY,
     },

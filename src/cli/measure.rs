@@ -314,11 +314,12 @@ fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
     let mut duration_s = 0.0;
     if let Some(bench) = bench {
         let design = &bench.design;
-        let runs: usize = design.blocks().iter().map(Vec::len).sum();
+        let runs = design.blocks().concat();
         let names: Vec<&str> = design.scenarios.iter().map(|scenario| scenario.name()).collect();
-        let soaker = match design.soak {
-            Soak::None => "without a soaker",
-            Soak::Some | Soak::All => "half of them beside a soaker",
+        let soaked = runs.iter().filter(|run| run.beside == Beside::Soaker).count();
+        let soaker = match soaked {
+            0 => "without a soaker".to_string(),
+            _ => format!("{soaked} of them beside a soaker"),
         };
         duration_s += design.duration_s(RUN_S);
         let (folder, sink_folder) = (bench.rig.folder(), bench.rig.sink_folder());
@@ -327,9 +328,10 @@ fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
             false => format!(", written in {}", sink_folder.display()),
         };
         parts.push(format!(
-            "{}: {} combinations, {runs} runs, {soaker}, in {}{written}",
+            "{}: {} combinations, {} runs, {soaker}, in {}{written}",
             names.join(", "),
             design.cells().len(),
+            runs.len(),
             folder.display()
         ));
     }
@@ -355,7 +357,7 @@ struct Times {
 fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
     let line = match step {
         // Where lines stay, one for each would be many.
-        Step::Sizing { done: 1.., .. } if !voice.has_line() => return,
+        Step::Sizing { done, .. } if done % REMARK_EVERY != 0 && !voice.has_line() => return,
         Step::Sizing { cell, done, of } => {
             format!("sizing {}: {done} of {of} combinations", words_of(*cell))
         }
@@ -418,6 +420,7 @@ fn words_of(cell: Cell) -> String {
 /// Deep enough that most requests find others in the air.
 const DEPTH_APART: u16 = 4;
 const PACE_FROM_RUNS: usize = 10;
+const REMARK_EVERY: usize = 10;
 /// What a run is to take.
 const RUN_S: f64 = 1.15;
 /// Less than the twenty minutes that `measure all` may take, for its start and its tables.

@@ -102,7 +102,8 @@ impl Design {
                 .cells()
                 .into_iter()
                 .flat_map(|cell| {
-                    self.kinds().iter().map(move |&beside| Run { cell, beside, repeat })
+                    let kinds = self.kinds(cell.scenario);
+                    kinds.iter().map(move |&beside| Run { cell, beside, repeat })
                 })
                 .collect();
             if self.order == Order::Random {
@@ -113,9 +114,12 @@ impl Design {
         runs.iter().flat_map(|pass| pass.chunks(BLOCK_RUNS)).map(<[Run]>::to_vec).collect()
     }
 
-    fn kinds(&self) -> &'static [Beside] {
+    /// Of halves the CPU time is wanted, and which of the two is the slower: both from the same
+    /// runs.
+    fn kinds(&self, scenario: Scenario) -> &'static [Beside] {
         match self.soak {
             Soak::None => &[Beside::Nothing],
+            Soak::Some | Soak::All if scenario.is_half() => &[Beside::Soaker],
             Soak::Some | Soak::All => &[Beside::Nothing, Beside::Soaker],
         }
     }
@@ -212,6 +216,16 @@ mod tests {
         assert_eq!(design.cells().len(), 9 + 3);
         let one = Design { request_sizes: vec![4096], ..design };
         assert_eq!(one.cells().len(), 3 + 1);
+    }
+
+    #[test]
+    fn halves_are_run_beside_the_soaker_only() {
+        let scenarios = vec![Scenario::DiskNet, Scenario::NetDisk];
+        for (soak, beside) in [(Soak::All, Beside::Soaker), (Soak::None, Beside::Nothing)] {
+            let runs = Design { scenarios: scenarios.clone(), soak, ..design() }.blocks().concat();
+            assert_eq!(runs.len(), 2 * 3 * 2 * 5);
+            assert!(runs.iter().all(|run| run.beside == beside), "{soak:?}");
+        }
     }
 
     #[test]

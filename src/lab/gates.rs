@@ -162,6 +162,12 @@ pub fn of_block(
     ]
 }
 
+/// True where a calibration passes what it can fail by itself.
+pub fn is_calm(calibration: &Calibration) -> bool {
+    let gates = of_block(calibration, calibration, &BTreeMap::new());
+    gates.iter().all(|gate| gate.passed || gate.name == "intrusion")
+}
+
 /// The gates of one run: `steal`, and `memory` where it moves a file of `file_bytes` that it is to
 /// find in the page cache, or to put there.
 pub fn of_run(machine: &Machine, memory_available_bytes: u64, file_bytes: u64) -> Vec<Gate> {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
-use super::experiment::{Beside, Cell, Design, Run, Soak};
+use super::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
 use super::gates::{self, Calibration, Seat};
 use super::moment::Moment;
 use super::probe::Probe;
@@ -39,7 +39,7 @@ pub enum Step<'a> {
         done: usize,
         of: usize,
     },
-    /// A block of runs counts for nothing.
+    /// Runs of a block count for nothing.
     Void {
         why: &'a str,
         runs: usize,
@@ -100,7 +100,8 @@ struct Made {
 }
 
 impl Bench {
-    /// Makes every run. A block that fails a gate is made again at the end, once.
+    /// Makes every run. What fails a gate, one run or a block of them, is made again at the end,
+    /// once.
     pub fn carry_out(&mut self, watch: &Watch, audience: &mut Audience<'_>) -> Result<(), Fault> {
         let begun = clock::now();
         let cells = self.design.cells();
@@ -115,43 +116,65 @@ impl Bench {
             self.design.blocks().into_iter().map(|runs| (runs, true)).collect();
         let mut of: usize = blocks.iter().map(|(runs, _)| runs.len()).sum();
         let (mut done, mut best, mut at) = (0, BTreeMap::new(), 0);
-        while at < blocks.len() {
-            let (runs, may_repeat) = blocks[at].clone();
-            if !may_repeat && !self.has_time(begun, at) {
+        let mut again: Vec<Run> = Vec::new();
+        loop {
+            if at == blocks.len() {
+                blocks.extend(again.chunks(BLOCK_RUNS).map(|runs| (runs.to_vec(), false)));
+                again.clear();
+            }
+            let Some((runs, is_first)) = blocks.get(at).cloned() else { return Ok(()) };
+            if !is_first && !self.has_time(begun, at) {
                 (audience.tell)(&Step::NoTime { runs: of - done });
                 return Ok(());
             }
             (audience.tell)(&Step::Calibrating { done, of });
-            let before = self.calibrate(&best)?;
-            best = before.rho_best.clone();
-            let mut made = Vec::new();
-            for run in &runs {
-                let mut one = self.make(*run, (at, done), &before, watch)?;
-                one.record.id = (audience.keep)(&one.record)?;
-                done += 1;
-                let record = &one.record;
-                (audience.tell)(&Step::Ran { record, beside: run.beside, done, of });
-                made.push(one);
-            }
-            let after = self.calibrate(&best)?;
-            best = after.rho_best.clone();
-            let block = self.gates_of_block(&before, &after);
-            let mean = before.mean(&after);
-            for one in &mut made {
-                self.judge(one, &block, &mean);
-                (audience.keep)(&one.record)?;
-            }
-            if let Some(why) = gates::void_reason(&block) {
-                let again = may_repeat && at < 2 * self.design.blocks().len();
-                if again {
-                    of += runs.len();
-                    blocks.push((runs.clone(), false));
+            let made = self.make_block(&runs, (at, done, of), &mut best, watch, audience)?;
+            done += made.len();
+            let why = |made: &Made| made.record.void_reason.clone();
+            let void = runs.iter().zip(&made).filter(|(_, made)| why(made).is_some());
+            let void: Vec<Run> = void.map(|(run, _)| *run).collect();
+            if let Some(why) = made.iter().find_map(why) {
+                if is_first {
+                    of += void.len();
+                    again.extend(&void);
                 }
-                (audience.tell)(&Step::Void { why: &why, runs: runs.len(), again });
+                (audience.tell)(&Step::Void { why: &why, runs: void.len(), again: is_first });
             }
             at += 1;
         }
-        Ok(())
+    }
+
+    /// Runs between two calibrations, judged. `best` is what is known of the CPUs, before and after.
+    fn make_block(
+        &mut self,
+        runs: &[Run],
+        (block, done, of): (usize, usize, usize),
+        best: &mut BTreeMap<u32, f64>,
+        watch: &Watch,
+        audience: &mut Audience<'_>,
+    ) -> Result<Vec<Made>, Fault> {
+        if self.intrudes() {
+            self.measure_intrusion()?;
+        }
+        let before = self.calibrate(best)?;
+        let mut made: Vec<Made> = Vec::new();
+        for run in runs {
+            let done = done + made.len();
+            let mut one = self.make(*run, (block, done), &before, watch)?;
+            one.record.id = (audience.keep)(&one.record)?;
+            let step = Step::Ran { record: &one.record, beside: run.beside, done: done + 1, of };
+            (audience.tell)(&step);
+            made.push(one);
+        }
+        let after = self.calibrate(&before.rho_best)?;
+        best.clone_from(&after.rho_best);
+        let gates = self.gates_of_block(&before, &after);
+        let mean = before.mean(&after);
+        for one in &mut made {
+            self.judge(one, &gates, &mean);
+            (audience.keep)(&one.record)?;
+        }
+        Ok(made)
     }
 
     /// True where one block more ends in time, when so many have been made since the beginning.
@@ -161,8 +184,13 @@ impl Bench {
         self.again_within.is_none_or(|within| one_more <= within.0)
     }
 
-    /// How much the soaker takes from a thread of a run. Once: it is a matter of the scheduler's
-    /// settings.
+    /// True where the soaker took more from a thread than it may when that was last measured: by
+    /// the scheduler's settings it always will, beside somebody who works for a while only then.
+    fn intrudes(&self) -> bool {
+        self.intrusion.values().any(|share| share.is_nan() || *share > gates::INTRUSION_MAX)
+    }
+
+    /// How much the soaker takes from a thread of a run.
     fn measure_intrusion(&mut self) -> Result<(), Fault> {
         let cpus = self.soaked();
         if cpus.is_empty() {
@@ -178,8 +206,21 @@ impl Bench {
         self.design.soak.among(self.near.probe.cpus())
     }
 
-    /// What soakers and kernel threads do while nothing is measured.
+    /// What soakers and kernel threads do while nothing is measured. Again where somebody else was
+    /// at work for the moment: runs have a gate of their own against that, and are not to be void
+    /// for what came before or after them.
     fn calibrate(&mut self, best: &BTreeMap<u32, f64>) -> Result<Calibration, Fault> {
+        let mut calibration = self.calibrate_once(best)?;
+        for _ in 1..CALIBRATION_TRIES {
+            if self.design.soak == Soak::None || gates::is_calm(&calibration) {
+                break;
+            }
+            calibration = self.calibrate_once(&calibration.rho_best)?;
+        }
+        Ok(calibration)
+    }
+
+    fn calibrate_once(&mut self, best: &BTreeMap<u32, f64>) -> Result<Calibration, Fault> {
         let cpus = self.soaked();
         let probe = &mut self.near.probe;
         probe.soak(&cpus)?;
@@ -399,6 +440,7 @@ pub fn unix_s() -> f64 {
 
 /// Long beside a tick.
 const CALIBRATION: Duration = Duration::from_secs(2);
+const CALIBRATION_TRIES: u32 = 3;
 /// Long enough to see what the kernel's threads do anyway.
 const GLANCE: Duration = Duration::from_millis(300);
 /// The page cache has all but the odd page.

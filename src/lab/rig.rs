@@ -129,43 +129,77 @@ impl Rig {
         if self.sizes.contains_key(&cell) {
             return Ok(());
         }
-        let request = u64::from(cell.request_bytes);
-        let pilot = match (cell.scenario, &self.given, self.ground.bytes) {
-            (scenario, Some((_, length)), _) if scenario.reads_disk() => *length,
-            (scenario, None, Some(bytes)) if scenario.reads_disk() => self.rung(bytes)?,
-            (_, _, Some(bytes)) if cell.scenario != Scenario::Cpu => bytes,
-            (Scenario::Cpu, ..) => CPU_PILOT_REQUESTS * request,
-            _ => PILOT_BYTES,
+        let bytes = match self.asked(cell)? {
+            Some(bytes) => bytes,
+            None => self.by_pilots(cell, watch)?,
         };
-        let fixed = match cell.scenario {
-            Scenario::Cpu => false,
-            scenario => {
-                self.ground.bytes.is_some() || (scenario.reads_disk() && self.given.is_some())
-            }
-        };
-        if fixed {
-            self.sizes.insert(cell, pilot);
-            return Ok(());
-        }
-        self.sizes.insert(cell, pilot);
-        let ran = self.run(cell, watch);
-        self.sizes.remove(&cell);
-        self.remove_sink()?;
-        let ran = ran?;
-        let wanted =
-            bytes_for(pilot, ran.outcome.elapsed.seconds(), self.ground.run_s, cell.request_bytes);
-        let least = if cell.scenario.writes_disk() { SINK_BYTES_MIN } else { 0 };
-        let wanted = wanted.max(least);
-        let written = match cell.scenario.writes_disk() {
-            true => wanted.min(self.room(self.sink_folder())?),
-            false => wanted,
-        };
-        let bytes = match cell.scenario.reads_disk() {
-            true => self.rung(written)?,
-            false => written,
-        };
+        self.check_room(cell, bytes)?;
         self.sizes.insert(cell, bytes);
         Ok(())
+    }
+
+    /// What a run moves where that was said: by a file, or in bytes. The pump alone is measured by
+    /// requests.
+    fn asked(&self, cell: Cell) -> Result<Option<u64>, Fault> {
+        match (&self.given, self.ground.bytes) {
+            (Some((_, length)), _) if cell.scenario.reads_disk() => Ok(Some(*length)),
+            (None, Some(bytes)) if cell.scenario.reads_disk() => self.rung(bytes).map(Some),
+            (_, bytes) => Ok(bytes.filter(|_| cell.scenario != Scenario::Cpu)),
+        }
+    }
+
+    /// By how long less takes; by that again where it was over before it had begun.
+    fn by_pilots(&mut self, cell: Cell, watch: &Watch) -> Result<u64, Fault> {
+        let mut bytes = match cell.scenario {
+            Scenario::Cpu => CPU_PILOT_REQUESTS * u64::from(cell.request_bytes),
+            _ => PILOT_BYTES,
+        };
+        for _ in 0..PILOTS_MAX {
+            self.check_room(cell, bytes)?;
+            self.sizes.insert(cell, bytes);
+            let ran = self.run(cell, watch);
+            self.sizes.remove(&cell);
+            self.remove_sink()?;
+            let took_s = ran?.outcome.elapsed.seconds();
+            let wanted = bytes_for(bytes, took_s, self.ground.run_s, cell.request_bytes);
+            bytes = self.fitting(cell, wanted)?;
+            if took_s >= PILOT_SHARE_MIN * self.ground.run_s {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// What there is room for, and a file.
+    fn fitting(&self, cell: Cell, wanted: u64) -> Result<u64, Fault> {
+        let bytes = match cell.scenario.writes_disk() {
+            true => wanted.max(SINK_BYTES_MIN).min(self.room(self.sink_folder())?),
+            false => wanted,
+        };
+        if cell.scenario.reads_disk() { self.rung(bytes) } else { Ok(bytes) }
+    }
+
+    /// What does not fit on this host is said before a run.
+    fn check_room(&self, cell: Cell, bytes: u64) -> Result<(), Fault> {
+        if !cell.scenario.writes_disk() || self.far_folder_of(cell).is_some() {
+            return Ok(());
+        }
+        let free = available(self.sink_folder())?;
+        if bytes <= free {
+            return Ok(());
+        }
+        let (place, option) = match &self.ground.sink_place {
+            Some(place) => (place, "--sink-folder"),
+            None => (&self.ground.place, "--file"),
+        };
+        let text = format!(
+            "'{}' has {} free, and {} writes {}: name another folder with {option}",
+            place.display(),
+            Bytes(free),
+            cell.scenario.name(),
+            Bytes(bytes)
+        );
+        Err(Fault::new(Class::NoSpace, text))
     }
 
     /// The largest file that is read so far.
@@ -349,14 +383,20 @@ impl Rig {
 
     /// What one more file in a folder may take: the sink of a run must fit beside its source.
     fn room(&self, at: &Path) -> Result<u64, Fault> {
-        let found =
-            rustix::fs::statvfs(at).map_err(|error| Fault::io("look at", at, &error.into()))?;
-        Ok(found.f_bavail * found.f_frsize / 5 * 2)
+        Ok(available(at)? / 5 * 2)
     }
+}
+
+fn available(at: &Path) -> Result<u64, Fault> {
+    let found = rustix::fs::statvfs(at).map_err(|error| Fault::io("look at", at, &error.into()))?;
+    Ok(found.f_bavail * found.f_frsize)
 }
 
 /// What a first run moves, to see how fast it is.
 const PILOT_BYTES: u64 = 256 << 20;
+const PILOTS_MAX: u32 = 2;
+/// In less than this share of a run, what surrounds a transfer is too much of it.
+const PILOT_SHARE_MIN: f64 = 0.25;
 /// A file of up to four extents has them in its inode, where ext4 (6.18) takes a block for a fifth
 /// and frees it again with each write into reserved room. An extent is shorter than 128 MiB.
 const SINK_BYTES_MIN: u64 = 512 << 20;

@@ -23,19 +23,33 @@ pub enum Scenario {
     DiskDisk,
     /// file → net → file
     DiskNetDisk,
+    /// file → net → null: a network as this disk feeds it
+    DiskNet,
+    /// null → net → file: a network as this disk drains it
+    NetDisk,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 6] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Cpu,
         Scenario::DiskSource,
         Scenario::DiskSink,
         Scenario::Net,
         Scenario::DiskDisk,
         Scenario::DiskNetDisk,
+        Scenario::DiskNet,
+        Scenario::NetDisk,
     ];
-    pub const NAMES: [&str; 6] =
-        ["cpu", "disk-source", "disk-sink", "net", "disk-disk", "disk-net-disk"];
+    pub const NAMES: [&str; 8] = [
+        "cpu",
+        "disk-source",
+        "disk-sink",
+        "net",
+        "disk-disk",
+        "disk-net-disk",
+        "disk-net",
+        "net-disk",
+    ];
 
     pub fn name(self) -> &'static str {
         Scenario::NAMES[self as usize]
@@ -47,15 +61,22 @@ impl Scenario {
 
     /// True where source and sink are two processes.
     pub fn has_net(self) -> bool {
-        matches!(self, Scenario::Net | Scenario::DiskNetDisk)
+        matches!(self, Scenario::Net | Scenario::DiskNetDisk) || self.is_half()
+    }
+
+    /// True where a network stands between a disk and nothing.
+    pub fn is_half(self) -> bool {
+        matches!(self, Scenario::DiskNet | Scenario::NetDisk)
     }
 
     pub fn reads_disk(self) -> bool {
-        matches!(self, Scenario::DiskSource | Scenario::DiskDisk | Scenario::DiskNetDisk)
+        use Scenario::{DiskDisk, DiskNet, DiskNetDisk, DiskSource};
+        matches!(self, DiskSource | DiskDisk | DiskNetDisk | DiskNet)
     }
 
     pub fn writes_disk(self) -> bool {
-        matches!(self, Scenario::DiskSink | Scenario::DiskDisk | Scenario::DiskNetDisk)
+        use Scenario::{DiskDisk, DiskNetDisk, DiskSink, NetDisk};
+        matches!(self, DiskSink | DiskDisk | DiskNetDisk | NetDisk)
     }
 }
 

@@ -9,6 +9,7 @@
 pub mod cells;
 pub mod compositions;
 pub mod device;
+pub mod halves;
 pub mod parts;
 pub mod referee;
 pub mod soaking;

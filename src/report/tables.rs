@@ -72,10 +72,15 @@ pub fn tables(study: &Study) -> Vec<Sheet> {
             sheets.push(curves::curve(&title, &one.curve));
         }
     }
+    use End::{Sink, Source};
     let ends = [
-        (5, Scenario::DiskDisk, End::Source, "a transfer from disk to disk"),
-        (6, Scenario::DiskNetDisk, End::Source, "the sender from disk over network to disk"),
-        (7, Scenario::DiskNetDisk, End::Sink, "the receiver from disk over network to disk"),
+        ("5", Scenario::DiskDisk, Source, "a transfer from disk to disk"),
+        ("6", Scenario::DiskNetDisk, Source, "the sender from disk over network to disk"),
+        ("6a", Scenario::DiskNet, Source, "the sender from disk over network to null"),
+        ("6b", Scenario::NetDisk, Source, "the sender from null over network to disk"),
+        ("7", Scenario::DiskNetDisk, Sink, "the receiver from disk over network to disk"),
+        ("7a", Scenario::DiskNet, Sink, "the receiver from disk over network to null"),
+        ("7b", Scenario::NetDisk, Sink, "the receiver from null over network to disk"),
     ];
     for (number, scenario, end, words) in ends {
         let of = |one: &&Composition| (one.scenario, one.end) == (scenario, end);
@@ -122,29 +127,37 @@ fn pump(part: &PartStudy) -> Sheet {
     sheet
 }
 
-fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
+fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
     let title = format!(
         "Table {number}. CPU cost of {words}, predicted from parts ({}, {})",
         one.conditions,
         depth(one.depths)
     );
-    let columns =
-        [curves::SIZE_COLUMNS, &["starts/request", "observed MB/s", "slowest part MB/s"]].concat();
+    let halves = one.has_halves();
+    let network: &[&str] = if halves { &["network", "flat out"] } else { &[] };
+    let others: &[&str] = &["starts/request", "observed MB/s", "slowest part MB/s"];
+    let columns = [curves::SIZE_COLUMNS, network, others].concat();
     let mut sheet = Sheet::new(title, &columns);
     let mut voids: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     for seen in &one.sizes {
         let or = |value: Option<String>| value.unwrap_or_else(|| "void".into());
-        sheet.row(vec![
+        let mut row = vec![
             size(seen.request_bytes),
             seen.n.to_string(),
             or(seen.observed_ns.map(ns)),
             ns(seen.predicted_ns),
             or(seen.symmetric_error().map(percent)),
             or(seen.signed_error().map(signed_percent)),
+        ];
+        if halves {
+            row.extend([seen.network.name().into(), or(seen.flat_out_error().map(percent))]);
+        }
+        row.extend([
             seen.starts_per_request.map_or("-".into(), |starts| format!("{starts:.2}")),
             or(seen.observed_rate.map(mega)),
             seen.predicted_rate.map_or("-".into(), mega),
         ]);
+        sheet.row(row);
         for (gate, count) in &seen.voids {
             let (sum, sizes) = voids.entry(gate).or_default();
             *sum += count;
@@ -154,16 +167,38 @@ fn composition(number: u32, words: &str, one: &Composition) -> Sheet {
     for (gate, (count, sizes)) in voids {
         sheet.note(format!("{count} runs void by {gate}, at {}", sizes.join(", ")));
     }
-    sheet.note(format!(
-        "predicted: pump + {} + {}, none of them fitted to these runs",
-        name(one.parts[0]),
-        name(one.parts[1])
-    ));
+    predicted_from(one).into_iter().for_each(|note| sheet.note(note));
     one_device(one).into_iter().for_each(|note| sheet.note(note));
-    if one.sizes.iter().any(|seen| seen.starts_per_request.is_none()) {
+    let of_files = [Part::DiskSource, Part::DiskSink];
+    let has_files = one.parts.iter().any(|part| of_files.contains(part));
+    if has_files && one.sizes.iter().any(|seen| seen.starts_per_request.is_none()) {
         sheet.note("starts were not counted: every request is taken for one");
     }
     sheet
+}
+
+/// What a prediction is the sum of.
+fn predicted_from(one: &Composition) -> Vec<String> {
+    let parts: Vec<&str> = one.parts.iter().map(|part| name(*part)).collect();
+    let parts = format!("pump + {}", parts.join(" + "));
+    if one.scenario.is_half() {
+        return vec![format!(
+            "predicted: {parts}, the network flat out as between null ends; what is off by it is \
+             what waiting for a disk costs a network"
+        )];
+    }
+    if !one.has_halves() {
+        return vec![format!("predicted: {parts}, none of them fitted to these runs")];
+    }
+    let whose = one.end.name();
+    vec![
+        format!(
+            "network: which half of the way was the slower by itself, from disk to null (fed) or \
+             from null to disk (drained); predicted: the {whose} in it as it was measured there, \
+             and, where it was null, the disk's own; none of it fitted to these runs"
+        ),
+        format!("flat out: the error of {parts}, the network as between null ends"),
+    ]
 }
 
 /// Where both ends wake one device: what its interrupts say.
@@ -275,6 +310,8 @@ pub fn figures(study: &Study) -> Vec<Sheet> {
         ("Figure 4", Scenario::Net),
         ("Figure 5", Scenario::DiskDisk),
         ("Figure 6", Scenario::DiskNetDisk),
+        ("Figure 6a", Scenario::DiskNet),
+        ("Figure 6b", Scenario::NetDisk),
     ];
     let mut sheets = Vec::new();
     for (figure, scenario) in figures {

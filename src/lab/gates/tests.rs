@@ -80,6 +80,20 @@ fn gates_of_a_block() {
 }
 
 #[test]
+fn a_calibration_is_calm_by_itself() {
+    let cases = [
+        (calibration([2.0, 1.99], 0.0), true),
+        (calibration([1.9; 2], 0.0), false),
+        (calibration([1.96, 1.96], 0.06), false),
+        (Calibration { speed: 0.85, ..calibration([2.0; 2], 0.0) }, false),
+        (Calibration::default(), false),
+    ];
+    for (calibration, calm) in cases {
+        assert_eq!(is_calm(&calibration), calm, "{calibration:?}");
+    }
+}
+
+#[test]
 fn gates_of_a_run() {
     let machine = |steal_s, span_s| Machine { cpus: 2, span_s, steal_s, ..Machine::default() };
     let cases = [

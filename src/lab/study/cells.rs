@@ -41,9 +41,14 @@ pub struct Cell {
     pub rate: Option<Spread>,
     /// The same from runs with one.
     pub rate_soaked: Option<Spread>,
+    /// How long a run takes whose CPU time counts.
+    pub elapsed_s: Option<f64>,
     /// From runs with a soaker or without, as the study has it.
     pub source: Option<SideCell>,
     pub sink: Option<SideCell>,
+    /// Which they are from: the other kind where there is none of the one that was asked for;
+    /// `None` where no run counts.
+    pub cpu_from: Option<CpuFrom>,
     /// Segments that TCP sent for each full request, in the runs whose CPU time counts; `None`
     /// where they were not counted.
     pub segments_per_request: Option<f64>,
@@ -137,8 +142,15 @@ fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
     };
     let with_cpu = with_cpu(&counting, cpu_from);
     Cell {
+        cpu_from: with_cpu.first().map(|record| match is_soaked(record) {
+            true => CpuFrom::Soaked,
+            false => CpuFrom::Bare,
+        }),
         rate: rate(if bare.is_empty() { &soaked } else { &bare }),
         rate_soaked: if bare.is_empty() { None } else { rate(&soaked) },
+        elapsed_s: median(
+            &with_cpu.iter().map(|record| record.moved.elapsed_s).collect::<Vec<_>>(),
+        ),
         segments_per_request: per_request(&with_cpu, segments),
         interrupts_per_request: per_request(&with_cpu, interrupts),
         source: side(&with_cpu, End::Source),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::cells::{self, Cell, Depths, End};
 use super::device::Interrupts;
+use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
 use crate::lab::model::Part;
 use crate::lab::sample::{Record, Scenario};
@@ -18,7 +19,7 @@ pub struct Composition {
     pub conditions: String,
     pub depths: Depths,
     /// The parts whose costs are added to the pump's.
-    pub parts: [Part; 2],
+    pub parts: &'static [Part],
     pub sizes: Vec<Composed>,
 }
 
@@ -30,6 +31,11 @@ pub struct Composed {
     /// Nanoseconds for each byte; `None` where every run is void.
     pub observed_ns: Option<f64>,
     pub predicted_ns: f64,
+    /// The same with the network's part as it is between null ends.
+    pub flat_out_ns: f64,
+    pub network: Network,
+    /// Runs of the halves that count, of the one with fewer; `None` where neither was measured.
+    pub half_runs: Option<usize>,
     /// Starts that were counted in these runs, of each request; `None` where they were not.
     pub starts_per_request: Option<f64>,
     pub observed_rate: Option<f64>,
@@ -46,6 +52,15 @@ impl Composed {
         Some(symmetric_error(self.observed_ns?, self.predicted_ns))
     }
 
+    /// Runs that count, of it or of the half that it is predicted from: of what has fewer.
+    pub fn runs(&self) -> usize {
+        self.half_runs.map_or(self.n, |runs| runs.min(self.n))
+    }
+
+    pub fn flat_out_error(&self) -> Option<f64> {
+        Some(symmetric_error(self.observed_ns?, self.flat_out_ns))
+    }
+
     /// True where the ends wake one device together: then the error is of no end's costs.
     pub fn shares_device(&self) -> bool {
         self.interrupts.is_some_and(|interrupts| interrupts.are_shared())
@@ -60,13 +75,22 @@ impl Composition {
     pub fn errors(&self) -> Vec<f64> {
         self.sizes.iter().filter_map(Composed::symmetric_error).collect()
     }
+
+    /// True where the network's part is another somewhere than between null ends.
+    pub fn has_halves(&self) -> bool {
+        self.sizes.iter().any(|seen| seen.network != Network::FlatOut)
+    }
 }
 
-/// The ends of what is composed, with the part on either side of its pump.
-const COMPOSED: [(Scenario, End, [Part; 2]); 3] = [
-    (Scenario::DiskDisk, End::Source, [Part::DiskSource, Part::DiskSink]),
-    (Scenario::DiskNetDisk, End::Source, [Part::DiskSource, Part::NetSink]),
-    (Scenario::DiskNetDisk, End::Sink, [Part::NetSource, Part::DiskSink]),
+/// The ends of what is composed, with the parts on either side of its pump; null is none.
+const COMPOSED: [(Scenario, End, &[Part]); 7] = [
+    (Scenario::DiskDisk, End::Source, &[Part::DiskSource, Part::DiskSink]),
+    (Scenario::DiskNetDisk, End::Source, &[Part::DiskSource, Part::NetSink]),
+    (Scenario::DiskNetDisk, End::Sink, &[Part::NetSource, Part::DiskSink]),
+    (Scenario::DiskNet, End::Source, &[Part::DiskSource, Part::NetSink]),
+    (Scenario::DiskNet, End::Sink, &[Part::NetSource]),
+    (Scenario::NetDisk, End::Source, &[Part::NetSink]),
+    (Scenario::NetDisk, End::Sink, &[Part::NetSource, Part::DiskSink]),
 ];
 
 pub fn of(
@@ -76,7 +100,7 @@ pub fn of(
     remarks: &mut Vec<String>,
 ) -> Vec<Composition> {
     let mut found: Vec<Composition> = Vec::new();
-    for (scenario, end, pair) in COMPOSED {
+    for (scenario, end, its_parts) in COMPOSED {
         for cell in all.iter().filter(|cell| cell.key.scenario == scenario) {
             // Conditions of the parts are read from a run; a cell of void runs has none, and the
             // words of its neighbours do.
@@ -93,7 +117,7 @@ pub fn of(
                 continue;
             };
             let used: Result<Vec<&PartStudy>, String> =
-                pair.iter().map(|part| part_for(*part, run, cell.key.depths, parts)).collect();
+                its_parts.iter().map(|part| part_for(*part, run, cell.key.depths, parts)).collect();
             let used = match used {
                 Ok(used) => used,
                 Err(why) => {
@@ -105,8 +129,16 @@ pub fn of(
                 (one.scenario, one.end, one.depths) == (scenario, end, cell.key.depths)
                     && one.conditions == cell.key.conditions
             };
-            let interrupts = Interrupts::of(cell, all, run);
-            let composed = Composed { interrupts, ..composed(cell, end, &used, run, parts) };
+            let mut composed = composed(cell, end, &used, run, parts);
+            composed.interrupts = Interrupts::of(cell, all, run);
+            if let Some(halves) = Halves::of(cell, all, run) {
+                composed.half_runs = Some(halves.runs());
+                if let Some((network, half)) = halves.slower() {
+                    composed.network = network;
+                    composed.predicted_ns = from_half(half, network, cell, end, &used, run);
+                }
+                composed.voids.extend(halves.voids());
+            }
             match found.iter_mut().find(|one| same(one)) {
                 Some(one) => one.sizes.push(composed),
                 None => found.push(Composition {
@@ -114,7 +146,7 @@ pub fn of(
                     end,
                     conditions: cell.key.conditions.clone(),
                     depths: cell.key.depths,
-                    parts: pair,
+                    parts: its_parts,
                     sizes: vec![composed],
                 }),
             }
@@ -140,24 +172,49 @@ fn composed(
     let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, (starts, run))).sum();
     // The slowest of all that bytes pass through, whichever end it is at.
     let all = match cell.key.scenario {
-        Scenario::DiskNetDisk => vec![Part::DiskSource, Part::NetSink, Part::DiskSink],
-        _ => vec![Part::DiskSource, Part::DiskSink],
+        Scenario::DiskNetDisk => &[Part::DiskSource, Part::NetSink, Part::DiskSink][..],
+        Scenario::DiskNet => &[Part::DiskSource, Part::NetSink],
+        Scenario::NetDisk => &[Part::NetSink, Part::DiskSink],
+        _ => &[Part::DiskSource, Part::DiskSink],
     };
     let rates: Option<Vec<f64>> = all
-        .into_iter()
-        .map(|part| part_for(part, run, cell.key.depths, parts).ok()?.rate(size))
+        .iter()
+        .map(|part| part_for(*part, run, cell.key.depths, parts).ok()?.rate(size))
         .collect();
     Composed {
         request_bytes: size,
         n: seen.map_or(0, |side| side.cost_ns.n),
         observed_ns: seen.map(|side| side.cost_ns.median),
         predicted_ns: pump + own_ns,
+        flat_out_ns: pump + own_ns,
+        network: Network::FlatOut,
+        half_runs: None,
         starts_per_request: seen.and_then(|side| side.starts_per_request),
         observed_rate: cell.rate.as_ref().map(|rate| rate.median),
         predicted_rate: rates.map(|rates| rates.into_iter().fold(f64::INFINITY, f64::min)),
         voids: cell.voids.clone().into_iter().collect(),
         interrupts: None,
     }
+}
+
+/// What an end costs: as it did in the half that holds the transfer back, and at the end that is
+/// null there its disk's own.
+fn from_half(
+    half: &Cell,
+    network: Network,
+    cell: &Cell,
+    end: End,
+    used: &[&PartStudy],
+    run: &Record,
+) -> f64 {
+    let within = half.side(end).map_or(0.0, |side| side.cost_ns.median);
+    if network.disk_at() == Some(end) {
+        return within;
+    }
+    let starts = cell.side(end).and_then(|side| side.starts_per_request);
+    let of_files =
+        used.iter().filter(|part| matches!(part.part, Part::DiskSource | Part::DiskSink));
+    within + of_files.map(|part| own_cost_ns(part, used, cell, (starts, run))).sum::<f64>()
 }
 
 /// What a part costs here, with the starts that were counted here. Where they were not, every

@@ -70,6 +70,8 @@ fn at_work(scenario: Scenario, request_bytes: u32) -> (Work, Option<Work>) {
         Scenario::DiskNetDisk => {
             (vec![(DISK_SOURCE, 1.0), (NET_SINK, 1.0)], Some(vec![read, (DISK_SINK, 1.0)]))
         }
+        Scenario::DiskNet => (vec![(DISK_SOURCE, 1.0), (NET_SINK, 1.0)], Some(vec![read])),
+        Scenario::NetDisk => (vec![(NET_SINK, 1.0)], Some(vec![read, (DISK_SINK, 1.0)])),
     }
 }
 
@@ -165,7 +167,7 @@ fn planted_parts_are_found_and_predict_what_is_composed_of_them() {
             if part == Part::NetSource { parts::Counts::Calls } else { parts::Counts::Requests };
         assert_eq!(one.counts, counts, "{part:?}");
     }
-    assert_eq!(study.compositions.len(), 3, "{:?}", study.remarks);
+    assert_eq!(study.compositions.len(), 7, "{:?}", study.remarks);
     for one in &study.compositions {
         assert_eq!(one.sizes.len(), 5);
         assert!(one.errors().iter().all(|error| *error < 0.05), "{one:?}");
@@ -320,6 +322,84 @@ fn two_devices_spare_each_other_nothing() {
             let study = Study::of(&records);
             let worst = study.compositions[0].errors().into_iter().fold(0.0, f64::max);
             assert_eq!(worst < 0.04, two, "{turns}: {worst}");
+        }
+    }
+}
+
+/// What waiting costs each end of a network more for a request.
+const WAIT_NS: [f64; 2] = [17_000.0, 12_000.0];
+
+/// A network that a disk holds back costs more, at both ends, than one that is never idle. The
+/// slower half says by how much; without halves nothing does.
+#[test]
+fn a_network_that_waits_is_predicted_from_its_slower_half() {
+    // What the source's disk and the sink's reach, and how many waits those two halves have.
+    let cases = [
+        ([0.5, 0.8], [1.0, 0.2], halves::Network::Fed),
+        ([0.8, 0.5], [0.2, 1.0], halves::Network::Drained),
+    ];
+    for (rates, waits, network) in cases {
+        let mut records = planted(0.01);
+        for record in &mut records {
+            let (share, waits) = match record.place.as_ref().unwrap().scenario {
+                Scenario::DiskNet => (rates[0], waits[0]),
+                Scenario::NetDisk => (rates[1], waits[1]),
+                Scenario::DiskNetDisk => (0.5, 1.0),
+                _ => (1.0, 0.0),
+            };
+            record.moved.goodput_bytes_per_s *= share;
+            let waits = waits * cells::requests(record) / 1e9;
+            record.source.cpu_system_s += waits * WAIT_NS[0];
+            if let Some(sink) = &mut record.sink {
+                sink.cpu_system_s += waits * WAIT_NS[1];
+            }
+        }
+        let whole = |study: &Study| -> Vec<Composition> {
+            let of = |one: &&Composition| one.scenario == Scenario::DiskNetDisk;
+            study.compositions.iter().filter(of).cloned().collect()
+        };
+        let worst = |errors: Vec<f64>| errors.into_iter().fold(0.0, f64::max);
+        for one in whole(&Study::of(&records)) {
+            assert!(one.sizes.iter().all(|seen| seen.network == network), "{one:?}");
+            assert!(worst(one.errors()) < 0.03, "{one:?}");
+            let flat = one.sizes.iter().filter_map(|seen| seen.flat_out_error()).collect();
+            assert!(worst(flat) > 0.3, "{one:?}");
+        }
+        // Halves of another kind of run say nothing of these.
+        let is_half = |record: &Record| record.place.as_ref().unwrap().scenario.is_half();
+        records.retain(|record| !is_half(record) || cells::is_soaked(record));
+        let bare = Study::with(&records, None, CpuFrom::Bare);
+        let soaked = Study::with(&records, None, CpuFrom::Soaked);
+        assert!(whole(&bare).iter().all(|one| !one.has_halves() && worst(one.errors()) > 0.3));
+        assert!(whole(&soaked).iter().all(|one| one.has_halves() && worst(one.errors()) < 0.03));
+        // A half that a gate took is none that nobody measured.
+        let of_half =
+            |record: &&mut Record| record.place.as_ref().unwrap().scenario == Scenario::NetDisk;
+        records.iter_mut().filter(of_half).for_each(|record| record.void_reason = Some("x".into()));
+        let verdicts = verdicts::of(&Study::of(&records));
+        let told = verdicts.iter().filter(|one| one.what.starts_with("disk-net-disk at"));
+        let told: Vec<&Verdict> = told.collect();
+        assert!(told.iter().all(|one| one.outcome == Outcome::Void), "{told:?}");
+    }
+}
+
+/// How many interrupts the soaker took in is known from runs without one. Halves have none.
+#[test]
+fn of_halves_beside_a_soaker_idle_accounting_is_the_referee() {
+    // What the soaker and what idle accounting find beyond the clocks; who agrees then.
+    let cases = [(0.3, 0.0, [true, false]), (0.0, 0.0, [true, true]), (0.0, 0.3, [false, false])];
+    for (iterations, idle, agree) in cases {
+        let mut records = planted(0.01);
+        records.retain(cells::is_soaked);
+        for record in &mut records {
+            let own = record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s);
+            record.machines[0].busy_idle_s = own * (1.0 + idle);
+            record.machines[0].busy_iter_s = Some(own * (1.0 + iterations));
+        }
+        for referee in referee::of(&records.iter().collect::<Vec<_>>()) {
+            let [half, other] = agree;
+            let expect = if referee.scenario.is_half() { half } else { other };
+            assert_eq!(referee.agrees(), expect, "{iterations} {idle}: {referee:?}");
         }
     }
 }
@@ -513,5 +593,26 @@ fn a_size_with_few_runs_is_not_judged() {
         assert_eq!(one.outcome, outcome, "{one:?}");
         assert!(one.because.contains(because), "{one:?}");
         assert!(one.because.ends_with("void: steal"), "{one:?}");
+    }
+}
+
+/// A small file that is read in no time says nothing about a part, and is told from one that fails.
+#[test]
+fn short_runs_fail_nothing() {
+    for (elapsed_s, outcome) in [(0.1, Outcome::NotMeasured), (1.0, Outcome::Failed)] {
+        let mut records = planted(0.02);
+        for record in &mut records {
+            let place = record.place.as_ref().unwrap();
+            if place.scenario == Scenario::DiskSource && record.knobs.request_bytes == 64 << 10 {
+                record.source.cpu_user_s *= 20.0;
+            }
+            record.moved.elapsed_s = elapsed_s;
+        }
+        let verdicts = verdicts::of(&Study::of(&records));
+        let of = |what: &str| verdicts.iter().find(|one| one.what.starts_with(what)).unwrap();
+        let one = of("disk source alone");
+        assert_eq!(one.outcome, outcome, "{one:?}");
+        assert_eq!(one.because.contains("runs of 0.10 s are too short"), elapsed_s < 0.5);
+        assert_eq!(of("disk sink alone").outcome, Outcome::Passed);
     }
 }

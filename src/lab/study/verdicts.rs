@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Study;
+use super::cells::Cell;
 use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
 use super::referee::Referee;
@@ -56,7 +57,9 @@ pub fn of(study: &Study) -> Vec<Verdict> {
             let what = format!("{} alone", name(part));
             verdicts.push(Verdict { what, outcome, because });
         }
-        verdicts.extend(found.into_iter().map(|one| isolated(study, one)));
+        verdicts.extend(found.into_iter().map(|one| {
+            long_enough(study, scenario_of(part), &one.conditions, isolated(study, one))
+        }));
     }
     let ends = [(Scenario::DiskDisk, 1), (Scenario::DiskNetDisk, 2)];
     for (scenario, count) in ends {
@@ -67,7 +70,11 @@ pub fn of(study: &Study) -> Vec<Verdict> {
             let what = format!("{} from its parts", scenario.name());
             verdicts.push(Verdict { what, outcome, because });
         }
-        verdicts.extend(found.into_iter().map(composed));
+        verdicts.extend(
+            found
+                .into_iter()
+                .map(|one| long_enough(study, scenario, &one.conditions, composed(one))),
+        );
     }
     verdicts.extend(study.referees.iter().map(|referee| Verdict {
         what: format!("{}: accounts of CPU time agree within 10 %", referee.scenario.name()),
@@ -173,14 +180,51 @@ fn composed(one: &Composition) -> Verdict {
     }
     let of = |seen: &&Composed| Judged {
         at: size(seen.request_bytes),
-        n: seen.n,
+        n: seen.runs(),
         error: seen.symmetric_error(),
         gates: seen.voids.iter().map(|(gate, _)| gate.clone()).collect(),
     };
     let mut verdict = judged(what, &apart.iter().map(of).collect::<Vec<_>>());
+    let flat: Vec<f64> = apart
+        .iter()
+        .filter(|seen| seen.runs() >= RUNS_MIN)
+        .filter_map(|seen| seen.flat_out_error())
+        .collect();
+    if one.has_halves() && !flat.is_empty() {
+        let (worst, middle) = worst_and_median(&flat);
+        verdict.because = format!(
+            "{}; with the network flat out {:.1} % at most, {:.1} % median",
+            verdict.because,
+            worst * 100.0,
+            middle * 100.0
+        );
+    }
     if !shared.is_empty() {
         let at: Vec<String> = shared.iter().map(|seen| size(seen.request_bytes)).collect();
         verdict.because = format!("{}; void: {ONE_DEVICE} at {}", verdict.because, at.join(", "));
+    }
+    verdict
+}
+
+/// Nothing fails by runs in which starting and ending is most of what they do.
+fn long_enough(
+    study: &Study,
+    scenario: Scenario,
+    conditions: &str,
+    mut verdict: Verdict,
+) -> Verdict {
+    let of =
+        |cell: &&Cell| (cell.key.scenario, cell.key.conditions.as_str()) == (scenario, conditions);
+    let elapsed_s: Vec<f64> =
+        study.cells.iter().filter(of).filter_map(|cell| cell.elapsed_s).collect();
+    let middle = median(&elapsed_s).unwrap_or(f64::INFINITY);
+    if verdict.outcome == Outcome::Failed && middle < RUN_S_MIN {
+        verdict.outcome = Outcome::NotMeasured;
+        verdict.because = format!(
+            "runs of {middle:.2} s are too short to tell (at least {RUN_S_MIN} s): take a larger \
+             file, or more --bytes; as it stands {}",
+            verdict.because
+        );
     }
     verdict
 }
@@ -270,6 +314,8 @@ fn scenario_of(part: Part) -> Scenario {
 pub const ONE_DEVICE: &str = "one-device";
 /// With fewer a median is one run or the middle between two.
 const RUNS_MIN: usize = 3;
+/// Runs are sized to more than a second. With less of it, starting is no small part of one.
+const RUN_S_MIN: f64 = 0.5;
 const AT_EVERY_SIZE: f64 = 0.15;
 const IN_THE_MEDIAN: f64 = 0.10;
 const CONSTANT: f64 = 0.10;

@@ -14,7 +14,7 @@ fn every_table_and_figure_is_there_in_both_forms() {
         [Environment { host: "ada|1".into(), facts: [("kernel".into(), "6".into())].into() }];
     for form in [Form::Text, Form::Markdown] {
         let text = page(&study, &environments, form);
-        for table in 1..=8 {
+        for table in ["1", "2", "3", "4", "5", "6", "6a", "6b", "7", "7a", "7b", "8"] {
             assert!(text.contains(&format!("Table {table}. ")), "{table}: {text}");
         }
         for figure in 2..=6 {
@@ -56,9 +56,9 @@ fn a_gate_is_named_once() {
     let text = page(&studies(&records), &[], Form::Text);
     let lines = |word: &str| text.lines().filter(|line| line.contains(word)).count();
     assert_eq!(lines("the CPUs' speed changed by"), 1, "{text}");
-    assert_eq!(lines("runs void by drift"), 3, "one for each composition: {text}");
+    assert_eq!(lines("runs void by drift"), 7, "one for each composition: {text}");
     let row = text.lines().find(|line| line.trim_start().starts_with("drift  ")).unwrap();
-    assert!(row.contains("100"), "{row}");
+    assert!(row.contains("134"), "{row}");
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! What the ends of a network cost depends on which of them waits: none, as between null ends, the
+//! receiver for a disk that feeds the sender, or the sender for a disk that drains the receiver. A
+//! half has that disk and a null end.
+
+use serde::Serialize;
+
+use super::cells::{self, Cell, End};
+use crate::lab::sample::{Record, Scenario};
+
+/// How the ends of a network within a composition are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// As between null ends, never idle.
+    FlatOut,
+    /// As the disk at the source feeds it.
+    Fed,
+    /// As the disk at the sink drains it.
+    Drained,
+}
+
+impl Network {
+    pub fn name(self) -> &'static str {
+        match self {
+            Network::FlatOut => "flat out",
+            Network::Fed => "fed",
+            Network::Drained => "drained",
+        }
+    }
+
+    /// The end whose disk holds a transfer back.
+    pub fn disk_at(self) -> Option<End> {
+        match self {
+            Network::FlatOut => None,
+            Network::Fed => Some(End::Source),
+            Network::Drained => Some(End::Sink),
+        }
+    }
+}
+
+/// The two halves of a transfer from disk over network to disk, at its request size.
+#[derive(Debug)]
+pub struct Halves<'a> {
+    fed: &'a Cell,
+    drained: &'a Cell,
+}
+
+impl<'a> Halves<'a> {
+    /// `None` where they were not both measured, beside a soaker as it or without.
+    pub fn of(cell: &Cell, all: &'a [Cell], run: &Record) -> Option<Halves<'a>> {
+        if cell.key.scenario != Scenario::DiskNetDisk {
+            return None;
+        }
+        let half = |scenario| {
+            let conditions = cells::conditions(run, scenario);
+            all.iter().find(|one| {
+                (one.key.scenario, &one.key.conditions) == (scenario, &conditions)
+                    && (one.key.depths, one.key.request_bytes)
+                        == (cell.key.depths, cell.key.request_bytes)
+                    && one.cpu_from.is_none_or(|from| Some(from) == cell.cpu_from)
+            })
+        };
+        Some(Halves { fed: half(Scenario::DiskNet)?, drained: half(Scenario::NetDisk)? })
+    }
+
+    /// The one that holds the whole way back, where both have runs that count.
+    pub fn slower(&self) -> Option<(Network, &'a Cell)> {
+        let rate = |half: &Cell| Some(half.rate.as_ref()?.median);
+        let (fed, drained) = (rate(self.fed)?, rate(self.drained)?);
+        Some(match fed <= drained {
+            true => (Network::Fed, self.fed),
+            false => (Network::Drained, self.drained),
+        })
+    }
+
+    /// Runs that count, of the half that has fewer of them.
+    pub fn runs(&self) -> usize {
+        let of = |half: &Cell| half.source.as_ref().map_or(0, |side| side.cost_ns.n);
+        of(self.fed).min(of(self.drained))
+    }
+
+    /// Gates that their runs failed.
+    pub fn voids(&self) -> impl Iterator<Item = (String, usize)> {
+        let of = |half: &'a Cell| half.voids.clone().into_iter();
+        of(self.fed).chain(of(self.drained))
+    }
+}
