@@ -23,6 +23,7 @@ use crate::base::units::{Bytes, Nanos};
 use crate::io::{clock, tcp};
 use crate::lab::environment;
 use crate::lab::experiment::{Beside, Cell, Design, Soak};
+use crate::lab::file;
 use crate::lab::measure::{self, Audience, Bench, Eye, Step};
 use crate::lab::probe::{self, Probe};
 use crate::lab::results::{Experiment, Filter, Store};
@@ -39,7 +40,7 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
         return nettest::run(what, options, started);
     }
     nettest::refuse_its_options(options)?;
-    let Subject { scenarios, whole } = subject(what)?;
+    let Subject { scenarios, whole } = subject(what, options)?;
     let design = design(scenarios, options);
     let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
     voice.event(&super::start("measure", words(what), None, None));
@@ -82,16 +83,18 @@ struct Subject {
     whole: bool,
 }
 
-fn subject(what: &[OsString]) -> Result<Subject, String> {
+fn subject(what: &[OsString], options: &Options) -> Result<Subject, String> {
     let mut scenarios = Vec::new();
     let mut whole = what.is_empty();
+    let apart = ends_are_apart(&options.measure);
+    let all = || Scenario::ALL.into_iter().filter(|scenario| apart || !scenario.is_half());
     if what.is_empty() {
-        scenarios.extend(Scenario::ALL);
+        scenarios.extend(all());
     }
     for word in words(what) {
         match (word.as_str(), Scenario::parse(&word)) {
             ("all", _) => {
-                scenarios.extend(Scenario::ALL);
+                scenarios.extend(all());
                 whole = true;
             }
             ("whole", _) => whole = true,
@@ -108,6 +111,16 @@ fn subject(what: &[OsString]) -> Result<Subject, String> {
     scenarios.sort();
     scenarios.dedup();
     Ok(Subject { scenarios, whole })
+}
+
+/// True where source and sink of a transfer wake no device together. Where they do, neither end
+/// can be told from the other, and halves tell nothing of it.
+fn ends_are_apart(measuring: &Measuring) -> bool {
+    let here = Path::new(".");
+    let read = measuring.place.as_deref().unwrap_or(here);
+    let written = measuring.sink_place.as_deref().unwrap_or(read);
+    let in_memory = |path| file::state(path).is_ok_and(|state| state.is_in_memory());
+    measuring.on.is_some() || file::device(read) != file::device(written) || in_memory(read)
 }
 
 fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {

@@ -19,6 +19,12 @@ pub struct FileState {
     pub mount_options: String,
 }
 
+impl FileState {
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
+    }
+}
+
 /// What is known of a path; of a file that is not there yet, where it would lie.
 pub fn state(path: &Path) -> Result<FileState, String> {
     let file = File::open(path).ok();

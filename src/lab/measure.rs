@@ -144,7 +144,7 @@ impl Bench {
         }
     }
 
-    /// Runs between two calibrations, judged. `best` is what is known of the CPUs, before and after.
+    /// Runs between two calibrations, judged. `best` is what is known of the CPUs before and after.
     fn make_block(
         &mut self,
         runs: &[Run],

@@ -173,10 +173,19 @@ impl Rig {
     /// What there is room for, and a file.
     fn fitting(&self, cell: Cell, wanted: u64) -> Result<u64, Fault> {
         let bytes = match cell.scenario.writes_disk() {
-            true => wanted.max(SINK_BYTES_MIN).min(self.room(self.sink_folder())?),
+            true => {
+                let most = self.room(self.sink_folder())?.min(self.sink_bytes_max(cell));
+                wanted.max(SINK_BYTES_MIN).min(most)
+            }
             false => wanted,
         };
         if cell.scenario.reads_disk() { self.rung(bytes) } else { Ok(bytes) }
+    }
+
+    fn sink_bytes_max(&self, cell: Cell) -> u64 {
+        let here = self.far_folder_of(cell).is_none();
+        let in_memory = || file::state(self.sink_folder()).is_ok_and(|state| state.is_in_memory());
+        if here && in_memory() { IN_MEMORY_BYTES_MAX } else { u64::MAX }
     }
 
     /// What does not fit on this host is said before a run.
@@ -400,6 +409,9 @@ const PILOT_SHARE_MIN: f64 = 0.25;
 /// A file of up to four extents has them in its inode, where ext4 (6.18) takes a block for a fifth
 /// and frees it again with each write into reserved room. An extent is shorter than 128 MiB.
 const SINK_BYTES_MIN: u64 = 512 << 20;
+/// The host of a virtual machine may take back what is free there within seconds, and to touch it
+/// again costs up to ten times what writing it does. What one run has freed is there for the next.
+const IN_MEMORY_BYTES_MAX: u64 = 1 << 30;
 const CPU_PILOT_REQUESTS: u64 = 100_000;
 const LONGEST_BYTES: u64 = 8 << 30;
 /// A part of a network is to find its bytes where a disk's are: not in a cache of the CPU's own
