@@ -389,8 +389,12 @@ fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
             format!("{done} of {of} runs, {left} left: {line}")
         }
         Step::Void { why, runs, again } => {
-            let then = if *again { "they are made again at the end" } else { "they stay void" };
-            voice.warning(&format!("{runs} runs count for nothing: {why}; {then}"));
+            let (count, they) = match runs {
+                1 => ("1 run counts".to_string(), "it is"),
+                _ => (format!("{runs} runs count"), "they are"),
+            };
+            let then = if *again { "made again at the end" } else { "void for good" };
+            voice.warning(&format!("{count} for nothing: {why}; {they} {then}"));
             return;
         }
         Step::NoTime { runs } => {
