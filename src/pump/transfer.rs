@@ -798,6 +798,10 @@ impl Running {
                 {
                     return fault;
                 }
+                // What was wrong with its words was heard before a write to it failed.
+                Ok(Event::Closed(Some(fault))) if fault.class != Class::Unreachable => {
+                    return fault;
+                }
                 Ok(Event::Closed(_)) => break,
                 Ok(_) | Err(_) => {}
             }
