@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
+use super::cpu::{Accounts, Used};
 use super::{build, far, is_root, machine, need};
 use crate::packages;
 use crate::step::{output, root, target_folder};
@@ -24,9 +25,10 @@ struct Options {
 /// One tool's run.
 struct Row {
     name: &'static str,
-    seconds: f64,
     /// With all of it on the disk.
     synced_seconds: f64,
+    /// Until the tool's end.
+    used: Used,
     memory: String,
 }
 
@@ -45,32 +47,50 @@ pub fn many(words: &[&str]) -> Result<(), String> {
     make_files(&tree, options.files)?;
     println!("{} files made in {:.0} s", options.files, begun.elapsed().as_secs_f64());
     let target = place.path().join("target");
+    let accounts = Accounts::open();
     let mut rows = Vec::new();
-    for (name, tool) in TOOLS.into_iter().filter(|(name, _)| name.contains(&options.only)) {
-        let room = Image::mount(&target, options.files)?;
-        output(Command::new("sync").arg("-f").arg(&source.folder))?;
-        let _ = fs::write("/proc/sys/vm/drop_caches", "3");
-        let begun = Instant::now();
-        let memory = tool(&tree, &room.folder.join("tree"))?;
-        let seconds = begun.elapsed().as_secs_f64();
-        output(Command::new("sync").arg("-f").arg(&room.folder))?;
-        let synced_seconds = begun.elapsed().as_secs_f64();
-        let (there, here) = (inodes(&source.folder)?, inodes(&room.folder)?);
-        if there != here {
-            return Err(format!("{name}: {here} of {there} inodes have come"));
-        }
-        println!("{name}: {seconds:.1} s, on the disk after {synced_seconds:.1} s {memory}");
-        rows.push(Row { name, seconds, synced_seconds, memory });
+    for tool in TOOLS.into_iter().filter(|(name, _)| name.contains(&options.only)) {
+        rows.push(row(tool, &source.folder, &target, &accounts, options.files)?);
+        // Each takes long: what there is outlives an end on the way.
+        write(&target_folder().join("many-part.md"), &page(&options, &accounts, &rows))?;
     }
-    let page = page(&options, &rows);
+    let page = page(&options, &accounts, &rows);
     let date = output(Command::new("date").arg("+%F"))?;
-    let path = match options.files >= FILES {
-        true => root().join(format!("runs/{}-many.md", date.trim())),
-        false => target_folder().join("many-part.md"),
-    };
-    fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
-    println!("\n{page}\nwritten to {}", path.display());
+    if options.files >= FILES && options.only.is_empty() {
+        write(&root().join(format!("runs/{}-many.md", date.trim())), &page)?;
+    }
+    println!("\n{page}");
     Ok(())
+}
+
+fn write(path: &Path, page: &str) -> Result<(), String> {
+    fs::write(path, page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+/// One tool's run into a file system of its own.
+fn row(
+    (name, tool): (&'static str, Tool),
+    source: &Path,
+    target: &Path,
+    accounts: &Accounts,
+    files: u64,
+) -> Result<Row, String> {
+    let room = Image::mount(target, files)?;
+    output(Command::new("sync").arg("-f").arg(source))?;
+    let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+    let begun = accounts.now();
+    let memory = tool(&source.join("tree"), &room.folder.join("tree"))?;
+    let used = begun.until(&accounts.now());
+    output(Command::new("sync").arg("-f").arg(&room.folder))?;
+    let synced_seconds = begun.until(&accounts.now()).wall_s;
+    let (there, here) = (inodes(source)?, inodes(&room.folder)?);
+    if there != here {
+        return Err(format!("{name}: {here} of {there} inodes have come"));
+    }
+    println!("{name}: {:.1} s, on the disk after {synced_seconds:.1} s {memory}", used.wall_s);
+    Ok(Row { name, synced_seconds, used, memory })
 }
 
 type Tool = fn(&Path, &Path) -> Result<String, String>;
@@ -170,7 +190,7 @@ impl Drop for Image {
     }
 }
 
-fn page(options: &Options, rows: &[Row]) -> String {
+fn page(options: &Options, accounts: &Accounts, rows: &[Row]) -> String {
     let mut page = String::from("# Millions of empty files\n\n");
     for note in machine::notes(&options.disk) {
         page.push_str(&format!("- {note}\n"));
@@ -178,16 +198,28 @@ fn page(options: &Options, rows: &[Row]) -> String {
     page.push_str(&format!(
         "\n{} empty files, {FILES_A_FOLDER} in a folder, from one ext4 in a loop file to another, \
          each time a new one, with cold caches: `cargo xtask bench many --files {}`. One run each. \
-         datapump syncs what it has made before it ends; the last column is when `sync -f` had \
-         ended too. Memory is the peak of each side as the report has it.\n\n\
-         | tool | time | microseconds a file | synced | memory |\n|---|---|---|---|---|\n",
-        options.files, options.files
+         datapump syncs what it has made before it ends; the column synced is when `sync -f` had \
+         ended too. Processor time is of all that the tool started, on both sides, by {}; what \
+         the machine did for others beside it is a share of all processors, so where that is \
+         high the time on the clock says less than the processor time. Memory is the peak of \
+         each side as the report has it.\n\n\
+         | tool | time | microseconds a file | synced | processor, microseconds a file | others | \
+         memory |\n|---|---|---|---|---|---|---|\n",
+        options.files,
+        options.files,
+        accounts.description()
     ));
     for row in rows {
-        let each = row.seconds * 1e6 / options.files as f64;
+        let each = |seconds: f64| seconds * 1e6 / options.files as f64;
         page.push_str(&format!(
-            "| {} | {:.1} s | {each:.1} | {:.1} s | {} |\n",
-            row.name, row.seconds, row.synced_seconds, row.memory
+            "| {} | {:.1} s | {:.1} | {:.1} s | {:.1} | {:.0} % | {} |\n",
+            row.name,
+            row.used.wall_s,
+            each(row.used.wall_s),
+            row.synced_seconds,
+            each(row.used.cpu_ns / 1e9),
+            row.used.foreign * 100.0,
+            row.memory
         ));
     }
     page
