@@ -5,6 +5,7 @@ mod checks;
 mod experiment;
 mod fuzz;
 mod packages;
+mod power_cut;
 mod step;
 mod torture;
 mod wan;
@@ -21,6 +22,8 @@ fn main() -> ExitCode {
         ["test"] => checks::test(),
         ["sim", options @ ..] => checks::sim(options),
         ["torture", options @ ..] => torture::torture(options),
+        ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
+        ["power-cut", options @ ..] => power_cut::power_cut(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
         ["bench", "many", options @ ..] => bench::many(options),
@@ -54,6 +57,8 @@ cargo xtask COMMAND
                          the two-host simulation, on fresh seeds unless one is named
   torture [--rounds N] [--seed S] [--only large|tree] [--disk DIR]
                          copies whose processes are killed; writes runs/DATE-torture.md
+  power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
+                         the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]

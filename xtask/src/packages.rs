@@ -50,6 +50,20 @@ pub const FOR_WAN: &[Part] = &[
     ("iperf3", "iperf3"),
 ];
 
+/// What `cargo xtask power-cut` needs.
+pub const FOR_POWER_CUTS: &[Part] = &[
+    ("qemu-system-x86", "qemu-system-x86_64"),
+    // Its installation links the newest kernel here.
+    ("linux-image-cloud-amd64", "/vmlinuz"),
+    ("busybox-static", "busybox"),
+    ("socat", "socat"),
+    ("binutils", "strip"),
+    ("libc-bin", "ldd"),
+    ("e2fsprogs", "mkfs.ext4"),
+    ("xfsprogs", "mkfs.xfs"),
+    ("btrfs-progs", "mkfs.btrfs"),
+];
+
 /// Makes sure that these are installed: installs what is missing where that is allowed, and names
 /// it where it is not.
 pub fn ensure(parts: &[Part]) -> Result<(), String> {
