@@ -28,6 +28,10 @@ fuzz *OPTIONS:
 torture *OPTIONS:
     cargo xtask torture {{OPTIONS}}
 
+# the sink in a guest that loses its power: just power-cut --rounds 5
+power-cut *OPTIONS:
+    cargo xtask power-cut {{OPTIONS}}
+
 # two hosts and a WAN between them: just wan up --rate 100Mbit --rtt 102ms
 wan *OPTIONS:
     cargo xtask wan {{OPTIONS}}

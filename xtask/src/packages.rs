@@ -57,6 +57,7 @@ pub const FOR_POWER_CUTS: &[Part] = &[
     ("linux-image-cloud-amd64", "/vmlinuz"),
     ("busybox-static", "busybox"),
     ("socat", "socat"),
+    ("util-linux", "setpriv"),
     ("binutils", "strip"),
     ("libc-bin", "ldd"),
     ("e2fsprogs", "mkfs.ext4"),

@@ -73,15 +73,7 @@ impl Disk {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).map_err(text)?;
         let (tell, gone) = channel();
-        let state = Arc::new(Mutex::new(State {
-            medium,
-            bytes,
-            cache: BTreeMap::new(),
-            since_set: Counts::default(),
-            cut: Cut::Never,
-            power: true,
-            tell,
-        }));
+        let state = Arc::new(Mutex::new(State::new(medium, bytes, tell)));
         let served = state.clone();
         thread::spawn(move || {
             // A guest that is killed closes its end, which is how this ends.
@@ -105,9 +97,23 @@ impl Disk {
     /// Takes the power away, where it is still there, and leaves on the medium what the dice say;
     /// the blocks that were in the cache, and those of them that were lost.
     pub fn power_off(&self, unflushed: Unflushed, dice: &mut Dice) -> Result<(u64, u64), String> {
-        let mut state = locked(&self.state);
-        state.power = false;
-        let cache = std::mem::take(&mut state.cache);
+        locked(&self.state).power_off(unflushed, dice)
+    }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn new(medium: File, bytes: u64, tell: Sender<()>) -> State {
+        let (cache, since_set) = (BTreeMap::new(), Counts::default());
+        State { medium, bytes, cache, since_set, cut: Cut::Never, power: true, tell }
+    }
+
+    fn power_off(&mut self, unflushed: Unflushed, dice: &mut Dice) -> Result<(u64, u64), String> {
+        self.power = false;
+        let cache = std::mem::take(&mut self.cache);
         let (blocks, mut lost) = (cache.len() as u64, 0);
         let keep_share = dice.share();
         for (block, versions) in cache {
@@ -121,7 +127,7 @@ impl Disk {
             };
             match kept {
                 Some(bytes) => {
-                    let written = state.medium.write_all_at(bytes, block * BLOCK_BYTES as u64);
+                    let written = self.medium.write_all_at(bytes, block * BLOCK_BYTES as u64);
                     written.map_err(|why| format!("the disk's image: {why}"))?;
                 }
                 None => lost += 1,
@@ -129,13 +135,7 @@ impl Disk {
         }
         Ok((blocks, lost))
     }
-}
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl State {
     /// False when the power goes in place of this request.
     fn goes_on(&mut self, is_flush: bool) -> bool {
         let since = &mut self.since_set;
@@ -297,5 +297,82 @@ fn greet(mut stream: &UnixStream, size: u64) -> io::Result<()> {
         }
         reply(REPLY_INFO, &blocks)?;
         return reply(REPLY_ACK, &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Unflushed; 3] = [Unflushed::Lost, Unflushed::Mixed, Unflushed::Kept];
+
+    fn disk() -> (State, Receiver<()>) {
+        let medium = tempfile::tempfile().unwrap();
+        medium.set_len(4 * BLOCK_BYTES as u64).unwrap();
+        let (tell, gone) = channel();
+        (State::new(medium, 4 * BLOCK_BYTES as u64, tell), gone)
+    }
+
+    /// The first byte of each of two blocks, when the power goes after some writes.
+    fn left(unflushed: Unflushed, seed: u64) -> [u8; 2] {
+        let (mut state, _gone) = disk();
+        state.write(0, &[1; BLOCK_BYTES], false).unwrap();
+        state.flush().unwrap();
+        state.write(0, &[2; 2 * BLOCK_BYTES], false).unwrap();
+        state.write(0, &[3; BLOCK_BYTES], false).unwrap();
+        let mut seen = [0; 2 * BLOCK_BYTES];
+        state.read(0, &mut seen).unwrap();
+        assert_eq!([seen[0], seen[BLOCK_BYTES]], [3, 2], "what was written is read");
+        state.power_off(unflushed, &mut Dice::of(seed, 0)).unwrap();
+        state.read(0, &mut seen).unwrap();
+        [seen[0], seen[BLOCK_BYTES]]
+    }
+
+    #[test]
+    fn what_was_flushed_stays() {
+        for unflushed in ALL {
+            let mut seen: Vec<[u8; 2]> = (0..200).map(|seed| left(unflushed, seed)).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            let expected: &[[u8; 2]] = match unflushed {
+                Unflushed::Lost => &[[1, 0]],
+                Unflushed::Kept => &[[3, 2]],
+                Unflushed::Mixed => &[[1, 0], [1, 2], [2, 0], [2, 2], [3, 0], [3, 2]],
+            };
+            assert_eq!(seen, expected, "{unflushed:?}");
+        }
+    }
+
+    #[test]
+    fn a_write_through_the_cache_stays() {
+        let (mut state, _gone) = disk();
+        state.write(0, &[1; BLOCK_BYTES], false).unwrap();
+        state.write(0, &[2; BLOCK_BYTES], true).unwrap();
+        state.power_off(Unflushed::Lost, &mut Dice::of(0, 0)).unwrap();
+        let mut seen = [0; BLOCK_BYTES];
+        state.read(0, &mut seen).unwrap();
+        assert_eq!(seen[0], 2);
+    }
+
+    /// Writes and flushes (F) until the power goes.
+    #[test]
+    fn the_power_goes_at_its_moment() {
+        let requests = "wwFwFww";
+        for (cut, answered) in [
+            (Cut::Never, 7),
+            (Cut::Request(1), 0),
+            (Cut::Request(4), 3),
+            (Cut::BeforeFlush(1), 2),
+            (Cut::BeforeFlush(2), 4),
+            (Cut::AfterFlush(1), 3),
+            (Cut::AfterFlush(2), 5),
+        ] {
+            let (mut state, gone) = disk();
+            state.cut = cut;
+            let done = requests.chars().take_while(|kind| state.goes_on(*kind == 'F')).count();
+            assert_eq!(done, answered, "{cut:?}");
+            assert_eq!(gone.try_recv().is_ok(), cut != Cut::Never, "{cut:?}");
+            assert_eq!(state.goes_on(false), cut == Cut::Never, "what is gone stays gone");
+        }
     }
 }

@@ -58,7 +58,9 @@ impl Machine {
     /// Starts a guest with a disk at this socket, and waits until it takes logins.
     pub fn boot(&self, socket: &Path, kind: FileSystem) -> Result<Guest, String> {
         let (login, data) = (self.login_port, self.data_port);
-        let mut command = Command::new("qemu-system-x86_64");
+        // However this program ends, no guest stays behind.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
         command.args("-accel tcg,thread=multi -cpu max -smp 2 -m 640 -nodefaults".split(' '));
         command.args("-no-user-config -display none -no-reboot -serial stdio".split(' '));
         command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(&self.initrd);
