@@ -296,7 +296,12 @@ for module in $(cat /m/order); do insmod $module; done
 for word in $(cat /proc/cmdline); do case $word in sink=*) sink=${word#sink=};; esac; done
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || echo "sink has failed: no network"
-mount -t $sink /dev/vda /sink || { echo "sink has failed: mount"; dmesg | tail -20; sleep 1; poweroff -f; }
+if ! mount -t $sink /dev/vda /sink; then
+    echo "sink has failed: mount"
+    dmesg | tail -20
+    sleep 1
+    poweroff -f
+fi
 socat TCP-LISTEN:7000,fork,reuseaddr EXEC:/start &
 until grep -q ":1B58 00000000:0000 0A" /proc/net/tcp; do usleep 20000; done
 echo "sink is ready"

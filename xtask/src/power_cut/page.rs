@@ -40,7 +40,8 @@ pub fn page(
     page.push_str(
         "\n| file system | rounds | cuts | lost / mixed / kept | healed in the run | blocks in \
          the cache, and lost | final names compared at cuts | believed | sent again, median and \
-         most | journal left at the end | failed |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         most | journal left at the end | failed |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (kind, rounds) in results {
         let shown: Vec<&Shown> =
