@@ -8,7 +8,6 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -22,28 +21,15 @@ use datapump::base::label::{Kind, Label};
 use datapump::base::limits::STRANGERS_MAX;
 use datapump::base::path::PathSample;
 use datapump::base::settings::{DigestKind, Seal, Settings};
-use datapump::base::tally::SideReport;
 use datapump::wire::frame;
 use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use datapump::wire::message::{Message, Origin, Role, Wish};
 use datapump::work::codec::Packer;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use support::data::{self, write_file};
-use support::run;
+use support::liar::{self, Move, Stands, file, offer, offer_at, payload, play};
 use support::speaker::{Speaker, Watched, end_frame, honest_follower, watch};
-use support::{Scene, each, far, need};
-
-/// What a hostile peer does next.
-#[derive(Clone, Debug)]
-enum Move {
-    Say(Message),
-    Raw(Vec<u8>),
-    Frame(Label, Vec<u8>),
-    /// Waits until the honest side has answered or offered so many objects.
-    Hear(u64),
-    /// Ends the transfer as if all were well.
-    Finish(u64),
-}
+use support::{Scene, each, far};
 
 /// How the honest side must end.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +41,6 @@ enum Ends {
 }
 
 type Case = (&'static str, Vec<Move>, Ends);
-
-/// Which side the hostile peer is.
-#[derive(Clone, Copy, Debug)]
-enum Stands {
-    Near,
-    Far,
-}
 
 /// The hostile peer has the source.
 #[test]
@@ -326,90 +305,14 @@ fn against_far(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watch
 
 /// An honest `datapump copy`, whose ssh leads to this test.
 fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watched) {
-    let socket = scene.path("socket");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let socat = need("socat", "socat");
-    let lines = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
-    let ssh = scene.script("ssh", &lines);
     let ways = match role {
-        Role::Source => "127.0.0.1:/src/ @/dst",
-        Role::Sink => "@/src/ 127.0.0.1:/dst",
+        Role::Source => "-r 127.0.0.1:/src/ @/dst",
+        Role::Sink => "-r @/src/ 127.0.0.1:/dst",
     };
-    let line = format!("copy -r --ssh {} {KNOBS} {ways}", ssh.display());
-    let running = run::start(scene.command(&scene.words(&line)));
-    let watched = watch(running.pid(), KILLED_AFTER);
-    let (connection, _) = listener.accept().unwrap();
-    let mut speaker = Speaker::follower(connection.try_clone().unwrap(), connection);
     let origin = Origin { single: false, endless: false };
-    speaker.answer((role == Role::Source).then_some(origin), far::closed_port());
-    play(&mut speaker, scene, moves, Stands::Far);
-    let watched = watched.join().unwrap();
-    let ran = running.end();
+    let origin = (role == Role::Source).then_some(origin);
+    let (ran, watched) = liar::against_near(scene, ways, origin, moves, KILLED_AFTER);
     (ran.code, ran.stderr, watched)
-}
-
-/// Plays all moves, then listens until the honest side has had enough; what it said last.
-fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands) -> String {
-    let mut answered = 0;
-    for step in moves {
-        match step {
-            Move::Say(message) => speaker.say(&placed(message, scene)),
-            Move::Raw(bytes) => speaker.raw(bytes),
-            Move::Frame(label, body) => speaker.frame(label, body),
-            Move::Hear(count) => {
-                while answered < *count {
-                    match speaker.hear() {
-                        Some(Message::Want { wanted, .. }) => answered += wanted.len() as u64,
-                        Some(Message::Offer { entries, .. }) => answered += entries.len() as u64,
-                        Some(Message::Stop(fault)) => return fault.text,
-                        Some(_) => {}
-                        None => break,
-                    }
-                }
-            }
-            Move::Finish(objects) => finish(speaker, *objects, place),
-        }
-    }
-    let mut said = String::new();
-    while let Some(message) = speaker.hear() {
-        match message {
-            Message::Stop(fault) => said.push_str(&fault.text),
-            Message::Report(_) => return said,
-            _ => {}
-        }
-    }
-    said
-}
-
-fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
-    speaker.say(&Message::OfferEnd { objects, bytes: 0 });
-    speaker.frame(&end_frame(), &[]);
-    if matches!(place, Stands::Near) {
-        return;
-    }
-    let mut settled = 0;
-    while settled < objects {
-        match speaker.hear() {
-            Some(Message::Finished { objects } | Message::Held { objects }) => {
-                settled += objects.len() as u64;
-            }
-            Some(Message::Failed { .. } | Message::Kept { .. }) => settled += 1,
-            Some(Message::Stop(_)) | None => return,
-            Some(_) => {}
-        }
-    }
-    speaker.say(&Message::Report(Box::<SideReport>::default()));
-}
-
-/// A link that leads out of the destination is told where that is.
-fn placed(message: &Message, scene: &Scene) -> Message {
-    let mut message = message.clone();
-    if let Message::Offer { entries, .. } = &mut message {
-        for entry in entries.iter_mut().filter(|entry| entry.link_target == b"OUTSIDE") {
-            entry.link_target = scene.path("outside").display().to_string().into();
-        }
-    }
-    message
 }
 
 /// Every name of a folder, with what a careless writer would change.
@@ -617,18 +520,6 @@ fn settings() -> Settings {
     }
 }
 
-fn file(path: &str, size: u64) -> Entry {
-    Entry { size, mode: 0o644, path: path.into(), ..Entry::default() }
-}
-
-fn offer(entries: Vec<Entry>) -> Move {
-    Move::Say(offer_at(0, entries))
-}
-
-fn offer_at(first: u64, entries: Vec<Entry>) -> Message {
-    Message::Offer { first, entries }
-}
-
 fn offer_end(objects: u64) -> Move {
     Move::Say(Message::OfferEnd { objects, bytes: 0 })
 }
@@ -639,13 +530,6 @@ fn pipe_end(bytes: u64) -> Move {
 
 fn carried(bytes: &[u8]) -> Message {
     Message::Carried(bytes.to_vec())
-}
-
-fn payload(start: u64, body: &[u8]) -> Move {
-    let len = body.len() as u32;
-    let extent = Extent { start, len };
-    let label = Label { kind: Kind::Data, extent, body_len: len, ..Label::default() };
-    Move::Frame(label, body.to_vec())
 }
 
 /// What `raw` packs to, as if it stood for so many bytes.
@@ -675,7 +559,6 @@ fn list(count: u16, rest: &[u8]) -> Vec<u8> {
     [&0_u64.to_le_bytes()[..], &count.to_le_bytes(), rest].concat()
 }
 
-const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const KILLED_AFTER: Duration = Duration::from_secs(12);
 const SWAPPED_FOR: Duration = Duration::from_secs(3);

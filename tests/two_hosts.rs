@@ -19,6 +19,7 @@ use datapump::io::request::Request;
 use datapump::io::sim::{Dice, SimVolume, Weather, World};
 use datapump::io::volume::{Mtime, Volume};
 use datapump::pump::brake::Brake;
+use datapump::pump::expected::Expected;
 use datapump::pump::finisher::Finisher;
 use datapump::pump::lane::{Lane, Parts, Patience, Turn, Wire};
 use datapump::pump::objects::{Complete, Objects};
@@ -247,7 +248,8 @@ impl Hosts {
         let voice = Voice { warn: &|_| {}, stopping: &|| false };
         let memory = Memory::open(&tree, [7; 16], &settings, "spare".into(), &voice)
             .expect("nobody else has the journal");
-        let begin = Begin { tag: memory.tag, past: memory.past, alone: true };
+        let (past, expected) = (memory.past, Expected::Anything);
+        let begin = Begin { tag: memory.tag, past, alone: true, expected };
         let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
         let seal = ground.dice.below(4);
         let makings =

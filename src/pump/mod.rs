@@ -6,6 +6,7 @@ pub mod brake;
 pub mod clean;
 pub mod compare;
 pub mod crew;
+pub mod expected;
 pub mod finisher;
 pub mod gate;
 pub mod governor;

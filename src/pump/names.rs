@@ -77,7 +77,7 @@ impl Names {
                 name.escape_ascii()
             )));
         }
-        self.hashes.push(hash(name));
+        self.hashes.push(hash_of(name));
         let written = self.spool.write_all(name).and_then(|()| self.spool.write_all(&[0]));
         written.map_err(|why| spool_fault(&why))
     }
@@ -95,7 +95,7 @@ impl Names {
         let mut seen: HashSet<Vec<u8>> = HashSet::new();
         let mut repeated = None;
         self.each(&mut |name| {
-            if twice.contains(&hash(name)) && !seen.insert(name.to_vec()) {
+            if twice.contains(&hash_of(name)) && !seen.insert(name.to_vec()) {
                 repeated = Some(name.to_vec());
             }
             repeated.is_none()
@@ -111,7 +111,7 @@ impl Names {
 
     /// Whether a complete list has this name.
     pub fn contains(&self, name: &[u8]) -> bool {
-        self.hashes.binary_search(&hash(name)).is_ok()
+        self.hashes.binary_search(&hash_of(name)).is_ok()
     }
 
     /// Every name of a complete list in order, until `take` says false.
@@ -160,7 +160,8 @@ fn plain(line: &[u8]) -> Option<&[u8]> {
     (!name.is_empty() && name != b".").then_some(name)
 }
 
-fn hash(name: &[u8]) -> u128 {
+/// What stands for a name in memory.
+pub fn hash_of(name: &[u8]) -> u128 {
     let sum = blake3::hash(name);
     let mut first = [0; 16];
     first.copy_from_slice(&sum.as_bytes()[..16]);

@@ -12,6 +12,7 @@ mod held;
 
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
+use super::expected::Expected;
 use super::finisher::{Ending, Finished};
 use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
@@ -175,6 +176,7 @@ pub struct SinkSide {
     layout: Layout,
     /// Part of every temporary name of this transfer.
     tag: String,
+    expected: Expected,
     /// Wanted, and not finished: what kind of object it is.
     open: HashMap<u64, EntryKind>,
     /// What is made when other objects are done.
@@ -209,6 +211,7 @@ pub struct Begin {
     pub past: Option<Past>,
     /// The source is on another host.
     pub alone: bool,
+    pub expected: Expected,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +240,7 @@ impl SinkSide {
         watch: Arc<Watch>,
         begin: Begin,
     ) -> SinkSide {
-        let Begin { tag, past, alone } = begin;
+        let Begin { tag, past, alone, expected } = begin;
         let layout = Layout::new(settings.request_bytes);
         SinkSide {
             objects,
@@ -246,6 +249,7 @@ impl SinkSide {
             watch,
             layout,
             tag,
+            expected,
             open: HashMap::new(),
             afterwards: Afterwards::default(),
             loosened: HashMap::new(),
@@ -263,11 +267,20 @@ impl SinkSide {
         }
     }
 
+    /// Refuses what was not asked for, before a name of it is looked up here.
+    pub fn check_offer(&self, message: &Message) -> Result<(), Fault> {
+        match message {
+            Message::Offer { first, entries } => self.expected.check(*first, entries),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at offered objects, makes room for those that are wanted, and answers.
     pub fn offer(&mut self, first: u64, mut entries: Vec<Entry>) -> Result<Vec<Message>, Fault> {
         if first != self.offered_objects {
             return Err(Fault::peer("an offer out of order"));
         }
+        self.expected.check(first, &entries)?;
         self.rename_single(&mut entries)?;
         self.offered_objects += entries.len() as u64;
         let chunk = self.layout.place(entries)?;

@@ -11,6 +11,7 @@ use self::comparing::{COMPARING_MAX, Comparing, compared_objects};
 use self::finishing::{FinisherThread, News, Work};
 use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
 use super::brake::Brake;
+use super::expected::Expected;
 use super::finisher::{Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Complete, Objects, Unfinished};
@@ -102,6 +103,8 @@ pub struct Part {
     pub window_bytes: Option<u64>,
     /// What the sink knows of earlier runs.
     pub memory: Memory,
+    /// What its source may offer.
+    pub expected: Expected,
     pub watch: Arc<Watch>,
     pub events: (Sender<Event>, Receiver<Event>),
     /// The name that a single object gets at a far sink.
@@ -208,7 +211,8 @@ impl Running {
             let finisher = Finisher::new(volume, settings.fsync, memory.journal);
             finishing::start(finisher, events_in.clone())
         });
-        let begin = Begin { tag: memory.tag, past: memory.past, alone: plan.is_none() };
+        let (alone, expected) = (plan.is_none(), part.expected);
+        let begin = Begin { tag: memory.tag, past: memory.past, alone, expected };
         let source = plan
             .map(|plan| SourceSide::new(plan, settings.clone(), watch.clone()))
             .map(|side| side.renamed(rename).flowing(flow));
@@ -515,6 +519,7 @@ impl Running {
                 Some(compare),
                 Message::Offer { .. } | Message::OfferEnd { .. } | Message::PipeEnd { .. },
             ) => {
+                self.sink.as_ref().map_or(Ok(()), |sink| sink.check_offer(&message))?;
                 compare.objects += compared_objects(&message);
                 if compare.objects > COMPARING_MAX {
                     return Err(Fault::peer("the peer offered more than it has credit for"));

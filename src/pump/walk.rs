@@ -208,18 +208,24 @@ fn waits(directory: &Path) -> bool {
 }
 
 fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
-    let made = |kind, size, name: &[u8]| Root::Made(made_entry(kind, size, name));
+    match (place, made_object(place)) {
+        (Place::Path(path), _) => look_at_path(path, recursive),
+        (_, made) => Ok(Root::Made(made.expect("what is no path is made up, or piped"))),
+    }
+}
+
+/// The one object of a source that is no path.
+pub fn made_object(place: &Place) -> Option<Entry> {
+    let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
     match place {
-        Place::Stdio => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"stdin")),
-        Place::Endless => Ok(made(EntryKind::Pipe, ENDLESS_BYTES, b"null")),
-        Place::EndlessMade { set, .. } => {
-            Ok(made(EntryKind::Pipe, ENDLESS_BYTES, set.name().as_bytes()))
-        }
-        Place::Null { len } => Ok(made(EntryKind::Stretch, *len, b"null")),
-        Place::Zero { len } => Ok(made(EntryKind::Stretch, *len, b"zero")),
-        Place::Random { len, .. } => Ok(made(EntryKind::Stretch, *len, b"random")),
-        Place::Made { set, len, .. } => Ok(made(EntryKind::Stretch, *len, set.name().as_bytes())),
-        Place::Path(path) => look_at_path(path, recursive),
+        Place::Path(_) => None,
+        Place::Stdio => made(EntryKind::Pipe, ENDLESS_BYTES, "stdin"),
+        Place::Endless => made(EntryKind::Pipe, ENDLESS_BYTES, "null"),
+        Place::EndlessMade { set, .. } => made(EntryKind::Pipe, ENDLESS_BYTES, set.name()),
+        Place::Null { len } => made(EntryKind::Stretch, *len, "null"),
+        Place::Zero { len } => made(EntryKind::Stretch, *len, "zero"),
+        Place::Random { len, .. } => made(EntryKind::Stretch, *len, "random"),
+        Place::Made { set, len, .. } => made(EntryKind::Stretch, *len, set.name()),
     }
 }
 

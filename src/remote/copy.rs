@@ -1,6 +1,7 @@
 //! A whole transfer as the user asked for it: both ends here, or one of them on another host.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::base::units::{Nanos, Tick};
 use crate::io::medium::{self, End};
 use crate::io::{clock, tcp, window};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::expected::Expected;
 use crate::pump::journal::TransferId;
 use crate::pump::names::{Ending, Names};
 use crate::pump::resume::{Memory, Voice};
@@ -304,6 +306,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
             ..medium::about(&job.sources, End::Source, String::new())
         },
         memory,
+        expected: Expected::Anything,
         watch: watch.clone(),
         events: channel(),
         early: Vec::new(),
@@ -402,6 +405,7 @@ impl Near<'_> {
             })?;
         self.attempt.opened.set(true);
         let login = clock::now().since(self.attempt.started);
+        let expected = self.expected(&opened)?;
         let (target, memory) = self.target(&opened)?;
         let credentials = Credentials {
             role: self.role,
@@ -437,6 +441,7 @@ impl Near<'_> {
             carrier,
             about: self.about(),
             memory,
+            expected,
             watch: watch.clone(),
             events: (self.events_in.clone(), events),
             early: Vec::new(),
@@ -444,6 +449,24 @@ impl Near<'_> {
         let done = transfer::run(part)?;
         let how = (count, self.role, self.attempt.started);
         Ok(Outcome { login, ..outcome(done, self.job, watch, carrier, how) })
+    }
+
+    /// What a far source may offer; and the name that a far sink may give is the one that was typed.
+    fn expected(&self, opened: &Opened) -> Result<Expected, Fault> {
+        let origin = match (self.role, opened.origin) {
+            (Role::Sink, Some(origin)) => origin,
+            _ => {
+                let typed = match &self.job.target {
+                    Place::Path(path) => path.file_name().map(OsStr::as_bytes),
+                    _ => None,
+                };
+                return match opened.rename.is_none() || opened.rename.as_deref() == typed {
+                    true => Ok(Expected::Anything),
+                    false => Err(Fault::peer("the far side gives a name that nobody has typed")),
+                };
+            }
+        };
+        Expected::of(self.job, origin, self.attempt.names)
     }
 
     /// The sink, where it is here, and what earlier runs left in it.

@@ -19,6 +19,7 @@ use crate::io::medium::{self, End};
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp, window};
 use crate::pump::assembly::{Stream, pipe_window_bytes};
+use crate::pump::expected::Expected;
 use crate::pump::names::Names;
 use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
@@ -118,6 +119,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
             dial: None,
         }),
         memory: prepared.memory,
+        expected: Expected::Anything,
         watch: prepared.watch,
         events: (events_in, events),
         early,

@@ -5,6 +5,7 @@
 pub mod capture;
 pub mod data;
 pub mod far;
+pub mod liar;
 pub mod packets;
 pub mod processes;
 pub mod relay;

@@ -79,6 +79,10 @@ impl Speaker {
         self.heard.recv_timeout(PATIENCE).ok()
     }
 
+    pub fn hear_within(&mut self, patience: Duration) -> Option<Message> {
+        self.heard.recv_timeout(patience).ok()
+    }
+
     /// Opens a transfer as its driver, with the data on this connection.
     pub fn open(&mut self, role: Role, place: Place, settings: Settings) {
         self.open_port(role, place, settings);
@@ -106,18 +110,19 @@ impl Speaker {
         }
     }
 
-    /// Answers a driver, which finds no data port and lets this connection carry the data.
-    pub fn answer(&mut self, origin: Option<Origin>, closed_port: u16) {
+    /// Answers a driver, which finds no data port and lets this connection carry the data; false
+    /// where it does not like the answer.
+    pub fn answer(&mut self, opened: Opened) -> bool {
         assert!(matches!(self.hear(), Some(Message::Open(_))), "not asked to open");
-        self.say(&Message::Opened(Opened {
-            fingerprint: [7; 32],
-            port: closed_port,
-            addresses: vec!["127.0.0.1".into()],
-            origin,
-            window_bytes: 0,
-            rename: None,
-        }));
-        assert!(matches!(self.hear(), Some(Message::Carry)), "the data is not carried");
+        self.say(&Message::Opened(opened));
+        // A list of names may come first, and a driver that goes says why.
+        loop {
+            match self.hear() {
+                Some(Message::Carry) => return true,
+                Some(Message::Stop(_)) | None => return false,
+                Some(_) => {}
+            }
+        }
     }
 }
 

@@ -1,0 +1,170 @@
+//! A hostile peer: what it does, one step after the other.
+
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use datapump::base::extent::Extent;
+use datapump::base::label::{Kind, Label};
+use datapump::base::tally::SideReport;
+use datapump::wire::manifest::Entry;
+use datapump::wire::message::{Message, Opened, Origin};
+
+use super::run::{self, Ran};
+use super::speaker::{Speaker, Watched, end_frame, watch};
+use super::{Scene, far, need};
+
+/// What a hostile peer does next.
+#[derive(Clone, Debug)]
+pub enum Move {
+    Say(Message),
+    Raw(Vec<u8>),
+    Frame(Label, Vec<u8>),
+    /// Waits until the honest side has answered or offered so many objects.
+    Hear(u64),
+    /// Ends the transfer as if all were well.
+    Finish(u64),
+}
+
+/// Which side the hostile peer is.
+#[derive(Clone, Copy, Debug)]
+pub enum Stands {
+    Near,
+    Far,
+}
+
+/// An honest `datapump copy`, whose ssh leads to this test: `ways` are its sources and its target.
+pub fn against_near(
+    scene: &Scene,
+    ways: &str,
+    origin: Option<Origin>,
+    moves: &[Move],
+    patience: Duration,
+) -> (Ran, Watched) {
+    near_with(scene, ways, opened(origin), patience, |speaker| {
+        play(speaker, scene, moves, Stands::Far);
+    })
+}
+
+/// The same, and the far side does what it likes once it has been let in.
+pub fn near_with(
+    scene: &Scene,
+    ways: &str,
+    opened: Opened,
+    patience: Duration,
+    act: impl FnOnce(&mut Speaker),
+) -> (Ran, Watched) {
+    let socket = scene.path("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let socat = need("socat", "socat");
+    let lines = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
+    let ssh = scene.script("ssh", &lines);
+    let line = format!("copy --ssh {} {KNOBS} {ways}", ssh.display());
+    let running = run::start(scene.command(&scene.words(&line)));
+    let watched = watch(running.pid(), patience);
+    let (connection, _) = listener.accept().unwrap();
+    let mut speaker = Speaker::follower(connection.try_clone().unwrap(), connection);
+    if speaker.answer(opened) {
+        act(&mut speaker);
+    }
+    let watched = watched.join().unwrap();
+    drop(speaker);
+    (running.end(), watched)
+}
+
+/// What a far side answers that has a port where nobody listens.
+pub fn opened(origin: Option<Origin>) -> Opened {
+    Opened {
+        fingerprint: [7; 32],
+        port: far::closed_port(),
+        addresses: vec!["127.0.0.1".into()],
+        origin,
+        window_bytes: 0,
+        rename: None,
+    }
+}
+
+/// Plays all moves, then listens until the honest side has had enough; what it said last.
+pub fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands) -> String {
+    let mut answered = 0;
+    for step in moves {
+        match step {
+            Move::Say(message) => speaker.say(&placed(message, scene)),
+            Move::Raw(bytes) => speaker.raw(bytes),
+            Move::Frame(label, body) => speaker.frame(label, body),
+            Move::Hear(count) => {
+                while answered < *count {
+                    match speaker.hear() {
+                        Some(Message::Want { wanted, .. }) => answered += wanted.len() as u64,
+                        Some(Message::Offer { entries, .. }) => answered += entries.len() as u64,
+                        Some(Message::Stop(fault)) => return fault.text,
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+            }
+            Move::Finish(objects) => finish(speaker, *objects, place),
+        }
+    }
+    let mut said = String::new();
+    while let Some(message) = speaker.hear() {
+        match message {
+            Message::Stop(fault) => said.push_str(&fault.text),
+            Message::Report(_) => return said,
+            _ => {}
+        }
+    }
+    said
+}
+
+fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
+    speaker.say(&Message::OfferEnd { objects, bytes: 0 });
+    speaker.frame(&end_frame(), &[]);
+    if matches!(place, Stands::Near) {
+        return;
+    }
+    let mut settled = 0;
+    while settled < objects {
+        match speaker.hear() {
+            Some(Message::Finished { objects } | Message::Held { objects }) => {
+                settled += objects.len() as u64;
+            }
+            Some(Message::Failed { .. } | Message::Kept { .. }) => settled += 1,
+            Some(Message::Stop(_)) | None => return,
+            Some(_) => {}
+        }
+    }
+    speaker.say(&Message::Report(Box::<SideReport>::default()));
+}
+
+/// A link that leads out of the destination is told where that is.
+fn placed(message: &Message, scene: &Scene) -> Message {
+    let mut message = message.clone();
+    if let Message::Offer { entries, .. } = &mut message {
+        for entry in entries.iter_mut().filter(|entry| entry.link_target == b"OUTSIDE") {
+            entry.link_target = scene.path("outside").display().to_string().into();
+        }
+    }
+    message
+}
+
+pub fn file(path: &str, size: u64) -> Entry {
+    Entry { size, mode: 0o644, path: path.into(), ..Entry::default() }
+}
+
+pub fn offer(entries: Vec<Entry>) -> Move {
+    Move::Say(offer_at(0, entries))
+}
+
+pub fn offer_at(first: u64, entries: Vec<Entry>) -> Message {
+    Message::Offer { first, entries }
+}
+
+pub fn payload(start: u64, body: &[u8]) -> Move {
+    let len = body.len() as u32;
+    let extent = Extent { start, len };
+    let label = Label { kind: Kind::Data, extent, body_len: len, ..Label::default() };
+    Move::Frame(label, body.to_vec())
+}
+
+/// How the honest side talks: everything on the control connection, and nothing is sealed.
+const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
