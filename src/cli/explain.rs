@@ -17,6 +17,7 @@ use crate::lab::diagnose::{Verdict, diagnose, evidence};
 use crate::lab::environment;
 use crate::lab::results::{Filter, Store};
 use crate::lab::sample::Record;
+use crate::report::escape;
 use crate::report::explain as page;
 use crate::report::json::{self, Event};
 
@@ -48,7 +49,7 @@ pub fn run(run: Option<&OsString>, options: &Options, started: Instant) -> Resul
         voice.event(&Event::End(Box::new(json::end(None, None))));
         return Ok(0);
     }
-    let text = page::page(&verdict);
+    let text = escape::page(&page::page(&verdict));
     Ok(written("the explanation", io::stdout().lock().write_all(text.as_bytes())))
 }
 

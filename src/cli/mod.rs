@@ -108,7 +108,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
 fn refuse(form: Form, started: Instant, why: &str) -> u8 {
     let show = Show { form, amount: Amount::All, channel: Channel::Stdout, interval: None };
     let voice = Voice::new(show, started);
-    voice.error(why);
+    voice.refusal(why);
     voice.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
     Class::Usage.exit_code()
 }
@@ -118,7 +118,7 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
             let fault = Fault::system(&format!("print {what}"), &why);
-            voice::print(&mut io::stderr(), &format!("datapump: {fault}\n"));
+            voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
             fault.class.exit_code()
         }
         _ => 0,

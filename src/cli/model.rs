@@ -75,7 +75,7 @@ fn ended(result: Result<(), Fault>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(fault) => {
-            voice::print(&mut io::stderr(), &format!("datapump: {fault}\n"));
+            voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
             fault.class.exit_code()
         }
     }

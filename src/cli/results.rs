@@ -17,7 +17,7 @@ use crate::lab::export::{Format, What};
 use crate::lab::paths;
 use crate::lab::results::{Filter, Store};
 use crate::lab::sample::{Environment, Record};
-use crate::report::results as page;
+use crate::report::{escape, results as page};
 
 /// What is to be done with results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn run(
     let filter =
         Filter { ids, newest, experiment: options.experiment.clone(), ..Filter::default() };
     Ok(perform(action, &filter, options).unwrap_or_else(|fault| {
-        voice::print(&mut io::stderr(), &format!("datapump: {fault}\n"));
+        voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
         fault.class.exit_code()
     }))
 }
@@ -85,9 +85,9 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
         return Err(Fault::new(Class::Local, text));
     }
     match action {
-        Action::List => {
-            Ok(told("the list of runs", &mut |out| out.write_all(page::list(&records).as_bytes())))
-        }
+        Action::List => Ok(told("the list of runs", &mut |out| {
+            out.write_all(escape::page(&page::list(&records)).as_bytes())
+        })),
         Action::Show => {
             let environments = environments(&store, &records)?;
             let mut pages = Vec::new();
@@ -95,7 +95,9 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
                 let record = Record { paths: store.paths(record.id)?, ..record };
                 pages.push(page::show(&record, &environments));
             }
-            Ok(told("the runs", &mut |out| out.write_all(pages.join("\n").as_bytes())))
+            Ok(told("the runs", &mut |out| {
+                out.write_all(escape::page(&pages.join("\n")).as_bytes())
+            }))
         }
         Action::Export(format) => {
             let paths_of = |record: &Record| {

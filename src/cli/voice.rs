@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::order::{Amount, Channel, Form, Show};
+use crate::report::escape;
 use crate::report::json::{self, Event, Stamp};
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Voice {
 
     /// Draws the progress line.
     pub fn draw(&self, line: String) {
-        self.bar.set_message(line);
+        self.bar.set_message(escape::line(&line));
         self.bar.tick();
     }
 
@@ -58,7 +59,7 @@ impl Voice {
     /// A passing remark, such as a line of progress. Not for programs, not when quiet.
     pub fn remark(&self, text: &str) {
         if self.show.form == Form::Text && self.show.amount == Amount::All {
-            self.say(Channel::Stderr, text);
+            self.say(Channel::Stderr, &escape::page(text));
         }
     }
 
@@ -66,21 +67,28 @@ impl Voice {
     pub fn warning(&self, text: &str) {
         match self.show.form {
             Form::Json => self.event(&Event::Warning { text: text.to_string() }),
-            Form::Text => self.remark(&format!("datapump: warning: {}", harmless(text))),
+            Form::Text => self.remark(&format!("datapump: warning: {}", escape::line(text))),
         }
     }
 
     /// Something that went wrong. Also beside JSON, unless that has the channel.
     pub fn error(&self, text: &str) {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
-            self.say(Channel::Stderr, &format!("datapump: {}", harmless(text)));
+            self.say(Channel::Stderr, &format!("datapump: {}", escape::line(text)));
         }
     }
 
     /// The summary of a run.
     pub fn summary(&self, text: &str) {
         if self.show.form == Form::Text && self.show.amount == Amount::All {
-            self.say(self.show.channel, text.trim_end());
+            self.say(self.show.channel, &escape::page(text.trim_end()));
+        }
+    }
+
+    /// What is wrong with the command line: it was typed here, and may take several lines.
+    pub fn refusal(&self, text: &str) {
+        if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
+            self.say(Channel::Stderr, &format!("datapump: {}", escape::page(text)));
         }
     }
 
@@ -102,18 +110,14 @@ impl Voice {
     }
 }
 
-/// Words of a peer may hold what moves a cursor or changes a title: that is spelled out.
-fn harmless(text: &str) -> String {
-    let spell = |c: char| match c.is_control() && c != '\n' {
-        true => c.escape_default().collect(),
-        false => String::from(c),
-    };
-    text.chars().map(spell).collect()
-}
-
 /// Whoever reads may have gone; the work goes on without them.
 pub fn print(out: &mut dyn Write, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The same for one line of words that may be a stranger's.
+pub fn print_line(out: &mut dyn Write, text: &str) {
+    print(out, &format!("{}\n", escape::line(text)));
 }
 
 const DRAWS_PER_SECOND: u8 = 10;

@@ -5,6 +5,7 @@ pub mod campaign;
 pub mod codecs;
 pub mod curves;
 pub mod doctor;
+pub mod escape;
 pub mod explain;
 pub mod foretold;
 pub mod json;

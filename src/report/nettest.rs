@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::escape;
 use super::explain::bits;
 use crate::base::job::Outcome;
 use crate::base::settings::Settings;
@@ -190,7 +191,11 @@ pub fn summary(test: &NetTest) -> String {
             let each = streams.iter().chain(sum.iter().filter(|_| several));
             each.for_each(|end| text.push_str(&end_line(way, test.seconds, end, name)));
         }
-        text.push_str(&format!("{:>3}  congestion {}\n", arrow(way.direction), way.congestion));
+        text.push_str(&format!(
+            "{:>3}  congestion {}\n",
+            arrow(way.direction),
+            escape::line(&way.congestion)
+        ));
     }
     let cost = |cost: &Cost| {
         format!(

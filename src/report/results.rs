@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::escape;
 use super::json::utc;
 use crate::base::job::{PathRole, StreamPath};
 use crate::base::units::{Bytes, Rate};
@@ -70,7 +71,7 @@ pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> Strin
             text.push_str(&lines(&format!("environment {id}, {}", environment.host), facts));
         }
     }
-    printable(&text)
+    text
 }
 
 fn list_row(record: &Record) -> [String; LIST_HEADINGS.len()] {
@@ -91,7 +92,7 @@ fn list_row(record: &Record) -> [String; LIST_HEADINGS.len()] {
         cost,
         record.void_reason.clone().unwrap_or_default(),
     ]
-    .map(|cell| printable(&cell).replace('\n', " "))
+    .map(|cell| escape::line(&cell))
 }
 
 fn side_text(role: &str, side: &Side) -> String {
@@ -159,7 +160,8 @@ fn section(heading: &str, columns: impl Iterator<Item = Column>) -> String {
 
 /// Two aligned columns below a heading; nothing where there are no rows.
 fn lines(heading: &str, rows: impl Iterator<Item = (String, String)>) -> String {
-    let rows: Vec<(String, String)> = rows.collect();
+    let plain = |(name, value): (String, String)| (escape::line(&name), escape::line(&value));
+    let rows: Vec<(String, String)> = rows.map(plain).collect();
     if rows.is_empty() {
         return String::new();
     }
@@ -181,15 +183,6 @@ fn shortened(text: &str) -> String {
         true => text.chars().take(WHAT_COLUMNS - 1).chain(['\u{2026}']).collect(),
         false => text.to_string(),
     }
-}
-
-/// Names of files and hosts may hold what moves a cursor: that is spelled out.
-fn printable(text: &str) -> String {
-    let spell = |c: char| match c.is_control() && c != '\n' {
-        true => c.escape_default().collect(),
-        false => String::from(c),
-    };
-    text.chars().map(spell).collect()
 }
 
 const LIST_HEADINGS: [&str; 8] =

@@ -1,5 +1,7 @@
 //! The end of a run as text.
 
+use std::path::Path;
+
 use crate::base::codec::Way;
 use crate::base::fault::Fault;
 use crate::base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
@@ -7,6 +9,7 @@ use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage, Tally};
 use crate::base::units::{Bytes, Nanos, Rate};
 
+use super::escape;
 use super::live::count;
 use crate::lab::packed::{HeldBy, Packed, Without};
 
@@ -36,7 +39,11 @@ pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     }
     for (name, side) in sides(outcome) {
         if let (engine, Some(why)) = engine(side) {
-            text.push_str(&format!("  {name}: engine {engine}: {why}\n"));
+            text.push_str(&format!(
+                "  {name}: engine {}: {}\n",
+                escape::line(engine),
+                escape::line(why)
+            ));
         }
     }
     text
@@ -324,6 +331,8 @@ fn engine(side: &SideReport) -> (&str, Option<&str>) {
 
 /// Columns padded to their widest cell; trailing blanks taken off.
 fn aligned(rows: Vec<Vec<String>>) -> String {
+    let plain = |row: Vec<String>| row.iter().map(|cell| escape::line(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(plain).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -427,8 +436,8 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
 pub fn sight(sight: &Sight, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     match sight {
-        Sight::Removed { path, bytes } => format!("{word}: {} ({})", path.display(), Bytes(*bytes)),
-        Sight::Held(path) => format!("left: {} (of a copy that runs)", path.display()),
+        Sight::Removed { path, bytes } => format!("{word}: {} ({})", shown(path), Bytes(*bytes)),
+        Sight::Held(path) => format!("left: {} (of a copy that runs)", shown(path)),
         Sight::Failed(fault) => fault.text.clone(),
     }
 }
@@ -458,6 +467,10 @@ pub fn failed(path: &[u8], fault: &Fault) -> String {
         true => fault.text.clone(),
         false => format!("{name}: {}", fault.text),
     }
+}
+
+fn shown(path: &Path) -> String {
+    escape::line(&path.to_string_lossy())
 }
 
 /// The width of a name with the gap behind it.

@@ -85,6 +85,27 @@ pub fn opened(origin: Option<Origin>) -> Opened {
 
 /// Plays all moves, then listens until the honest side has had enough; what it said last.
 pub fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands) -> String {
+    if let Some(said) = steps(speaker, scene, moves, place) {
+        return said;
+    }
+    let mut said = String::new();
+    while let Some(message) = speaker.hear() {
+        match message {
+            Message::Stop(fault) => said.push_str(&fault.text),
+            Message::Report(_) => return said,
+            _ => {}
+        }
+    }
+    said
+}
+
+/// Plays all moves, unless the honest side has had enough before: then, what it said.
+pub fn steps(
+    speaker: &mut Speaker,
+    scene: &Scene,
+    moves: &[Move],
+    place: Stands,
+) -> Option<String> {
     let mut answered = 0;
     for step in moves {
         match step {
@@ -96,7 +117,7 @@ pub fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands)
                     match speaker.hear() {
                         Some(Message::Want { wanted, .. }) => answered += wanted.len() as u64,
                         Some(Message::Offer { entries, .. }) => answered += entries.len() as u64,
-                        Some(Message::Stop(fault)) => return fault.text,
+                        Some(Message::Stop(fault)) => return Some(fault.text),
                         Some(_) => {}
                         None => break,
                     }
@@ -105,15 +126,7 @@ pub fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands)
             Move::Finish(objects) => finish(speaker, *objects, place),
         }
     }
-    let mut said = String::new();
-    while let Some(message) = speaker.hear() {
-        match message {
-            Message::Stop(fault) => said.push_str(&fault.text),
-            Message::Report(_) => return said,
-            _ => {}
-        }
-    }
-    said
+    None
 }
 
 fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
