@@ -146,6 +146,30 @@ fn sources_and_destinations() {
     ]);
 }
 
+/// What does not fit the message that the far side is asked with is told before anybody logs in.
+#[test]
+fn long_command_lines() {
+    let path = "a/".repeat(35_000);
+    let sources: String = (0..950).map(|i| format!("far:{}{i:03} ", "n".repeat(100))).collect();
+    let patterns: String =
+        (0..250).map(|i| format!("--exclude {}{i:03} ", "p".repeat(250))).collect();
+    let cases = [
+        (format!("copy @/file far:{path}"), 2, "a path of 70000 bytes is longer"),
+        (format!("copy far:{path} @/dst"), 2, "a path of 70000 bytes is longer"),
+        (format!("copy far:{path} far:b @/dst"), 2, "a path of 70000 bytes is longer"),
+        (format!("copy {sources} {patterns} @/dst"), 2, "950 sources and 250 patterns are"),
+        (format!("copy -r @/dir far:@/dst/ {patterns}"), 0, ""),
+    ];
+    each(cases, |(line, code, words)| {
+        let scene = set_up();
+        let ran = scene.run(line);
+        let shown: String = line.chars().take(60).collect();
+        assert_eq!(ran.code, *code, "{shown}\n{ran}");
+        assert!(ran.stderr.contains(words) && !ran.stderr.contains("panicked"), "{shown}\n{ran}");
+        assert_same_as_before(&scene, &shown);
+    });
+}
+
 #[test]
 fn far_sides_that_do_not_answer() {
     check(&[

@@ -315,6 +315,30 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
     (ran.code, ran.stderr, watched)
 }
 
+/// A driver that asks for what no command line can say.
+#[test]
+fn places_that_cannot_be_together() {
+    let null = Place::Null { len: 100 };
+    let cases = [
+        vec![Place::Path("src/one".into()), null.clone()],
+        vec![null.clone(), null.clone()],
+        vec![Place::Stdio, null],
+        vec![Place::Path("src/one".into()), Place::Endless],
+    ];
+    each(cases, |places| {
+        let scene = Scene::new();
+        let mut honest = honest_follower(&scene.far_program());
+        let watched = watch(honest.id().cast_signed(), KILLED_AFTER);
+        let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
+        let mut speaker = Speaker::driver(stdout, stdin);
+        speaker.ask(Role::Source, places.clone(), settings());
+        let said = speaker.hear();
+        assert!(matches!(said, Some(Message::Stop(_))), "{places:?}: {said:?}");
+        assert_eq!(honest.wait().unwrap().code(), Some(9), "{places:?}");
+        assert!(!watched.join().unwrap().killed, "{places:?}");
+    });
+}
+
 /// Every name of a folder, with what a careless writer would change.
 fn look(folder: &Path) -> Vec<(String, u64, i64, u32)> {
     let files = data::files_below(folder);

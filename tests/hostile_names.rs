@@ -19,6 +19,9 @@ use support::{Scene, each};
 /// What is typed, whether the far side says that it is one object, and what it offers.
 type Pull = (&'static str, bool, Vec<Entry>);
 
+/// What a sink wants of an entry at this place of its offer.
+type Greed = fn(usize, &Entry) -> Wish;
+
 /// The classes of CVE-2019-6111 and CVE-2022-29154: a file is asked for and others come, a folder
 /// is asked for and others come, a list and others come, a filter and what it leaves out comes.
 #[test]
@@ -100,7 +103,7 @@ fn what_was_asked_for_is_made() {
 /// A far sink that wants everything of everything, and then some.
 #[test]
 fn only_what_was_named_is_sent() {
-    let greedy: [(&str, fn(usize, &Entry) -> Wish); 4] = [
+    let greedy: [(&str, Greed); 4] = [
         ("all of all", |_, _| Wish::All),
         ("the rest of all", |_, entry| match entry.size {
             0 => Wish::Rest(vec![(0, 1 << 16)]),
@@ -135,7 +138,7 @@ fn names_of_the_far_sink_are_not_believed() {
 }
 
 /// Wants as it is told, and gives back all that was carried, of which there is some.
-fn take_all(speaker: &mut Speaker, wish: fn(usize, &Entry) -> Wish, some: bool) -> Vec<u8> {
+fn take_all(speaker: &mut Speaker, wish: Greed, some: bool) -> Vec<u8> {
     let (mut sent, mut offered) = (Vec::new(), false);
     loop {
         // Nothing more need come once everything has been offered.

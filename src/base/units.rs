@@ -35,13 +35,14 @@ impl Nanos {
 impl Add for Nanos {
     type Output = Nanos;
     fn add(self, other: Nanos) -> Nanos {
-        Nanos(self.0 + other.0)
+        // A peer's numbers may be anything.
+        Nanos(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Nanos {
     fn add_assign(&mut self, other: Nanos) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 

@@ -183,7 +183,7 @@ impl SourceSide {
                     runs.extend(held.gaps(entry.size).into_iter().map(run));
                 }
                 Slot::Batch { start, members } => {
-                    let batch = batch_of(&chunk, &mut from, &members);
+                    let batch = batch_of(&chunk, &mut from, &members)?;
                     gauge.bytes_found.fetch_add(u64::from(batch.bytes()), Relaxed);
                     runs.push(Run::Batch { start, batch: Arc::new(batch) });
                 }
@@ -283,12 +283,14 @@ pub fn is_file(kind: EntryKind) -> bool {
 }
 
 /// The small files of one slot, one behind the other in the body.
-fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Batch {
+fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Result<Batch, Fault> {
     let mut at = 0;
     let mut segments = Vec::with_capacity(members.len());
     for member in members {
         let entry = &chunk.entries[*member];
-        let from = from[*member].take().expect("a small object is a file");
+        let Some(from) = from[*member].take() else {
+            return Err(Fault::usage("generated data is copied alone: leave the others out"));
+        };
         let len = entry.size as u32;
         segments.push(Segment {
             object: chunk.first + *member as u64,
@@ -301,5 +303,5 @@ fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Batc
         });
         at += len;
     }
-    Batch { segments }
+    Ok(Batch { segments })
 }

@@ -189,8 +189,7 @@ impl Running {
         let rename = part.rename.or_else(|| sink.as_ref().and_then(Target::rename));
         let brake = Arc::new(Brake::default());
         let (complete_in, complete) = channel();
-        let slot = settings.request_bytes;
-        let far = !streams.is_empty();
+        let (slot, far) = (settings.request_bytes, !streams.is_empty());
         let plan = plan_of(&settings, source.as_ref(), (window_bytes, far), &brake);
         let objects = sink
             .as_ref()

@@ -15,7 +15,9 @@ use super::peer::{PROGRAM, tag};
 use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place, Room};
-use crate::base::limits::{REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+use crate::base::limits::{
+    MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP,
+};
 use crate::base::tally::{About, SideReport};
 use crate::base::units::{Nanos, Tick};
 use crate::io::medium::{self, End};
@@ -57,7 +59,7 @@ pub fn run_with(
     started: Tick,
 ) -> Result<Outcome, Fault> {
     // What can be wrong on this host is found before anybody has to log in.
-    check_sources(job)?;
+    check_request(job)?;
     tcp::check_congestion(job.settings.congestion.as_deref())?;
     let transfer = transfer_id(job)?;
     let names = names(job)?.map(Arc::new);
@@ -259,20 +261,43 @@ fn with_streams_for(job: &Job, sources: Option<&Sources>) -> Job {
     job
 }
 
-/// A far source is told all its paths in one message.
-fn check_sources(job: &Job) -> Result<(), Fault> {
+/// The far side is told its paths and the patterns in one message.
+fn check_request(job: &Job) -> Result<(), Fault> {
+    let far = match job.source_host {
+        Some(_) => &job.sources[..],
+        None => std::slice::from_ref(&job.target),
+    };
     let path_bytes = |place: &Place| match place {
         Place::Path(path) => path.as_os_str().len(),
         _ => 0,
     };
-    let bytes: usize = job.sources.iter().map(path_bytes).sum();
-    match job.sources.len() <= SOURCES_MAX && bytes <= SOURCES_BYTES_MAX {
-        true => Ok(()),
-        false => Err(Fault::usage(format!(
+    if let Some(bytes) = far.iter().map(path_bytes).find(|bytes| *bytes > PATH_BYTES_MAX) {
+        return Err(Fault::usage(format!(
+            "a path of {bytes} bytes is longer than any there can be ({PATH_BYTES_MAX}): shorten \
+             it, or name a folder above it"
+        )));
+    }
+    let names: usize = job.sources.iter().map(path_bytes).sum();
+    if job.sources.len() > SOURCES_MAX || names > SOURCES_BYTES_MAX {
+        return Err(Fault::usage(format!(
             "{} sources are too many for one command (at most {SOURCES_MAX}, with \
              {SOURCES_BYTES_MAX} bytes of names): copy the folder they are in, or use several \
              commands",
             job.sources.len()
+        )));
+    }
+    let fields = |bytes: usize| bytes + FIELD_BYTES;
+    let patterns = &job.settings.filters;
+    let paths: usize = far.iter().map(|place| fields(path_bytes(place))).sum();
+    let bytes = paths + patterns.iter().map(|line| fields(line.len())).sum::<usize>();
+    match bytes <= OPEN_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Fault::usage(format!(
+            "{} sources and {} patterns are {bytes} bytes, and one command takes \
+             {OPEN_BYTES_MAX}: write wider patterns, name the files with --files-from, or use \
+             several commands",
+            job.sources.len(),
+            patterns.len()
         ))),
     }
 }
@@ -280,6 +305,11 @@ fn check_sources(job: &Job) -> Result<(), Fault> {
 /// Names that one message tells, and about how many bytes.
 const NAMES_MAX: usize = 1024;
 const NAMES_BYTES_MAX: usize = 32 << 10;
+
+/// What stands in front of a path or a pattern at most; and what all of them may take, so that the
+/// rest of the message fits too.
+const FIELD_BYTES: usize = 32;
+const OPEN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (16 << 10);
 
 const SOURCES_MAX: usize = 1000;
 const SOURCES_BYTES_MAX: usize = 100_000;
@@ -451,7 +481,7 @@ impl Near<'_> {
         Ok(Outcome { login, ..outcome(done, self.job, watch, carrier, how) })
     }
 
-    /// What a far source may offer; and the name that a far sink may give is the one that was typed.
+    /// What a far source may offer; a far sink may give no other name than the one that was typed.
     fn expected(&self, opened: &Opened) -> Result<Expected, Fault> {
         let origin = match (self.role, opened.origin) {
             (Role::Sink, Some(origin)) => origin,

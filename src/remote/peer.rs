@@ -12,7 +12,7 @@ use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_re
 use super::streams::{self, Credentials, carried, random};
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::Carrier;
+use crate::base::job::{Carrier, Place};
 use crate::base::settings::Settings;
 use crate::base::tally::About;
 use crate::io::medium::{self, End};
@@ -166,6 +166,10 @@ impl Prepared {
 }
 
 fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, Fault> {
+    let is_made = |place: &Place| !matches!(place, Place::Path(_));
+    if open.places.len() > 1 && open.places.iter().any(is_made) {
+        return Err(Fault::peer("the peer asked for generated data among other sources"));
+    }
     let end = if open.role == Role::Source { End::Source } else { End::Target };
     let about = medium::about(&open.places, end, model);
     let (notices, _) = channel(); // the driver tells people

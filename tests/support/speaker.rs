@@ -91,10 +91,19 @@ impl Speaker {
 
     /// Opens a transfer as its driver; returns the data port.
     pub fn open_port(&mut self, role: Role, place: Place, settings: Settings) -> u16 {
+        self.ask(role, vec![place], settings);
+        match self.hear() {
+            Some(Message::Opened(opened)) => opened.port,
+            answer => panic!("not opened: {answer:?}"),
+        }
+    }
+
+    /// Asks to open a transfer as its driver.
+    pub fn ask(&mut self, role: Role, places: Vec<Place>, settings: Settings) {
         let origin = Origin { single: false, endless: false };
         self.say(&Message::Open(Box::new(Open {
             role,
-            places: vec![place],
+            places,
             settings,
             ports: None,
             secret: [7; 32],
@@ -104,10 +113,6 @@ impl Speaker {
             transfer: [7; 16],
             listed: false,
         })));
-        match self.hear() {
-            Some(Message::Opened(opened)) => opened.port,
-            answer => panic!("not opened: {answer:?}"),
-        }
     }
 
     /// Answers a driver, which finds no data port and lets this connection carry the data; false

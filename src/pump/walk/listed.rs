@@ -76,7 +76,8 @@ impl Offers<'_> {
             self.excluded += 1;
             return;
         }
-        if meta.is_dir() && below.listed.folders == Folders::Refused {
+        let followed = self.settings.links == Links::Follow && real.is_dir();
+        if (meta.is_dir() || followed) && below.listed.folders == Folders::Refused {
             let text =
                 format!("'{}' is a directory: -r copies it with all that is in it", real.display());
             return self.unoffered(&real, Fault::new(Class::Local, text));
