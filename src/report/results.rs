@@ -166,7 +166,8 @@ fn lines(heading: &str, rows: impl Iterator<Item = (String, String)>) -> String 
         return String::new();
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let heading = if heading.is_empty() { String::new() } else { format!("\n{heading}\n") };
+    let heading =
+        if heading.is_empty() { String::new() } else { format!("\n{}\n", escape::line(heading)) };
     let rows = rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n"));
     heading + &rows.collect::<String>()
 }
@@ -243,7 +244,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[0].starts_with("run  when (UTC)           command  what"), "{text}");
-        assert!(lines[1].starts_with("  1  2000-02-28 23:59:59  copy     a\\u{1b}[2J b c -> host"));
+        assert!(
+            lines[1].starts_with("  1  2000-02-28 23:59:59  copy     a\\u{1b}[2J b\\nc -> host")
+        );
         assert!(lines[1].contains("1 GiB") && lines[1].ends_with("1.000"), "{text}");
         assert!(lines[2].starts_with(" 22  1970-01-01 00:00:00  measure  cpu e1"), "{text}");
         assert!(lines[2].ends_with("-  drift"), "{text}");
