@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::FileType;
+
 use support::data::{self, LENGTHS, assert_same, write_file, write_tree};
 use support::{Scene, each, far, need, need_root, run};
 
@@ -376,6 +378,57 @@ fn overwrite_rules() {
         );
         assert_same(&scene.path("src/new"), &scene.path("dst/new"));
         scene.assert_holds("dst", &["both", "new"]);
+    });
+}
+
+/// What is no file, folder or link is never replaced by one: a device that were would be gone.
+#[test]
+fn devices_pipes_and_sockets_are_not_replaced() {
+    need_root("a device is made");
+    let overwrite = ["", "--overwrite older", "--overwrite always", "-n --overwrite always"];
+    let cases = WAYS.iter().flat_map(|way| overwrite.iter().map(move |rule| (*way, *rule)));
+    each(cases, |(way, rule)| {
+        let scene = Scene::new();
+        for folder in ["src", "dst"] {
+            fs::create_dir(scene.path(folder)).unwrap();
+        }
+        for name in ["device", "link", "new", "pipe", "socket"] {
+            write_file(&scene.path("src").join(name), 1, 5000);
+        }
+        fs::remove_file(scene.path("src/link")).unwrap();
+        std::os::unix::fs::symlink("new", scene.path("src/link")).unwrap();
+        let hour = Duration::from_secs(3600);
+        let make = |name: &str, kind, number| {
+            let path = scene.path("dst").join(name);
+            rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o600.into(), number).unwrap();
+            let past = rustix::fs::Timespec { tv_sec: hour.as_secs().cast_signed(), tv_nsec: 0 };
+            let times = rustix::fs::Timestamps { last_access: past, last_modification: past };
+            let flags = rustix::fs::AtFlags::empty();
+            rustix::fs::utimensat(rustix::fs::CWD, &path, &times, flags).unwrap();
+        };
+        make("device", FileType::CharacterDevice, rustix::fs::makedev(1, 3));
+        make("link", FileType::Fifo, 0);
+        make("pipe", FileType::Fifo, 0);
+        make("socket", FileType::Socket, 0);
+        let kinds = || {
+            let kind = |name| fs::symlink_metadata(scene.path("dst").join(name)).unwrap().mode();
+            ["device", "link", "pipe", "socket"].map(kind)
+        };
+        let before = kinds();
+        let (from, to) = way.hosts();
+        let line = format!("copy -r {rule} {from}@/src/ {to}@/dst");
+        let ran = scene.run(&line);
+        assert_eq!((ran.code, kinds()), (3, before), "{line}\n{ran}");
+        for name in ["device", "link", "pipe", "socket"] {
+            let said = format!("dst/{name}' is a device, pipe or socket");
+            assert!(ran.stderr.contains(&said), "{line}\n{ran}");
+        }
+        assert_eq!(scene.path("dst/new").exists(), !rule.contains("-n"), "{line}\n{ran}");
+        // Named by itself it is refused before anything is made.
+        let line = format!("copy {rule} {from}@/src/new {to}@/dst/device");
+        let ran = scene.run(&line);
+        assert_eq!((ran.code, kinds()), (2, before), "{line}\n{ran}");
+        assert!(ran.stderr.contains("is a device, pipe or socket"), "{line}\n{ran}");
     });
 }
 

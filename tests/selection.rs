@@ -274,3 +274,31 @@ fn clean_removes_what_is_ours() {
     assert_eq!(events.events().pop().unwrap()["exit_code"].as_u64(), Some(3), "{events}");
     assert_eq!(scene.run("clean far:x").code, 2);
 }
+
+/// However many folders, however deep, and however many journals there are.
+#[test]
+fn clean_needs_few_descriptors() {
+    let scene = Scene::new();
+    let (part, journal) = (".datapump-0123abcd-7.part", ".datapump-0123abcd00112233.journal");
+    let deep: String = (0..200).map(|_| "d/").collect();
+    fs::create_dir_all(scene.path("out/deep").join(&deep)).unwrap();
+    let mut folders = vec![scene.path("out/deep").join(&deep)];
+    folders.extend((0..150).map(|i| scene.path(format!("out/wide/{i}"))));
+    for folder in &folders {
+        fs::create_dir_all(folder.join("below")).unwrap();
+        for name in [part, journal, "below/.datapump-89abcdef-0.part", "kept"] {
+            write_file(&folder.join(name), 1, 10);
+        }
+    }
+    for i in 0..150 {
+        write_file(&scene.path(format!("out/.datapump-{i:08x}00112233.journal")), 1, 10);
+    }
+    let program = scene.script("few", "ulimit -n 24; exec $PROGRAM \"$@\"");
+    let mut command = std::process::Command::new(program);
+    command.args(scene.words("clean @/out"));
+    let ran = run::to_end(command, b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    let left = data::files_below(&scene.path("out"));
+    let kept = left.iter().filter(|path| path.ends_with("kept")).count();
+    assert_eq!((left.len(), kept), (folders.len(), folders.len()), "of {} folders", folders.len());
+}

@@ -11,10 +11,16 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, XattrFlags, setxattr, utimensat};
+use datapump::base::job::Place;
+use datapump::base::settings::Settings;
+use datapump::pump::walk::{Sighting, Sources};
+use datapump::wire::manifest::Entry;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Timespec, Timestamps, UTIME_OMIT, XattrFlags, setxattr, utimensat,
+};
 
 use support::run::{self, Ran};
-use support::{Scene, data, each, need, need_root};
+use support::{Scene, data, each, need, need_root, old_kernel};
 
 /// Where the two ends are: what stands in front of source and destination.
 const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
@@ -287,12 +293,60 @@ fn another_user_keeps_what_is_allowed() {
     assert_eq!(closed.mode() & 0o7777, 0o500);
 }
 
+/// A file in a folder that may only be passed through, and a folder that may only be written to.
+#[test]
+fn folders_that_may_not_be_listed() {
+    need_root("setpriv makes a process of another user");
+    let knobs = ["", "--fsync off", "--request-size 64K --direct on", "--preallocate on"];
+    let cases = WAYS.iter().flat_map(|way| knobs.map(|knobs| (way, knobs)));
+    each(cases, |((from, to), knobs)| {
+        let scene = Scene::new();
+        make_folder(&scene.path("src"), 0o711);
+        make_folder(&scene.path("dst"), 0o733);
+        fs::create_dir(scene.path("src/folder")).unwrap();
+        for (name, len) in [("long", 3_000_000), ("short", 100), ("folder/empty", 0)] {
+            data::write_file(&scene.path("src").join(name), 1, len);
+        }
+        fs::write(scene.path("list"), "long\nshort\nfolder/empty\n").unwrap();
+        let setpriv = format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups");
+        let program = scene.program_for_all();
+        scene.far_script(&format!("exec {setpriv} {} \"$@\"", program.display()));
+        let run = |line: &str| match (*from, *to) {
+            ("", "") => as_nobody(&scene, line),
+            _ => scene.run(line),
+        };
+        let same = |source: &str, arrived: &str| {
+            data::assert_same(&scene.path(source), &scene.path(arrived));
+        };
+        let ran = run(&format!("copy {knobs} {from}@/src/long {from}@/src/short {to}@/dst"));
+        assert_eq!(ran.code, 0, "{ran}");
+        same("src/long", "dst/long");
+        same("src/short", "dst/short");
+        let ran = run(&format!("copy {knobs} {from}@/src/long {to}@/dst/other"));
+        assert_eq!(ran.code, 0, "{ran}");
+        same("src/long", "dst/other");
+        let always = "--overwrite always";
+        let ran = run(&format!("copy {knobs} {always} {from}@/src/short {to}@/dst/other"));
+        assert_eq!(ran.code, 0, "{ran}");
+        same("src/short", "dst/other");
+        let list = format!("-r -A {always} --files-from @/list");
+        let ran = run(&format!("copy {knobs} {list} {from}@/src {to}@/dst"));
+        assert_eq!(ran.code, 0, "{ran}");
+        same("src/folder/empty", "dst/folder/empty");
+        assert_no_temporary(&scene.path("dst"));
+    });
+}
+
 fn as_nobody(scene: &Scene, line: &str) -> Ran {
+    run::to_end(nobodys_command(scene, line), b"")
+}
+
+fn nobodys_command(scene: &Scene, line: &str) -> Command {
     let mut command = Command::new(need("setpriv", "util-linux"));
     let nobody = NOBODY.to_string();
     command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]);
     command.arg(scene.program_for_all()).args(scene.words(line));
-    run::to_end(command, b"")
+    command
 }
 
 const NOBODY: u32 = 65534;
@@ -329,6 +383,243 @@ fn deep_trees_with_few_open_files() {
     data::assert_same(&scene.path("src"), &scene.path("pushed"));
     scene.succeed("copy -r far:@/src/ @/pulled");
     data::assert_same(&scene.path("src"), &scene.path("pulled"));
+}
+
+/// While a tree is walked, a folder that is being listed is replaced by a link to another one:
+/// neither names nor targets of links that are there come along, however deep it happens.
+#[test]
+fn folders_that_become_links_while_they_are_walked() {
+    let cases = [0, 1, 63, 64, 65, 300]
+        .into_iter()
+        .flat_map(|depth| [false, true].map(|archive| (depth, archive)));
+    each(cases, |(depth, archive)| {
+        let scene = Scene::new();
+        let deep: String = (0..*depth).map(|_| "d/").collect();
+        let swapped = scene.path("src").join(deep).join("swapped");
+        fs::create_dir_all(&swapped).unwrap();
+        fs::create_dir(scene.path("outside")).unwrap();
+        for i in 0..20 {
+            // A pipe is told at once, so that the test knows that the folder is being listed.
+            let pipe = swapped.join(format!("pipe{i}"));
+            rustix::fs::mknodat(CWD, pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+            for (place, target) in [(swapped.clone(), "inside"), (scene.path("outside"), "secret")]
+            {
+                let folder = place.join(format!("folder{i}"));
+                fs::create_dir(&folder).unwrap();
+                fs::write(folder.join(target), "").unwrap();
+                symlink(target, place.join(format!("link{i}"))).unwrap();
+                symlink(target, place.join(format!("folder{i}/link"))).unwrap();
+            }
+        }
+        let settings = Settings { archive: *archive, ..Settings::default() };
+        let places = [Place::Path(scene.path("src"))];
+        let sources = Sources::look(&places, true).unwrap().choose(&settings).unwrap();
+        let (mut swaps, mut found, mut failed) = (0, Vec::new(), Vec::new());
+        sources.walk(&settings, &mut |sighting| {
+            match sighting {
+                Sighting::Skipped(text) if swaps == 0 => {
+                    assert!(text.contains("pipe"), "{text}");
+                    fs::rename(&swapped, scene.path("aside")).unwrap();
+                    symlink(scene.path("outside"), &swapped).unwrap();
+                    swaps += 1;
+                }
+                Sighting::Chunk(chunk) => found.extend(chunk.into_iter().map(|one| one.entry)),
+                Sighting::Unoffered { path, .. } => failed.push(path),
+                _ => {}
+            }
+            true
+        });
+        assert_eq!(swaps, 1);
+        let leaks = |entry: &&Entry| {
+            entry.path.ends_with(b"secret") || entry.link_target.starts_with(b"secret")
+        };
+        assert_eq!(found.iter().filter(leaks).count(), 0, "what is outside is offered");
+        // Not because nothing was left to be walked.
+        let inside = found.iter().filter(|entry| entry.link_target == b"inside").count();
+        assert!(inside + failed.len() > 0, "{inside} links, {} failures", failed.len());
+    });
+}
+
+/// Where the kernel has no `openat2` the same is copied, and the same is refused in the same words.
+#[test]
+fn without_openat2() {
+    need_root("files of other owners are made and compared");
+    let lines = [
+        "copy -r -A @/src/ @/dst",
+        "copy -r -A --overwrite always @/src/ @/dst",
+        "copy -r --links follow @/src/deep @/followed/",
+        // A folder on the way is a link: beneath the destination, out of it, and away from it.
+        "copy -r --overwrite always @/more/ @/linked",
+        "copy --files-from @/list @/linked @/listed/",
+    ];
+    let outcome = |old: bool| {
+        let scene = Scene::new();
+        write_odd_tree(&scene.path("src"));
+        for folder in ["more/in/a", "more/out/a", "more/away/a", "linked/real", "outside/a"] {
+            fs::create_dir_all(scene.path(folder)).unwrap();
+        }
+        for folder in ["in", "out", "away"] {
+            data::write_file(&scene.path(format!("more/{folder}/a/file")), 1, 100);
+            data::write_file(&scene.path(format!("more/{folder}/file")), 2, 2_000_000);
+        }
+        data::write_file(&scene.path("outside/file"), 3, 10);
+        data::write_file(&scene.path("linked/real/file"), 3, 10);
+        symlink("./../linked/real", scene.path("linked/up")).unwrap();
+        symlink("real/../real", scene.path("linked/in")).unwrap();
+        symlink("../outside", scene.path("linked/out")).unwrap();
+        symlink(scene.path("outside"), scene.path("linked/away")).unwrap();
+        fs::write(scene.path("list"), "in/file\nout/file\naway/file\nup/file\n").unwrap();
+        let folder = scene.path("").display().to_string();
+        let ran = lines.map(|line| {
+            let mut command = scene.command(&scene.words(line));
+            if old {
+                old_kernel::without_openat2(&mut command);
+            }
+            let ran = run::to_end(command, b"");
+            let mut said: Vec<String> =
+                ran.stderr.lines().map(|line| line.replace(&folder, "@/")).collect();
+            said.sort();
+            (ran.code, said)
+        });
+        assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-HAX");
+        assert_eq!(fs::read_dir(scene.path("outside")).unwrap().count(), 2);
+        assert_eq!(fs::read(scene.path("outside/file")).unwrap(), data::bytes(3, 10));
+        assert_eq!(fs::read_dir(scene.path("outside/a")).unwrap().count(), 0);
+        let mut files = data::files_below(&scene.path("linked"));
+        files.extend(data::files_below(&scene.path("listed")));
+        files.retain(|path| path.extension().is_none_or(|end| end != "journal"));
+        let files = files.into_iter();
+        let files = files.map(|path| path.strip_prefix(scene.path("")).unwrap().to_path_buf());
+        (ran, files.collect::<Vec<_>>())
+    };
+    let (new, old) = (outcome(false), outcome(true));
+    assert_eq!(new, old);
+    assert_eq!(new.0.clone().map(|(code, _)| code), [0, 0, 0, 3, 3], "{new:?}");
+}
+
+/// In a folder that everybody writes in a stranger has foreseen our names, and holds what they lead
+/// to. The copy goes on beside it, and `clean` finds what such a copy leaves.
+#[test]
+fn names_that_a_stranger_has_taken() {
+    need_root("there are two users");
+    let kinds = ["file", "locked", "hard link", "symbolic link", "pipe", "folder"];
+    let cases = kinds.iter().flat_map(|kind| [".journal", ".part"].map(|end| (*kind, end)));
+    each(cases, |(kind, end)| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        data::write_file(&scene.path("src/long"), 1, 3_000_000);
+        data::write_file(&scene.path("src/short"), 2, 100);
+        symlink("short", scene.path("src/link")).unwrap();
+        make_folder(&scene.path("dst"), 0o1777);
+        data::write_file(&scene.path("victims"), 3, 5000);
+        chown(scene.path("victims"), Some(NOBODY), Some(NOBODY)).unwrap();
+        let copy = "copy -r --streams 1 --request-size 64K @/src/ @/dst";
+        let mut taken = stop_under_way(&scene, &format!("{copy} --json --rate 200KB"));
+        // The names of a small file and of a link are foreseen as well as that of the long one.
+        let part = taken.iter().find(|name| name.ends_with(".part")).unwrap();
+        let tag = part.rsplit_once('-').unwrap().0.to_string();
+        let front = |path: &str| blake3::hash(path.as_bytes()).to_hex()[..16].to_string();
+        taken.extend(["short", "link"].map(|path| format!("{tag}-{}.part", front(path))));
+        taken.retain(|name| name.ends_with(end));
+        taken.sort();
+        taken.dedup();
+        let mut held = Vec::new();
+        for name in &taken {
+            let path = scene.path("dst").join(name);
+            fs::remove_file(&path).ok();
+            held.extend(take_name(&scene, &path, kind));
+        }
+        for name in ["short", "link"] {
+            fs::remove_file(scene.path("dst").join(name)).ok();
+        }
+        let parts_before = ours_in(&scene.path("dst"));
+        let before = fs::read(scene.path("victims")).unwrap();
+        let ran = as_nobody(&scene, copy);
+        assert_eq!(ran.code, 0, "{ran}");
+        for name in ["long", "short", "link"] {
+            data::assert_same(&scene.path("src").join(name), &scene.path("dst").join(name));
+        }
+        assert_eq!(fs::read(scene.path("victims")).unwrap(), before, "it was written to");
+        // A part that is our own by its owner is removed, whoever has made its name.
+        let removed = (*kind, *end) == ("hard link", ".part");
+        let warned = |text: &str| ran.stderr.matches(text).count();
+        let expect = (usize::from(*end == ".journal"), usize::from(*end == ".part" && !removed));
+        let got = (warned("its journal under another name"), warned("has taken the name that"));
+        assert_eq!(got, expect, "{ran}");
+        let expect = match (removed, *end) {
+            (true, _) => Vec::new(),
+            (false, ".part") => taken,
+            _ => parts_before, // nobody knew that they are of the same copy
+        };
+        assert_eq!(ours_in(&scene.path("dst")), expect, "what is left");
+        // What a copy leaves that was stopped beside a stranger's names is cleaned away.
+        for name in ["long", "short", "link"] {
+            fs::remove_file(scene.path("dst").join(name)).unwrap();
+        }
+        let more = stop_under_way(&scene, &format!("{copy} --json --rate 200KB"));
+        assert!(more.len() > expect.len(), "{more:?} is no more than {expect:?}");
+        as_nobody(&scene, "clean @/dst");
+        let still = ours_in(&scene.path("dst"));
+        assert!(still.iter().all(|name| expect.contains(name)), "{still:?} beside {expect:?}");
+        drop(held);
+    });
+}
+
+/// Starts a copy as nobody, and kills it when it has a journal and a part; their names.
+fn stop_under_way(scene: &Scene, line: &str) -> Vec<String> {
+    let before = ours_in(&scene.path("dst"));
+    let command = nobodys_command(scene, line);
+    let running = run::start(command);
+    loop {
+        let names = ours_in(&scene.path("dst"));
+        let new =
+            |end: &str| names.iter().any(|name| name.ends_with(end) && !before.contains(name));
+        if new(".journal") && new(".part") {
+            let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            running.end();
+            return ours_in(&scene.path("dst"));
+        }
+        assert!(running_still(running.pid()), "it ended before it had both: {names:?}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn running_still(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+/// Names in a folder that only datapump gives, in order.
+fn ours_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.starts_with(".datapump-"));
+    names.sort();
+    names
+}
+
+/// Puts something of a stranger's under a name; what keeps it held.
+fn take_name(scene: &Scene, path: &Path, kind: &str) -> Option<fs::File> {
+    let stranger = Some(NOBODY - 1);
+    match kind {
+        "hard link" => {
+            // The victim's own file, which only they may write to.
+            fs::hard_link(scene.path("victims"), path).unwrap();
+            return None;
+        }
+        "symbolic link" => symlink(scene.path("victims"), path).unwrap(),
+        "pipe" => {
+            let mode = rustix::fs::Mode::from_raw_mode(0o666);
+            rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).unwrap();
+        }
+        "folder" => make_folder(path, 0o777),
+        _ => fs::write(path, "a stranger's").unwrap(),
+    }
+    lchown(path, stranger, stranger).unwrap();
+    let file = (kind == "locked").then(|| fs::File::open(path).unwrap())?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    Some(file)
 }
 
 /// Says nothing when the trees are the same in everything.

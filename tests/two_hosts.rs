@@ -3,7 +3,7 @@
 //!
 //! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -14,9 +14,10 @@ use datapump::base::settings::{DigestKind, Fsync, Settings};
 use datapump::base::units::Tick;
 use datapump::ends::stream::{Protection, StreamSink, StreamSource};
 use datapump::ends::tree::Tree;
+use datapump::io::call::Call;
 use datapump::io::engine::Engine;
 use datapump::io::request::Request;
-use datapump::io::sim::{Dice, SimVolume, Weather, World};
+use datapump::io::sim::{Dice, Failure, SimVolume, Weather, World};
 use datapump::io::volume::{Mtime, Volume};
 use datapump::pump::brake::Brake;
 use datapump::pump::expected::Expected;
@@ -114,6 +115,81 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(steps(8), steps(16), "seeds that make no difference test nothing");
 }
 
+/// Each call of either disk fails once, with each kind of error, early and later. A failing call of
+/// the destination ends the transfer where its class says so, one of the source never does; what
+/// has a name is whole, and another run brings the rest.
+#[test]
+fn every_call_fails() {
+    let mut met = BTreeSet::new();
+    let errnos = [libc::EIO, libc::ENOSPC, libc::EACCES];
+    let ends = [Call::Create, Call::Write, Call::Sync, Call::Rename, Call::SyncDirectory];
+    for call in Call::ALL {
+        for (errno, after, seed) in errnos.into_iter().flat_map(|errno| {
+            [0, 1, 5].into_iter().flat_map(move |after| [0, 8, 16].map(|seed| (errno, after, seed)))
+        }) {
+            for at_source in [false, true] {
+                let case = format!("{call:?} {errno} after {after}, seed {seed}, {at_source}");
+                let mut hosts = Hosts::new(seed, Scenario::Rough, 0);
+                let volume = match at_source {
+                    true => hosts.ground.origin.clone(),
+                    false => hosts.ground.target.clone(),
+                };
+                volume.fail(Failure { call, errno, after });
+                let ended = hosts.drive();
+                let hit = !volume.heal();
+                met.extend(hit.then_some((call, at_source)));
+                let class = call.class_of(errno);
+                match &ended {
+                    Err(Stuck::Still) => panic!("{case}: nobody can move and it is not over"),
+                    Err(Stuck::Fault(fault)) => {
+                        assert!(hit && !at_source, "{case}: ends with {fault}");
+                        assert_eq!(fault.class, class, "{case}: {fault}");
+                    }
+                    Ok(_) if hit && class == Class::NoSpace => {
+                        assert!(at_source || !ends.contains(&call), "{case}: goes on");
+                    }
+                    Ok(_) => {}
+                }
+                let sent = hosts.ground.sent.clone();
+                let target = hosts.ground.target.clone();
+                compare(&sent, &finals(target.files()))
+                    .unwrap_or_else(|why| panic!("{case}: {why}"));
+                if ended.is_ok() && hosts.failed.is_empty() {
+                    assert_eq!(finals(target.files()).len(), sent.len(), "{case}");
+                    continue;
+                }
+                let mut again = hosts.after(Blow::Kill);
+                if let Err(stuck) = again.drive() {
+                    panic!("{case}: the second run ended early: {stuck:?}");
+                }
+                assert_eq!(finals(target.files()), sent, "{case}: after another run");
+            }
+        }
+    }
+    let of_target = [
+        Call::LookAt,
+        Call::Create,
+        Call::MakeDirectory,
+        Call::MakeHardLink,
+        Call::SetLength,
+        Call::SetMetadata,
+        Call::OpenDirectory,
+        Call::Sync,
+        Call::SyncDirectory,
+        Call::Rename,
+        Call::Remove,
+        Call::Write,
+        Call::FreeSpace,
+    ];
+    let of_source = [Call::Open, Call::LookAt, Call::Read, Call::FindData];
+    for call in of_target {
+        assert!(met.contains(&(call, false)), "{call:?} of the target was not met");
+    }
+    for call in of_source {
+        assert!(met.contains(&(call, true)), "{call:?} of the source was not met");
+    }
+}
+
 fn env_number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
@@ -171,6 +247,7 @@ struct Ground {
     weather: Weather,
     sent: Tree3,
     offers: VecDeque<Vec<Found>>,
+    origin: Arc<SimVolume>,
     target: Arc<SimVolume>,
     settings: Settings,
 }
@@ -230,7 +307,7 @@ impl Hosts {
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
         let target = Arc::new(SimVolume::new(&world, "/target"));
         let (sent, offers) = make_tree(&mut dice, &origin);
-        Hosts::start(Ground { dice, world, weather, sent, offers, target, settings })
+        Hosts::start(Ground { dice, world, weather, sent, offers, origin, target, settings })
     }
 
     /// A run of the transfer over what is there.
@@ -290,13 +367,14 @@ impl Hosts {
             }
         }
         self.forget_lanes();
-        let Ground { dice, world, weather, sent, offers, target, settings } = &self.ground;
+        let Ground { dice, world, weather, sent, offers, origin, target, settings } = &self.ground;
         Hosts::start(Ground {
             dice: dice.clone(),
             world: world.clone(),
             weather: *weather,
             sent: sent.clone(),
             offers: offers.clone(),
+            origin: origin.clone(),
             target: target.clone(),
             settings: settings.clone(),
         })

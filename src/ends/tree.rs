@@ -1,12 +1,11 @@
 //! Files: read or written in place, long ones in parts, short ones many to a request.
 
-use std::io;
-
 use super::endpoint::{Endpoint, Nature, Next};
 use crate::base::fault::Fault;
 use crate::base::label::Kind;
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 use crate::io::backend::{Speed, Verb};
+use crate::io::call::Call;
 use crate::io::holes;
 use crate::io::request::{Cargo, Leg, Part, Request};
 use crate::io::volume::{Cache, LazyFile, changed, show};
@@ -100,7 +99,7 @@ fn read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
 fn check_read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     match request.outcome {
-        Err(errno) => return Err(io_fault("read", file, errno)),
+        Err(errno) => return Err(fault(Call::Read, file, errno)),
         Ok(count) if count < request.label.body_len => {
             return Err(changed(&*file.volume, &file.path));
         }
@@ -158,17 +157,11 @@ fn check_written(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     match request.outcome {
         Ok(count) if count == request.need => Ok(Next::Done),
-        Ok(_) => Err(write_fault(file, libc::EIO)),
-        Err(errno) => Err(write_fault(file, errno)),
+        Ok(_) => Err(fault(Call::Write, file, libc::EIO)),
+        Err(errno) => Err(fault(Call::Write, file, errno)),
     }
 }
 
-fn io_fault(doing: &str, file: &LazyFile, errno: i32) -> Fault {
-    let path = show(&*file.volume, &file.path);
-    Fault::io(doing, path.as_ref(), &io::Error::from_raw_os_error(errno))
-}
-
-fn write_fault(file: &LazyFile, errno: i32) -> Fault {
-    let path = show(&*file.volume, &file.path);
-    Fault::write("write", path.as_ref(), &io::Error::from_raw_os_error(errno))
+fn fault(call: Call, file: &LazyFile, errno: i32) -> Fault {
+    call.fault(show(&*file.volume, &file.path).as_ref(), errno)
 }

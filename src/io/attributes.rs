@@ -24,6 +24,10 @@ pub enum What {
     AccessList,
     /// The root of the destination.
     Root,
+    /// The names in a folder, on stable storage.
+    Names,
+    /// The name under which a file is kept until it is complete.
+    Temporary,
 }
 
 impl What {
@@ -42,6 +46,14 @@ impl What {
                 "access control lists are not kept: they need a file system that has them"
             }
             What::Root => "it belongs to somebody else and keeps its own mode and time",
+            What::Temporary => {
+                "somebody else has taken the name that this copy would keep it under until it is \
+                 complete: it has another one, by which another run could not go on with it"
+            }
+            What::Names => {
+                "new names in it may not outlast a loss of power: it can be written to but not \
+                 read, and its file system has no files without a name to sync it by"
+            }
         }
     }
 }

@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags,
-    ResolveFlags, SeekFrom, Stat, Timespec, Timestamps, Uid,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, SeekFrom,
+    Stat, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
 use super::attributes::{self, What};
+use super::beneath::{self, Folder, Links, is_own};
+use super::call::Call;
 use super::holes;
 use super::volume::{
-    Access, Cache, Durable, Handle, Left, Metadata, Mtime, Replace, Segment, Status, StatusKind,
-    Volume, changed, show,
+    Access, Cache, Durable, Handle, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
+    StatusKind, Volume, changed, show,
 };
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
@@ -28,10 +30,10 @@ const DIRECTORIES_MAX: usize = 64;
 /// A tree below one directory.
 #[derive(Debug)]
 pub struct Disk {
-    root: OwnedFd,
+    root: Arc<Folder>,
     path: PathBuf,
     waits: bool,
-    directories: Mutex<HashMap<Vec<u8>, Arc<OwnedFd>>>,
+    directories: Mutex<HashMap<Vec<u8>, Arc<Folder>>>,
     refusals: Mutex<Refusals>,
 }
 
@@ -44,15 +46,15 @@ struct Refusals {
 
 impl Disk {
     pub fn open(path: &Path) -> Result<Disk, Fault> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())
+        let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
+        let root = Folder::open(open)
             .map_err(|errno| Fault::io("open the directory", path, &errno.into()))?;
-        let waits = match rustix::fs::fstatfs(&root) {
+        let waits = match rustix::fs::fstatfs(&root.fd) {
             Ok(status) => !matches!(status.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC),
             Err(_) => true,
         };
         Ok(Disk {
-            root,
+            root: Arc::new(root),
             path: path.to_path_buf(),
             waits,
             directories: Mutex::default(),
@@ -60,34 +62,67 @@ impl Disk {
         })
     }
 
-    fn fault(&self, doing: &str, path: &[u8], errno: Errno) -> Fault {
-        // What is not read is changed: a disk that fails then ends the transfer.
-        let make = if READING.contains(&doing) { Fault::io } else { Fault::write };
-        make(doing, &self.path.join(OsStr::from_bytes(path)), &errno.into())
+    fn fault(&self, call: Call, path: &[u8], errno: Errno) -> Fault {
+        call.fault(&self.path.join(OsStr::from_bytes(path)), errno.raw_os_error())
     }
 
-    /// The directory that holds `path`, and the name in it.
-    fn parent<'a>(&self, path: &'a [u8]) -> Result<(Parent<'_>, &'a OsStr), Errno> {
+    /// A folder below the root.
+    pub fn folder(&self, path: &[u8], links: Links) -> Result<Folder, Errno> {
+        Folder::open(|flags| beneath::open_folder(self.root.as_fd(), path, flags, links))
+    }
+
+    /// The directory that holds `path`, and the name in it: what is done there leads nowhere else.
+    pub fn place<'a>(&self, path: &'a [u8]) -> Result<(Arc<Folder>, &'a OsStr), Errno> {
+        self.parent(path)
+    }
+
+    fn parent<'a>(&self, path: &'a [u8]) -> Result<(Arc<Folder>, &'a OsStr), Errno> {
         let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
-            return Ok((Parent::Root(&self.root), OsStr::from_bytes(path)));
+            return Ok((self.root.clone(), OsStr::from_bytes(path)));
         };
         let (directory, name) = (&path[..slash], OsStr::from_bytes(&path[slash + 1..]));
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fd) = directories.get(directory) {
-            return Ok((Parent::Below(fd.clone()), name));
+        if let Some(folder) = directories.get(directory) {
+            return Ok((folder.clone(), name));
         }
-        let fd = Arc::new(self.beneath(directory, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        let folder = Arc::new(self.folder(directory, Links::Beneath)?);
         if directories.len() >= DIRECTORIES_MAX {
             directories.clear();
         }
-        directories.insert(directory.to_vec(), fd.clone());
-        Ok((Parent::Below(fd), name))
+        directories.insert(directory.to_vec(), folder.clone());
+        Ok((folder, name))
     }
 
-    fn beneath(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let path = OsStr::from_bytes(path);
-        rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    /// Puts the names in a folder on stable storage. One that may not be read cannot be synced by
+    /// itself, but with everything else on its file system, by any file there.
+    fn sync_folder(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        match folder.may_be_read {
+            true => rustix::fs::fsync(&folder.fd),
+            false => self.sync_around(folder, path),
+        }
+    }
+
+    fn sync_around(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&folder.fd, ".", flags, Mode::RUSR | Mode::WUSR) {
+            Ok(unnamed) => rustix::fs::syncfs(unnamed),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO)) => Err(errno),
+            Err(errno) => {
+                self.refuse(What::Names, path, errno);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a folder its metadata, also one that its owner has closed to themselves.
+    fn give_folder(&self, folder: &Folder, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
+        if folder.may_be_read {
+            return self.give_metadata(folder.as_fd(), path, meta);
+        }
+        chmod_path(folder.as_fd(), 0o700)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&folder.fd, ".", flags, Mode::empty())?;
+        self.give_metadata(opened.as_fd(), path, meta)
     }
 
     /// Does something with a name and gives its directory the times that it had: what is ours alone
@@ -145,6 +180,13 @@ impl Disk {
         rustix::fs::futimens(fd, &timestamps(mtime))
     }
 
+    fn is_there_and_not_ours(&self, path: &[u8]) -> bool {
+        let found = self.parent(path).and_then(|(parent, name)| {
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        found.is_ok_and(|stat| !is_ours_alone(&stat))
+    }
+
     fn refuse(&self, what: What, path: &[u8], errno: Errno) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.said.insert(what) {
@@ -194,8 +236,8 @@ impl Disk {
     }
 
     fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
-        let now =
-            rustix::fs::fstat(fd).map_err(|errno| self.fault("look at", &segment.path, errno))?;
+        let now = rustix::fs::fstat(fd)
+            .map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))?;
         let status = status_from(&now);
         let expect = segment.meta.mtime.unwrap_or(status.mtime);
         match status.size == u64::from(segment.len) && status.mtime == expect {
@@ -221,7 +263,7 @@ impl Volume for Disk {
         match found {
             Ok(stat) => Ok(Some(status_from(&stat))),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.fault("look at", path, errno)),
+            Err(errno) => Err(self.fault(Call::LookAt, path, errno)),
         }
     }
 
@@ -244,14 +286,15 @@ impl Volume for Disk {
             Access::Resume { cache } => self.open_cached(path, OFlags::WRONLY, cache),
         };
         let fd = opened.map_err(|errno| match access {
-            Access::Read { .. } | Access::Resume { .. } => self.fault("open", path, errno),
-            Access::Create { .. } => self.fault("create", path, errno),
+            Access::Read { .. } => self.fault(Call::Open, path, errno),
+            Access::Resume { .. } => self.fault(Call::Resume, path, errno),
+            Access::Create { .. } => self.fault(Call::Create, path, errno),
         })?;
         if let Access::Create { reserve: Some(size @ 1..), .. } = access {
             // With its length: a write behind a file's end waits for all others of the file.
             match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                Err(errno) => return Err(self.fault("reserve room for", path, errno)),
+                Err(errno) => return Err(self.fault(Call::Reserve, path, errno)),
             }
         }
         Ok(Handle::new(fd))
@@ -260,7 +303,7 @@ impl Volume for Disk {
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
         rustix::fs::fstat(file.fd())
             .map(|stat| status_from(&stat))
-            .map_err(|errno| self.fault("look at", path, errno))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
     }
 
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
@@ -269,7 +312,7 @@ impl Volume for Disk {
             Err(Errno::NXIO) => Ok(None),
             // The file system does not know: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
-            Err(errno) => Err(self.fault("look for holes in", path, errno)),
+            Err(errno) => Err(self.fault(Call::FindData, path, errno)),
         }
     }
 
@@ -278,18 +321,14 @@ impl Volume for Disk {
             .and_then(|(parent, name)| {
                 rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))
             })
-            .map_err(|errno| self.fault("make the directory", path, errno))
+            .map_err(|errno| self.fault(Call::MakeDirectory, path, errno))
     }
 
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.open_in_parent(path, flags, 0)
-            .and_then(|fd| {
-                // What is open only as a path has no other way to a new mode.
-                let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                rustix::fs::chmod(name, Mode::from_raw_mode(mode))
-            })
-            .map_err(|errno| self.fault("set the mode of", path, errno))
+            .and_then(|fd| chmod_path(fd.as_fd(), mode))
+            .map_err(|errno| self.fault(Call::SetMode, path, errno))
     }
 
     fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault> {
@@ -297,7 +336,7 @@ impl Volume for Disk {
             .and_then(|(parent, name)| {
                 rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name)
             })
-            .map_err(|errno| self.fault("make the link", path, errno))?;
+            .map_err(|errno| self.fault(Call::MakeLink, path, errno))?;
         let Some(mtime) = meta.mtime else { return Ok(()) };
         let owned = match &meta.attributes {
             Some(given) => self.give_link_owner(path, given),
@@ -309,7 +348,7 @@ impl Volume for Disk {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 rustix::fs::utimensat(&parent, name, &timestamps(mtime), flags)
             })
-            .map_err(|errno| self.fault("set the time of the link", path, errno))
+            .map_err(|errno| self.fault(Call::SetLinkTime, path, errno))
     }
 
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
@@ -318,44 +357,44 @@ impl Volume for Disk {
                 let (parent, name) = self.parent(path)?;
                 rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty())
             })
-            .map_err(|errno| self.fault("make another name of", twin, errno))
+            .map_err(|errno| self.fault(Call::MakeHardLink, twin, errno))
     }
 
     fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
         rustix::fs::ftruncate(file.fd(), len)
-            .map_err(|errno| self.fault("set the length of", path, errno))
+            .map_err(|errno| self.fault(Call::SetLength, path, errno))
     }
 
     fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
         self.give_metadata(file.fd(), path, meta)
-            .map_err(|errno| self.fault("set mode and time of", path, errno))
+            .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 
     fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = match path {
-            b"" => self.root.try_clone().map_err(|_| Errno::MFILE),
-            path => self.open_in_parent(path, flags, 0),
+            b"" => Ok(self.root.clone()),
+            path => Folder::open(|flags| self.open_in_parent(path, flags, 0)).map(Arc::new),
         };
-        let fd = match opened {
-            Ok(fd) => fd,
+        let folder = match opened {
+            Ok(folder) => folder,
             Err(errno) => {
-                let fault = self.fault("open the directory", path, errno);
+                let fault = self.fault(Call::OpenDirectory, path, errno);
                 return Left { given: Err(fault.clone()), synced: Err(fault) };
             }
         };
-        let given = match meta.map(|meta| self.give_metadata(fd.as_fd(), path, meta)) {
+        let given = match meta.map(|meta| self.give_folder(&folder, path, meta)) {
             None | Some(Ok(())) => Ok(()),
             Some(Err(Errno::PERM)) if path.is_empty() => {
                 self.refuse(What::Root, path, Errno::PERM);
                 Ok(())
             }
-            Some(Err(errno)) => Err(self.fault("set mode and time of", path, errno)),
+            Some(Err(errno)) => Err(self.fault(Call::SetMetadata, path, errno)),
         };
         let synced = match durable {
             Durable::Later => Ok(()),
-            Durable::Now => rustix::fs::fsync(&fd)
-                .map_err(|errno| self.fault("sync the directory", path, errno)),
+            Durable::Now => self
+                .sync_folder(&folder, path)
+                .map_err(|errno| self.fault(Call::SyncDirectory, path, errno)),
         };
         Left { given, synced }
     }
@@ -366,33 +405,37 @@ impl Volume for Disk {
     }
 
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
-        rustix::fs::fdatasync(file.fd()).map_err(|errno| self.fault("sync", path, errno))
+        rustix::fs::fdatasync(file.fd()).map_err(|errno| self.fault(Call::Sync, path, errno))
     }
 
     fn sync_all(&self) -> Result<(), Fault> {
-        rustix::fs::syncfs(&self.root).map_err(|errno| self.fault("sync", b"", errno))
+        let synced = match self.root.may_be_read {
+            true => rustix::fs::syncfs(&self.root.fd),
+            false => self.sync_around(&self.root, b""),
+        };
+        synced.map_err(|errno| self.fault(Call::Sync, b"", errno))
     }
 
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
         self.parent(path)
-            .and_then(|(parent, _)| rustix::fs::fsync(&parent))
-            .map_err(|errno| self.fault("sync the directory of", path, errno))
+            .and_then(|(parent, _)| self.sync_folder(&parent, path))
+            .map_err(|errno| self.fault(Call::SyncDirectory, path, errno))
     }
 
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault> {
-        let renamed = self.parent(from).and_then(|(from_parent, from_name)| {
-            let (to_parent, to_name) = self.parent(to)?;
-            match replace {
-                Replace::Allowed => {
-                    rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name)
-                }
-                Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
-            }
-        });
-        renamed.map_err(|errno| match errno {
+        let fault = |errno| match errno {
             Errno::EXIST => exists(self, to),
-            errno => self.fault("give its name to", to, errno),
-        })
+            errno => self.fault(Call::Rename, to, errno),
+        };
+        let (from_parent, from_name) = self.parent(from).map_err(fault)?;
+        let (to_parent, to_name) = self.parent(to).map_err(fault)?;
+        let renamed = match replace {
+            // It was looked at when it was offered, which may be long ago.
+            Replace::Allowed if is_special(&to_parent, to_name) => return Err(special(self, to)),
+            Replace::Allowed => rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name),
+            Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
+        };
+        renamed.map_err(fault)
     }
 
     fn remove(&self, path: &[u8]) -> Result<(), Fault> {
@@ -401,34 +444,56 @@ impl Volume for Disk {
             .and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
         match removed {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(self.fault("remove", path, errno)),
+            Err(errno) => Err(self.fault(Call::Remove, path, errno)),
         }
     }
 
-    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault> {
+    fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {
         loop {
-            let flags = OFlags::RDWR | OFlags::CREATE;
-            let fd = self
-                .unseen(path, || self.open_in_parent(path, flags, 0o600))
-                .map_err(|errno| self.fault("create", path, errno))?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+            let fd = match self.unseen(path, || self.open_in_parent(path, flags, 0o600)) {
+                Ok(fd) => fd,
+                // Something is there that cannot be opened, or may not be.
+                Err(errno) => match self.is_there_and_not_ours(path) {
+                    true => return Ok(Locked::Foreign),
+                    false => return Err(self.fault(Call::Create, path, errno)),
+                },
+            };
+            // What somebody else has put here is neither believed nor locked: they would decide
+            // for how long.
+            let stat =
+                rustix::fs::fstat(&fd).map_err(|errno| self.fault(Call::LookAt, path, errno))?;
+            if stat.st_nlink == 0 {
+                continue; // whoever had it has removed it while we opened it
+            }
+            if !is_ours_alone(&stat) {
+                return Ok(Locked::Foreign);
+            }
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(errno) => return Err(self.fault("lock", path, errno)),
+                Err(Errno::WOULDBLOCK) => return Ok(Locked::Busy),
+                Err(errno) => return Err(self.fault(Call::Lock, path, errno)),
             }
-            // What somebody else has put here is not believed.
-            let stat =
-                rustix::fs::fstat(&fd).map_err(|errno| self.fault("look at", path, errno))?;
-            if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-                let text = format!("'{}' belongs to somebody else: remove it", show(self, path));
-                return Err(Fault::new(Class::Local, text));
+            // The same, until the lock was ours.
+            if self.status(path)?.is_some_and(|there| there.inode == (stat.st_dev, stat.st_ino)) {
+                return Ok(Locked::Ours(Handle::new(fd)));
             }
-            // Whoever had it may have removed it while we opened it.
-            let handle = Handle::new(fd);
-            let ours = self.status_of(&handle, path)?;
-            if self.status(path)?.is_some_and(|there| there.inode == ours.inode) {
-                return Ok(Some(handle));
+        }
+    }
+
+    fn is_foreign(&self, path: &[u8]) -> Result<bool, Fault> {
+        let found = self.parent(path).and_then(|(parent, name)| match parent.is_shared() {
+            true => rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW),
+            false => Err(Errno::NOENT),
+        });
+        match found {
+            Ok(stat) if is_own(&stat) => Ok(false), // we remove it before we take its name
+            Ok(_) => {
+                self.refuse(What::Temporary, path, Errno::EXIST);
+                Ok(true)
             }
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.fault(Call::LookAt, path, errno)),
         }
     }
 
@@ -446,7 +511,7 @@ impl Volume for Disk {
         loop {
             match rustix::io::pread(file.fd(), &mut *into, at) {
                 Err(Errno::INTR) => {}
-                read => return read.map_err(|errno| self.fault("read", path, errno)),
+                read => return read.map_err(|errno| self.fault(Call::Read, path, errno)),
             }
         }
     }
@@ -457,7 +522,7 @@ impl Volume for Disk {
             match rustix::io::pwrite(file.fd(), &bytes[done..], at + done as u64) {
                 Ok(count) => done += count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.fault("write", path, errno)),
+                Err(errno) => return Err(self.fault(Call::Write, path, errno)),
             }
         }
         Ok(())
@@ -470,28 +535,28 @@ impl Volume for Disk {
         match read {
             Ok(target) => Ok(Some(target.into_bytes())),
             Err(Errno::INVAL | Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.fault("read the link", path, errno)),
+            Err(errno) => Err(self.fault(Call::ReadLink, path, errno)),
         }
     }
 
     fn free_bytes(&self) -> Result<u64, Fault> {
-        rustix::fs::fstatvfs(&self.root)
+        rustix::fs::fstatvfs(&self.root.fd)
             .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
-            .map_err(|errno| self.fault("ask for the free space of", b"", errno))
+            .map_err(|errno| self.fault(Call::FreeSpace, b"", errno))
     }
 
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let fd = self
             .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
-            .map_err(|errno| self.fault("open", path, errno))?;
+            .map_err(|errno| self.fault(Call::Open, path, errno))?;
         let mut filled = 0;
         while filled < into.len() {
             match rustix::io::read(&fd, &mut into[filled..]) {
                 Ok(0) => return Err(changed(self, path)),
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.fault("read", path, errno)),
+                Err(errno) => return Err(self.fault(Call::Read, path, errno)),
             }
         }
         self.check_small(&fd, segment)
@@ -511,13 +576,13 @@ impl Volume for Disk {
             }
             opened => opened,
         };
-        let fd = opened.map_err(|errno| self.fault("create", path, errno))?;
-        self.fill(&fd, segment, from).map_err(|errno| self.fault("write", path, errno))?;
+        let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
+        self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
         match segment.meta.mtime {
             None => Ok(()),
             Some(_) => self
                 .give_metadata(fd.as_fd(), path, &segment.meta)
-                .map_err(|errno| self.fault("set mode and time of", path, errno)),
+                .map_err(|errno| self.fault(Call::SetMetadata, path, errno)),
         }
     }
 }
@@ -529,12 +594,30 @@ pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
     Fault::new(Class::Local, text)
 }
 
+/// The fault of a name that something has which is never replaced.
+pub fn special(volume: &dyn Volume, path: &[u8]) -> Fault {
+    let name = show(volume, path);
+    let text = format!("'{name}' is a device, pipe or socket: it is not replaced; remove it first");
+    Fault::new(Class::Local, text)
+}
+
+/// A regular file that only we may write to, by one name.
+fn is_ours_alone(stat: &Stat) -> bool {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file && is_own(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
+}
+
+fn is_special(parent: &Folder, name: &OsStr) -> bool {
+    let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|stat| status_from(&stat).kind == StatusKind::Special)
+}
+
 /// A rename that replaces nothing. File systems without it get the same by a link, which also fails
 /// when the name is taken.
 fn rename_new(
-    from_parent: &Parent<'_>,
+    from_parent: &Folder,
     from: &OsStr,
-    to_parent: &Parent<'_>,
+    to_parent: &Folder,
     to: &OsStr,
 ) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
@@ -567,7 +650,8 @@ fn status_from(stat: &Stat) -> Status {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => StatusKind::File,
         FileType::Directory => StatusKind::Directory,
-        _ => StatusKind::Other,
+        FileType::Symlink => StatusKind::Link,
+        _ => StatusKind::Special,
     };
     let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
     Status {
@@ -579,26 +663,13 @@ fn status_from(stat: &Stat) -> Status {
     }
 }
 
-/// A directory handle: the root's, or one from the cache.
-#[derive(Debug)]
-enum Parent<'a> {
-    Root(&'a OwnedFd),
-    Below(Arc<OwnedFd>),
-}
-
-impl AsFd for Parent<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Parent::Root(fd) => fd.as_fd(),
-            Parent::Below(fd) => fd.as_fd(),
-        }
-    }
+/// What is open only as a path has no other way to a new mode.
+fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+    rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
 }
 
 /// A program with one of these runs as its file's owner or group.
 const SET_ID_BITS: u32 = 0o6000;
-/// What a volume does that changes nothing.
-const READING: [&str; 4] = ["open", "read", "look at", "read the link"];
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

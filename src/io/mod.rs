@@ -2,9 +2,11 @@
 
 pub mod attributes;
 pub mod backend;
+pub mod beneath;
 mod blocking;
 #[expect(unsafe_code, reason = "aligned memory that the kernel writes into")]
 pub mod buffer;
+pub mod call;
 pub mod clock;
 pub mod disk;
 pub mod echo;

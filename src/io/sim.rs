@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::blocking;
+use super::call::Call;
 use super::request::Request;
 use super::volume::{
-    Access, Durable, Handle, Left, Metadata, Mtime, Replace, Segment, Status, StatusKind, Volume,
-    changed,
+    Access, Durable, Handle, Left, Locked, Metadata, Mtime, Replace, Segment, Status, StatusKind,
+    Volume, changed,
 };
 use crate::base::fault::Fault;
 use crate::base::units::Tick;
@@ -229,7 +230,7 @@ impl Inner {
         count: usize,
         request: &mut Request,
     ) -> io::Result<u32> {
-        self.storm()?;
+        self.storm().map_err(io::Error::from_raw_os_error)?;
         let lies = self.dice.once_in(self.weather.lying_disk);
         let file = &mut self.files[id as usize];
         let end = at as usize + count;
@@ -244,12 +245,12 @@ impl Inner {
     }
 
     /// What a disk may answer to any write.
-    fn storm(&mut self) -> io::Result<()> {
+    fn storm(&mut self) -> Result<(), i32> {
         if self.dice.once_in(self.weather.disk_full) {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            return Err(libc::ENOSPC);
         }
         match self.dice.once_in(self.weather.write_fails) {
-            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            true => Err(libc::EIO),
             false => Ok(()),
         }
     }
@@ -323,6 +324,15 @@ pub struct SimVolume {
     world: Arc<World>,
     root: PathBuf,
     names: Mutex<Names>,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// One call that is to fail, with this error: the first, or one after so many that go well.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    pub call: Call,
+    pub errno: i32,
+    pub after: u64,
 }
 
 #[derive(Debug, Default)]
@@ -340,7 +350,37 @@ enum Node {
 
 impl SimVolume {
     pub fn new(world: &Arc<World>, root: &str) -> SimVolume {
-        SimVolume { world: world.clone(), root: PathBuf::from(root), names: Mutex::default() }
+        SimVolume {
+            world: world.clone(),
+            root: PathBuf::from(root),
+            names: Mutex::default(),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// From now on one call fails.
+    pub fn fail(&self, failure: Failure) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    /// Nothing fails any more; true where it still would have.
+    pub fn heal(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    /// Asked by every call before it does anything.
+    fn ask(&self, call: Call, path: &[u8]) -> Result<(), Fault> {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *failure {
+            Some(planned) if planned.call == call && planned.after > 0 => planned.after -= 1,
+            Some(planned) if planned.call == call => {
+                let errno = planned.errno;
+                *failure = None;
+                return Err(self.fault(call, path, errno));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Puts a file there, durable as if it had always been.
@@ -426,15 +466,14 @@ impl SimVolume {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fault(&self, doing: &str, path: &[u8], errno: i32) -> Fault {
-        let name = self.root.join(String::from_utf8_lossy(path).as_ref());
-        Fault::io(doing, &name, &io::Error::from_raw_os_error(errno))
+    fn fault(&self, call: Call, path: &[u8], errno: i32) -> Fault {
+        call.fault(&self.root.join(String::from_utf8_lossy(path).as_ref()), errno)
     }
 
     fn file(&self, path: &[u8]) -> Result<u64, Fault> {
         match self.lock().now.get(path) {
             Some(Node::File(id)) => Ok(*id),
-            _ => Err(self.fault("open", path, libc::ENOENT)),
+            _ => Err(self.fault(Call::Open, path, libc::ENOENT)),
         }
     }
 
@@ -442,7 +481,7 @@ impl SimVolume {
         let mut world = self.world.lock();
         let mut names = self.lock();
         if names.now.contains_key(path) {
-            return Err(self.fault("create", path, libc::EEXIST));
+            return Err(self.fault(Call::Create, path, libc::EEXIST));
         }
         world.files.push(File::default());
         let id = world.files.len() as u64 - 1;
@@ -465,6 +504,7 @@ impl Volume for SimVolume {
     }
 
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
+        self.ask(Call::LookAt, path)?;
         let world = self.world.lock();
         Ok(self.lock().now.get(path).map(|node| match node {
             Node::File(id) => {
@@ -473,21 +513,34 @@ impl Volume for SimVolume {
                 status_of(StatusKind::File, size, file.mtime, *id)
             }
             Node::Directory => status_of(StatusKind::Directory, 0, Mtime::default(), u64::MAX),
-            Node::Link(_) => status_of(StatusKind::Other, 0, Mtime::default(), u64::MAX),
+            Node::Link(_) => status_of(StatusKind::Link, 0, Mtime::default(), u64::MAX),
         }))
     }
 
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
         match access {
-            Access::Read { .. } | Access::Resume { .. } => self.file(path).map(Handle::Sim),
-            Access::Create { .. } => {
-                self.remove(path)?;
-                self.create(path).map(Handle::Sim)
+            Access::Read { .. } => {
+                self.ask(Call::Open, path)?;
+                self.file(path).map(Handle::Sim)
+            }
+            Access::Resume { .. } => {
+                self.ask(Call::Resume, path)?;
+                self.file(path).map(Handle::Sim)
+            }
+            Access::Create { reserve, .. } => {
+                self.ask(Call::Create, path)?;
+                self.lock().now.remove(path);
+                let id = self.create(path)?;
+                if reserve.is_some() {
+                    self.ask(Call::Reserve, path)?;
+                }
+                Ok(Handle::Sim(id))
             }
         }
     }
 
-    fn status_of(&self, file: &Handle, _path: &[u8]) -> Result<Status, Fault> {
+    fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
+        self.ask(Call::LookAt, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let world = self.world.lock();
         let file = &world.files[*id as usize];
@@ -495,7 +548,8 @@ impl Volume for SimVolume {
         Ok(status_of(StatusKind::File, size, file.mtime, *id))
     }
 
-    fn next_data(&self, file: &Handle, _path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
+    fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
+        self.ask(Call::FindData, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let world = self.world.lock();
         let bytes = world.files[*id as usize].bytes.iter().enumerate();
@@ -503,60 +557,70 @@ impl Volume for SimVolume {
         Ok(data.next().map(|(at, _)| at as u64))
     }
 
-    fn set_directory_mode(&self, _path: &[u8], _mode: u32) -> Result<(), Fault> {
+    fn set_directory_mode(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
+        self.ask(Call::SetMode, path)?;
         Ok(())
     }
 
     fn make_directory(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
+        self.ask(Call::MakeDirectory, path)?;
         self.lock().now.insert(path.to_vec(), Node::Directory);
         Ok(())
     }
 
     fn make_link(&self, path: &[u8], target: &[u8], _meta: &Metadata) -> Result<(), Fault> {
+        self.ask(Call::MakeLink, path)?;
         self.lock().now.insert(path.to_vec(), Node::Link(target.to_vec()));
-        Ok(())
+        self.ask(Call::SetLinkTime, path)
     }
 
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::MakeHardLink, path)?;
         let id = self.file(twin)?;
         self.lock().now.insert(path.to_vec(), Node::File(id));
         Ok(())
     }
 
-    fn set_length(&self, file: &Handle, _path: &[u8], len: u64) -> Result<(), Fault> {
+    fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
+        self.ask(Call::SetLength, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         self.world.lock().files[*id as usize].bytes.resize(len as usize, 0);
         Ok(())
     }
 
-    fn set_metadata(&self, file: &Handle, _path: &[u8], meta: &Metadata) -> Result<(), Fault> {
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
+        self.ask(Call::SetMetadata, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         self.world.lock().files[*id as usize].mtime = meta.mtime.unwrap_or_default();
         Ok(())
     }
 
-    fn leave_directory(&self, path: &[u8], _meta: Option<&Metadata>, durable: Durable) -> Left {
+    fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left {
+        let given = self
+            .ask(Call::OpenDirectory, path)
+            .and_then(|()| meta.map_or(Ok(()), |_| self.ask(Call::SetMetadata, path)));
         let synced = match durable {
             Durable::Now if path.is_empty() => self.sync_directory(b"."),
             Durable::Now => self.sync_directory(&[path, b"/"].concat()),
             Durable::Later => Ok(()),
         };
-        Left { given: Ok(()), synced }
+        Left { given, synced }
     }
 
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::Sync, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::write("sync", &self.root.join("?"), &error))?;
-        let _ = path;
+        world.storm().map_err(|errno| self.fault(Call::Sync, path, errno))?;
         let file = &mut world.files[*id as usize];
         file.durable = Some(file.bytes.clone());
         Ok(())
     }
 
     fn sync_all(&self) -> Result<(), Fault> {
+        self.ask(Call::Sync, b"")?;
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::write("sync", &self.root, &error))?;
+        world.storm().map_err(|errno| self.fault(Call::Sync, b"", errno))?;
         for file in &mut world.files {
             file.durable = Some(file.bytes.clone());
         }
@@ -566,6 +630,7 @@ impl Volume for SimVolume {
     }
 
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::SyncDirectory, path)?;
         let directory = &path[..path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
         let inside =
             |name: &[u8]| name.strip_prefix(directory).is_some_and(|rest| !rest.contains(&b'/'));
@@ -579,35 +644,39 @@ impl Volume for SimVolume {
     }
 
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault> {
+        self.ask(Call::Rename, to)?;
         let mut names = self.lock();
         if replace == Replace::Never && names.now.contains_key(to) {
-            return Err(self.fault("give its name to", to, libc::EEXIST));
+            return Err(self.fault(Call::Rename, to, libc::EEXIST));
         }
         match names.now.remove(from) {
             Some(node) => {
                 names.now.insert(to.to_vec(), node);
                 Ok(())
             }
-            None => Err(self.fault("give its name to", to, libc::ENOENT)),
+            None => Err(self.fault(Call::Rename, to, libc::ENOENT)),
         }
     }
 
     fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::Remove, path)?;
         self.lock().now.remove(path);
         Ok(())
     }
 
-    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault> {
-        self.file(path).or_else(|_| self.create(path)).map(|id| Some(Handle::Sim(id)))
+    fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {
+        self.ask(Call::Lock, path)?;
+        self.file(path).or_else(|_| self.create(path)).map(|id| Locked::Ours(Handle::Sim(id)))
     }
 
     fn read_at(
         &self,
         file: &Handle,
-        _path: &[u8],
+        path: &[u8],
         at: u64,
         into: &mut [u8],
     ) -> Result<usize, Fault> {
+        self.ask(Call::Read, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let world = self.world.lock();
         let bytes = &world.files[*id as usize].bytes;
@@ -617,7 +686,8 @@ impl Volume for SimVolume {
         Ok(count)
     }
 
-    fn append(&self, file: &Handle, _path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::Write, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let mut world = self.world.lock();
         let file = &mut world.files[*id as usize];
@@ -627,6 +697,7 @@ impl Volume for SimVolume {
     }
 
     fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        self.ask(Call::ReadLink, path)?;
         match self.lock().now.get(path) {
             Some(Node::Link(target)) => Ok(Some(target.clone())),
             _ => Ok(None),
@@ -634,15 +705,17 @@ impl Volume for SimVolume {
     }
 
     fn free_bytes(&self) -> Result<u64, Fault> {
+        self.ask(Call::FreeSpace, b"")?;
         Ok(1 << 40)
     }
 
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
+        self.ask(Call::Read, &segment.path)?;
         let id = self.file(&segment.path)?;
         let mut world = self.world.lock();
         let read_fails = world.weather.read_fails;
         if world.dice.once_in(read_fails) {
-            return Err(self.fault("read", &segment.path, libc::EIO));
+            return Err(self.fault(Call::Read, &segment.path, libc::EIO));
         }
         let file = &world.files[id as usize];
         if file.bytes.len() != into.len() || Some(file.mtime) != segment.meta.mtime {
@@ -653,10 +726,11 @@ impl Volume for SimVolume {
     }
 
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
-        self.remove(&segment.path)?;
+        self.ask(Call::Write, &segment.path)?;
+        self.lock().now.remove(&segment.path);
         let id = self.create(&segment.path)?;
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::write("write", &self.root, &error))?;
+        world.storm().map_err(|errno| self.fault(Call::Write, &segment.path, errno))?;
         let lying_disk = world.weather.lying_disk;
         let lies = world.dice.once_in(lying_disk);
         let file = &mut world.files[id as usize];

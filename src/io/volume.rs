@@ -65,7 +65,9 @@ pub struct Status {
 pub enum StatusKind {
     File,
     Directory,
-    Other,
+    Link,
+    /// A device, pipe or socket.
+    Special,
 }
 
 /// Mode, time and attributes to give to a file.
@@ -83,6 +85,16 @@ pub struct Metadata {
 pub enum Durable {
     Now,
     Later,
+}
+
+/// What came of asking for a file that nobody else is to have.
+#[derive(Clone, Debug)]
+pub enum Locked {
+    Ours(Handle),
+    /// Another process of ours has it.
+    Busy,
+    /// Its name leads to what is somebody else's, or not only ours: it was not touched.
+    Foreign,
 }
 
 /// What came of leaving a directory.
@@ -155,8 +167,12 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
     fn remove(&self, path: &[u8]) -> Result<(), Fault>;
     /// Opens a file to be read and appended to, makes it where there is none, and keeps everybody
-    /// else out of it until the handle is dropped. `None` while somebody has it.
-    fn open_locked(&self, path: &[u8]) -> Result<Option<Handle>, Fault>;
+    /// else out of it until the handle is dropped.
+    fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault>;
+    /// True where somebody else has put something under a name that only we give.
+    fn is_foreign(&self, _path: &[u8]) -> Result<bool, Fault> {
+        Ok(false)
+    }
     /// Removes a file that is ours alone: its directory looks as if nothing had been.
     fn remove_unseen(&self, path: &[u8]) -> Result<(), Fault> {
         self.remove(path)

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::base::fault::Fault;
 use crate::base::job::{Cleaned, Sight};
+use crate::io::beneath::{self, Links};
 
 /// Whether things go or are only told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +33,23 @@ enum Kind {
 /// Cleans everything below `root`, or `root` itself where that is one of ours. Links are not
 /// followed.
 pub fn clean(root: &Path, cleaning: Cleaning, tell: &mut dyn FnMut(&Sight)) -> Cleaned {
-    let mut broom = Broom { cleaning, tell, cleaned: Cleaned::default(), tags: BTreeMap::new() };
-    broom.look_above(root);
+    let cleaned = Cleaned::default();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(root, flags, Mode::empty());
+    let folder = match opened {
+        Ok(folder) => folder,
+        Err(why) => {
+            tell(&Sight::Failed(Fault::io("open the directory", root, &why.into())));
+            return Cleaned { failed: 1, ..cleaned };
+        }
+    };
+    let (root, journals) = (Root { folder, path: root.to_path_buf() }, BTreeMap::new());
+    let mut broom = Broom { root, cleaning, tell, cleaned, journals, locked: None };
+    broom.look_above();
     // A journal lies in the root of a transfer and its parts anywhere below: two passes, so that
     // every held tag is known before a part goes.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     for pass in [Pass::Journals, Pass::Parts] {
-        match rustix::fs::open(root, flags, Mode::empty()) {
-            Ok(folder) => broom.sweep(folder, root, pass),
-            Err(why) => {
-                broom.fail("open the directory", root, why);
-                break;
-            }
-        }
+        broom.sweep(pass);
     }
     broom.remove_journals();
     broom.cleaned
@@ -57,28 +62,50 @@ enum Pass {
     Parts,
 }
 
-/// What stands for a tag once journals were looked at.
 struct Broom<'a> {
+    root: Root,
     cleaning: Cleaning,
     tell: &'a mut dyn FnMut(&Sight),
     cleaned: Cleaned,
-    /// Each journal's tag: the journals with it that nobody held, locked until the end; none where
-    /// one is held.
-    tags: BTreeMap<Vec<u8>, Option<Vec<Journal>>>,
+    journals: BTreeMap<Owned, Journals>,
+    /// Whose journals are locked at this moment.
+    locked: Option<(Owned, Vec<OwnedFd>)>,
 }
 
-struct Journal {
+/// A tag and the user whose files have it: what somebody else calls by our tag says nothing.
+type Owned = (Vec<u8>, u32);
+
+/// What is known of a tag's journals.
+#[derive(Debug)]
+enum Journals {
+    /// A transfer is running, or nobody knows.
+    Held,
+    /// Nobody held them when they were looked at.
+    Free(Vec<PathBuf>),
+}
+
+/// Where everything lies. Paths below it are opened when they are needed, however many there are,
+/// and never through a link.
+struct Root {
     folder: OwnedFd,
     path: PathBuf,
-    bytes: u64,
-    /// Holds the lock.
-    _file: OwnedFd,
+}
+
+impl Root {
+    fn open(&self, below: &Path) -> Result<OwnedFd, Errno> {
+        let path = below.as_os_str().as_bytes();
+        beneath::open_folder(self.folder.as_fd(), path, OFlags::RDONLY, Links::Refused)
+    }
+
+    fn open_parent(&self, below: &Path) -> Result<OwnedFd, Errno> {
+        self.open(below.parent().unwrap_or(Path::new("")))
+    }
 }
 
 impl Broom<'_> {
     /// A transfer to a folder above may be running: its journal is there, its parts here.
-    fn look_above(&mut self, root: &Path) {
-        let real = root.canonicalize().unwrap_or_default();
+    fn look_above(&mut self) {
+        let real = self.root.path.canonicalize().unwrap_or_default();
         for folder in real.ancestors().skip(1) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let Ok(fd) = rustix::fs::open(folder, flags, Mode::empty()) else { continue };
@@ -86,148 +113,195 @@ impl Broom<'_> {
             for entry in entries.flatten() {
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
                 if let Some(Kind::Journal(tag)) = kind_of(name.as_bytes())
-                    && !matches!(lock(&fd, &folder.join(name)), Ok(Some(_)))
+                    && let Ok(status) = look(&fd, name)
+                    && !matches!(lock(&fd, name), Ok(Some(_)))
                 {
-                    self.tags.insert(tag, None);
+                    self.journals.insert((tag, status.st_uid), Journals::Held);
                 }
             }
         }
     }
 
-    /// Walks a folder by its descriptor: what is renamed or becomes a link meanwhile leads nowhere.
-    fn sweep(&mut self, folder: OwnedFd, path: &Path, pass: Pass) {
-        let mut open = vec![(folder, path.to_path_buf())];
-        while let Some((folder, path)) = open.pop() {
-            let entries = match Dir::read_from(&folder) {
-                Ok(entries) => entries,
-                Err(why) => {
-                    self.fail("list", &path, why);
-                    continue;
-                }
+    /// Walks everything by descriptors: what is renamed or becomes a link meanwhile leads nowhere.
+    fn sweep(&mut self, pass: Pass) {
+        let mut left = vec![PathBuf::new()];
+        while let Some(below) = left.pop() {
+            match self.root.open(&below) {
+                Ok(folder) => self.sweep_folder(&folder, &below, pass, &mut left),
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
+                // The first walk has said it already.
+                Err(_) if pass == Pass::Parts => {}
+                Err(why) => self.fail("open the directory", &below, why),
+            }
+        }
+    }
+
+    fn sweep_folder(
+        &mut self,
+        folder: &OwnedFd,
+        below: &Path,
+        pass: Pass,
+        left: &mut Vec<PathBuf>,
+    ) {
+        let entries = match Dir::read_from(folder) {
+            Ok(entries) => entries,
+            Err(why) => return self.fail("list", below, why),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(why) => return self.fail("list", below, why),
             };
-            for entry in entries {
-                let entry = match entry {
-                    Ok(entry) => entry,
-                    Err(why) => {
-                        self.fail("list", &path, why);
-                        break;
-                    }
-                };
-                let name = OsStr::from_bytes(entry.file_name().to_bytes());
-                if name == "." || name == ".." {
-                    continue;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Ok(status) = look(folder, name) else { continue };
+            let path = below.join(name);
+            match (FileType::from_raw_mode(status.st_mode), kind_of(name.as_bytes()), pass) {
+                (FileType::Directory, _, _) => left.push(path),
+                (FileType::RegularFile, Some(Kind::Journal(tag)), Pass::Journals) => {
+                    self.look_at_journal(folder, path, (tag, status.st_uid));
                 }
-                let real = path.join(name);
-                match (file_type(&folder, name), kind_of(name.as_bytes()), pass) {
-                    (Ok(FileType::Directory), _, _) => match open_folder(&folder, name) {
-                        Ok(below) => open.push((below, real)),
-                        Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
-                        // The first walk has said it already.
-                        Err(_) if pass == Pass::Parts => {}
-                        Err(why) => self.fail("open the directory", &real, why),
-                    },
-                    (Ok(FileType::RegularFile), Some(Kind::Journal(tag)), Pass::Journals) => {
-                        self.look_at_journal(&folder, &real, tag);
-                    }
-                    (Ok(FileType::RegularFile), Some(Kind::Part(tag)), Pass::Parts) => {
-                        self.part(&folder, &real, &tag);
-                    }
-                    _ => {}
+                (FileType::RegularFile, Some(Kind::Part(tag)), Pass::Parts) => {
+                    self.part(folder, &path, (tag, status.st_uid));
                 }
+                _ => {}
             }
         }
     }
 
-    fn look_at_journal(&mut self, folder: &OwnedFd, path: &Path, tag: Vec<u8>) {
-        match lock(folder, path) {
-            Ok(Some(journal)) => {
-                if let Some(free) = self.tags.entry(tag).or_insert_with(|| Some(Vec::new())) {
-                    free.push(journal);
+    fn look_at_journal(&mut self, folder: &OwnedFd, path: PathBuf, owned: Owned) {
+        match lock(folder, name_of(&path)) {
+            Ok(Some(_)) => {
+                let known = self.journals.entry(owned).or_insert(Journals::Free(Vec::new()));
+                if let Journals::Free(paths) = known {
+                    paths.push(path);
                 }
             }
             Ok(None) => {
-                self.tags.insert(tag, None);
-                self.held(path);
+                self.journals.insert(owned, Journals::Held);
+                self.held(&path);
             }
             Err(Errno::NOENT) => {}
             Err(why) => {
                 // Nobody knows whether it is held, so its parts stay.
-                self.tags.insert(tag, None);
-                self.fail("lock", path, why);
+                self.journals.insert(owned, Journals::Held);
+                self.fail("lock", &path, why);
             }
         }
     }
 
-    fn part(&mut self, folder: &OwnedFd, path: &Path, tag: &[u8]) {
-        match self.tags.get(tag) {
-            Some(None) => self.held(path),
-            _ => self.remove(folder, path),
+    /// A part is its transfer's, and root's transfers give parts to others.
+    fn part(&mut self, folder: &OwnedFd, path: &Path, (tag, owner): Owned) {
+        let free = self.take((tag.clone(), owner)) && (owner == ROOT || self.take((tag, ROOT)));
+        match free {
+            true => self.remove(folder, path),
+            false => self.held(path),
         }
+    }
+
+    /// Keeps a tag's journals from every transfer until another tag is asked for; false where one
+    /// is held.
+    fn take(&mut self, owned: Owned) -> bool {
+        if self.locked.as_ref().is_some_and(|(locked, _)| *locked == owned) {
+            return true;
+        }
+        let paths = match self.journals.get(&owned) {
+            None => return true,
+            Some(Journals::Held) => return false,
+            Some(Journals::Free(paths)) => paths,
+        };
+        let mut locks = Vec::new();
+        for path in paths {
+            let parent = self.root.open_parent(path);
+            match parent.and_then(|parent| lock(&parent, name_of(path))) {
+                // More copies of one journal than anybody needs are only looked at.
+                Ok(Some(file)) if locks.len() < LOCKS_MAX => locks.push(file),
+                Ok(Some(_)) | Err(Errno::NOENT) => {}
+                Ok(None) | Err(_) => {
+                    self.journals.insert(owned, Journals::Held);
+                    return false;
+                }
+            }
+        }
+        self.locked = Some((owned, locks));
+        true
     }
 
     /// The journals go last: a cleaning that is interrupted can be done again.
     fn remove_journals(&mut self) {
-        for journal in std::mem::take(&mut self.tags).into_values().flatten().flatten() {
-            self.remove_known(&journal.folder, &journal.path, journal.bytes);
+        self.locked = None;
+        for journals in std::mem::take(&mut self.journals).into_values() {
+            let Journals::Free(paths) = journals else { continue };
+            for path in paths {
+                let parent = match self.root.open_parent(&path) {
+                    Ok(parent) => parent,
+                    Err(Errno::NOENT) => continue,
+                    Err(why) => {
+                        self.fail("open the directory of", &path, why);
+                        continue;
+                    }
+                };
+                match lock(&parent, name_of(&path)) {
+                    Ok(Some(_file)) => self.remove(&parent, &path),
+                    Ok(None) => self.held(&path),
+                    Err(Errno::NOENT) => {}
+                    Err(why) => self.fail("lock", &path, why),
+                }
+            }
         }
     }
 
     fn remove(&mut self, folder: &OwnedFd, path: &Path) {
-        let name = path.file_name().unwrap_or(OsStr::new(""));
-        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let bytes = match look(folder, name_of(path)) {
             // What a file takes on the disk, not how long it says it is.
-            Ok(status) => self.remove_known(folder, path, status.st_blocks as u64 * 512),
-            Err(Errno::NOENT) => {}
-            Err(why) => self.fail("look at", path, why),
-        }
-    }
-
-    fn remove_known(&mut self, folder: &OwnedFd, path: &Path, bytes: u64) {
-        let name = path.file_name().unwrap_or(OsStr::new(""));
+            Ok(status) => status.st_blocks as u64 * 512,
+            Err(Errno::NOENT) => return,
+            Err(why) => return self.fail("look at", path, why),
+        };
         if self.cleaning == Cleaning::Remove
-            && let Err(why) = rustix::fs::unlinkat(folder, name, AtFlags::empty())
+            && let Err(why) = rustix::fs::unlinkat(folder, name_of(path), AtFlags::empty())
         {
             return self.fail("remove", path, why);
         }
         self.cleaned.files += 1;
         self.cleaned.bytes += bytes;
-        (self.tell)(&Sight::Removed { path: path.to_path_buf(), bytes });
+        (self.tell)(&Sight::Removed { path: self.root.path.join(path), bytes });
     }
 
     fn held(&mut self, path: &Path) {
         self.cleaned.held += 1;
-        (self.tell)(&Sight::Held(path.to_path_buf()));
+        (self.tell)(&Sight::Held(self.root.path.join(path)));
     }
 
-    fn fail(&mut self, doing: &str, path: &Path, why: Errno) {
+    fn fail(&mut self, doing: &str, below: &Path, why: Errno) {
         self.cleaned.failed += 1;
-        (self.tell)(&Sight::Failed(Fault::io(doing, path, &why.into())));
+        let path = match below.as_os_str().is_empty() {
+            true => self.root.path.clone(),
+            false => self.root.path.join(below),
+        };
+        (self.tell)(&Sight::Failed(Fault::io(doing, &path, &why.into())));
     }
 }
 
-/// `None` where a running transfer holds it.
-fn lock(folder: &OwnedFd, path: &Path) -> Result<Option<Journal>, Errno> {
-    let name = path.file_name().unwrap_or(OsStr::new(""));
+/// Locks a journal until it is dropped; `None` where a running transfer holds it.
+fn lock(folder: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(why) => return Err(why),
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(why) => Err(why),
     }
-    let bytes = rustix::fs::fstat(&file)?.st_blocks as u64 * 512;
-    let folder = folder.try_clone().map_err(|_| Errno::MFILE)?;
-    Ok(Some(Journal { folder, path: path.to_path_buf(), bytes, _file: file }))
 }
 
-fn file_type(folder: &OwnedFd, name: &OsStr) -> Result<FileType, Errno> {
-    let status = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok(FileType::from_raw_mode(status.st_mode))
+fn look(folder: &OwnedFd, name: &OsStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn open_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty())
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or(OsStr::new(""))
 }
 
 /// `.datapump-<8 hex>-<1 to 16 of 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and nothing else.
@@ -248,6 +322,10 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
     let plain = number.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'z'));
     (hex(tag) && plain && (1..=16).contains(&number.len())).then(|| Kind::Part(tag.to_vec()))
 }
+
+/// Journals of one tag that are locked at a time.
+const LOCKS_MAX: usize = 8;
+const ROOT: u32 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -339,6 +417,26 @@ mod tests {
         check(Cleaning::Remove, false, &all[3..], three);
         check(Cleaning::Tell, false, &all, three);
         check(Cleaning::Remove, true, &[all[0], all[1], all[3], all[4]], one);
+    }
+
+    /// Journals are found wherever they lie, and a stranger's say nothing about our parts.
+    #[test]
+    fn only_its_own_journal_speaks_for_a_part() {
+        // The journal's owner and the part's, and whether a held journal keeps the part.
+        let cases = [(0, 0, true), (0, 4000, true), (4000, 4000, true), (4000, 0, false)];
+        for (journals, parts, keeps) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            let names = [".datapump-0123abcd00000000.journal", ".datapump-0123abcd-1.part"];
+            for (name, owner) in names.into_iter().zip([journals, parts]) {
+                fs::write(folder.path().join(name), b"").unwrap();
+                std::os::unix::fs::chown(folder.path().join(name), Some(owner), None).unwrap();
+            }
+            let journal = File::open(folder.path().join(names[0])).unwrap();
+            rustix::fs::flock(&journal, FlockOperation::LockExclusive).unwrap();
+            clean(folder.path(), Cleaning::Remove, &mut |_| {});
+            let left = names.map(|name| folder.path().join(name).exists());
+            assert_eq!(left, [true, keeps], "{journals} {parts}");
+        }
     }
 
     #[test]

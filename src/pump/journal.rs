@@ -27,7 +27,7 @@ use crate::base::label::Sum;
 use crate::base::limits::PATH_BYTES_MAX;
 use crate::base::settings::{DigestKind, Fsync};
 use crate::io::system::boot_id;
-use crate::io::volume::{Handle, Mtime, Status, Volume, show};
+use crate::io::volume::{Handle, Locked, Mtime, Status, Volume, show};
 use crate::wire::reader::{Reader, Writer};
 use crate::work::digest::{Node, node_matches};
 
@@ -381,6 +381,11 @@ pub fn journal_name(transfer: &TransferId) -> Vec<u8> {
     format!(".datapump-{id:016x}.journal").into_bytes()
 }
 
+/// The same for a tag that nobody could foresee.
+pub fn spare_journal_name(tag: &str) -> Vec<u8> {
+    format!(".datapump-{tag}00000000.journal").into_bytes()
+}
+
 /// What all temporary names of a transfer have in common.
 pub fn tag_of(transfer: &TransferId) -> String {
     let id = u32::from_be_bytes(transfer[..4].try_into().expect("four of sixteen bytes"));
@@ -418,14 +423,29 @@ pub struct Journal {
     digest: DigestKind,
 }
 
-/// Finds what earlier runs left, and takes over from them. `None` while another process is at it.
+/// What came of looking for a journal.
+#[derive(Debug)]
+pub enum Opened {
+    Ours(Box<(Past, Journal)>),
+    /// Another process is at it.
+    Busy,
+    /// Somebody else has its name.
+    Foreign,
+}
+
+/// Finds what earlier runs left under this name, and takes over from them.
 pub fn open(
     volume: &Arc<dyn Volume>,
+    name: &[u8],
     transfer: TransferId,
     digest: DigestKind,
-) -> Result<Option<(Past, Journal)>, Fault> {
-    let name = journal_name(&transfer);
-    let Some(file) = volume.open_locked(&name)? else { return Ok(None) };
+) -> Result<Opened, Fault> {
+    let name = name.to_vec();
+    let file = match volume.open_locked(&name)? {
+        Locked::Ours(file) => file,
+        Locked::Busy => return Ok(Opened::Busy),
+        Locked::Foreign => return Ok(Opened::Foreign),
+    };
     let mut replay = Replay::default();
     read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
     volume.set_length(&file, &name, replay.sound_bytes)?;
@@ -456,7 +476,7 @@ pub fn open(
         any_done: !past.done.is_empty(),
         digest,
     };
-    Ok(Some((past, journal)))
+    Ok(Opened::Ours(Box::new((past, journal))))
 }
 
 /// Reads a file from its front for as long as `take` uses what it is given.

@@ -4,13 +4,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::journal::{self, Journal, Past, TransferId, tag_of};
+use super::journal::{
+    self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
+};
 use super::sink::Target;
 use crate::base::fault::{Class, Fault};
 use crate::base::settings::Settings;
 use crate::base::units::{Bytes, Nanos};
 use crate::io::clock;
-use crate::io::volume::show;
+use crate::io::volume::{Volume, show};
 
 /// Whom a beginning can tell something, and who may stop it.
 pub struct Voice<'a> {
@@ -52,15 +54,25 @@ impl Memory {
             return Ok(Memory::none(spare_tag));
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
+        let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
         let (mut past, mut journal) = loop {
-            match journal::open(volume, transfer, settings.digest) {
-                Ok(Some(found)) => break found,
+            match journal::open(volume, &name, transfer, settings.digest) {
+                Ok(Opened::Ours(found)) => break *found,
                 // What was cut off a moment ago may still be ending.
-                Ok(None) if clock::now() < give_up && !(voice.stopping)() => {
+                Ok(Opened::Busy) if clock::now() < give_up && !(voice.stopping)() => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Ok(None) if (voice.stopping)() => return Err(Fault::interrupted()),
-                Ok(None) => return Err(journal::busy(&**volume)),
+                Ok(Opened::Busy) if (voice.stopping)() => return Err(Fault::interrupted()),
+                Ok(Opened::Busy) => return Err(journal::busy(&**volume)),
+                Ok(Opened::Foreign) if tag != spare_tag => {
+                    (voice.warn)(format!(
+                        "'{}' is not only yours: this copy keeps its journal under another name, \
+                         and could not be resumed if it broke",
+                        show(&**volume, &name)
+                    ));
+                    (tag, name) = (spare_tag.clone(), spare_journal_name(&spare_tag));
+                }
+                Ok(Opened::Foreign) => return Ok(Memory::none(spare_tag)),
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => {
                     (voice.warn)(format!("this copy could not be resumed if it broke: {fault}"));
@@ -68,7 +80,6 @@ impl Memory {
                 }
             }
         };
-        let tag = tag_of(&transfer);
         if settings.fresh {
             past.remove_all(|path| temporary(&tag, path));
             journal.restart()?;
@@ -100,5 +111,18 @@ pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(path);
     let front = u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight of 32 bytes"));
     let name = format!(".datapump-{tag}-{front:016x}.part");
+    [&path[..directory], name.as_bytes()].concat()
+}
+
+/// The same, or a name that nobody can foresee where somebody else has that one.
+pub fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
+    let name = temporary(tag, path);
+    let mut bytes = [0; 8];
+    // What cannot be looked at cannot be written either, and says so then.
+    if !volume.is_foreign(&name).unwrap_or(false) || getrandom::fill(&mut bytes).is_err() {
+        return name;
+    }
+    let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let name = format!(".datapump-{tag}-{:016x}.part", u64::from_le_bytes(bytes));
     [&path[..directory], name.as_bytes()].concat()
 }

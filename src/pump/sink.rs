@@ -17,7 +17,7 @@ use super::finisher::{Ending, Finished};
 use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
 use super::places::{is_place, is_same_file};
-use super::resume::temporary;
+use super::resume::{free_temporary, temporary};
 use super::source::is_file;
 use super::walk::mtime_of;
 use super::watch::Watch;
@@ -28,7 +28,7 @@ use crate::base::settings::{
     DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged,
 };
 use crate::base::units::Bytes;
-use crate::io::disk::{Disk, exists};
+use crate::io::disk::{Disk, exists, special};
 use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, Status, StatusKind, Volume, show,
 };
@@ -104,6 +104,11 @@ impl Target {
             Ok(meta) if meta.is_dir() => Target::directory(path, Root::Found),
             Ok(_) if wants_directory || !origin.single => {
                 let text = "is no directory: several things need one to go into";
+                Err(Fault::usage(format!("'{}' {text}", path.display())))
+            }
+            Ok(meta) if !meta.is_file() => {
+                let text = "is a device, pipe or socket, which a file does not replace: '-' as the \
+                            target writes to standard output";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
             }
             Ok(_) => Target::file(path),
@@ -544,7 +549,7 @@ impl SinkSide {
             return Ok(verdict);
         }
         if entry.kind == EntryKind::Link {
-            let temporary = temporary(&self.tag, &entry.path);
+            let temporary = free_temporary(&*volume, &self.tag, &entry.path);
             volume.remove(&temporary)?;
             let made = volume
                 .make_link(&temporary, &entry.link_target, &self.metadata(entry))
@@ -572,6 +577,9 @@ impl SinkSide {
         if status.kind == StatusKind::Directory {
             let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
             return Ok(Some(Verdict::Refused(Fault::new(Class::Local, text))));
+        }
+        if status.kind == StatusKind::Special {
+            return Ok(Some(Verdict::Refused(special(volume, &entry.path))));
         }
         if self.is_unchanged((number, entry), status) {
             return Ok(Some(Verdict::Kept));
@@ -792,11 +800,11 @@ impl SinkSide {
     fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage) -> Wanted {
         let entry = &chunk.entries[member];
         let number = chunk.first + member as u64;
-        let temporary = temporary(&self.tag, &entry.path);
         let begun = match storage {
             Storage::OwnFile { begun } => begun,
             Storage::Batch => None,
         };
+        let temporary = self.temporary_of(entry, begun);
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);

@@ -6,6 +6,7 @@ pub mod capture;
 pub mod data;
 pub mod far;
 pub mod liar;
+pub mod old_kernel;
 pub mod packets;
 pub mod processes;
 pub mod relay;

@@ -2,13 +2,24 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::resume::temporary;
-use super::{SinkSide, origin_of};
+use super::super::resume::{free_temporary, temporary};
+use super::{SinkSide, Target, origin_of};
 use crate::base::fault::Fault;
-use crate::wire::manifest::{Chunk, EntryKind};
+use crate::wire::manifest::{Chunk, Entry, EntryKind};
 use crate::wire::message::{HELD_RANGES_MAX, Wish};
 
 impl SinkSide {
+    /// The name under which an object is kept until it is complete: the one that it has from an
+    /// earlier run, or one that nobody else has.
+    pub(super) fn temporary_of(&self, entry: &Entry, begun: Option<u32>) -> Vec<u8> {
+        match &self.target {
+            Target::Tree { volume, .. } if begun.is_none() && entry.kind != EntryKind::Leave => {
+                free_temporary(&**volume, &self.tag, &entry.path)
+            }
+            _ => temporary(&self.tag, &entry.path),
+        }
+    }
+
     pub(super) fn hold(&mut self, bytes: u64) {
         if self.alone {
             self.watch.gauge.files_held.fetch_add(1, Relaxed);
