@@ -2,15 +2,16 @@
 //! depth.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata as FsMetadata, ReadDir};
-use std::io;
+use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use self::listed::{Folders, Listed};
+use self::listing::{At, Buffer, Listing, Meta};
 use super::compare::sum_of;
 use super::names::Names;
 use super::select::{Select, Shape};
@@ -26,6 +27,7 @@ use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe
 use crate::wire::message::Origin;
 
 mod listed;
+mod listing;
 
 /// Where an object is read from.
 #[derive(Clone, Debug)]
@@ -85,13 +87,13 @@ enum Root {
     File {
         real: PathBuf,
         name: Vec<u8>,
-        meta: Box<FsMetadata>,
+        meta: Box<Meta>,
     },
     /// `prefix` is what stands before the names below it: empty for `SRC/`.
     Directory {
         real: PathBuf,
         prefix: Vec<u8>,
-        meta: Box<FsMetadata>,
+        meta: Box<Meta>,
     },
 }
 
@@ -179,6 +181,7 @@ impl Sources {
             number: 0,
             twins: Twins::default(),
             everything: None,
+            buffer: Buffer::default(),
             tell,
             going: true,
             select,
@@ -237,9 +240,9 @@ pub fn means_contents(path: &Path) -> bool {
 }
 
 fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
-    let fault = |doing, error| Fault::io(doing, path, &error);
-    let meta = fs::metadata(path).map_err(|error| fault("find", error))?;
-    let real = fs::canonicalize(path).map_err(|error| fault("find", error))?;
+    let fault = |error| Fault::io("find", path, &error);
+    let meta = Meta::of_path(path).map_err(|errno| fault(errno.into()))?;
+    let real = fs::canonicalize(path).map_err(fault)?;
     let meta = Box::new(meta);
     // The name as it was typed: a link given on the command line is followed but keeps its name.
     let typed = path.file_name().or(real.file_name()).unwrap_or(OsStr::new(""));
@@ -272,7 +275,8 @@ struct Offers<'a> {
     number: u64,
     twins: Twins,
     /// What followed links lead to can be anywhere.
-    everything: Option<Arc<dyn Volume>>,
+    everything: Option<Arc<Disk>>,
+    buffer: Buffer,
     tell: &'a mut dyn FnMut(Sighting) -> bool,
     going: bool,
     select: Select,
@@ -286,6 +290,10 @@ struct Offers<'a> {
 impl Offers<'_> {
     fn say(&mut self, sighting: Sighting) {
         self.going = self.going && (self.tell)(sighting);
+    }
+
+    fn failed(&mut self, doing: &str, path: &Path, errno: Errno) {
+        self.unoffered(path, Fault::io(doing, path, &errno.into()));
     }
 
     fn unoffered(&mut self, path: &Path, fault: Fault) {
@@ -331,28 +339,35 @@ impl Offers<'_> {
         }
     }
 
-    fn add_file(&mut self, real: &Path, name: Vec<u8>, meta: &FsMetadata) {
+    fn add_file(&mut self, real: &Path, name: Vec<u8>, meta: &Meta) {
         let parent = real.parent().unwrap_or(Path::new("/"));
         let in_parent = real.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
-        match Disk::open(parent) {
-            Ok(disk) => {
-                let volume = Arc::new(disk);
+        let disk = match Disk::open(parent) {
+            Ok(disk) => Arc::new(disk),
+            Err(fault) => return self.unoffered(real, fault),
+        };
+        match At::find(&disk, &in_parent) {
+            Ok(at) => {
                 let real = real.to_path_buf();
-                self.add_regular(Spot { volume, inside: in_parent, target: name, real }, meta);
+                self.add_regular(Spot { disk, inside: in_parent, target: name, real }, &at, meta);
             }
-            Err(fault) => self.unoffered(real, fault),
+            Err(errno) => self.failed("find", real, errno),
         }
     }
 
-    fn add_tree(&mut self, real: &Path, prefix: Vec<u8>, meta: &FsMetadata) {
-        let volume: Arc<dyn Volume> = match Disk::open(real) {
+    fn add_tree(&mut self, real: &Path, prefix: Vec<u8>, meta: &Meta) {
+        let disk = match Disk::open(real) {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(real, fault),
         };
         let mut open: Vec<Frame> = Vec::new();
         self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
-        let root = Spot { volume, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
-        self.enter(root, meta, &mut open);
+        let at = match At::find(&disk, b"") {
+            Ok(at) => at,
+            Err(errno) => return self.failed("find", real, errno),
+        };
+        let root = Spot { disk, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
+        self.enter(root, &at, meta, &mut open);
         self.add_open(&mut open);
     }
 
@@ -362,20 +377,24 @@ impl Offers<'_> {
             if !self.going {
                 return;
             }
-            match frame.listing.next(&frame.spot.real) {
-                Some(Ok((name, meta))) => {
-                    let spot = frame.spot.below(&name);
-                    let shape = match meta.as_ref().is_ok_and(FsMetadata::is_dir) {
+            match frame.listing.next(&frame.spot, &mut self.buffer) {
+                Some(Ok(at)) => {
+                    let spot = frame.spot.below(at.name());
+                    let meta = at.meta();
+                    let shape = match meta.as_ref().is_ok_and(Meta::is_dir) {
                         true => Shape::Folder,
                         false => Shape::Other,
                     };
                     if !self.leaves_out(&spot, shape) {
-                        self.add_below(spot, meta, open);
+                        match meta {
+                            Ok(meta) => self.add_found(spot, &at, &meta, open),
+                            Err(errno) => self.failed("look at", &spot.real, errno),
+                        }
                     }
                 }
-                Some(Err(error)) => {
+                Some(Err(errno)) => {
                     let real = frame.spot.real.clone();
-                    self.unoffered(&real, Fault::io("list", &real, &error));
+                    self.failed("list", &real, errno);
                     self.leave(open);
                 }
                 None => self.leave(open),
@@ -384,25 +403,15 @@ impl Offers<'_> {
     }
 
     /// Adds one thing in a tree; a directory is entered.
-    fn add_below(&mut self, spot: Spot, meta: io::Result<FsMetadata>, open: &mut Vec<Frame>) {
-        let meta = match meta {
-            Ok(meta) => meta,
-            Err(error) => {
-                return self.unoffered(&spot.real, Fault::io("look at", &spot.real, &error));
-            }
-        };
-        self.add_found(spot, &meta, open);
-    }
-
-    fn add_found(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
+    fn add_found(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
         if !path_is_safe(&spot.target) {
             let text =
                 format!("'{}' is longer than a path may be (4095 bytes)", spot.real.display());
             return self.unoffered(&spot.real, Fault::new(Class::Local, text));
         }
-        match (meta.file_type().is_symlink(), self.settings.links) {
-            (false, _) => self.add_thing(spot, meta, open),
-            (true, Links::Copy) => self.add_link(spot, meta),
+        match (meta.is_link(), self.settings.links) {
+            (false, _) => self.add_thing(spot, at, meta, open),
+            (true, Links::Copy) => self.add_link(spot, at, meta),
             (true, Links::Follow) => self.follow(spot, open),
             (true, Links::Skip) => {
                 let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
@@ -411,11 +420,11 @@ impl Offers<'_> {
         }
     }
 
-    fn add_thing(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
+    fn add_thing(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
         if meta.is_file() {
-            self.add_regular(spot, meta);
+            self.add_regular(spot, at, meta);
         } else if meta.is_dir() {
-            self.enter(spot, meta, open);
+            self.enter(spot, at, meta, open);
         } else {
             let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
             self.say(Sighting::Skipped(text));
@@ -423,54 +432,53 @@ impl Offers<'_> {
     }
 
     /// A file, or another name of one that has been offered.
-    fn add_regular(&mut self, spot: Spot, meta: &FsMetadata) {
+    fn add_regular(&mut self, spot: Spot, at: &At, meta: &Meta) {
         if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
             let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
             entry.twin = twin;
             return self.add(Found { entry, from: None });
         }
         let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
-        entry.sparse = meta.blocks().saturating_mul(STAT_BLOCK_BYTES) < meta.size();
-        entry.attributes = self.attributes(&spot.real, meta);
-        let from = From { volume: spot.volume, path: spot.inside };
+        entry.sparse = meta.has_holes();
+        entry.attributes = self.attributes(&spot.real, at, meta);
+        let from = From { volume: spot.disk, path: spot.inside };
         self.add(Found { entry, from: Some(from) });
     }
 
-    fn add_link(&mut self, spot: Spot, meta: &FsMetadata) {
-        match fs::read_link(&spot.real) {
+    fn add_link(&mut self, spot: Spot, at: &At, meta: &Meta) {
+        match at.read_link() {
             Ok(to) => {
-                let to = to.into_os_string().as_bytes().to_vec();
                 let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
-                entry.attributes = self.attributes(&spot.real, meta);
+                entry.attributes = self.attributes(&spot.real, at, meta);
                 self.add(Found { entry, from: None });
             }
-            Err(error) => {
-                self.unoffered(&spot.real, Fault::io("read the link", &spot.real, &error));
-            }
+            Err(errno) => self.failed("read the link", &spot.real, errno),
         }
     }
 
     /// What a link points to, in the link's place.
     fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
         let everything = match &self.everything {
-            Some(volume) => volume.clone(),
+            Some(disk) => disk.clone(),
             None => match Disk::open(Path::new("/")) {
-                Ok(disk) => Arc::new(disk) as Arc<dyn Volume>,
+                Ok(disk) => Arc::new(disk),
                 Err(fault) => return self.unoffered(&spot.real, fault),
             },
         };
         self.everything = Some(everything.clone());
-        let found = fs::canonicalize(&spot.real).and_then(|real| {
-            let meta = fs::symlink_metadata(&real)?;
-            Ok((real, meta))
-        });
-        let (real, meta) = match found {
-            Ok(found) => found,
+        let real = match fs::canonicalize(&spot.real) {
+            Ok(real) => real,
             Err(error) => {
                 return self.unoffered(&spot.real, Fault::io("follow", &spot.real, &error));
             }
         };
-        if meta.is_dir() && open.iter().any(|frame| frame.inode == inode_of(&meta)) {
+        let inside = real.as_os_str().as_bytes()[1..].to_vec();
+        let found = At::find(&everything, &inside).and_then(|at| Ok((at.meta()?, at)));
+        let (meta, at) = match found {
+            Ok(found) => found,
+            Err(errno) => return self.failed("follow", &spot.real, errno),
+        };
+        if meta.is_dir() && open.iter().any(|frame| frame.inode == meta.inode()) {
             let text = format!(
                 "'{}' leads back to '{}', which it is in: a loop cannot be copied",
                 spot.real.display(),
@@ -478,22 +486,28 @@ impl Offers<'_> {
             );
             return self.unoffered(&spot.real, Fault::new(Class::Local, text));
         }
-        let inside = real.as_os_str().as_bytes()[1..].to_vec();
-        self.add_thing(Spot { volume: everything, inside, target: spot.target, real }, &meta, open);
+        let spot = Spot { disk: everything, inside, target: spot.target, real };
+        self.add_thing(spot, &at, &meta, open);
     }
 
-    fn enter(&mut self, spot: Spot, meta: &FsMetadata, open: &mut Vec<Frame>) {
+    fn enter(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
         let target = spot.target.clone();
         if !target.is_empty() {
             let entry = entry_from(EntryKind::Directory, target.clone(), Vec::new(), meta);
             self.add(Found { entry, from: None });
         }
         let mut leave = entry_from(EntryKind::Leave, target, Vec::new(), meta);
-        leave.attributes = self.attributes(&spot.real, meta);
-        match Listing::open(&spot.real, open.len()) {
-            Ok(listing) => open.push(Frame { listing, spot, leave, inode: inode_of(meta) }),
-            Err(error) => {
-                self.unoffered(&spot.real, Fault::io("list", &spot.real, &error));
+        leave.attributes = self.attributes(&spot.real, at, meta);
+        match Listing::open(at, meta, open.len(), &mut self.buffer) {
+            Ok(listing) => {
+                let depth = open.len();
+                if let Some(around) = open.last_mut() {
+                    around.listing.cover(depth - 1);
+                }
+                open.push(Frame { listing, spot, leave, inode: meta.inode() });
+            }
+            Err(errno) => {
+                self.failed("list", &spot.real, errno);
                 if !leave.path.is_empty() {
                     self.add(Found { entry: leave, from: None });
                 }
@@ -510,12 +524,13 @@ impl Offers<'_> {
         }
     }
 
-    fn attributes(&mut self, real: &Path, meta: &FsMetadata) -> Option<Arc<Attributes>> {
+    fn attributes(&mut self, real: &Path, at: &At, meta: &Meta) -> Option<Arc<Attributes>> {
         if !self.settings.archive {
             return None;
         }
-        let mut all = Attributes { uid: meta.uid(), gid: meta.gid(), xattrs: Vec::new() };
-        let why = match attributes::read(real) {
+        let (uid, gid) = meta.owner();
+        let mut all = Attributes { uid, gid, xattrs: Vec::new() };
+        let why = match attributes::read(&at.path()) {
             Ok(xattrs) => {
                 all.xattrs = xattrs;
                 match all.bytes() <= ATTRIBUTES_BYTES_MAX {
@@ -535,7 +550,7 @@ impl Offers<'_> {
 /// Where a thing is read, and what it is called at the target.
 #[derive(Clone, Debug)]
 struct Spot {
-    volume: Arc<dyn Volume>,
+    disk: Arc<Disk>,
     inside: Vec<u8>,
     target: Vec<u8>,
     real: PathBuf,
@@ -544,7 +559,7 @@ struct Spot {
 impl Spot {
     fn below(&self, name: &OsStr) -> Spot {
         Spot {
-            volume: self.volume.clone(),
+            disk: self.disk.clone(),
             inside: join(&self.inside, name.as_bytes()),
             target: join(&self.target, name.as_bytes()),
             real: self.real.join(name),
@@ -560,41 +575,6 @@ struct Frame {
     /// What is offered when all that is in it has been.
     leave: Entry,
     inode: (u64, u64),
-}
-
-/// What is still to come of a directory: as it is read, or names in memory where so many are open
-/// already that files would not be.
-#[derive(Debug)]
-enum Listing {
-    Open(ReadDir),
-    Names(std::vec::IntoIter<OsString>),
-}
-
-/// A name, and what it is.
-type Item = (OsString, io::Result<FsMetadata>);
-
-impl Listing {
-    fn open(directory: &Path, depth: usize) -> io::Result<Listing> {
-        let entries = fs::read_dir(directory)?;
-        if depth < LISTINGS_MAX {
-            return Ok(Listing::Open(entries));
-        }
-        let names: io::Result<Vec<OsString>> =
-            entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
-        Ok(Listing::Names(names?.into_iter()))
-    }
-
-    fn next(&mut self, directory: &Path) -> Option<io::Result<Item>> {
-        match self {
-            Listing::Open(entries) => {
-                entries.next().map(|entry| entry.map(|entry| (entry.file_name(), entry.metadata())))
-            }
-            Listing::Names(names) => names.next().map(|name| {
-                let meta = fs::symlink_metadata(directory.join(&name));
-                Ok((name, meta))
-            }),
-        }
-    }
 }
 
 /// Files with several names, until all of those have been seen.
@@ -613,14 +593,14 @@ struct Twin {
 
 impl Twins {
     /// The first name of the same file, if that has been met; else this one is remembered.
-    fn meet(&mut self, meta: &FsMetadata, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
-        if meta.nlink() < 2 {
+    fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if meta.names() < 2 {
             return None;
         }
-        let inode = inode_of(meta);
+        let inode = meta.inode();
         let Some(twin) = self.seen.get_mut(&inode) else {
             if self.seen.len() < TWINS_MAX {
-                let twin = Twin { number, first: path.to_vec(), left: meta.nlink() - 1 };
+                let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
                 self.seen.insert(inode, twin);
             }
             return None;
@@ -632,10 +612,6 @@ impl Twins {
         }
         Some(met)
     }
-}
-
-fn inode_of(meta: &FsMetadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
 }
 
 /// A path's bytes as a name.
@@ -650,13 +626,14 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn entry_from(kind: EntryKind, path: Vec<u8>, link_target: Vec<u8>, meta: &FsMetadata) -> Entry {
+fn entry_from(kind: EntryKind, path: Vec<u8>, link_target: Vec<u8>, meta: &Meta) -> Entry {
+    let (mtime_seconds, mtime_nanos) = meta.mtime();
     Entry {
         kind,
         size: if kind == EntryKind::File { meta.size() } else { 0 },
-        mtime_seconds: meta.mtime(),
-        mtime_nanos: meta.mtime_nsec() as u32,
-        mode: meta.mode() & 0o7777,
+        mtime_seconds,
+        mtime_nanos,
+        mode: meta.mode(),
         path,
         link_target,
         ..Entry::default()
@@ -681,10 +658,6 @@ pub fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
 
-/// Directories that are open while they are listed, one in the other.
-const LISTINGS_MAX: usize = 64;
-/// The unit of a file's block count, whatever its file system (stat(2)).
-const STAT_BLOCK_BYTES: u64 = 512;
 /// Files with names that have not been seen. Beyond so many a further name is copied as a file of
 /// its own, as memory is bounded.
 const TWINS_MAX: usize = 1 << 19;

@@ -1,17 +1,17 @@
 //! What a list of names chooses below one folder, with the folders on the way to it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, Metadata as FsMetadata};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::names::Names;
 use super::super::select::Shape;
+use super::listing::{At, Meta};
 use super::{Found, Offers, Spot, entry_from, name_of};
 use crate::base::fault::{Class, Fault};
 use crate::base::settings::Links;
+use crate::io::beneath::{Folder, Links as On};
 use crate::io::disk::Disk;
-use crate::io::volume::Volume;
 use crate::wire::manifest::EntryKind;
 
 /// The only names below a source that are copied.
@@ -32,7 +32,7 @@ pub(super) enum Folders {
 /// The source folder of a list, and what has been offered on the way to its names.
 struct Below<'a> {
     listed: &'a Listed,
-    volume: Arc<dyn Volume>,
+    disk: Arc<Disk>,
     root: PathBuf,
     /// They are left when everything has been offered, those further down first.
     on_the_way: BTreeSet<Vec<u8>>,
@@ -41,12 +41,12 @@ struct Below<'a> {
 impl Offers<'_> {
     /// Adds what a list names, with the folders on the way to it.
     pub(super) fn add_listed(&mut self, root: &Path, listed: &Listed) {
-        let volume: Arc<dyn Volume> = match Disk::open(root) {
+        let disk = match Disk::open(root) {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(root, fault),
         };
         let root = root.to_path_buf();
-        let mut below = Below { listed, volume, root, on_the_way: BTreeSet::new() };
+        let mut below = Below { listed, disk, root, on_the_way: BTreeSet::new() };
         let read = listed.names.each(&mut |name| {
             self.add_name(&mut below, name);
             self.going
@@ -58,7 +58,7 @@ impl Offers<'_> {
             if !self.going {
                 return;
             }
-            self.leave_on_the_way(&below.root.join(name_of(folder)), folder);
+            self.leave_on_the_way(&below, folder);
         }
     }
 
@@ -67,9 +67,11 @@ impl Offers<'_> {
             return;
         }
         let real = below.root.join(name_of(name));
-        let meta = match look_beneath(&*below.volume, name, &real) {
-            Ok(meta) => meta,
-            Err(fault) => return self.unoffered(&real, fault),
+        // A listed name is resolved beneath the source folder: no link on the way leads out of it.
+        let found = At::find(&below.disk, name).and_then(|at| Ok((at.meta()?, at)));
+        let (meta, at) = match found {
+            Ok(found) => found,
+            Err(errno) => return self.failed("look at", &real, errno),
         };
         let shape = if meta.is_dir() { Shape::Folder } else { Shape::Other };
         if self.select.leaves_out_with_parents(name, shape) {
@@ -85,10 +87,10 @@ impl Offers<'_> {
         if let Err(fault) = self.add_folders_to(below, name) {
             return self.unoffered(&real, fault);
         }
-        let volume = below.volume.clone();
-        let spot = Spot { volume, inside: name.to_vec(), target: name.to_vec(), real };
+        let disk = below.disk.clone();
+        let spot = Spot { disk, inside: name.to_vec(), target: name.to_vec(), real };
         let mut open = Vec::new();
-        self.add_found(spot, &meta, &mut open);
+        self.add_found(spot, &at, &meta, &mut open);
         self.add_open(&mut open);
     }
 
@@ -96,11 +98,11 @@ impl Offers<'_> {
     fn comes_with_another(&self, below: &Below, name: &[u8]) -> bool {
         below.listed.folders == Folders::Whole
             && parents(name).any(|folder| {
-                let real = || below.root.join(name_of(folder));
                 let is_entered = || match self.settings.links {
-                    Links::Follow => real().is_dir(),
+                    Links::Follow => below.root.join(name_of(folder)).is_dir(),
                     Links::Copy | Links::Skip => {
-                        fs::symlink_metadata(real()).is_ok_and(|meta| meta.is_dir())
+                        let meta = At::find(&below.disk, folder).and_then(|at| at.meta());
+                        meta.is_ok_and(|meta| meta.is_dir())
                     }
                 };
                 below.listed.names.contains(folder) && is_entered()
@@ -113,8 +115,7 @@ impl Offers<'_> {
             if below.on_the_way.contains(folder) {
                 continue;
             }
-            let real = below.root.join(name_of(folder));
-            let meta = fs::metadata(&real).map_err(|error| Fault::io("look at", &real, &error))?;
+            let (_, meta) = below.open(folder)?;
             let entry = entry_from(EntryKind::Directory, folder.to_vec(), Vec::new(), &meta);
             self.add(Found { entry, from: None });
             below.on_the_way.insert(folder.to_vec());
@@ -122,21 +123,28 @@ impl Offers<'_> {
         Ok(())
     }
 
-    fn leave_on_the_way(&mut self, real: &Path, folder: &[u8]) {
-        let meta = match fs::metadata(real) {
-            Ok(meta) => meta,
-            Err(error) => return self.unoffered(real, Fault::io("look at", real, &error)),
+    fn leave_on_the_way(&mut self, below: &Below, folder: &[u8]) {
+        let real = below.root.join(name_of(folder));
+        let (opened, meta) = match below.open(folder) {
+            Ok(opened) => opened,
+            Err(fault) => return self.unoffered(&real, fault),
         };
         let mut leave = entry_from(EntryKind::Leave, folder.to_vec(), Vec::new(), &meta);
-        leave.attributes = self.attributes(real, &meta);
+        leave.attributes = self.attributes(&real, &At::folder(opened), &meta);
         self.add(Found { entry: leave, from: None });
     }
 }
 
-/// A listed name is resolved beneath the source folder: no link on the way leads out of it.
-fn look_beneath(volume: &dyn Volume, name: &[u8], real: &Path) -> Result<FsMetadata, Fault> {
-    volume.status(name)?;
-    fs::symlink_metadata(real).map_err(|error| Fault::io("look at", real, &error))
+impl Below<'_> {
+    /// A folder on the way to a name.
+    fn open(&self, folder: &[u8]) -> Result<(Folder, Meta), Fault> {
+        let opened = self.disk.folder(folder, On::Beneath);
+        let found = opened.and_then(|opened| {
+            let meta = Meta::of_folder(&opened)?;
+            Ok((opened, meta))
+        });
+        found.map_err(|errno| Fault::io("look at", &self.root.join(name_of(folder)), &errno.into()))
+    }
 }
 
 /// The folders that a name is in, the outermost first.

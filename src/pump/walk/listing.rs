@@ -1,0 +1,240 @@
+//! Folders while they are listed: everything is done by descriptors, so that a folder which
+//! somebody replaces by a link meanwhile leads nowhere.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, readlinkat, statat,
+};
+use rustix::io::Errno;
+
+use super::Spot;
+use crate::io::beneath::{Folder, Links};
+use crate::io::disk::Disk;
+
+/// What is known of a file, folder or link without opening it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta(Stat);
+
+impl Meta {
+    /// Of what a path on the command line names: links are followed.
+    pub fn of_path(path: &Path) -> Result<Meta, Errno> {
+        rustix::fs::stat(path).map(Meta)
+    }
+
+    pub fn of_folder(folder: &Folder) -> Result<Meta, Errno> {
+        fstat(folder).map(Meta)
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.0.st_mode)
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind() == FileType::Directory
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.kind() == FileType::RegularFile
+    }
+
+    pub fn is_link(&self) -> bool {
+        self.kind() == FileType::Symlink
+    }
+
+    pub fn size(&self) -> u64 {
+        self.0.st_size as u64
+    }
+
+    /// True where fewer blocks are kept than its length would take.
+    pub fn has_holes(&self) -> bool {
+        (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES) < self.size()
+    }
+
+    pub fn mtime(&self) -> (i64, u32) {
+        (self.0.st_mtime, self.0.st_mtime_nsec as u32)
+    }
+
+    pub fn mode(&self) -> u32 {
+        self.0.st_mode & 0o7777
+    }
+
+    pub fn owner(&self) -> (u32, u32) {
+        (self.0.st_uid, self.0.st_gid)
+    }
+
+    #[allow(clippy::useless_conversion, reason = "the number is narrower on other processors")]
+    pub fn names(&self) -> u64 {
+        u64::from(self.0.st_nlink)
+    }
+
+    pub fn inode(&self) -> (u64, u64) {
+        (self.0.st_dev, self.0.st_ino)
+    }
+}
+
+/// A name in a folder that is open.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    folder: Arc<Folder>,
+    name: OsString,
+}
+
+impl At {
+    /// A folder itself.
+    pub fn folder(folder: Folder) -> At {
+        At { folder: Arc::new(folder), name: ".".into() }
+    }
+
+    /// What a path below a disk's root names; links on the way must stay below it.
+    pub fn find(disk: &Disk, path: &[u8]) -> Result<At, Errno> {
+        let (folder, name) = disk.place(path)?;
+        let name = if name.is_empty() { OsStr::new(".") } else { name };
+        Ok(At { folder, name: name.to_owned() })
+    }
+
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub fn meta(&self) -> Result<Meta, Errno> {
+        statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).map(Meta)
+    }
+
+    pub fn read_link(&self) -> Result<Vec<u8>, Errno> {
+        readlinkat(&self.folder, &self.name, Vec::new()).map(|target| target.into_bytes())
+    }
+
+    /// A path to it that nobody can turn: for calls that take no descriptor.
+    pub fn path(&self) -> PathBuf {
+        let folder = format!("/proc/self/fd/{}", self.folder.as_fd().as_raw_fd());
+        Path::new(&folder).join(&self.name)
+    }
+}
+
+/// A folder that is being listed, and what is still to come of it. Where so many are open already
+/// that files would not be, its names are in memory and it is opened again when that is needed.
+#[derive(Debug)]
+pub(super) struct Listing {
+    folder: Option<Arc<Folder>>,
+    inode: (u64, u64),
+    names: std::vec::IntoIter<OsString>,
+    rest: Rest,
+}
+
+/// Whether the kernel has more names than were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Some,
+    None,
+}
+
+impl Listing {
+    /// `depth` folders around it are open.
+    pub fn open(at: &At, meta: &Meta, depth: usize, buffer: &mut Buffer) -> Result<Listing, Errno> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |more| openat(&at.folder, &at.name, flags | more, Mode::empty());
+        let folder = Folder::open(open)?;
+        if !folder.may_be_read {
+            return Err(Errno::ACCESS);
+        }
+        let mut listing = Listing {
+            folder: Some(Arc::new(folder)),
+            inode: meta.inode(),
+            names: Vec::new().into_iter(),
+            rest: Rest::Some,
+        };
+        if depth >= LISTINGS_MAX {
+            let mut names = Vec::new();
+            while listing.rest == Rest::Some {
+                listing.read(buffer)?;
+                names.extend(&mut listing.names);
+            }
+            listing.names = names.into_iter();
+        }
+        Ok(listing)
+    }
+
+    /// Another folder is open in this one: of those far down only the innermost stays open.
+    pub fn cover(&mut self, depth: usize) {
+        if depth >= LISTINGS_MAX {
+            self.folder = None;
+        }
+    }
+
+    /// The next name. An error is about the folder.
+    pub fn next(&mut self, spot: &Spot, buffer: &mut Buffer) -> Option<Result<At, Errno>> {
+        loop {
+            if let Some(name) = self.names.next() {
+                let at = |folder| At { folder, name };
+                return Some(self.reopened(spot).map(at));
+            }
+            if self.rest == Rest::None {
+                return None;
+            }
+            if let Err(errno) = self.read(buffer) {
+                return Some(Err(errno));
+            }
+        }
+    }
+
+    fn reopened(&mut self, spot: &Spot) -> Result<Arc<Folder>, Errno> {
+        if let Some(folder) = &self.folder {
+            return Ok(folder.clone());
+        }
+        let folder = Arc::new(spot.disk.folder(&spot.inside, Links::Refused)?);
+        if Meta::of_folder(&folder)?.inode() != self.inode {
+            return Err(Errno::STALE); // another one has its name by now
+        }
+        self.folder = Some(folder.clone());
+        Ok(folder)
+    }
+
+    /// Takes as many names as the kernel gives at once.
+    fn read(&mut self, buffer: &mut Buffer) -> Result<(), Errno> {
+        let folder = self.folder.as_ref().expect("it is open until its names are all here");
+        let mut entries = RawDir::new(folder.as_fd(), &mut buffer.0[..]);
+        let mut names = Vec::new();
+        loop {
+            match entries.next() {
+                None => {
+                    self.rest = Rest::None;
+                    break;
+                }
+                Some(entry) => {
+                    let entry = entry?;
+                    let name = entry.file_name().to_bytes();
+                    if name != b"." && name != b".." {
+                        names.push(OsStr::from_bytes(name).to_owned());
+                    }
+                }
+            }
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        self.names = names.into_iter();
+        Ok(())
+    }
+}
+
+/// What the kernel writes names into.
+#[derive(Debug)]
+pub(super) struct Buffer(Vec<MaybeUninit<u8>>);
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer(vec![MaybeUninit::uninit(); BUFFER_BYTES])
+    }
+}
+
+/// Directories that are open while they are listed, one in the other.
+const LISTINGS_MAX: usize = 64;
+const BUFFER_BYTES: usize = 32 << 10;
+/// The unit of a file's block count, whatever its file system (stat(2)).
+const STAT_BLOCK_BYTES: u64 = 512;
