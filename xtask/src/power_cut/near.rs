@@ -57,6 +57,8 @@ impl Near {
         command.arg("--ports").arg(format!("{0}-{0}", call.data_port));
         let retry_for = if retry == Retry::LogsInAgain { "10m" } else { "off" };
         command.args(["--retry-for", retry_for, "--fsync", call.fsync]);
+        // A guest that a busy host forgets for a while has not lost its power.
+        command.args(["--stall", "120"]);
         command.arg(format!("{}/", call.source.display())).arg("127.0.0.1:/sink/tree");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("{command:?}: {why}"))?;

@@ -111,7 +111,8 @@ with exit code 0 the power goes at once, with all lost that was not flushed, and
 equal with no part left. The journal's own removal is not synced, so it may be there again: the \
 same command takes all for done and removes it, which is tried after each copy that nothing cut. \
 Large is one file of 192 MiB, Tree 500 files of up to 6 MiB. \
-The data goes over four TCP streams, `--fsync file`.
+The data goes over four TCP streams, `--fsync \
+file`, `--stall 120`.
 
 **Criterion** (fixed before the run): no round fails. A round fails where a final name has not all \
 its source's bytes at a cut, where a run that nothing cuts any more does not end with exit code 0, \
