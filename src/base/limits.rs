@@ -44,6 +44,8 @@ pub const MODEL_BYTES_MAX: usize = 32 << 10;
 pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
+/// Bytes that those take as they are offered: names, targets of links, attributes.
+pub const OFFERED_BYTES_MAX: u64 = 16 << 20;
 /// Samples of a path in one message, kept of one stream, and kept of all streams of one side.
 pub const SAMPLES_MAX: usize = 256;
 pub const PATH_SAMPLES_MAX: usize = 16 << 10;

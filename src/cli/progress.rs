@@ -14,7 +14,7 @@ use crate::base::units::Nanos;
 use crate::lab::copied::Series;
 use crate::lab::predict::{Prediction, Shape};
 use crate::pump::receipt::Receipt;
-use crate::pump::watch::Watch;
+use crate::pump::watch::{Pending, Watch};
 use crate::report::json;
 use crate::report::live::{self, Meter, Phase, Seen, Walk};
 use crate::report::text;
@@ -55,6 +55,7 @@ pub fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Fol
     let follower = Follower {
         voice: Arc::clone(voice),
         watch: Arc::downgrade(&watch),
+        pending: watch.pending(),
         over: Arc::clone(&over),
         first,
         meter,
@@ -97,6 +98,7 @@ fn interval(voice: &Voice) -> Option<Nanos> {
 struct Follower {
     voice: Arc<Voice>,
     watch: Weak<Watch>,
+    pending: Arc<Pending>,
     /// Set when the transfer has returned, in case something still holds its watch.
     over: Arc<AtomicBool>,
     first: Phase,
@@ -112,7 +114,10 @@ impl Follower {
         let mut next_look = Instant::now() + LOOK_EVERY;
         loop {
             match notices.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
-                Ok(notice) => self.hear(notice),
+                Ok(notice) => {
+                    self.pending.heard(&notice);
+                    self.hear(notice);
+                }
                 Err(RecvTimeoutError::Timeout) if self.over.load(Relaxed) => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -123,6 +128,12 @@ impl Follower {
             }
         }
         self.voice.clear();
+        let unheard = self.pending.unheard();
+        if unheard > 0 {
+            self.voice.warning(&format!(
+                "{unheard} more warnings and failures came faster than they could be shown"
+            ));
+        }
         self.heard
     }
 

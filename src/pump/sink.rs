@@ -24,6 +24,7 @@ use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
+use crate::base::limits::OFFERED_BYTES_MAX;
 use crate::base::settings::{
     DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged,
 };
@@ -182,8 +183,9 @@ pub struct SinkSide {
     /// Part of every temporary name of this transfer.
     tag: String,
     expected: Expected,
-    /// Wanted, and not finished: what kind of object it is.
-    open: HashMap<u64, EntryKind>,
+    /// Wanted, and not finished: the bytes of its entry, and of all of them.
+    open: HashMap<u64, u64>,
+    open_bytes: u64,
     /// What is made when other objects are done.
     afterwards: Afterwards,
     /// Directories that their owner may write in only while things are put there, and their modes.
@@ -256,6 +258,7 @@ impl SinkSide {
             tag,
             expected,
             open: HashMap::new(),
+            open_bytes: 0,
             afterwards: Afterwards::default(),
             loosened: HashMap::new(),
             renewed: BTreeSet::new(),
@@ -286,6 +289,7 @@ impl SinkSide {
             return Err(Fault::peer("an offer out of order"));
         }
         self.expected.check(first, &entries)?;
+        self.check_credit(&entries)?;
         self.rename_single(&mut entries)?;
         self.offered_objects += entries.len() as u64;
         let chunk = self.layout.place(entries)?;
@@ -344,6 +348,15 @@ impl SinkSide {
         Ok(answer)
     }
 
+    /// What is wanted is held until it is finished: with its names and attributes in memory.
+    fn check_credit(&self, entries: &[Entry]) -> Result<(), Fault> {
+        let bytes: u64 = entries.iter().map(|entry| entry.encoded_bytes() as u64).sum();
+        match self.open.is_empty() || self.open_bytes + bytes <= OFFERED_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Fault::peer("the peer offered more names and attributes than it may")),
+        }
+    }
+
     pub fn end_offers(&mut self, objects: u64) -> Result<(), Fault> {
         if objects != self.offered_objects {
             return Err(Fault::peer("an end of offers that does not fit them"));
@@ -365,7 +378,7 @@ impl SinkSide {
         let mut messages = Vec::new();
         let mut well = Vec::new();
         for object in finished {
-            self.open.remove(&object.number);
+            self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
             let end = if object.outcome.is_ok() { End::Well } else { End::Failed };
             for ready in self.afterwards.settle(object.number, end) {
                 self.hand_over(ready);
@@ -710,7 +723,9 @@ impl SinkSide {
                 continue;
             }
             let number = chunk.first + member as u64;
-            self.open.insert(number, entry.kind);
+            let bytes = entry.encoded_bytes() as u64;
+            self.open_bytes += bytes;
+            self.open.insert(number, bytes);
             self.afterwards.open(number);
             if entry.kind == EntryKind::Pipe {
                 gauge.endless.store(true, Relaxed);

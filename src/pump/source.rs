@@ -10,7 +10,7 @@ use super::watch::Watch;
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
-use crate::base::limits::OBJECTS_IN_FLIGHT_MAX;
+use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX};
 use crate::base::settings::{Direct, Settings};
 use crate::base::units::Tick;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
@@ -27,15 +27,26 @@ pub struct SourceSide {
     /// Offered, and not answered yet.
     offered: VecDeque<(Chunk, Vec<Option<From>>)>,
     /// Offered, and not finished: what people know it by.
-    open: HashMap<u64, (Vec<u8>, u64, EntryKind)>,
+    open: HashMap<u64, OpenObject>,
     offered_objects: u64,
     offered_bytes: u64,
-    /// What the open objects cost of the credit.
+    /// What the open objects cost of the credit, and the bytes that their entries take.
     cost: u64,
+    open_bytes: u64,
     walk: Walk,
     /// The single object's name at the target, where that is another.
     rename: Option<Vec<u8>>,
     flow: Flow,
+}
+
+/// An object that is offered and not finished.
+#[derive(Debug)]
+struct OpenObject {
+    path: Vec<u8>,
+    size: u64,
+    kind: EntryKind,
+    /// What its entry takes on the wire.
+    entry_bytes: u64,
 }
 
 /// What it is whose length is known at its end.
@@ -86,6 +97,7 @@ impl SourceSide {
             offered_objects: 0,
             offered_bytes: 0,
             cost: 0,
+            open_bytes: 0,
             walk: Walk::Going,
             rename: None,
             flow: Flow::Pipe,
@@ -104,7 +116,10 @@ impl SourceSide {
     /// True when so much more may be offered before something is finished.
     pub fn has_credit(&self, found: &[Found]) -> bool {
         let more: u64 = found.iter().map(|found| self.cost_of(found.entry.size)).sum();
-        self.open.is_empty() || self.cost + more <= OBJECTS_IN_FLIGHT_MAX
+        let bytes: u64 = found.iter().map(|found| found.entry.encoded_bytes() as u64).sum();
+        let fits = self.cost + more <= OBJECTS_IN_FLIGHT_MAX
+            && self.open_bytes + bytes <= OFFERED_BYTES_MAX;
+        self.open.is_empty() || fits
     }
 
     /// A long object costs as much as many short ones: the sink may hold a file open for it.
@@ -122,7 +137,17 @@ impl SourceSide {
         let chunk = self.layout.place(entries.clone())?;
         for (number, entry) in (first..).zip(&entries) {
             let name = self.rename.as_ref().unwrap_or(&entry.path);
-            self.open.insert(number, (name.clone(), entry.size, entry.kind));
+            let bytes = entry.encoded_bytes() as u64;
+            self.open_bytes += bytes;
+            self.open.insert(
+                number,
+                OpenObject {
+                    path: name.clone(),
+                    entry_bytes: bytes,
+                    size: entry.size,
+                    kind: entry.kind,
+                },
+            );
             self.cost += self.cost_of(entry.size);
             if entry.kind != EntryKind::Pipe {
                 self.offered_bytes += entry.size;
@@ -232,9 +257,10 @@ impl SourceSide {
     /// An object that the sink is done with, well or not.
     pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
         match self.open.remove(&number) {
-            Some((path, bytes, kind)) => {
-                self.cost = self.cost.saturating_sub(self.cost_of(bytes));
-                Ok(Settled { path, bytes, kind })
+            Some(OpenObject { path, size, kind, entry_bytes }) => {
+                self.cost = self.cost.saturating_sub(self.cost_of(size));
+                self.open_bytes -= entry_bytes;
+                Ok(Settled { path, bytes: size, kind })
             }
             None => Err(Fault::peer("the peer finished an object that is not open")),
         }
@@ -247,9 +273,9 @@ impl SourceSide {
             return None; // the end of the offers comes first, and this comes once
         }
         self.walk = Walk::Told;
-        for (_, size, kind) in self.open.values_mut() {
-            if *kind == EntryKind::Pipe {
-                *size = bytes;
+        for object in self.open.values_mut() {
+            if object.kind == EntryKind::Pipe {
+                object.size = bytes;
             }
         }
         Some(Message::PipeEnd { bytes })

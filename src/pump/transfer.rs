@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use self::comparing::{COMPARING_MAX, Comparing, compared_objects};
 use self::finishing::{FinisherThread, News, Work};
-use super::assembly::{Assembly, Ends, Stream, pipe_window_bytes};
+use self::starting::{first_report, plan_of};
+use super::assembly::{Assembly, Ends, Stream};
 use super::brake::Brake;
 use super::expected::Expected;
 use super::finisher::{Ending, Finished, Finisher};
 use super::lane::{Lane, Over};
 use super::objects::{Complete, Objects, Unfinished};
 use super::paths::When;
-use super::plan::Plan;
 use super::resume::Memory;
 use super::sink::{Begin, SinkSide, Target};
 use super::source::{Flow, SourceSide};
@@ -35,11 +35,14 @@ use crate::wire::message::Message;
 use crate::wire::session::Session;
 use crate::work::digest::to_hex;
 
+mod backlog;
 mod comparing;
 mod finishing;
 mod pulse;
+mod starting;
 mod streams;
 
+pub use self::backlog::{Backlog, Ticket, heard_bytes};
 pub use self::pulse::Pulse;
 
 /// How long the loop sleeps when nothing happens; also how late an acknowledgement may be.
@@ -52,6 +55,8 @@ const CHUNKS_AHEAD: usize = 4;
 #[expect(clippy::large_enum_variant, reason = "the largest comes once, when a lane ends")]
 pub enum Event {
     Heard(Message),
+    /// Everything that was heard before this is dealt with.
+    Dealt(Ticket),
     /// The control connection ended; with a fault when it broke.
     Closed(Option<Fault>),
     /// A lane has ended, with the number of its stream if it has one.
@@ -315,6 +320,7 @@ impl Running {
     fn handle(&mut self, event: Event) -> Result<(), Fault> {
         match event {
             Event::Heard(message) => self.hear(message),
+            Event::Dealt(_) => Ok(()),
             // Who has said everything may go; and what is complete needs no more words.
             Event::Closed(_) if self.done.peer_report.is_some() => Ok(()),
             Event::Closed(_) if self.own_part_over() => {
@@ -814,34 +820,6 @@ impl Running {
             }
         }
         echo
-    }
-}
-
-/// The source's ledger, where the source is here. `far`: what it gives out travels on streams.
-fn plan_of(
-    settings: &Settings,
-    source: Option<&(Place, Sources)>,
-    (window_bytes, far): (Option<u64>, bool),
-    brake: &Arc<Brake>,
-) -> Option<Arc<Plan>> {
-    let window = window_bytes.or_else(|| kept_window(settings, source, far));
-    let plan = Plan::new(settings.request_bytes, settings.rate, window, far, brake.clone());
-    source.map(|_| Arc::new(plan.in_lockstep(settings.lockstep)))
-}
-
-/// What is read from a pipe is kept until it is settled: so much of it.
-fn kept_window(settings: &Settings, source: Option<&(Place, Sources)>, far: bool) -> Option<u64> {
-    let piped = matches!(source, Some((Place::Stdio, _)));
-    (far && piped).then(|| pipe_window_bytes(settings))
-}
-
-/// What is known of a side before it has moved anything.
-fn first_report(assembly: &Assembly, about: About) -> SideReport {
-    SideReport {
-        depth: assembly.depth(),
-        planned_memory_bytes: assembly.planned_memory_bytes,
-        about,
-        ..SideReport::default()
     }
 }
 

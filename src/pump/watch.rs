@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::job::{Notice, StreamPath};
 
@@ -23,6 +23,49 @@ pub struct Gauge {
     pub endless: AtomicBool,
 }
 
+/// Warnings and failures that have been told and not heard yet. A peer can bring them faster than
+/// anybody prints them: beyond a bound they are only counted.
+#[derive(Debug, Default)]
+pub struct Pending {
+    bytes: AtomicU64,
+    unheard: AtomicU64,
+}
+
+impl Pending {
+    /// Whoever listens has taken this out.
+    pub fn heard(&self, notice: &Notice) {
+        self.bytes.fetch_sub(words_bytes(notice), Relaxed);
+    }
+
+    /// How many were counted and not told.
+    pub fn unheard(&self) -> u64 {
+        self.unheard.load(Relaxed)
+    }
+
+    fn has_room(&self, notice: &Notice) -> bool {
+        let bytes = words_bytes(notice);
+        let before = self.bytes.fetch_add(bytes, Relaxed);
+        let fits = bytes == 0 || before + bytes <= PENDING_BYTES_MAX;
+        if !fits {
+            self.bytes.fetch_sub(bytes, Relaxed);
+            self.unheard.fetch_add(1, Relaxed);
+        }
+        fits
+    }
+}
+
+/// What a peer's words take in the queue; nothing for what counts against the credit of offers.
+fn words_bytes(notice: &Notice) -> u64 {
+    let words = match notice {
+        Notice::Warning(text) => text.len(),
+        Notice::FileFailed { path, fault } => path.len() + fault.text.len(),
+        Notice::Again(_) | Notice::FileDone { .. } | Notice::WouldCopy { .. } => return 0,
+    };
+    (words + size_of::<Notice>()) as u64
+}
+
+const PENDING_BYTES_MAX: u64 = 8 << 20;
+
 /// Shared between a transfer and whoever watches it.
 #[derive(Debug)]
 pub struct Watch {
@@ -30,6 +73,7 @@ pub struct Watch {
     stop: AtomicBool,
     enough: AtomicBool,
     notices: Mutex<Sender<Notice>>,
+    pending: Arc<Pending>,
     /// Where what is seen of data streams goes at once, if somebody wants that.
     paths: Option<Sender<StreamPath>>,
 }
@@ -41,6 +85,7 @@ impl Watch {
             stop: AtomicBool::new(false),
             enough: AtomicBool::new(false),
             notices: Mutex::new(notices),
+            pending: Arc::default(),
             paths: None,
         }
     }
@@ -53,8 +98,16 @@ impl Watch {
 
     /// Tells people something. Nobody listening is no error.
     pub fn tell(&self, notice: Notice) {
+        if !self.pending.has_room(&notice) {
+            return;
+        }
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = notices.send(notice);
+    }
+
+    /// What whoever listens counts down.
+    pub fn pending(&self) -> Arc<Pending> {
+        self.pending.clone()
     }
 
     pub fn warn(&self, text: impl Into<String>) {
@@ -101,5 +154,29 @@ impl Watch {
 
     pub fn stopping(&self) -> bool {
         self.stop.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_flood_of_words_is_counted_and_not_kept() {
+        let (notices, told) = channel();
+        let watch = Watch::new(notices);
+        let flood = 100_000;
+        (0..flood).for_each(|_| watch.warn("w".repeat(1000)));
+        watch.tell(Notice::FileDone { path: Vec::new(), bytes: 1, digest: None });
+        let pending = watch.pending();
+        let kept: Vec<Notice> = told.try_iter().collect();
+        let bytes: u64 = kept.iter().map(words_bytes).sum();
+        assert!(bytes <= PENDING_BYTES_MAX && bytes > PENDING_BYTES_MAX / 2, "{bytes}");
+        assert_eq!(kept.len() as u64 + pending.unheard(), flood + 1);
+        assert!(matches!(kept.last(), Some(Notice::FileDone { .. })), "what is done is told");
+        kept.iter().for_each(|notice| pending.heard(notice));
+        watch.warn("again");
+        assert_eq!(told.try_iter().count(), 1, "there is room again");
     }
 }

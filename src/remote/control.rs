@@ -11,7 +11,7 @@ use std::thread;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::NOISE_BYTES_MAX;
 use crate::io::volume::Handle;
-use crate::pump::transfer::{Event, Line, Pulse};
+use crate::pump::transfer::{Backlog, Event, Line, Pulse, heard_bytes};
 use crate::wire::message::{MARK, Message};
 
 /// The writing end, shared with the relay of a carried stream.
@@ -79,17 +79,21 @@ pub fn start_reader(
     at_end: impl FnOnce() + Send + 'static,
 ) {
     let work = move || {
+        let mut backlog = Backlog::default();
         let ended = (|| {
             if noise == Noise::Skip {
                 skip_noise(&mut reader)?;
             }
-            while let Some(message) = read_message(&mut reader)? {
+            while let Some((message, bytes)) = read_message(&mut reader)? {
                 match message {
                     Message::Carried(bytes) => {
                         carrier.pulse.hand_on(|| deliver(&carrier, &bytes));
                     }
                     message => {
-                        if events.send(Event::Heard(message)).is_err() {
+                        let bytes = heard_bytes(&message, bytes);
+                        let heard = events.send(Event::Heard(message));
+                        let ticket = backlog.count(bytes).map(Event::Dealt);
+                        if heard.is_err() || ticket.is_some_and(|it| events.send(it).is_err()) {
                             return Ok(());
                         }
                     }
@@ -140,7 +144,8 @@ pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     Ok(Handle::new(OwnedFd::from(lanes)))
 }
 
-fn read_message(reader: &mut impl Read) -> Result<Option<Message>, Fault> {
+/// The next message, and the bytes that it came in.
+fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Fault> {
     let mut envelope = [0; 4];
     match reader.read(&mut envelope[..1]) {
         Ok(0) => return Ok(None),
@@ -150,7 +155,7 @@ fn read_message(reader: &mut impl Read) -> Result<Option<Message>, Fault> {
     reader.read_exact(&mut envelope[1..]).map_err(|error| broken(&error))?;
     let mut bytes = vec![0; Message::length(envelope)?];
     reader.read_exact(&mut bytes).map_err(|error| broken(&error))?;
-    Message::decode(&bytes).map(Some)
+    Ok(Some((Message::decode(&bytes)?, bytes.len())))
 }
 
 /// Reads up to the mark. What came instead is shown when it never comes.

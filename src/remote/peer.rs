@@ -288,6 +288,7 @@ fn await_names(
                 others.extend(other);
             }
             Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+            Ok(Event::Dealt(_)) => {}
             Ok(event) => joined.push(event),
             Err(_) => return Err(gone()),
         }

@@ -63,7 +63,12 @@ impl Speaker {
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {
-        let _ = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
+        self.try_raw(bytes);
+    }
+
+    /// False where nobody listens any more.
+    pub fn try_raw(&mut self, bytes: &[u8]) -> bool {
+        self.writer.write_all(bytes).and_then(|()| self.writer.flush()).is_ok()
     }
 
     /// A frame of a data stream that the control connection carries.

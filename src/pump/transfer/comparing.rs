@@ -7,7 +7,7 @@ use super::super::brake::Brake;
 use super::super::compare::Compare;
 use super::super::sink::Target;
 use super::{Event, spawn};
-use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
+use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX, OFFERED_BYTES_MAX};
 use crate::base::settings::{Settings, SkipUnchanged};
 use crate::wire::message::Message;
 
@@ -18,12 +18,17 @@ pub(super) struct Comparing {
     pub objects: u64,
 }
 
-/// The credit of offers, and one more than it for each of the two ends of offers.
-pub(super) const COMPARING_MAX: u64 = OBJECTS_IN_FLIGHT_MAX + OFFER_ENTRIES_MAX as u64 + 2;
+/// The credit of offers, and one more than it for each of the two ends of offers; each KiB of what
+/// they take counts as an object too.
+pub(super) const COMPARING_MAX: u64 =
+    OBJECTS_IN_FLIGHT_MAX + OFFER_ENTRIES_MAX as u64 + 2 + (OFFERED_BYTES_MAX >> 10);
 
 pub(super) fn compared_objects(message: &Message) -> u64 {
     match message {
-        Message::Offer { entries, .. } => entries.len().max(1) as u64,
+        Message::Offer { entries, .. } => {
+            let bytes: usize = entries.iter().map(|entry| entry.encoded_bytes()).sum();
+            entries.len().max(1) as u64 + (bytes as u64 >> 10)
+        }
         _ => 1,
     }
 }

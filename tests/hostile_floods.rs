@@ -1,0 +1,117 @@
+//! Peers that say too much: whatever they flood the other side with, it stays within the memory that
+//! it has planned and 64 MiB, and ends by itself.
+
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datapump::base::attributes::Attributes;
+use datapump::base::codec::Unpacked;
+use datapump::base::fault::{Class, Fault};
+use datapump::base::path::PathSample;
+use datapump::wire::manifest::{Entry, EntryKind};
+use datapump::wire::message::{Message, Origin, Role};
+use support::data::write_file;
+use support::liar::{self, file};
+use support::speaker::Speaker;
+use support::{Scene, each};
+
+/// What is said, and how many times of it stand in one write.
+type Flood = (Role, &'static str, fn(u64) -> Message);
+
+#[test]
+fn floods_end_within_bounded_memory() {
+    let floods: [Flood; 12] = [
+        (Role::Source, "unoffered", |at| Message::Unoffered { path: name(at), fault: fault() }),
+        (Role::Source, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
+        (Role::Source, "pings", |_| Message::Ping),
+        (Role::Source, "samples", samples),
+        (Role::Source, "lost", |at| Message::Lost { stream: at as u32 % 60_000 }),
+        (Role::Source, "doubt", |at| Message::Doubt { stream: at as u32 % 60_000 }),
+        (Role::Source, "carried", |_| Message::Carried(vec![0x55; 60_000])),
+        (Role::Source, "attributes", attributes),
+        (Role::Sink, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
+        (Role::Sink, "pings", |_| Message::Ping),
+        (Role::Sink, "samples", samples),
+        (Role::Sink, "unpacked", |_| Message::Unpacked(Unpacked::default())),
+    ];
+    each(floods, |(role, name, message)| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("dst")).unwrap();
+        write_file(&scene.path("src"), 1, 100_000);
+        let (ways, origin) = match role {
+            Role::Source => {
+                let origin = Origin { single: false, endless: false };
+                ("-A -r 127.0.0.1:/src/ @/dst", Some(origin))
+            }
+            Role::Sink => ("@/src 127.0.0.1:/dst", None),
+        };
+        let opened = liar::opened(origin);
+        let (ran, watched) = liar::near_with(&scene, ways, opened, PATIENCE, |speaker| {
+            flood(speaker, *message);
+        });
+        let shown: String = ran.stderr.chars().take(500).collect();
+        println!("{role:?} {name}: {} MiB, code {}", watched.memory_bytes_max >> 20, ran.code);
+        assert!(!watched.killed, "{name}: it does not end by itself: {shown}");
+        assert!(!ran.stderr.contains("panicked"), "{name}: {shown}");
+        assert!([6, 7, 9].contains(&ran.code), "{name}: exit code {}: {shown}", ran.code);
+        let memory = watched.memory_bytes_max;
+        assert!(memory < PLANNED_BYTES + (64 << 20), "{name}: {memory} bytes: {shown}");
+    });
+}
+
+/// Says it for some seconds, and then nothing sensible.
+fn flood(speaker: &mut Speaker, message: fn(u64) -> Message) {
+    let (begun, mut at) = (Instant::now(), 0);
+    while begun.elapsed() < FLOODED_FOR {
+        let mut bytes = Vec::new();
+        while bytes.len() < WRITE_BYTES {
+            bytes.extend(message(at).encode());
+            at += 1;
+        }
+        if !speaker.try_raw(&bytes) {
+            break;
+        }
+    }
+    speaker.raw(&[0; 4]);
+}
+
+fn name(at: u64) -> Vec<u8> {
+    format!("{at}-{}", "n".repeat(1000)).into()
+}
+
+fn fault() -> Fault {
+    Fault::new(Class::Local, "r".repeat(1000))
+}
+
+fn samples(at: u64) -> Message {
+    let sample = |step| PathSample {
+        at: datapump::base::units::Tick(at * 256 + step),
+        ..PathSample::default()
+    };
+    Message::Samples { stream: at as u32 % 60_000, samples: (0..256).map(sample).collect() }
+}
+
+/// A file that never comes, a folder, and what it is to be like in the end, again and again.
+fn attributes(at: u64) -> Message {
+    let xattrs = vec![(b"user.x".to_vec(), vec![1; 32_000])];
+    let entry = match at {
+        0 => file("never", 100),
+        1 => Entry { kind: EntryKind::Directory, mode: 0o755, ..file("d", 0) },
+        _ => Entry {
+            kind: EntryKind::Leave,
+            mode: 0o755,
+            attributes: Some(Arc::new(Attributes { uid: 0, gid: 0, xattrs })),
+            ..file("d", 0)
+        },
+    };
+    Message::Offer { first: at, entries: vec![entry] }
+}
+
+const FLOODED_FOR: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(60);
+const WRITE_BYTES: usize = 256 << 10;
+/// What a side of one stream with requests of 64 KiB plans at least (its summary says how much).
+const PLANNED_BYTES: u64 = 27 << 20;
