@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+mod credit;
 mod held;
 
 use super::afterwards::{Afterwards, End, Ready};
@@ -24,7 +25,6 @@ use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
-use crate::base::limits::OFFERED_BYTES_MAX;
 use crate::base::settings::{
     DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged,
 };
@@ -275,14 +275,6 @@ impl SinkSide {
         }
     }
 
-    /// Refuses what was not asked for, before a name of it is looked up here.
-    pub fn check_offer(&self, message: &Message) -> Result<(), Fault> {
-        match message {
-            Message::Offer { first, entries } => self.expected.check(*first, entries),
-            _ => Ok(()),
-        }
-    }
-
     /// Looks at offered objects, makes room for those that are wanted, and answers.
     pub fn offer(&mut self, first: u64, mut entries: Vec<Entry>) -> Result<Vec<Message>, Fault> {
         if first != self.offered_objects {
@@ -346,15 +338,6 @@ impl SinkSide {
         }
         answer.extend(refused);
         Ok(answer)
-    }
-
-    /// What is wanted is held until it is finished: with its names and attributes in memory.
-    fn check_credit(&self, entries: &[Entry]) -> Result<(), Fault> {
-        let bytes: u64 = entries.iter().map(|entry| entry.encoded_bytes() as u64).sum();
-        match self.open.is_empty() || self.open_bytes + bytes <= OFFERED_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Fault::peer("the peer offered more names and attributes than it may")),
-        }
     }
 
     pub fn end_offers(&mut self, objects: u64) -> Result<(), Fault> {
