@@ -584,6 +584,7 @@ impl Hosts {
         let Ground { sent, target, .. } = &self.ground;
         let arrived = finals(target.files());
         compare(sent, &arrived)?;
+        self.check_room()?;
         if self.is_over() {
             let all =
                 arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
@@ -604,6 +605,25 @@ impl Hosts {
             self.check_digests()?;
         }
         let _ = self.notices.try_iter().count();
+        Ok(())
+    }
+
+    /// A file with holes takes no more room than its data, also where it was gone on with.
+    fn check_room(&self) -> Result<(), String> {
+        let Ground { sent, target, offers, .. } = &self.ground;
+        for Found { entry, .. } in offers.iter().flatten().filter(|found| found.entry.sparse) {
+            let (Some(takes), Some(bytes)) =
+                (target.room_bytes(&entry.path), sent.get(&entry.path))
+            else {
+                continue;
+            };
+            let is_data = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+            let data = bytes.chunks(SLOT as usize).filter(is_data).count() as u64;
+            if takes > data * u64::from(SLOT) {
+                let name = entry.path.escape_ascii();
+                return Err(format!("{name}: {data} blocks of data take {takes} bytes"));
+            }
+        }
         Ok(())
     }
 
@@ -717,6 +737,12 @@ fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<F
             if sparse {
                 let (from, to) = (dice.below(size + 1), dice.below(size + 1));
                 bytes[from.min(to) as usize..from.max(to) as usize].fill(0);
+                // Stretches that are shorter than a request.
+                for block in bytes.chunks_mut(SLOT as usize) {
+                    if dice.once_in(2) {
+                        block.fill(0);
+                    }
+                }
             }
             number += 1;
             let folder = ["", "a/", "b/"][dice.below(3) as usize];

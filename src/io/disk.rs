@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -235,6 +236,30 @@ impl Disk {
         }
     }
 
+    /// Writes zeros over what is data in a stretch, where no hole can be made. They go through the
+    /// page cache: the end of a file is no whole block.
+    fn fill_with_zeros(
+        &self,
+        file: &Handle,
+        path: &[u8],
+        stretch: Range<u64>,
+    ) -> Result<(), Fault> {
+        let through = self.open(path, Access::Resume { cache: Cache::Through })?;
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = stretch.start;
+        while let Some(from) = self.next_data(file, path, at)?.filter(|from| *from < stretch.end) {
+            let hole = match rustix::fs::seek(file.fd(), SeekFrom::Hole(from)) {
+                Ok(hole) => hole,
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NXIO) => stretch.end,
+                Err(errno) => return Err(self.fault("look for holes in", path, errno)),
+            };
+            let end = hole.min(stretch.end).min(from + ZEROS_BYTES as u64);
+            self.append(&through, path, from, &zeros[..(end - from) as usize])?;
+            at = end;
+        }
+        Ok(())
+    }
+
     fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
         let now = rustix::fs::fstat(fd)
             .map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))?;
@@ -313,6 +338,20 @@ impl Volume for Disk {
             // The file system does not know: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
             Err(errno) => Err(self.fault(Call::FindData, path, errno)),
+        }
+    }
+
+    fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault> {
+        let end = stretch.end.min(self.status_of(file, path)?.size);
+        if stretch.start >= end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(file.fd(), flags, stretch.start, end - stretch.start) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.fill_with_zeros(file, path, stretch.start..end)
+            }
+            made => made.map_err(|errno| self.fault("make a hole in", path, errno)),
         }
     }
 
@@ -670,6 +709,9 @@ fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
 
 /// A program with one of these runs as its file's owner or group.
 const SET_ID_BITS: u32 = 0o6000;
+
+/// Zeros that are written at once.
+const ZEROS_BYTES: usize = 1 << 20;
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

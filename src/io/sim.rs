@@ -6,17 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::backend::{Backend, Landing, Verb, Wait, Wake};
-use super::blocking;
 use super::call::Call;
 use super::request::Request;
 use super::volume::{
     Access, Durable, Handle, Left, Locked, Metadata, Mtime, Replace, Segment, Status, StatusKind,
     Volume, changed,
 };
+use super::{blocking, holes};
 use crate::base::fault::Fault;
 use crate::base::units::Tick;
 
@@ -100,7 +101,28 @@ struct File {
     bytes: Vec<u8>,
     durable: Option<Vec<u8>>,
     mtime: Mtime,
+    /// Blocks that it takes on the disk: those that were written, and are no holes again.
+    room: BTreeSet<u64>,
 }
+
+impl File {
+    fn takes(&mut self, at: usize, count: usize) {
+        let blocks = (at / ROOM_BYTES) as u64..(at + count).div_ceil(ROOM_BYTES) as u64;
+        self.room.extend(blocks);
+    }
+
+    /// Only what is not zeros takes room.
+    fn takes_data(&mut self) {
+        let mut from = 0;
+        while let Some(data) = holes::next_data(&self.bytes, from) {
+            from = data.end;
+            self.takes(data.start, data.len());
+        }
+    }
+}
+
+/// What is given room to at once.
+const ROOM_BYTES: usize = crate::base::limits::BLOCK_BYTES as usize;
 
 impl World {
     pub fn new(seed: u64, weather: Weather) -> Arc<World> {
@@ -238,6 +260,7 @@ impl Inner {
             file.bytes.resize(end, 0);
         }
         file.bytes[at as usize..end].copy_from_slice(&request.pending_bytes()[..count]);
+        file.takes(at as usize, count);
         if lies {
             file.bytes[at as usize] ^= 0xff;
         }
@@ -386,7 +409,10 @@ impl SimVolume {
     /// Puts a file there, durable as if it had always been.
     pub fn put(&self, path: &[u8], bytes: Vec<u8>, mtime: Mtime) {
         let mut world = self.world.lock();
-        world.files.push(File { durable: Some(bytes.clone()), bytes, mtime });
+        let durable = Some(bytes.clone());
+        let mut file = File { durable, bytes, mtime, ..File::default() };
+        file.takes_data();
+        world.files.push(file);
         let node = Node::File(world.files.len() as u64 - 1);
         let mut names = self.lock();
         names.now.insert(path.to_vec(), node.clone());
@@ -401,6 +427,14 @@ impl SimVolume {
             Node::Directory | Node::Link(_) => None,
         };
         self.lock().now.iter().filter_map(file).collect()
+    }
+
+    /// What a file takes on the disk.
+    pub fn room_bytes(&self, path: &[u8]) -> Option<u64> {
+        let world = self.world.lock();
+        let names = self.lock();
+        let Some(Node::File(id)) = names.now.get(path) else { return None };
+        Some(world.files[*id as usize].room.len() as u64 * ROOM_BYTES as u64)
     }
 
     /// What is left after the power went: names of synced directories, bytes of synced files.
@@ -557,6 +591,19 @@ impl Volume for SimVolume {
         Ok(data.next().map(|(at, _)| at as u64))
     }
 
+    fn make_hole(&self, file: &Handle, _path: &[u8], stretch: Range<u64>) -> Result<(), Fault> {
+        let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
+        let mut world = self.world.lock();
+        world.storm().map_err(|error| Fault::write("make a hole in", &self.root, &error))?;
+        let file = &mut world.files[*id as usize];
+        let end = (stretch.end as usize).min(file.bytes.len());
+        let start = (stretch.start as usize).min(end);
+        file.bytes[start..end].fill(0);
+        let inside = start.div_ceil(ROOM_BYTES) as u64..(stretch.end as usize / ROOM_BYTES) as u64;
+        file.room.retain(|block| !inside.contains(block));
+        Ok(())
+    }
+
     fn set_directory_mode(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
         self.ask(Call::SetMode, path)?;
         Ok(())
@@ -584,7 +631,10 @@ impl Volume for SimVolume {
     fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
         self.ask(Call::SetLength, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
-        self.world.lock().files[*id as usize].bytes.resize(len as usize, 0);
+        let mut world = self.world.lock();
+        let file = &mut world.files[*id as usize];
+        file.bytes.resize(len as usize, 0);
+        file.room.retain(|block| *block * (ROOM_BYTES as u64) < len);
         Ok(())
     }
 
@@ -735,6 +785,10 @@ impl Volume for SimVolume {
         let lies = world.dice.once_in(lying_disk);
         let file = &mut world.files[id as usize];
         file.bytes = from.to_vec();
+        match segment.sparse {
+            true => file.takes_data(),
+            false => file.takes(0, from.len()),
+        }
         file.mtime = segment.meta.mtime.unwrap_or_default();
         if lies && !from.is_empty() {
             file.bytes[0] ^= 0xff;

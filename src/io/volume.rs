@@ -5,6 +5,7 @@
 //! synced.
 
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -143,6 +144,9 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
     /// Where the file has data at `offset` or behind it; `None` when there is a hole to its end.
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault>;
+    /// Makes a stretch of a file read as zeros, and gives back its room where the file system knows
+    /// holes. The file keeps its length.
+    fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault>;
     fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
     /// Changes the mode of a directory, also of one that its owner may not look into.
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
@@ -235,6 +239,8 @@ pub struct LazyFile {
     pub expect: Option<(u64, Mtime)>,
     /// It has holes, or is to have them.
     pub sparse: bool,
+    /// Stretches that are made holes before anything is written: nobody knows what is there.
+    unknown: Vec<Range<u64>>,
     opened: OnceLock<Result<Handle, Fault>>,
 }
 
@@ -245,18 +251,29 @@ impl LazyFile {
         access: Access,
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
-        LazyFile { volume, path, access, expect, sparse: false, opened: OnceLock::new() }
+        let (unknown, opened) = (Vec::new(), OnceLock::new());
+        LazyFile { volume, path, access, expect, sparse: false, unknown, opened }
     }
 
     pub fn with_holes(self, sparse: bool) -> LazyFile {
         LazyFile { sparse, ..self }
     }
 
+    /// Makes these stretches holes as soon as it is opened.
+    pub fn clearing(self, unknown: Vec<Range<u64>>) -> LazyFile {
+        LazyFile { unknown, ..self }
+    }
+
     pub fn handle(&self) -> Result<&Handle, Fault> {
-        self.opened
-            .get_or_init(|| self.volume.open(&self.path, self.access))
-            .as_ref()
-            .map_err(Fault::clone)
+        self.opened.get_or_init(|| self.open()).as_ref().map_err(Fault::clone)
+    }
+
+    fn open(&self) -> Result<Handle, Fault> {
+        let handle = self.volume.open(&self.path, self.access)?;
+        for stretch in &self.unknown {
+            self.volume.make_hole(&handle, &self.path, stretch.clone())?;
+        }
+        Ok(handle)
     }
 
     /// The handle, if anybody has needed it.

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 mod credit;
 mod held;
 
+use held::gaps;
+
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
 use super::expected::Expected;
@@ -766,8 +768,7 @@ impl SinkSide {
                 Slot::Whole { member } => {
                     let start = chunk.starts[member];
                     let partial = self.partials.remove(&(chunk.first + member as u64));
-                    let begun = partial.as_ref().map(|partial| partial.file);
-                    let storage = Storage::OwnFile { begun };
+                    let storage = Storage::OwnFile { begun: partial.as_ref() };
                     let wanted = self.wanted(chunk, member, storage);
                     self.objects.expect_whole(start, wanted, partial.map(|held| held.flushed));
                 }
@@ -795,20 +796,23 @@ impl SinkSide {
         }
     }
 
-    fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage) -> Wanted {
+    fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage<'_>) -> Wanted {
         let entry = &chunk.entries[member];
         let number = chunk.first + member as u64;
-        let begun = match storage {
+        let partial = match storage {
             Storage::OwnFile { begun } => begun,
             Storage::Batch => None,
         };
+        let begun = partial.map(|partial| partial.file);
         let temporary = self.temporary_of(entry, begun);
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
-                // Where it goes on, zeros are written over whatever may be there.
-                Some(Arc::new(file.with_holes(entry.sparse && begun.is_none())))
+                // Zeros are not written: where it goes on, what is not known to be here goes first.
+                let unknown = partial.filter(|_| entry.sparse);
+                let unknown = unknown.map(|partial| gaps(&partial.flushed.ranges, entry.size));
+                Some(Arc::new(file.with_holes(entry.sparse).clearing(unknown.unwrap_or_default())))
             }
             _ => None,
         };
@@ -886,10 +890,10 @@ fn no_directory(volume: &dyn Volume, entry: &Entry) -> Fault {
 
 /// Whether an object's bytes come in requests of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
-    /// With the journal's number of it, where an earlier run began it.
+enum Storage<'a> {
+    /// With what is here of it, where an earlier run began it.
     OwnFile {
-        begun: Option<u32>,
+        begun: Option<&'a Partial>,
     },
     Batch,
 }

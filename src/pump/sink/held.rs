@@ -1,12 +1,27 @@
 //! What earlier runs have left of the objects that are offered.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::resume::{free_temporary, temporary};
 use super::{SinkSide, Target, origin_of};
+use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::wire::manifest::{Chunk, Entry, EntryKind};
 use crate::wire::message::{HELD_RANGES_MAX, Wish};
+
+/// What a file has besides these stretches.
+pub(super) fn gaps(held: &ExtentSet, size: u64) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for (start, end) in held.ranges().chain([(size, size)]) {
+        if at < start {
+            gaps.push(at..start);
+        }
+        at = end;
+    }
+    gaps
+}
 
 impl SinkSide {
     /// The name under which an object is kept until it is complete: the one that it has from an
@@ -67,5 +82,25 @@ impl SinkSide {
             (true, Some(partial)) => Wish::Rest(partial.flushed.ranges.ranges().collect()),
         };
         (first..).zip(wanted).map(wish).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_is_not_held() {
+        let cases: [(&[(u64, u64)], &[Range<u64>]); 4] = [
+            (&[], &[0..100]),
+            (&[(0, 100)], &[]),
+            (&[(10, 20), (30, 100)], &[0..10, 20..30]),
+            (&[(0, 10), (40, 50)], &[10..40, 50..100]),
+        ];
+        for (held, expect) in cases {
+            let mut set = ExtentSet::default();
+            held.iter().for_each(|(start, end)| assert!(set.insert_new(*start, *end)));
+            assert_eq!(gaps(&set, 100), expect, "{held:?}");
+        }
     }
 }

@@ -1,0 +1,123 @@
+//! Files with holes: what is data travels and lands, nothing else does, also where a copy goes on.
+
+mod support;
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use support::run;
+use support::{Scene, data, each};
+
+/// The least that a file system gives room to, here.
+const BLOCK: u64 = 4096;
+const MIB: u64 = 1 << 20;
+
+/// Stretches of data in a file that is a hole otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Islands {
+    count: u64,
+    bytes: u64,
+    every: u64,
+    /// What stands behind the last whole stretch, as a hole.
+    tail: u64,
+}
+
+const SMALL: Islands = Islands { count: 500, bytes: 4096, every: 96 << 10, tail: 5 };
+const ONE: Islands = Islands { count: 1, bytes: 10_000, every: 20 * MIB, tail: 3 * MIB };
+/// The last stretch ends with the file, inside a block.
+const LONG: Islands = Islands { count: 40, bytes: 40_960, every: 400 << 10, tail: 0 };
+
+impl Islands {
+    fn size(self) -> u64 {
+        let last = if self.tail == 0 { self.bytes - 77 } else { self.every + self.tail };
+        (self.count - 1) * self.every + last
+    }
+
+    fn data_bytes(self) -> u64 {
+        self.count * self.bytes
+    }
+
+    fn write(self, path: &Path) {
+        let full = data::bytes(7, (self.count.min(64) * self.bytes) as usize);
+        let mut file = fs::File::create(path).unwrap();
+        for (island, bytes) in (0..self.count).zip(full.chunks(self.bytes as usize).cycle()) {
+            file.seek(SeekFrom::Start(island * self.every)).unwrap();
+            file.write_all(bytes).unwrap();
+        }
+        file.set_len(self.size()).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+const WAYS: [(&str, &str); 3] = [("", ""), ("", "far:"), ("far:", "")];
+
+/// Every choice that bytes go another way by, each beside many others.
+fn choices(number: usize) -> String {
+    let engine = ["threads", "uring"][number % 2];
+    let direct = ["on", "off", "auto"][number % 3];
+    let compress = ["off", "auto", "zstd:3", "lz4", "deflate:6"][number % 5];
+    let seal = ["tls", "auth", "off"][number / 3 % 3];
+    let digest = ["blake3", "crc64", "none"][number / 5 % 3];
+    let size = ["64K", "1M", "16M", "256K"][number % 4];
+    format!(
+        "--engine {engine} --direct {direct} --compress {compress} --seal {seal} \
+         --digest {digest} --request-size {size}"
+    )
+}
+
+const CHOICES: usize = 15;
+
+#[test]
+fn data_goes_on_and_holes_stay_holes() {
+    let cases = (0..CHOICES).flat_map(|number| WAYS.map(|way| (number, way)));
+    each(cases, |(number, (from, to))| {
+        let scene = Scene::new();
+        // The request that a copy is broken in holds a few stretches, and one lies across two.
+        let islands = if number % 2 == 0 { SMALL } else { LONG };
+        islands.write(&scene.path("in"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let ends = format!("{from}@/in {to}@/dst/out");
+        let knobs = choices(*number);
+        let slow = format!("copy {knobs} --rate 600KB {ends}");
+        let running = run::start(scene.command(&scene.words(&slow)));
+        wait_for_journal(&scene.path("dst"));
+        let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        running.end();
+        let line = format!("copy {knobs} --json {ends}");
+        let ran = scene.succeed(&line);
+        let end = ran.events().pop().unwrap();
+        assert!(end["transfer"]["resumed_bytes"].as_u64().unwrap() > 0, "it began anew\n{ran}");
+        check_copy(&scene, islands, &line);
+    });
+}
+
+fn check_copy(scene: &Scene, islands: Islands, line: &str) {
+    let (from, to) = (scene.path("in"), scene.path("dst/out"));
+    data::assert_same(&from, &to);
+    scene.assert_holds("dst", &["out"]);
+    let takes = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    // A file system needs blocks of its own to say where so many stretches are.
+    let most = takes(&from) + takes(&from) / 100 + islands.count / 100 * BLOCK + 2 * BLOCK;
+    assert!(takes(&to) <= most, "{line}: {} bytes take {}", takes(&from), takes(&to));
+}
+
+/// Waits until a first stretch of a file is on stable storage, and the journal says so.
+fn wait_for_journal(folder: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
+    let bytes = || -> u64 {
+        let names = data::files_below(folder).into_iter().filter(is_journal);
+        names.filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).sum()
+    };
+    while bytes() < JOURNAL_BYTES {
+        assert!(Instant::now() < deadline, "nothing is put into the journal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// More than the records that begin a journal and a file.
+const JOURNAL_BYTES: u64 = 200;
