@@ -6,7 +6,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use datapump::base::codec::Codec;
 use datapump::base::extent::Extent;
 use datapump::base::fault::{Class, Fault};
-use datapump::base::label::{Kind, Label};
+use datapump::base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
 use datapump::base::limits::{
     HEADROOM_BYTES, MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX,
 };
@@ -20,6 +20,7 @@ use datapump::wire::reader::{Reader, Writer};
 use datapump::wire::session::Session;
 use datapump::work::codec::Unpack;
 use datapump::work::passage::Step;
+use datapump::work::sparse::Expand;
 
 /// A label that is read is written as the same bytes; the check sum is made right, or nothing
 /// behind it would ever be reached.
@@ -191,8 +192,49 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
 
 /// Whatever is packed in a payload, it unpacks to just what its header says or it is the peer's
 /// fault, and no byte outside the payload's room changes. The first byte says how it is packed, the
-/// next two how long it claims to be.
+/// next two how long it claims to be. The same bytes then are a payload with a map behind it.
 pub fn unpack(bytes: &[u8]) {
+    unpack_whole(bytes);
+    unpack_sparse(bytes);
+}
+
+/// What is left of a payload, and a map of it: made whole it is as long as its extent, with what
+/// came in it and zeros, or it is the peer's fault.
+fn unpack_sparse(bytes: &[u8]) {
+    let [codec, low, high, rest @ ..] = bytes else { return };
+    let Some(codec) = Codec::from_code(codec % 4) else { return };
+    let len = u32::from(u16::from_le_bytes([*low, *high]));
+    let map_len = map_bytes(len) as usize - MAP_CHECK_BYTES as usize;
+    let Some((map, payload)) = rest.split_at_checked(map_len) else { return };
+    let payload = &payload[..payload.len().min(ROOM_BYTES as usize)];
+    let body = [payload, &frame::crc32c(map).to_le_bytes(), map].concat();
+    let mut request = Request::new(ROOM_BYTES);
+    request.label = Label {
+        kind: Kind::Sparse,
+        extent: Extent { start: 0, len },
+        body_len: body.len() as u32,
+        voids_len: map_bytes(len) as u16,
+        codec,
+        packed_check: if codec == Codec::Raw { 0 } else { frame::crc32c(payload) },
+        ..Label::default()
+    };
+    request.buffer.bytes_mut().fill(0xa5);
+    request.body_mut().copy_from_slice(&body);
+    let unpacked = Unpack::new(ROOM_BYTES).apply(&mut request);
+    match unpacked.and_then(|()| Expand::new(ROOM_BYTES).apply(&mut request)) {
+        Ok(()) => {
+            assert_eq!((request.body().len(), request.label.kind), (len as usize, Kind::Data));
+            let data = |bytes: &[u8]| bytes.iter().filter(|byte| **byte != 0).count();
+            let came = if codec == Codec::Raw { data(payload) } else { data(request.body()) };
+            assert_eq!(data(request.body()), came, "bytes that did not come");
+        }
+        Err(fault) => assert_eq!(fault.class, Class::Peer, "{fault}"),
+    }
+    let front = &request.buffer.bytes()[..HEADROOM_BYTES as usize];
+    assert!(front.iter().all(|byte| *byte == 0xa5), "bytes in front of the payload changed");
+}
+
+fn unpack_whole(bytes: &[u8]) {
     let [codec, low, high, packed @ ..] = bytes else { return };
     let Some(codec) = Codec::from_code(codec % 4) else { return };
     let len = u32::from(u16::from_le_bytes([*low, *high]));

@@ -27,6 +27,7 @@ struct Islands {
 
 const SMALL: Islands = Islands { count: 500, bytes: 4096, every: 96 << 10, tail: 5 };
 const ONE: Islands = Islands { count: 1, bytes: 10_000, every: 20 * MIB, tail: 3 * MIB };
+const THOUSAND: Islands = Islands { count: 1000, bytes: 4096, every: 40 << 10, tail: 1 };
 /// The last stretch ends with the file, inside a block.
 const LONG: Islands = Islands { count: 40, bytes: 40_960, every: 400 << 10, tail: 0 };
 
@@ -70,6 +71,68 @@ fn choices(number: usize) -> String {
 
 const CHOICES: usize = 15;
 
+/// What is sent is the data, and at each end of a stretch not more than a block of what is beside
+/// it, whatever it is cut, packed and sealed by; what lands takes the room that its source takes.
+#[test]
+fn only_data_travels() {
+    let cases = (0..CHOICES).flat_map(|number| WAYS.map(|way| (number, way)));
+    each(cases, |(number, (from, to))| {
+        for islands in [ONE, SMALL, LONG, THOUSAND] {
+            let scene = Scene::new();
+            islands.write(&scene.path("in"));
+            fs::create_dir(scene.path("dst")).unwrap();
+            let line = format!("copy {} --json {from}@/in {to}@/dst/out", choices(*number));
+            let ran = scene.succeed(&line);
+            check_copy(&scene, islands, &line);
+            let transfer = &ran.events().pop().unwrap()["transfer"];
+            assert_eq!(transfer["bytes"], islands.size(), "{ran}");
+            if !from.is_empty() || !to.is_empty() {
+                check_sent(transfer, islands, islands.size(), &line);
+            }
+        }
+    });
+}
+
+/// Several short files travel in one request: also of these only the data.
+#[test]
+fn short_files_are_no_exception() {
+    each(&WAYS[1..], |(from, to)| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        let files = 40;
+        let islands = Islands { count: 2, bytes: 4096, every: 200 << 10, tail: 7 };
+        (0..files).for_each(|i| islands.write(&scene.path(format!("src/{i}"))));
+        let line = format!("copy -r --compress off --json {from}@/src/ {to}@/dst");
+        let ran = scene.succeed(&line);
+        data::assert_same(&scene.path("src"), &scene.path("dst"));
+        let all = Islands { count: files * islands.count, ..islands };
+        check_sent(&ran.events().pop().unwrap()["transfer"], all, files * islands.size(), &line);
+    });
+}
+
+/// A rate is of what travels: holes do not wait for it.
+#[test]
+fn holes_do_not_wait_for_a_rate() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        let islands = Islands { count: 3, bytes: 4096, every: 400 * MIB, tail: 5 };
+        islands.write(&scene.path("in"));
+        let begun = Instant::now();
+        scene.succeed(&format!("copy --rate 1MB {from}@/in {to}@/out"));
+        // All of it would take 20 minutes.
+        assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
+    });
+}
+
+fn check_sent(transfer: &serde_json::Value, islands: Islands, size: u64, line: &str) {
+    let sent = transfer["wire_bytes"].as_u64().unwrap();
+    let data = islands.data_bytes() + 2 * BLOCK * islands.count;
+    // A frame is 64 bytes, its tag 32, its map a bit for each block; TLS adds 22 to 16 KiB.
+    let frames = size.div_ceil(64 << 10) * 96 + size / BLOCK / 8;
+    let most = data + data / 500 + frames + 22 * size.div_ceil(64 << 10) + 2000;
+    assert!(sent <= most, "{line}: {sent} bytes were sent, {most} are allowed");
+}
+
 #[test]
 fn data_goes_on_and_holes_stay_holes() {
     let cases = (0..CHOICES).flat_map(|number| WAYS.map(|way| (number, way)));
@@ -90,6 +153,7 @@ fn data_goes_on_and_holes_stay_holes() {
         let line = format!("copy {knobs} --json {ends}");
         let ran = scene.succeed(&line);
         let end = ran.events().pop().unwrap();
+        check_sent(&end["transfer"], islands, islands.size(), &line);
         assert!(end["transfer"]["resumed_bytes"].as_u64().unwrap() > 0, "it began anew\n{ran}");
         check_copy(&scene, islands, &line);
     });

@@ -51,6 +51,7 @@ fn sources_that_lie() {
     check(Role::Source, count_cases());
     check(Role::Source, frame_cases());
     check(Role::Source, packed_cases());
+    check(Role::Source, sparse_cases());
     check(Role::Source, rubbish_cases());
 }
 
@@ -172,6 +173,54 @@ fn frame_cases() -> Vec<Case> {
         ("a header with a wrong sum", corrupt, Ends::Code(&[6])),
         ("an end that comes early", early, Ends::Refused),
         ("no frame at all", offered(vec![Move::Say(carried(&[0x55; 200]))]), Ends::Code(&[6])),
+    ]
+}
+
+/// Payloads without their zeros, and maps that do not make them what was offered.
+fn sparse_cases() -> Vec<Case> {
+    const LEN: u32 = 60_000;
+    const BLOCK: usize = 4096;
+    let sent = |entry: Entry, map: [u8; 2], blocks: usize| {
+        let extent = Extent { start: 0, len: LEN };
+        let body = [&vec![7; blocks * BLOCK][..], &frame::crc32c(&map).to_le_bytes(), &map];
+        let body = body.concat();
+        let label = Label {
+            kind: Kind::Sparse,
+            extent,
+            body_len: body.len() as u32,
+            voids_len: 6,
+            ..Label::default()
+        };
+        vec![offer(vec![entry]), Move::Hear(1), Move::Frame(label, body)]
+    };
+    let holed = || Entry { sparse: true, ..file("a", LEN.into()) };
+    let dense = || file("a", LEN.into());
+    vec![
+        ("holes in a file without holes", sent(dense(), [3, 0], 2), Ends::Refused),
+        ("a map of more than came", sent(holed(), [7, 0], 2), Ends::Refused),
+        ("a map of less than came", sent(holed(), [1, 0], 2), Ends::Refused),
+        ("a map beyond the extent", sent(holed(), [1, 0x80], 2), Ends::Refused),
+        ("more than the extent", sent(holed(), [0xff, 0x7f], 15), Ends::Refused),
+        (
+            "a wrong map length",
+            {
+                let mut moves = sent(holed(), [3, 0], 2);
+                let Some(Move::Frame(label, _)) = moves.last_mut() else { unreachable!() };
+                label.voids_len = 5;
+                moves
+            },
+            Ends::Refused,
+        ),
+        (
+            "a map that was damaged",
+            {
+                let mut moves = sent(holed(), [3, 0], 2);
+                let Some(Move::Frame(_, body)) = moves.last_mut() else { unreachable!() };
+                *body.last_mut().unwrap() ^= 1;
+                moves
+            },
+            Ends::Code(&[6]),
+        ),
     ]
 }
 

@@ -36,6 +36,7 @@ use datapump::work::codec::{Pack, Unpack};
 use datapump::work::digest::{Check, Sign, to_hex};
 use datapump::work::passage::Passage;
 use datapump::work::seal::{Identity, Secret, Shake, Tls};
+use datapump::work::sparse::{Expand, Squeeze};
 
 const SEEDS: u64 = 300;
 const SLOT: u32 = 4096;
@@ -810,6 +811,7 @@ fn lanes(
         source: Box::new(Tree::new(depth)),
         passage: Passage::new(vec![
             Box::new(Sign::new(digest, slot)),
+            Box::new(Squeeze),
             Box::new(Pack::new(way, slot)),
         ]),
         desk: None,
@@ -827,6 +829,7 @@ fn lanes(
         ),
         passage: Passage::new(vec![
             Box::new(Unpack::new(slot)),
+            Box::new(Expand::new(slot)),
             Box::new(Check::new(digest, slot)),
         ]),
         desk: None,

@@ -2,6 +2,7 @@
 
 use super::codec::Codec;
 use super::extent::Extent;
+use super::limits::{BLOCK_BYTES, REQUEST_BYTES_MAX};
 
 /// A digest in the form a label carries: 32 bytes of BLAKE3, 8 of CRC-64, or nothing.
 pub type Sum = [u8; 32];
@@ -19,18 +20,31 @@ pub enum Kind {
     End = 3,
     /// No bytes: the whole extent is a hole in the source's file, and reads as zeros.
     Zero = 4,
+    /// The bytes of an extent without its blocks of zeros, and a map of those that are there.
+    Sparse = 5,
 }
+
+/// The check sum in front of a map.
+pub const MAP_CHECK_BYTES: u32 = 4;
+
+/// Bytes of the map behind what a sparse frame carries: a check sum, and a bit for each block.
+pub const fn map_bytes(extent_len: u32) -> u32 {
+    MAP_CHECK_BYTES + extent_len.div_ceil(BLOCK_BYTES).div_ceil(8)
+}
+
+const _: () = assert!(map_bytes(REQUEST_BYTES_MAX) <= BLOCK_BYTES);
 
 /// The front of a frame: where its body belongs and what it must digest to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Label {
     pub kind: Kind,
     pub extent: Extent,
-    /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids.
+    /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids or the map.
     pub body_len: u32,
-    /// Bytes of the list of voids: what the source could not give, and why.
+    /// Bytes of the list of voids: what the source could not give, and why. In a sparse frame those
+    /// of the map.
     pub voids_len: u16,
-    /// How the payload is packed; unpacked it is as long as the extent.
+    /// How the payload is packed; unpacked it is as long as the extent, or as the map says.
     pub codec: Codec,
     /// CRC-32C of a packed payload: it tells what was damaged from what never was right.
     pub packed_check: u32,

@@ -273,6 +273,9 @@ fn read_label(request: &Request, at: usize, allowed: Allowed) -> Result<Label, F
     if payload > allowed.body_bytes_max || voids_len > BLOCK_BYTES {
         return Err(Fault::peer("a frame whose body is longer than a request"));
     }
+    if label.kind == Kind::Sparse && label.extent.len > allowed.body_bytes_max {
+        return Err(Fault::peer("a frame with holes that stands for more than a request"));
+    }
     match label.codec {
         Codec::Raw => Ok(label),
         _ if !allowed.compress.is_on() => {

@@ -39,8 +39,11 @@ impl Endpoint for Tree {
                 request.ask(request.body_span());
                 Ok(Next::Do(Verb::Gather(batch.clone())))
             }
-            (Cargo::Batch(_), Leg::In, _) => {
+            (Cargo::Batch(batch), Leg::In, _) => {
                 request.write_voids();
+                if request.voids.is_empty() && batch.segments.iter().any(|file| file.sparse) {
+                    request.find_holes();
+                }
                 Ok(Next::Done)
             }
             (Cargo::Batch(batch), Leg::Out, 0) => {
@@ -74,12 +77,16 @@ fn read_or_skip(part: &Part, request: &mut Request) -> Result<Next, Fault> {
         let data = file.volume.next_data(file.handle()?, &file.path, part.offset)?;
         if data.is_none_or(|data| data >= end) {
             file.check_unchanged()?;
-            request.label.kind = Kind::Zero;
-            request.label.body_len = 0;
-            return Ok(Next::Done);
+            return Ok(hole(request));
         }
     }
     read(part, request)
+}
+
+fn hole(request: &mut Request) -> Next {
+    request.label.kind = Kind::Zero;
+    request.label.body_len = 0;
+    Next::Done
 }
 
 fn read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
@@ -106,6 +113,12 @@ fn check_read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
         Ok(_) => {}
     }
     file.check_unchanged()?;
+    if file.sparse {
+        request.find_holes();
+        if request.left_out() == request.label.extent.len {
+            return Ok(hole(request));
+        }
+    }
     Ok(Next::Done)
 }
 

@@ -22,6 +22,63 @@ pub fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     }
 }
 
+/// Notes which blocks are not all zeros: a bit each, the lowest of the first byte for the first.
+pub fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
+    map.clear();
+    map.resize(bytes.len().div_ceil(BLOCK).div_ceil(8), 0);
+    for (number, block) in bytes.chunks(BLOCK).enumerate() {
+        if *block != ZEROS[..block.len()] {
+            map[number / 8] |= 1 << (number % 8);
+        }
+    }
+}
+
+/// Bytes of the blocks that a map of so many bytes names. `None` where it is of another length, or
+/// names blocks that are not there.
+pub fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
+    let blocks = len.div_ceil(BLOCK_BYTES);
+    if map.len() != blocks.div_ceil(8) as usize {
+        return None;
+    }
+    let named: u64 = map.iter().map(|bits| u64::from(bits.count_ones())).sum();
+    if (blocks as usize..map.len() * 8).any(|block| is_named(map, block)) {
+        return None;
+    }
+    let has_last = blocks > 0 && is_named(map, blocks as usize - 1);
+    let missing = if has_last { u64::from(blocks) * BLOCK as u64 - u64::from(len) } else { 0 };
+    Some((named * BLOCK as u64 - missing) as u32)
+}
+
+/// Moves the blocks that a map names to the front, and says how many bytes they are.
+pub fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
+    let mut count = 0;
+    for block in 0..bytes.len().div_ceil(BLOCK) {
+        if is_named(map, block) {
+            let end = ((block + 1) * BLOCK).min(bytes.len());
+            bytes.copy_within(block * BLOCK..end, count);
+            count += end - block * BLOCK;
+        }
+    }
+    count
+}
+
+/// Moves what was squeezed to `count` bytes back to where it was, with zeros between.
+pub fn expand(bytes: &mut [u8], map: &[u8], mut count: usize) {
+    for block in (0..bytes.len().div_ceil(BLOCK)).rev() {
+        let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(bytes.len()));
+        if is_named(map, block) {
+            bytes.copy_within(count - (end - start)..count, start);
+            count -= end - start;
+        } else {
+            bytes[start..end].fill(0);
+        }
+    }
+}
+
+fn is_named(map: &[u8], block: usize) -> bool {
+    map[block / 8] >> (block % 8) & 1 == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::buffer::Buffer;
+use super::holes;
 use super::volume::{Batch, LazyFile};
 use crate::base::codec::{Codec, Way};
 use crate::base::fault::{Class, Fault};
-use crate::base::label::{Kind, Label, Sum};
+use crate::base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
 use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES, OFFER_ENTRIES_MAX};
 use crate::base::units::Tick;
 
@@ -90,6 +91,9 @@ pub struct Request {
     pub pieces: Vec<Piece>,
     /// Segments that cannot be had or kept, and why.
     pub voids: Vec<(u16, Fault)>,
+    /// Which blocks of the payload are data, where the others are zeros that need not travel. Empty
+    /// where all travel.
+    pub map: Vec<u8>,
     pub buffer: Buffer,
     pub stamps: Stamps,
 }
@@ -122,6 +126,7 @@ impl Request {
             outcome: Ok(0),
             pieces: Vec::new(),
             voids: Vec::new(),
+            map: Vec::new(),
             buffer,
             stamps: Stamps::default(),
         }
@@ -139,6 +144,7 @@ impl Request {
         self.outcome = Ok(0);
         self.pieces.clear();
         self.voids.clear();
+        self.map.clear();
     }
 
     /// Asks the next verb to move `span`, all of it.
@@ -183,7 +189,38 @@ impl Request {
         }
     }
 
-    /// The payload as it is now, packed or not: the body without the list of voids behind it.
+    /// Notes which blocks are zeros, where leaving them out saves more than saying so costs.
+    pub fn find_holes(&mut self) {
+        let len = self.payload_len();
+        let mut map = std::mem::take(&mut self.map);
+        holes::map_of(&self.body()[..len as usize], &mut map);
+        let data = holes::mapped_bytes(&map, len).expect("a map of just this");
+        if data + map_bytes(len) >= len {
+            map.clear();
+        }
+        self.map = map;
+    }
+
+    /// Bytes of the extent that are known to be zeros, and do not travel.
+    pub fn left_out(&self) -> u32 {
+        let len = self.label.extent.len;
+        match self.label.kind {
+            Kind::Zero => len,
+            Kind::Data | Kind::Sparse if !self.map.is_empty() => {
+                len - holes::mapped_bytes(&self.map, len).unwrap_or(len)
+            }
+            Kind::Data | Kind::Sparse | Kind::Void | Kind::End => 0,
+        }
+    }
+
+    /// The map behind a sparse payload, without its check sum.
+    pub fn carried_map(&self) -> &[u8] {
+        let at = (self.payload_len() + MAP_CHECK_BYTES) as usize;
+        self.body().get(at..).unwrap_or_default()
+    }
+
+    /// The payload as it is now, packed or not: the body without the list of voids, or the map,
+    /// behind it.
     pub fn payload_len(&self) -> u32 {
         self.label.body_len - u32::from(self.label.voids_len)
     }
@@ -192,6 +229,9 @@ impl Request {
     pub fn raw_len(&self) -> u32 {
         match self.label.codec {
             Codec::Raw => self.payload_len(),
+            Codec::Deflate | Codec::Zstd | Codec::Lz4 if self.label.kind == Kind::Sparse => {
+                holes::mapped_bytes(self.carried_map(), self.label.extent.len).unwrap_or(0)
+            }
             Codec::Deflate | Codec::Zstd | Codec::Lz4 => self.label.extent.len,
         }
     }

@@ -30,6 +30,7 @@ use crate::io::volume::Handle;
 use crate::work::codec::{self, Pack, Unpack};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
+use crate::work::sparse::{Expand, Squeeze};
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
@@ -141,7 +142,7 @@ impl Assembly {
         let lane = Lane::new(Parts {
             engine,
             source,
-            passage: Passage::new(vec![digest(ends)]),
+            passage: Passage::new(steps(ends, None)),
             desk,
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
@@ -268,18 +269,18 @@ fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
     let work = match packing {
         Packing::Pack(way) => {
             let pack = || Box::new(Pack::new(way, slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| vec![digest(ends), pack()]));
+            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Pack
         }
         Packing::Choose => {
             let advisor = Arc::new(Advisor::new(count as usize));
             let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| vec![digest(ends), pack()]));
+            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Choose(advisor)
         }
         Packing::Unpack => {
             let unpack = || Box::new(Unpack::new(slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| vec![unpack(), digest(ends)]));
+            passages.extend((0..count).map(|_| steps(ends, Some(unpack()))));
             Work::Unpack
         }
     };
@@ -477,11 +478,22 @@ fn endpoints(
 }
 
 /// The source signs, the sink checks; where both are here the bytes never left memory. Digests are
-/// those of what is unpacked.
-fn digest(ends: &Ends) -> Box<dyn Step> {
-    let (digest, slot) = (ends.settings.digest, ends.settings.request_bytes);
-    match ends.source {
-        Some(_) => Box::new(Sign::new(digest, slot)),
-        None => Box::new(Check::new(digest, slot)),
+/// those of what is neither squeezed nor packed.
+fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
+    let (kind, slot) = (ends.settings.digest, ends.settings.request_bytes);
+    let mut steps: Vec<Box<dyn Step>> = Vec::new();
+    match (&ends.source, &ends.sink) {
+        (Some(_), Some(_)) => steps.push(Box::new(Sign::new(kind, slot))),
+        (Some(_), None) => {
+            steps.push(Box::new(Sign::new(kind, slot)));
+            steps.push(Box::new(Squeeze));
+            steps.extend(codec);
+        }
+        (None, _) => {
+            steps.extend(codec);
+            steps.push(Box::new(Expand::new(slot)));
+            steps.push(Box::new(Check::new(kind, slot)));
+        }
     }
+    steps
 }

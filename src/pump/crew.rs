@@ -250,12 +250,12 @@ impl Desk {
 impl Queue {
     fn work(&self, mut passage: Passage, advisor: Option<&Advisor>) {
         while let Some(Job { mut request, tray }) = self.next() {
-            let codec = request.label.codec;
+            let (codec, came) = (request.label.codec, request.raw_len());
             let outcome = passage.pass(&mut request, clock::now);
             let spent = passage.take_spent();
             match advisor {
                 Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
-                None => self.note(codec, request.raw_len(), &spent),
+                None => self.note(codec, came, &spent),
             }
             tray.put(Passed { request, spent, outcome });
         }

@@ -603,9 +603,12 @@ impl Lane {
         }
         let stamps = &request.stamps;
         let tally = &mut self.tally;
-        if request.label.kind == Kind::Data {
+        if matches!(request.label.kind, Kind::Data | Kind::Sparse) {
             tally.requests += 1;
-            tally.bytes += u64::from(request.raw_len());
+            tally.bytes += u64::from(match request.label.kind {
+                Kind::Sparse => request.label.extent.len,
+                _ => request.raw_len(),
+            });
             if let Some(desk) = &self.parts.desk
                 && self.parts.plan.is_some()
             {

@@ -224,7 +224,11 @@ impl Objects {
         };
         match slot {
             Slot::Batch { batch } => {
-                let hole = request.label.kind == Kind::Zero;
+                let hole = match request.label.kind {
+                    Kind::Zero => true,
+                    Kind::Sparse => batch.segments.iter().all(|file| !file.sparse),
+                    Kind::Data | Kind::Void | Kind::End => false,
+                };
                 if *start != extent.start || extent.len != batch.bytes() || hole {
                     return Err(unexpected(extent));
                 }
@@ -252,7 +256,7 @@ impl Objects {
                 let object = *object;
                 let wanted = state.objects.get(&object).map(|object| &object.wanted);
                 let sparse = wanted.is_some_and(|wanted| wanted.sparse);
-                if request.label.kind == Kind::Zero && !sparse {
+                if matches!(request.label.kind, Kind::Zero | Kind::Sparse) && !sparse {
                     return Err(Fault::peer("the peer sent a hole in a file without holes"));
                 }
                 let file = wanted.and_then(|wanted| wanted.file.clone());
@@ -318,7 +322,7 @@ impl Objects {
         }
         let payload = match request.label.kind {
             Kind::Data => u64::from(request.payload_len()),
-            Kind::Zero => u64::from(extent.len),
+            Kind::Zero | Kind::Sparse => u64::from(extent.len),
             Kind::Void | Kind::End => 0,
         };
         state.landed_bytes += payload;
@@ -487,6 +491,8 @@ fn check_payload(request: &mut Request) -> Result<(), Fault> {
     let payload = match request.label.kind {
         Kind::Data => extent.len,
         Kind::Void | Kind::End | Kind::Zero => 0,
+        // Its map says how long it is, and is looked at where damage is told from a fault.
+        Kind::Sparse => return Ok(()),
     };
     // What is packed has been found to fit its label, and is unpacked behind this.
     if request.raw_len() != payload {

@@ -202,7 +202,8 @@ impl Plan {
         if let Some(pace) = &state.pace
             && pace.allowed_at > now
         {
-            return Claim::Later(pace.allowed_at);
+            // A hole gives back what it was given, so it may be sooner.
+            return Claim::Later(pace.allowed_at.min(now.after(LOOK_AGAIN)));
         }
         if let Some(stop) = state.stop_of(now, stream) {
             return stop;
@@ -240,6 +241,9 @@ impl Plan {
     pub fn filled(&self, now: Tick, request: &Request) {
         let mut state = self.lock();
         let extent = request.label.extent;
+        if let Some(pace) = &mut state.pace {
+            pace.give_back(request.left_out());
+        }
         let from_pipe = state.pipe == PipeState::Reading && extent.start == state.read;
         if let Some(claims) = &mut state.claims {
             claims.filled(now, request, from_pipe);
@@ -488,12 +492,24 @@ struct Pace {
 }
 
 impl Pace {
+    fn takes(&self, bytes: u32) -> Nanos {
+        Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64)
+    }
+
+    /// What does not travel was not used.
+    fn give_back(&mut self, bytes: u32) {
+        self.allowed_at.0 = self.allowed_at.0.saturating_sub(self.takes(bytes).0);
+    }
+
     fn spend(&mut self, now: Tick, bytes: u32) {
-        let takes = Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64);
+        let takes = self.takes(bytes);
         let from = if self.allowed_at.0 + takes.0 < now.0 { now } else { self.allowed_at };
         self.allowed_at = from.after(takes);
     }
 }
+
+/// How long a rate is waited for without looking again.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -540,6 +556,22 @@ mod tests {
         assert!(plan.settle(Tick(0), &[(0, 4096)]));
         assert_eq!(claims(&plan, Tick(0)).0.len(), 2);
         assert!(!plan.settle(Tick(0), &[(0, 4096)]), "settled twice");
+    }
+
+    #[test]
+    fn a_rate_is_of_what_travels() {
+        let plan = plan(Some(Rate { bytes_per_second: 4096.0 * 10.0 }), None);
+        plan.want([whole(0, 1 << 30)]);
+        let mut request = Request::new(4096);
+        let now = Tick(5_000_000_000);
+        for _ in 0..1000 {
+            assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
+            request.label.kind = Kind::Zero;
+            plan.filled(now, &request);
+        }
+        // What is data is waited for as before.
+        assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
+        assert!(matches!(plan.claim(now, 0, &mut request), Claim::Later(_)));
     }
 
     #[test]

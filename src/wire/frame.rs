@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use crate::base::codec::Codec;
 use crate::base::extent::Extent;
 use crate::base::fault::Fault;
-use crate::base::label::{Kind, Label};
+use crate::base::label::{Kind, Label, map_bytes};
 use crate::base::limits::HEADROOM_BYTES;
 
 /// Bytes of an encoded label.
@@ -60,6 +60,7 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         2 => Kind::Void,
         3 => Kind::End,
         4 => Kind::Zero,
+        5 => Kind::Sparse,
         other => return Err(Fault::peer(format!("a frame of unknown kind {other}"))),
     };
     let codec = Codec::from_code(header[5])
@@ -85,8 +86,9 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         Kind::Void => u32::from(label.voids_len) == label.body_len,
         Kind::End => bare,
         Kind::Zero => bare && label.extent.len > 0 && label.digest == [0; 32],
+        Kind::Sparse => map_fits(&label) && codec_fits(&label),
     };
-    if !body_fits || (kind != Kind::Data && !is_raw(&label)) {
+    if !body_fits || (!matches!(kind, Kind::Data | Kind::Sparse) && !is_raw(&label)) {
         return Err(Fault::peer("a frame whose body does not fit its kind"));
     }
     Ok(label)
@@ -95,6 +97,13 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
 /// CRC-32C (Castagnoli), as in headers.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// Something is left out. How much the map says, when it has come.
+fn map_fits(label: &Label) -> bool {
+    let map = u32::from(label.voids_len);
+    let payload = label.body_len.checked_sub(map);
+    map == map_bytes(label.extent.len) && payload.is_some_and(|bytes| bytes < label.extent.len)
 }
 
 /// What is packed is shorter than what it stands for: else it would have gone as it is.
@@ -150,7 +159,16 @@ mod tests {
             extent: Extent { start, len },
             ..Label::default()
         });
-        prop_oneof![data, packed, void, zero]
+        let sparse = (1..400_000u32, any::<u32>(), 0..4u8).prop_map(|(len, check, codec)| Label {
+            kind: Kind::Sparse,
+            extent: Extent { start: 9, len },
+            body_len: len / 2 + map_bytes(len),
+            voids_len: map_bytes(len) as u16,
+            codec: Codec::from_code(if len < 4 { 0 } else { codec }).unwrap(),
+            packed_check: if len < 4 || codec == 0 { 0 } else { check },
+            digest: [3; 32],
+        });
+        prop_oneof![data, packed, void, zero, sparse]
     }
 
     proptest! {

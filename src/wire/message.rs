@@ -29,8 +29,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
 /// it.
 /// 6: a sink says what unpacking takes it.
-pub const VERSION_MIN: u16 = 7;
-pub const VERSION_MAX: u16 = 7;
+pub const VERSION_MIN: u16 = 8;
+pub const VERSION_MAX: u16 = 8;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

@@ -10,6 +10,7 @@ use zstd::bulk;
 use zstd::zstd_safe::ResetDirective;
 
 use super::passage::Step;
+use super::sparse::check_map;
 use crate::base::codec::{Codec, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Kind;
@@ -259,7 +260,8 @@ impl Step for Pack {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
-        if request.label.kind != Kind::Data {
+        let carries = matches!(request.label.kind, Kind::Data | Kind::Sparse);
+        if !carries || request.payload_len() == 0 {
             return Ok(());
         }
         match &self.how {
@@ -324,7 +326,10 @@ impl Step for Unpack {
         if label.codec == Codec::Raw {
             return Ok(());
         }
-        let (packed_len, raw_len) = (request.payload_len(), label.extent.len);
+        if label.kind == Kind::Sparse {
+            check_map(request)?;
+        }
+        let (packed_len, raw_len) = (request.payload_len(), request.raw_len());
         // The length it says is checked before any of its bytes is looked at.
         if raw_len > self.body_bytes_max || packed_len >= raw_len {
             return Err(unfit(request, "and stand for more than a request holds"));

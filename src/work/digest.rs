@@ -54,7 +54,7 @@ impl Step for Sign {
         match request.label.kind {
             Kind::Data => request.label.digest = self.method.digest(request),
             Kind::Zero => self.method.digest_hole(request),
-            Kind::Void | Kind::End => {}
+            Kind::Sparse | Kind::Void | Kind::End => {}
         }
         Ok(())
     }
@@ -66,6 +66,7 @@ impl Step for Check {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        assert_ne!(request.label.kind, Kind::Sparse, "it is expanded before it is checked");
         if request.label.kind == Kind::Zero {
             self.method.digest_hole(request);
         }

@@ -4,3 +4,4 @@ pub mod codec;
 pub mod digest;
 pub mod passage;
 pub mod seal;
+pub mod sparse;
