@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::run;
@@ -59,10 +59,10 @@ const WAYS: [(&str, &str); 3] = [("", ""), ("", "far:"), ("far:", "")];
 fn choices(number: usize) -> String {
     let engine = ["threads", "uring"][number % 2];
     let direct = ["on", "off", "auto"][number % 3];
-    let compress = ["off", "auto", "zstd:3", "lz4", "deflate:6"][number % 5];
+    let compress = ["off", "auto", "zstd:3", "lz4", "zlib:6"][number % 5];
     let seal = ["tls", "auth", "off"][number / 3 % 3];
     let digest = ["blake3", "crc64", "none"][number / 5 % 3];
-    let size = ["64K", "1M", "16M", "256K"][number % 4];
+    let size = ["64K", "1M", "4M", "256K"][number % 4];
     format!(
         "--engine {engine} --direct {direct} --compress {compress} --seal {seal} \
          --digest {digest} --request-size {size}"
@@ -75,20 +75,20 @@ const CHOICES: usize = 15;
 /// it, whatever it is cut, packed and sealed by; what lands takes the room that its source takes.
 #[test]
 fn only_data_travels() {
-    let cases = (0..CHOICES).flat_map(|number| WAYS.map(|way| (number, way)));
-    each(cases, |(number, (from, to))| {
-        for islands in [ONE, SMALL, LONG, THOUSAND] {
-            let scene = Scene::new();
-            islands.write(&scene.path("in"));
-            fs::create_dir(scene.path("dst")).unwrap();
-            let line = format!("copy {} --json {from}@/in {to}@/dst/out", choices(*number));
-            let ran = scene.succeed(&line);
-            check_copy(&scene, islands, &line);
-            let transfer = &ran.events().pop().unwrap()["transfer"];
-            assert_eq!(transfer["bytes"], islands.size(), "{ran}");
-            if !from.is_empty() || !to.is_empty() {
-                check_sent(transfer, islands, islands.size(), &line);
-            }
+    let ways = WAYS.iter().enumerate();
+    let cases = ways.flat_map(|(way, ends)| (0..CHOICES).map(move |number| (number, way, ends)));
+    each(cases, |(number, way, (from, to))| {
+        let islands = [ONE, SMALL, LONG, THOUSAND][(number + way) % 4];
+        let scene = Scene::new();
+        islands.write(&scene.path("in"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let line = format!("copy {} --json {from}@/in {to}@/dst/out", choices(*number));
+        let ran = scene.succeed(&line);
+        check_copy(&scene, islands, &line);
+        let transfer = &ran.events().pop().unwrap()["transfer"];
+        assert_eq!(transfer["bytes"], islands.size(), "{ran}");
+        if !from.is_empty() || !to.is_empty() {
+            check_sent(transfer, islands, islands.size(), &line);
         }
     });
 }
@@ -135,7 +135,7 @@ fn check_sent(transfer: &serde_json::Value, islands: Islands, size: u64, line: &
 
 #[test]
 fn data_goes_on_and_holes_stay_holes() {
-    let cases = (0..CHOICES).flat_map(|number| WAYS.map(|way| (number, way)));
+    let cases = (0..CHOICES).map(|number| (number, WAYS[number / 5 % 3]));
     each(cases, |(number, (from, to))| {
         let scene = Scene::new();
         // The request that a copy is broken in holds a few stretches, and one lies across two.
@@ -144,9 +144,9 @@ fn data_goes_on_and_holes_stay_holes() {
         fs::create_dir(scene.path("dst")).unwrap();
         let ends = format!("{from}@/in {to}@/dst/out");
         let knobs = choices(*number);
-        let slow = format!("copy {knobs} --rate 600KB {ends}");
+        let slow = format!("copy {knobs} --rate 200KB {ends}");
         let running = run::start(scene.command(&scene.words(&slow)));
-        wait_for_journal(&scene.path("dst"));
+        data::wait_for_flush(&scene.path("dst"));
         let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         running.end();
@@ -168,20 +168,3 @@ fn check_copy(scene: &Scene, islands: Islands, line: &str) {
     let most = takes(&from) + takes(&from) / 100 + islands.count / 100 * BLOCK + 2 * BLOCK;
     assert!(takes(&to) <= most, "{line}: {} bytes take {}", takes(&from), takes(&to));
 }
-
-/// Waits until a first stretch of a file is on stable storage, and the journal says so.
-fn wait_for_journal(folder: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
-    let bytes = || -> u64 {
-        let names = data::files_below(folder).into_iter().filter(is_journal);
-        names.filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).sum()
-    };
-    while bytes() < JOURNAL_BYTES {
-        assert!(Instant::now() < deadline, "nothing is put into the journal");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// More than the records that begin a journal and a file.
-const JOURNAL_BYTES: u64 = 200;

@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -69,6 +69,45 @@ fn no_inodes() {
         check_whole_names(&scene);
         room.again("nr_inodes=1000");
         goes_on(&scene, &line);
+    });
+}
+
+/// Of a file with holes its data needs room: too much is refused before anything is written, and
+/// what fits is copied, also where it is broken and goes on.
+#[test]
+fn holes_need_no_room() {
+    need_root("a small tmpfs is mounted");
+    let cases = [("", ""), ("", "far:"), ("far:", "")];
+    each(cases, |(from, to)| {
+        let scene = Scene::new();
+        let _room = Mount::tmpfs(&scene.path("room"), "size=20m");
+        for (data_mib, fits) in [(30, false), (12, true)] {
+            let path = scene.path(format!("in-{data_mib}"));
+            let file = fs::File::create(&path).unwrap();
+            for (seed, mib) in (0..data_mib).enumerate() {
+                let bytes = data::bytes(seed as u64, MIB as usize);
+                file.write_all_at(&bytes, mib * 9 * MIB + 4096).unwrap();
+            }
+            let dst = format!("room/dst-{data_mib}");
+            fs::create_dir(scene.path(&dst)).unwrap();
+            let line = |knobs: &str| format!("copy {knobs} {from}@/in-{data_mib} {to}@/{dst}/out");
+            if !fits {
+                let ran = scene.run(&line(""));
+                assert_eq!(ran.code, 5, "{ran}");
+                assert!(ran.stderr.contains("has no room"), "{ran}");
+                scene.assert_holds(&dst, &[]);
+                continue;
+            }
+            let running = run::start(scene.command(&scene.words(&line("--rate 2MB"))));
+            data::wait_for_flush(&scene.path(&dst));
+            let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            running.end();
+            let ran = scene.succeed(&line("--json"));
+            let resumed = &ran.events().pop().unwrap()["transfer"]["resumed_bytes"];
+            assert!(resumed.as_u64().unwrap() > 0, "it began anew\n{ran}");
+            assert_same(&path, &scene.path(&dst).join("out"));
+        }
     });
 }
 

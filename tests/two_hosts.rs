@@ -752,6 +752,9 @@ fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<F
             let mut entry = entry(EntryKind::File, path.clone(), size);
             entry.mtime_nanos = number;
             entry.sparse = sparse;
+            if sparse {
+                entry.allocated_bytes = size;
+            }
             let twin = offered + chunk.len() as u64;
             let from = From { volume: origin.clone(), path: path.clone() };
             chunk.push(Found { entry, from: Some(from) });

@@ -18,6 +18,8 @@ pub enum Call {
     /// Opens a file that is there already to write what is missing of it.
     Resume,
     Reserve,
+    /// Gives back the room of a stretch, which then reads as zeros.
+    MakeHole,
     MakeDirectory,
     SetMode,
     MakeLink,
@@ -36,7 +38,7 @@ pub enum Call {
 }
 
 impl Call {
-    pub const ALL: [Call; 23] = [
+    pub const ALL: [Call; 24] = [
         Call::Open,
         Call::LookAt,
         Call::Read,
@@ -45,6 +47,7 @@ impl Call {
         Call::Create,
         Call::Resume,
         Call::Reserve,
+        Call::MakeHole,
         Call::MakeDirectory,
         Call::SetMode,
         Call::MakeLink,
@@ -72,6 +75,7 @@ impl Call {
             Call::FindData => "look for holes in",
             Call::Create => "create",
             Call::Reserve => "reserve room for",
+            Call::MakeHole => "make a hole in",
             Call::MakeDirectory => "make the directory",
             Call::SetMode => "set the mode of",
             Call::MakeLink => "make the link",

@@ -251,7 +251,7 @@ impl Disk {
             let hole = match rustix::fs::seek(file.fd(), SeekFrom::Hole(from)) {
                 Ok(hole) => hole,
                 Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NXIO) => stretch.end,
-                Err(errno) => return Err(self.fault("look for holes in", path, errno)),
+                Err(errno) => return Err(self.fault(Call::FindData, path, errno)),
             };
             let end = hole.min(stretch.end).min(from + ZEROS_BYTES as u64);
             self.append(&through, path, from, &zeros[..(end - from) as usize])?;
@@ -351,7 +351,7 @@ impl Volume for Disk {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 self.fill_with_zeros(file, path, stretch.start..end)
             }
-            made => made.map_err(|errno| self.fault("make a hole in", path, errno)),
+            made => made.map_err(|errno| self.fault(Call::MakeHole, path, errno)),
         }
     }
 
@@ -699,6 +699,7 @@ fn status_from(stat: &Stat) -> Status {
         mtime,
         mode: stat.st_mode & 0o7777,
         inode: (stat.st_dev, stat.st_ino),
+        allocated_bytes: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES),
     }
 }
 
@@ -710,6 +711,8 @@ fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
 /// A program with one of these runs as its file's owner or group.
 const SET_ID_BITS: u32 = 0o6000;
 
+/// What `stat` counts blocks in.
+const STAT_BLOCK_BYTES: u64 = 512;
 /// Zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 

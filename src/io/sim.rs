@@ -524,8 +524,13 @@ impl SimVolume {
     }
 }
 
+fn file_status(file: &File, id: u64) -> Status {
+    let status = status_of(StatusKind::File, file.bytes.len() as u64, file.mtime, id);
+    Status { allocated_bytes: (file.room.len() * ROOM_BYTES) as u64, ..status }
+}
+
 fn status_of(kind: StatusKind, size: u64, mtime: Mtime, id: u64) -> Status {
-    Status { kind, size, mtime, mode: 0o755, inode: (0, id) }
+    Status { kind, size, mtime, mode: 0o755, inode: (0, id), allocated_bytes: 0 }
 }
 
 impl Volume for SimVolume {
@@ -543,8 +548,7 @@ impl Volume for SimVolume {
         Ok(self.lock().now.get(path).map(|node| match node {
             Node::File(id) => {
                 let file = &world.files[*id as usize];
-                let size = file.bytes.len() as u64;
-                status_of(StatusKind::File, size, file.mtime, *id)
+                file_status(file, *id)
             }
             Node::Directory => status_of(StatusKind::Directory, 0, Mtime::default(), u64::MAX),
             Node::Link(_) => status_of(StatusKind::Link, 0, Mtime::default(), u64::MAX),
@@ -578,8 +582,7 @@ impl Volume for SimVolume {
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let world = self.world.lock();
         let file = &world.files[*id as usize];
-        let size = file.bytes.len() as u64;
-        Ok(status_of(StatusKind::File, size, file.mtime, *id))
+        Ok(file_status(file, *id))
     }
 
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
@@ -591,10 +594,11 @@ impl Volume for SimVolume {
         Ok(data.next().map(|(at, _)| at as u64))
     }
 
-    fn make_hole(&self, file: &Handle, _path: &[u8], stretch: Range<u64>) -> Result<(), Fault> {
+    fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault> {
+        self.ask(Call::MakeHole, path)?;
         let Handle::Sim(id) = file else { panic!("a real handle in a simulated volume") };
         let mut world = self.world.lock();
-        world.storm().map_err(|error| Fault::write("make a hole in", &self.root, &error))?;
+        world.storm().map_err(|errno| self.fault(Call::MakeHole, path, errno))?;
         let file = &mut world.files[*id as usize];
         let end = (stretch.end as usize).min(file.bytes.len());
         let start = (stretch.start as usize).min(end);

@@ -60,6 +60,8 @@ pub struct Status {
     pub mode: u32,
     /// Device and inode: names of the same file have the same.
     pub inode: (u64, u64),
+    /// What it takes on the disk.
+    pub allocated_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,6 +70,8 @@ pub struct Complete {
 pub struct Landed {
     pub ranges: Vec<(u64, u64)>,
     pub bytes: u64,
+    /// Of these, what takes room: not what is known to be a hole.
+    pub data_bytes: u64,
 }
 
 /// Temporary names of what is not complete.
@@ -96,6 +98,7 @@ struct State {
     objects: HashMap<u64, Object>,
     landed: ExtentSet,
     landed_bytes: u64,
+    landed_data_bytes: u64,
     /// Objects of which something has been written since the journal was told.
     advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
@@ -147,6 +150,7 @@ impl Objects {
             objects: HashMap::new(),
             landed: ExtentSet::default(),
             landed_bytes: 0,
+            landed_data_bytes: 0,
             advanced: BTreeSet::new(),
             complete,
         };
@@ -326,6 +330,7 @@ impl Objects {
             Kind::Void | Kind::End => 0,
         };
         state.landed_bytes += payload;
+        state.landed_data_bytes += payload.saturating_sub(u64::from(request.left_out()));
         self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
         match &request.cargo {
             Cargo::Unknown => panic!("a request that was not admitted landed"),
@@ -391,7 +396,8 @@ impl Objects {
             state.landed = rest_of(&state.landed, ranges.len());
         }
         let bytes = std::mem::take(&mut state.landed_bytes);
-        Some(Landed { ranges, bytes })
+        let data_bytes = std::mem::take(&mut state.landed_data_bytes);
+        Some(Landed { ranges, bytes, data_bytes })
     }
 
     /// Bytes still to come of files that have room for them.

@@ -125,7 +125,7 @@ impl Plan {
             pipe: PipeState::None,
             window,
             settled: ExtentSet::default(),
-            pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0) }),
+            pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0), has_holes: false }),
             claims: streams.then(Claims::default),
             lockstep: None,
         };
@@ -140,7 +140,14 @@ impl Plan {
 
     /// Adds what the sink wants.
     pub fn want(&self, runs: impl IntoIterator<Item = Run>) {
-        self.lock().runs.extend(runs);
+        let mut state = self.lock();
+        let before = state.runs.len();
+        state.runs.extend(runs);
+        let has_holes = state.runs.range(before..).any(Run::has_holes);
+        if let Some(pace) = &mut state.pace {
+            pace.has_holes |= has_holes;
+        }
+        drop(state);
         self.brake.bell.ring();
     }
 
@@ -203,7 +210,8 @@ impl Plan {
             && pace.allowed_at > now
         {
             // A hole gives back what it was given, so it may be sooner.
-            return Claim::Later(pace.allowed_at.min(now.after(LOOK_AGAIN)));
+            let sooner = if pace.has_holes { now.after(LOOK_AGAIN) } else { pace.allowed_at };
+            return Claim::Later(pace.allowed_at.min(sooner));
         }
         if let Some(stop) = state.stop_of(now, stream) {
             return stop;
@@ -397,6 +405,14 @@ impl State {
 }
 
 impl Run {
+    fn has_holes(&self) -> bool {
+        match self {
+            Run::Whole { file, .. } => file.as_ref().is_some_and(|file| file.sparse),
+            Run::Batch { batch, .. } => batch.segments.iter().any(|file| file.sparse),
+            Run::Again { .. } | Run::Made { .. } => false,
+        }
+    }
+
     /// What a request carries of a run that is no longer than one.
     fn cargo(&self) -> (Extent, Cargo) {
         match self {
@@ -489,6 +505,7 @@ fn load(request: &mut Request, extent: Extent, cargo: Cargo) {
 struct Pace {
     rate: Rate,
     allowed_at: Tick,
+    has_holes: bool,
 }
 
 impl Pace {
@@ -508,8 +525,8 @@ impl Pace {
     }
 }
 
-/// How long a rate is waited for without looking again.
-const LOOK_AGAIN: Nanos = Nanos::from_millis(50);
+/// How long a rate is waited for, where there are holes, without looking again.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(5);
 
 #[cfg(test)]
 mod tests {

@@ -200,6 +200,8 @@ pub struct SinkSide {
     alone: bool,
     /// What is here of wanted objects, until they are expected.
     partials: HashMap<u64, Partial>,
+    /// What these take on the disk already.
+    partial_rooms: HashMap<u64, u64>,
     /// Objects that another run might still bring.
     lacking: u64,
     offered_objects: u64,
@@ -267,6 +269,7 @@ impl SinkSide {
             past,
             alone,
             partials: HashMap::new(),
+            partial_rooms: HashMap::new(),
             lacking: 0,
             offered_objects: 0,
             wanted_bytes: 0,
@@ -354,7 +357,7 @@ impl SinkSide {
     /// What has landed since the last acknowledgement.
     pub fn acknowledge(&mut self) -> Option<Message> {
         let landed = self.objects.take_landed(RANGES_MAX)?;
-        self.landed_bytes += landed.bytes;
+        self.landed_bytes += landed.data_bytes;
         Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
     }
 
@@ -699,8 +702,9 @@ impl SinkSide {
     }
 
     fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        let watch = self.watch.clone();
         for (member, entry) in chunk.entries.iter().enumerate() {
-            let gauge = &self.watch.gauge;
+            let gauge = &watch.gauge;
             if self.alone && is_file(entry.kind) {
                 gauge.files_found.fetch_add(1, Relaxed);
             }
@@ -719,13 +723,11 @@ impl SinkSide {
             let partial = self.partials.get(&number);
             let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
             let missing = entry.size - held;
-            if held > 0 {
+            let needed = self.needed_bytes(number, entry, missing);
+            if held > 0 && !entry.sparse {
                 self.begun_bytes += missing;
             }
-            if !entry.sparse {
-                // What a file with holes needs is not known.
-                self.wanted_bytes = self.wanted_bytes.saturating_add(missing);
-            }
+            self.wanted_bytes = self.wanted_bytes.saturating_add(needed);
             if self.alone {
                 gauge.bytes_found.fetch_add(missing, Relaxed);
             }

@@ -439,7 +439,10 @@ impl Offers<'_> {
             return self.add(Found { entry, from: None });
         }
         let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
-        entry.sparse = meta.has_holes();
+        let allocated_bytes = meta.allocated_bytes();
+        if allocated_bytes < meta.size() {
+            (entry.sparse, entry.allocated_bytes) = (true, allocated_bytes);
+        }
         entry.attributes = self.attributes(&spot.real, at, meta);
         let from = From { volume: spot.disk, path: spot.inside };
         self.add(Found { entry, from: Some(from) });

@@ -48,6 +48,8 @@ pub struct Entry {
     pub twin: u64,
     /// The file has holes: what has no data on the source's disk needs none here.
     pub sparse: bool,
+    /// What a file with holes takes on the source's disk; 0 for anything else.
+    pub allocated_bytes: u64,
     /// Owner and extended attributes, where they are kept.
     pub attributes: Option<Arc<Attributes>>,
     /// BLAKE3 of the file, where unchanged ones are found by it.
@@ -63,7 +65,7 @@ const SUM: u8 = 4;
 pub const ENDLESS_BYTES: u64 = 1 << 62;
 
 /// Bytes of an encoded entry besides its path and link target.
-const ENTRY_FIXED_BYTES: usize = 1 + 1 + 8 + 8 + 4 + 4 + 2 + 2 + 8 + 32;
+const ENTRY_FIXED_BYTES: usize = 1 + 1 + 8 + 8 + 4 + 4 + 2 + 2 + 8 + 8 + 32;
 
 impl Entry {
     pub fn encoded_bytes(&self) -> usize {
@@ -85,6 +87,9 @@ impl Entry {
         out.bytes(&self.link_target);
         if self.kind == EntryKind::HardLink {
             out.u64(self.twin);
+        }
+        if self.sparse {
+            out.u64(self.allocated_bytes);
         }
         if let Some(attributes) = &self.attributes {
             put_attributes(out, attributes);
@@ -123,6 +128,9 @@ impl Entry {
         if kind == EntryKind::HardLink {
             entry.twin = from.u64()?;
         }
+        if entry.sparse {
+            entry.allocated_bytes = from.u64()?;
+        }
         if flags & ATTRIBUTES != 0 {
             entry.attributes = Some(Arc::new(get_attributes(from)?));
         }
@@ -142,7 +150,8 @@ impl Entry {
             EntryKind::Link | EntryKind::HardLink => self.size == 0,
         };
         let linked = matches!(self.kind, EntryKind::Link | EntryKind::HardLink);
-        if !sized || self.mtime_nanos >= 1_000_000_000 || self.mode > 0o7777 {
+        let fits = self.allocated_bytes <= self.size;
+        if !sized || !fits || self.mtime_nanos >= 1_000_000_000 || self.mode > 0o7777 {
             return Err(Fault::peer("the peer offered an object whose numbers cannot be"));
         }
         if self.link_target.is_empty() == linked {

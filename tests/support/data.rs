@@ -116,3 +116,28 @@ pub const LENGTHS: &[usize] = &[
 ];
 /// What the tests ask for with `--request-size 64K`.
 pub const REQUEST_BYTES: usize = 64 << 10;
+
+/// Waits until the journal of a copy that is under way says that something is on stable storage.
+pub fn wait_for_flush(folder: &Path) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
+    let journals = || files_below(folder).into_iter().filter(is_journal);
+    while !journals().filter_map(|path| fs::read(path).ok()).any(|journal| has_flushed(&journal)) {
+        assert!(std::time::Instant::now() < deadline, "nothing is put into the journal");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// True where a journal has a record that says so.
+fn has_flushed(mut journal: &[u8]) -> bool {
+    const FRONT_BYTES: usize = 8;
+    const FLUSHED: u8 = 4;
+    while journal.len() > FRONT_BYTES {
+        let length = u32::from_le_bytes(*journal.first_chunk().expect("four of more bytes"));
+        if journal[FRONT_BYTES] == FLUSHED {
+            return true;
+        }
+        journal = journal.get(FRONT_BYTES + length as usize..).unwrap_or_default();
+    }
+    false
+}

@@ -64,15 +64,33 @@ impl SinkSide {
             }
             let name = temporary(&self.tag, &entry.path);
             let origin = origin_of(entry, self.settings.digest);
-            let Some(partial) = past.partial(&origin, slot, || volume.status(&name))? else {
+            let mut has_room = 0;
+            let look = || {
+                let there = volume.status(&name)?;
+                has_room = there.map_or(0, |there| there.allocated_bytes);
+                Ok(there)
+            };
+            let Some(partial) = past.partial(&origin, slot, look)? else {
                 continue;
             };
             ranges += partial.flushed.ranges.range_count();
             if ranges <= HELD_RANGES_MAX {
-                self.partials.insert(chunk.first + member as u64, partial);
+                let number = chunk.first + member as u64;
+                self.partials.insert(number, partial);
+                self.partial_rooms.insert(number, has_room);
             }
         }
         Ok(())
+    }
+
+    /// The room that what is missing of an object needs.
+    pub(super) fn needed_bytes(&mut self, number: u64, entry: &Entry, missing: u64) -> u64 {
+        let has_room = self.partial_rooms.remove(&number).unwrap_or(0);
+        match entry.sparse {
+            // What is here and not held gives its room back before it is written again.
+            true => entry.allocated_bytes.saturating_sub(has_room).min(missing),
+            false => missing,
+        }
     }
 
     pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Wish> {
@@ -89,18 +107,22 @@ impl SinkSide {
 mod tests {
     use super::*;
 
+    type Stretches = &'static [(u64, u64)];
+
     #[test]
     fn gaps_are_what_is_not_held() {
-        let cases: [(&[(u64, u64)], &[Range<u64>]); 4] = [
-            (&[], &[0..100]),
+        let cases: [(Stretches, Stretches); 4] = [
+            (&[], &[(0, 100)]),
             (&[(0, 100)], &[]),
-            (&[(10, 20), (30, 100)], &[0..10, 20..30]),
-            (&[(0, 10), (40, 50)], &[10..40, 50..100]),
+            (&[(10, 20), (30, 100)], &[(0, 10), (20, 30)]),
+            (&[(0, 10), (40, 50)], &[(10, 40), (50, 100)]),
         ];
         for (held, expect) in cases {
             let mut set = ExtentSet::default();
             held.iter().for_each(|(start, end)| assert!(set.insert_new(*start, *end)));
-            assert_eq!(gaps(&set, 100), expect, "{held:?}");
+            let found: Vec<_> =
+                gaps(&set, 100).into_iter().map(|gap| (gap.start, gap.end)).collect();
+            assert_eq!(found, expect, "{held:?}");
         }
     }
 }

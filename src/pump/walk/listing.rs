@@ -51,9 +51,9 @@ impl Meta {
         self.0.st_size as u64
     }
 
-    /// True where fewer blocks are kept than its length would take.
-    pub fn has_holes(&self) -> bool {
-        (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES) < self.size()
+    /// What it takes on the disk: less than its length where it has holes.
+    pub fn allocated_bytes(&self) -> u64 {
+        (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES)
     }
 
     pub fn mtime(&self) -> (i64, u32) {
