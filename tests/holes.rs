@@ -27,9 +27,10 @@ struct Islands {
 
 const SMALL: Islands = Islands { count: 500, bytes: 4096, every: 96 << 10, tail: 5 };
 const ONE: Islands = Islands { count: 1, bytes: 10_000, every: 20 * MIB, tail: 3 * MIB };
+const MANY: Islands = Islands { count: 1500, bytes: 4096, every: 40 << 10, tail: 1 };
 const THOUSAND: Islands = Islands { count: 1000, bytes: 4096, every: 40 << 10, tail: 1 };
 /// The last stretch ends with the file, inside a block.
-const LONG: Islands = Islands { count: 40, bytes: 40_960, every: 400 << 10, tail: 0 };
+const LONG: Islands = Islands { count: 150, bytes: 40_960, every: 140 << 10, tail: 0 };
 
 impl Islands {
     fn size(self) -> u64 {
@@ -62,10 +63,8 @@ fn choices(number: usize) -> String {
     let compress = ["off", "auto", "zstd:3", "lz4", "zlib:6"][number % 5];
     let seal = ["tls", "auth", "off"][number / 3 % 3];
     let digest = ["blake3", "crc64", "none"][number / 5 % 3];
-    let size = ["64K", "1M", "4M", "256K"][number % 4];
     format!(
-        "--engine {engine} --direct {direct} --compress {compress} --seal {seal} \
-         --digest {digest} --request-size {size}"
+        "--engine {engine} --direct {direct} --compress {compress} --seal {seal} --digest {digest}"
     )
 }
 
@@ -82,7 +81,9 @@ fn only_data_travels() {
         let scene = Scene::new();
         islands.write(&scene.path("in"));
         fs::create_dir(scene.path("dst")).unwrap();
-        let line = format!("copy {} --json {from}@/in {to}@/dst/out", choices(*number));
+        let size = ["64K", "1M", "16M", "256K"][number % 4];
+        let knobs = format!("{} --request-size {size}", choices(*number));
+        let line = format!("copy {knobs} --json {from}@/in {to}@/dst/out");
         let ran = scene.succeed(&line);
         check_copy(&scene, islands, &line);
         let transfer = &ran.events().pop().unwrap()["transfer"];
@@ -138,13 +139,14 @@ fn data_goes_on_and_holes_stay_holes() {
     let cases = (0..CHOICES).map(|number| (number, WAYS[number / 5 % 3]));
     each(cases, |(number, (from, to))| {
         let scene = Scene::new();
-        // The request that a copy is broken in holds a few stretches, and one lies across two.
-        let islands = if number % 2 == 0 { SMALL } else { LONG };
+        // A request holds a few stretches, and some lie across two.
+        let islands = if number % 2 == 0 { MANY } else { LONG };
         islands.write(&scene.path("in"));
         fs::create_dir(scene.path("dst")).unwrap();
         let ends = format!("{from}@/in {to}@/dst/out");
-        let knobs = choices(*number);
-        let slow = format!("copy {knobs} --rate 200KB {ends}");
+        // A rate asks for small requests, and what goes on for the same.
+        let knobs = format!("{} --request-size 64K", choices(*number));
+        let slow = format!("copy {knobs} --rate 600KB {ends}");
         let running = run::start(scene.command(&scene.words(&slow)));
         data::wait_for_flush(&scene.path("dst"));
         let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();

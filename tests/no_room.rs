@@ -90,7 +90,9 @@ fn holes_need_no_room() {
             }
             let dst = format!("room/dst-{data_mib}");
             fs::create_dir(scene.path(&dst)).unwrap();
-            let line = |knobs: &str| format!("copy {knobs} {from}@/in-{data_mib} {to}@/{dst}/out");
+            let line = |knobs: &str| {
+                format!("copy --request-size 128K {knobs} {from}@/in-{data_mib} {to}@/{dst}/out")
+            };
             if !fits {
                 let ran = scene.run(&line(""));
                 assert_eq!(ran.code, 5, "{ran}");
