@@ -11,8 +11,6 @@ use std::sync::atomic::Ordering::Relaxed;
 mod credit;
 mod held;
 
-use held::gaps;
-
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
 use super::expected::Expected;
@@ -813,7 +811,8 @@ impl SinkSide {
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
                 // Zeros are not written: where it goes on, what is not known to be here goes first.
                 let unknown = partial.filter(|_| entry.sparse);
-                let unknown = unknown.map(|partial| gaps(&partial.flushed.ranges, entry.size));
+                let unknown =
+                    unknown.map(|partial| held::gaps(&partial.flushed.ranges, entry.size));
                 Some(Arc::new(file.with_holes(entry.sparse).clearing(unknown.unwrap_or_default())))
             }
             _ => None,
