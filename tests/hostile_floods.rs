@@ -1,5 +1,5 @@
-//! Peers that say too much: whatever they flood the other side with, it stays within the memory that
-//! it has planned and 64 MiB, and ends by itself.
+//! Peers that say too much: whatever they flood the other side with, it stays within the memory
+//! that it has planned and 64 MiB, and ends by itself.
 
 mod support;
 
