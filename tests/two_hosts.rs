@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 
 use datapump::base::codec::{Compress, Way};
@@ -12,34 +13,44 @@ use datapump::base::fault::{Class, Fault};
 use datapump::base::job::Notice;
 use datapump::base::settings::{DigestKind, Fsync, Settings};
 use datapump::base::units::Tick;
-use datapump::ends::stream::{Protection, StreamSink, StreamSource};
+use datapump::ends::stream::{StreamSink, StreamSource};
 use datapump::ends::tree::Tree;
 use datapump::io::call::Call;
 use datapump::io::engine::Engine;
 use datapump::io::request::Request;
 use datapump::io::sim::{Dice, Failure, SimVolume, Weather, World};
-use datapump::io::volume::{Mtime, Volume};
+use datapump::io::volume::Volume;
 use datapump::pump::brake::Brake;
 use datapump::pump::expected::Expected;
 use datapump::pump::finisher::Finisher;
+use datapump::pump::journal::{Held, Replay};
 use datapump::pump::lane::{Lane, Parts, Patience, Turn, Wire};
-use datapump::pump::objects::{Complete, Objects};
+use datapump::pump::objects::{Complete, Objects, Unfinished};
 use datapump::pump::plan::Plan;
 use datapump::pump::resume::{Memory, Voice};
 use datapump::pump::sink::{Begin, Root, SinkSide, Target};
 use datapump::pump::source::SourceSide;
-use datapump::pump::walk::{Found, From};
+use datapump::pump::walk::Found;
 use datapump::pump::watch::Watch;
-use datapump::wire::manifest::{Entry, EntryKind};
 use datapump::wire::message::Message;
 use datapump::work::codec::{Pack, Unpack};
 use datapump::work::digest::{Check, Sign, to_hex};
 use datapump::work::passage::Passage;
-use datapump::work::seal::{Identity, Secret, Shake, Tls};
 use datapump::work::sparse::{Expand, Squeeze};
+
+#[path = "two_hosts/seals.rs"]
+mod seals;
+#[path = "two_hosts/trees.rs"]
+mod trees;
+
+use seals::protections;
+use trees::make_tree;
 
 const SEEDS: u64 = 300;
 const SLOT: u32 = 4096;
+/// The largest request of any run.
+const SLOT_MAX: u32 = 3 * SLOT;
+const TRANSFER: [u8; 16] = [7; 16];
 
 type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -100,6 +111,63 @@ fn every_seed() {
             panic!("seed {seed}: {text}\nrepeat it with: cargo xtask sim --seed {seed}");
         }
     }
+}
+
+/// Broken off again and again, also at once, by hand and by kill, each time with requests and a
+/// digest of its own: what the journal says is here never shrinks, and what is sent in all is no
+/// more than there is, and what it had not been told when a run ended.
+#[test]
+fn progress_only_grows() {
+    let from = env_number("DATAPUMP_SIM_SEED");
+    let count = if from.is_some() { 1 } else { env_number("DATAPUMP_SIM_COUNT").unwrap_or(SEEDS) };
+    let first = from.unwrap_or(0);
+    for seed in first..first + count {
+        if let Err(text) = interrupted(seed) {
+            panic!("seed {seed}: {text}");
+        }
+    }
+}
+
+fn interrupted(seed: u64) -> Result<(), String> {
+    let mut hosts = Hosts::new(seed, Scenario::Rough, 0);
+    if hosts.ground.settings.digest == DigestKind::None {
+        return Ok(()); // what was only written cannot be read back and compared
+    }
+    let mut dice = Dice::new(!seed);
+    let mut allowed_bytes: u64 = hosts.ground.sent.values().map(|bytes| bytes.len() as u64).sum();
+    // These land each time, as nobody has to send them.
+    let blocks = hosts.ground.sent.values().flat_map(|bytes| bytes.chunks(SLOT as usize));
+    let holes = blocks.filter(|block| block.iter().all(|byte| *byte == 0));
+    let holes_bytes: u64 = holes.map(|block| block.len() as u64).sum();
+    let mut sent_bytes = 0;
+    let mut here_bytes = 0;
+    for _ in 0..1 + dice.below(6) {
+        let steps = if dice.once_in(2) { dice.below(60) } else { dice.below(1500) };
+        hosts.drive_for(steps);
+        if hosts.closed {
+            break;
+        }
+        let untold_bytes = hosts.untold_bytes();
+        if dice.once_in(2) {
+            hosts.stop();
+        }
+        sent_bytes += hosts.landed_bytes();
+        allowed_bytes += untold_bytes + holes_bytes;
+        let now = hosts.here_bytes();
+        if now < here_bytes {
+            return Err(format!("of {here_bytes} bytes that were here {now} are left"));
+        }
+        here_bytes = now;
+        hosts.ground.settings.request_bytes = SLOT * (1 + dice.below(3) as u32);
+        hosts.ground.settings.digest = [DigestKind::Blake3, DigestKind::Crc64][seed as usize % 2];
+        hosts = hosts.after(Blow::Kill);
+    }
+    hosts.drive().map_err(|stuck| format!("the last run ended early: {stuck:?}"))?;
+    sent_bytes += hosts.landed_bytes();
+    if sent_bytes > allowed_bytes {
+        return Err(format!("{sent_bytes} bytes were sent where {allowed_bytes} are allowed"));
+    }
+    hosts.check()
 }
 
 /// The alarm works: a disk that drops a byte must be noticed.
@@ -267,6 +335,9 @@ struct Hosts {
     complete: Receiver<Complete>,
     failed: Vec<(u64, Fault)>,
     finished: u64,
+    watch: Arc<Watch>,
+    /// Of what has landed in this run, what the journal has been told by now.
+    told_bytes: u64,
     closed: bool,
     notices: Receiver<Notice>,
     digests: BTreeMap<u64, String>,
@@ -313,19 +384,20 @@ impl Hosts {
 
     /// A run of the transfer over what is there.
     fn start(mut ground: Ground) -> Hosts {
-        let settings = ground.settings.clone();
         let (notices_in, notices) = channel();
         let watch = Arc::new(Watch::new(notices_in));
         let brake = Arc::new(Brake::default());
+        let volume: Arc<dyn Volume> = ground.target.clone();
+        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::Found };
+        let voice = Voice { warn: &|_| {}, stopping: &|| false };
+        let memory = Memory::open(&tree, TRANSFER, &ground.settings, "spare".into(), &voice)
+            .expect("nobody else has the journal");
+        ground.settings = ground.settings.cut_as(memory.cut);
+        let settings = ground.settings.clone();
         let (slot, digest) = (settings.request_bytes, settings.digest);
         let plan = Arc::new(Plan::new(slot, None, None, true, brake.clone()));
         let (complete_in, complete) = channel();
         let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
-        let volume: Arc<dyn Volume> = ground.target.clone();
-        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::Found };
-        let voice = Voice { warn: &|_| {}, stopping: &|| false };
-        let memory = Memory::open(&tree, [7; 16], &settings, "spare".into(), &voice)
-            .expect("nobody else has the journal");
         let (past, expected) = (memory.past, Expected::Anything);
         let begin = Begin { tag: memory.tag, past, alone: true, expected };
         let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
@@ -334,7 +406,9 @@ impl Hosts {
             Makings { brake, plan: plan.clone(), objects: objects.clone(), seal, next: 0 };
         let mut hosts = Hosts {
             source: SourceSide::new(plan, settings.clone(), watch.clone()),
-            sink: SinkSide::new(objects, settings, tree, watch, begin),
+            sink: SinkSide::new(objects, settings, tree, watch.clone(), begin),
+            watch,
+            told_bytes: 0,
             to_offer: ground.offers.clone(),
             to_sink: VecDeque::new(),
             to_source: VecDeque::new(),
@@ -379,6 +453,50 @@ impl Hosts {
             target: target.clone(),
             settings: settings.clone(),
         })
+    }
+
+    /// Ends a run as `Running::stop` does.
+    fn stop(&mut self) {
+        let objects = &self.makings.objects;
+        let advances = objects.take_advances();
+        let Unfinished { told, untold } = objects.unfinished();
+        let small = self.complete.try_iter().filter(|object| object.wanted.file.is_none());
+        for name in small.map(|object| object.wanted.temporary).chain(untold) {
+            self.ground.target.remove(&name).expect("a simulated name goes");
+        }
+        self.finisher.stop(&advances, &told);
+    }
+
+    /// What has arrived in this run.
+    fn landed_bytes(&self) -> u64 {
+        let gauge = &self.watch.gauge;
+        gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
+    }
+
+    /// What may be sent again after this run: what the journal has not been told, and files that
+    /// have all their bytes and no name yet, or are sent whole.
+    fn untold_bytes(&mut self) -> u64 {
+        let waiting: Vec<Complete> = self.complete.try_iter().collect();
+        let complete: u64 = waiting.iter().map(|object| object.wanted.size).sum();
+        let small = self.ground.sent.values().map(|bytes| bytes.len() as u64);
+        let small: u64 = small.filter(|size| *size <= SLOT_MAX.into()).sum();
+        self.landed_bytes() - self.told_bytes + complete + small
+    }
+
+    /// What has its final name, and what the journal says of the rest.
+    fn here_bytes(&self) -> u64 {
+        let files = self.ground.target.files();
+        let journal = files.iter().find(|(path, _)| path.ends_with(b".journal"));
+        let mut replay = Replay::default();
+        if let Some((_, bytes)) = journal {
+            replay.take(bytes, &TRANSFER);
+        }
+        let here = |held: &Held| held.ranges.total();
+        let partials: u64 =
+            replay.partials().map(|part| here(&part.flushed) + here(&part.written)).sum();
+        let parts = files.keys().filter(|path| path.ends_with(b".part")).count();
+        assert!(parts >= replay.partials().count(), "the journal speaks of parts that are gone");
+        partials + finals(files).values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
 
     fn calm(&mut self) {
@@ -451,13 +569,19 @@ impl Hosts {
                 self.to_source.extend(self.sink.acknowledge());
                 Ok(())
             }
-            4 => self.finisher.advance(&self.makings.objects.take_advances()),
+            4 => self.advance(),
             5 => {
                 self.part_with_streams();
                 Ok(())
             }
             _ => self.finish(),
         }
+    }
+
+    fn advance(&mut self) -> Result<(), Fault> {
+        let advances = self.makings.objects.take_advances();
+        self.told_bytes = self.landed_bytes();
+        self.finisher.advance(&advances)
     }
 
     /// Streams that both sides have let go: the sink says so behind its last acknowledgement.
@@ -505,6 +629,7 @@ impl Hosts {
     fn deliver_to_source(&mut self) -> Result<(), Fault> {
         match self.to_source.pop_front().map(|message| over_the_wire(&message)) {
             Some(Message::Want { wanted, .. }) => self.source.want(&wanted),
+            Some(Message::HeldRanges { object, ranges }) => self.source.note_held(object, &ranges),
             Some(Message::Ack { ranges, .. }) => self.source.acknowledged(Tick(0), &ranges),
             Some(Message::Lost { stream }) => {
                 self.source.plan.lost(stream);
@@ -598,9 +723,10 @@ impl Hosts {
                     self.failed.first()
                 ));
             }
-            let goes_on = |path: &[u8]| !self.failed.is_empty() && path.ends_with(b".journal");
+            // Another run goes on with what has failed.
             let mut left = target.files().into_keys();
-            if let Some(left) = left.find(|path| is_temporary(path) && !goes_on(path)) {
+            let goes_on = !self.failed.is_empty();
+            if let Some(left) = left.find(|path| is_temporary(path) && !goes_on) {
                 return Err(format!("{} was left", left.escape_ascii()));
             }
             self.check_digests()?;
@@ -709,91 +835,6 @@ fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
     Ok(())
 }
 
-/// Files of sizes around the edges, some with holes and some with two names, in a few directories,
-/// offered in a few chunks.
-fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
-    let mut sent = Tree3::new();
-    let mut chunks = VecDeque::new();
-    let mut number = 0;
-    let mut offered = 0;
-    for _ in 0..1 + dice.below(3) {
-        let mut chunk = Vec::new();
-        for directory in [&b"a"[..], b"b"] {
-            chunk.push(Found {
-                entry: entry(EntryKind::Directory, directory.to_vec(), 0),
-                from: None,
-            });
-        }
-        for _ in 0..1 + dice.below(12) {
-            let size = match dice.below(6) {
-                0 => 0,
-                1 => 1,
-                2 => u64::from(SLOT) + dice.below(3) - 1,
-                3 => dice.below(300),
-                4 => dice.below(5000),
-                _ => dice.below(60_000),
-            };
-            let mut bytes: Vec<u8> = (0..size).map(|_| dice.roll() as u8).collect();
-            let sparse = dice.below(3) == 0;
-            if sparse {
-                let (from, to) = (dice.below(size + 1), dice.below(size + 1));
-                bytes[from.min(to) as usize..from.max(to) as usize].fill(0);
-                // Stretches that are shorter than a request.
-                for block in bytes.chunks_mut(SLOT as usize) {
-                    if dice.once_in(2) {
-                        block.fill(0);
-                    }
-                }
-            }
-            number += 1;
-            let folder = ["", "a/", "b/"][dice.below(3) as usize];
-            let path = format!("{folder}f{number}").into_bytes();
-            origin.put(&path, bytes.clone(), Mtime { seconds: 7, nanos: number });
-            let mut entry = entry(EntryKind::File, path.clone(), size);
-            entry.mtime_nanos = number;
-            entry.sparse = sparse;
-            if sparse {
-                entry.allocated_bytes = size;
-            }
-            let twin = offered + chunk.len() as u64;
-            let from = From { volume: origin.clone(), path: path.clone() };
-            chunk.push(Found { entry, from: Some(from) });
-            sent.insert(path.clone(), bytes.clone());
-            if dice.below(4) == 0 {
-                chunk.push(Found { entry: second_name(&path, twin), from: None });
-                sent.insert([&path[..], b"-too"].concat(), bytes);
-            }
-        }
-        for directory in [&b"a"[..], b"b"] {
-            let entry = entry(EntryKind::Leave, directory.to_vec(), 0);
-            chunk.push(Found { entry, from: None });
-        }
-        offered += chunk.len() as u64;
-        chunks.push_back(chunk);
-    }
-    (sent, chunks)
-}
-
-fn second_name(first: &[u8], twin: u64) -> Entry {
-    let mut entry = entry(EntryKind::HardLink, [first, b"-too"].concat(), 0);
-    entry.link_target = first.to_vec();
-    entry.twin = twin;
-    entry
-}
-
-fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {
-    Entry {
-        kind,
-        size,
-        mtime_seconds: 7,
-        mtime_nanos: 0,
-        mode: 0o644,
-        path,
-        link_target: Vec::new(),
-        ..Entry::default()
-    }
-}
-
 /// A stream's lanes on either host; pools of few buffers.
 fn lanes(
     dice: &mut Dice,
@@ -844,42 +885,4 @@ fn lanes(
         requests: requests(dice),
     });
     (source, sink)
-}
-
-fn protections(seal: u64, index: u16) -> (Protection, Protection) {
-    match seal {
-        0 => shaken(),
-        1 => {
-            let tags = || Secret::new([9; 32]).stream_key(&[1; 32], &[2; 32], index);
-            (Protection::Auth(tags()), Protection::Auth(tags()))
-        }
-        _ => (Protection::Off, Protection::Off),
-    }
-}
-
-/// A TLS handshake in memory.
-fn shaken() -> (Protection, Protection) {
-    let (near, far) = (Identity::ephemeral().unwrap(), Identity::ephemeral().unwrap());
-    let mut source = Tls::source(&near, far.fingerprint).unwrap();
-    let mut sink = Tls::sink(&far, near.fingerprint).unwrap();
-    let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
-    loop {
-        let source_done = shake(&mut source, &mut to_source, &mut to_sink);
-        let sink_done = shake(&mut sink, &mut to_sink, &mut to_source);
-        if source_done && sink_done {
-            return (Protection::Tls(source), Protection::Tls(sink));
-        }
-    }
-}
-
-fn shake(tls: &mut Tls, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> bool {
-    loop {
-        let (used, next) = tls.shake(incoming, outgoing).expect("a handshake in memory");
-        incoming.drain(..used);
-        match next {
-            Shake::Send => {}
-            Shake::Receive => return false,
-            Shake::Done => return true,
-        }
-    }
 }

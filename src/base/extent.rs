@@ -33,7 +33,18 @@ impl ExtentSet {
     }
 
     pub fn contains(&self, address: u64) -> bool {
-        self.ranges.range(..=address).next_back().is_some_and(|(_, end)| *end > address)
+        self.end_of(address).is_some()
+    }
+
+    /// True when any of `start..end` is here.
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        self.ranges.range(..end).next_back().is_some_and(|(_, reaches)| *reaches > start)
+    }
+
+    /// Where the range ends that an address is in.
+    pub fn end_of(&self, address: u64) -> Option<u64> {
+        let (_, end) = self.ranges.range(..=address).next_back()?;
+        (*end > address).then_some(*end)
     }
 
     pub fn range_count(&self) -> usize {

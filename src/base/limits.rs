@@ -46,6 +46,9 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
 /// Bytes that those take as they are offered: names, targets of links, attributes.
 pub const OFFERED_BYTES_MAX: u64 = 16 << 20;
+/// Stretches that a sink has of all objects offered and not yet finished: what it has more is sent
+/// again. A hundred thousand islands, broken off five times each.
+pub const STRETCHES_MAX: usize = 512 << 10;
 /// Samples of a path in one message, kept of one stream, and kept of all streams of one side.
 pub const SAMPLES_MAX: usize = 256;
 pub const PATH_SAMPLES_MAX: usize = 16 << 10;

@@ -141,6 +141,37 @@ impl Lockstep {
     }
 }
 
+/// How objects are cut into requests and digested, which both sides must agree about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub request_bytes: u32,
+    pub digest: DigestKind,
+}
+
+impl DigestKind {
+    /// True for one that finds less.
+    pub fn is_weaker_than(self, other: DigestKind) -> bool {
+        let strength = |kind| match kind {
+            DigestKind::None => 0,
+            DigestKind::Crc64 => 1,
+            DigestKind::Blake3 => 2,
+        };
+        strength(self) < strength(other)
+    }
+}
+
+impl Settings {
+    pub fn cut(&self) -> Cut {
+        Cut { request_bytes: self.request_bytes, digest: self.digest }
+    }
+
+    /// The same, with what both sides have agreed about.
+    pub fn cut_as(&self, cut: Cut) -> Settings {
+        let Cut { request_bytes, digest } = cut;
+        Settings { request_bytes, digest, ..self.clone() }
+    }
+}
+
 /// A knob with a few named values: the table of names makes parser, help and wire at once.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {

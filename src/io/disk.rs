@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, SeekFrom,
-    Stat, Timespec, Timestamps, Uid,
+    Stat, StatxFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -19,8 +19,8 @@ use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
 use super::holes;
 use super::volume::{
-    Access, Cache, Durable, Handle, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
-    StatusKind, Volume, changed, show,
+    Access, Cache, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment,
+    Status, StatusKind, Volume, changed, show,
 };
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
@@ -329,6 +329,22 @@ impl Volume for Disk {
         rustix::fs::fstat(file.fd())
             .map(|stat| status_from(&stat))
             .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    fn identity_of(&self, file: &Handle, path: &[u8]) -> Result<(Option<Identity>, u64), Fault> {
+        let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(file.fd(), "", AtFlags::EMPTY_PATH, flags)
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))?;
+        let kind = FileType::from_raw_mode(stat.stx_mode.into());
+        let born = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let identity = Identity {
+            inode: stat.stx_ino,
+            owner: stat.stx_uid,
+            born: born
+                .then_some(Mtime { seconds: stat.stx_btime.tv_sec, nanos: stat.stx_btime.tv_nsec }),
+        };
+        let ours = kind == FileType::RegularFile && stat.stx_nlink == 1;
+        Ok((ours.then_some(identity), stat.stx_size))
     }
 
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {

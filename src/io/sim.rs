@@ -14,8 +14,8 @@ use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::call::Call;
 use super::request::Request;
 use super::volume::{
-    Access, Durable, Handle, Left, Locked, Metadata, Mtime, Replace, Segment, Status, StatusKind,
-    Volume, changed,
+    Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
+    StatusKind, Volume, changed,
 };
 use super::{blocking, holes};
 use crate::base::fault::Fault;
@@ -583,6 +583,11 @@ impl Volume for SimVolume {
         let world = self.world.lock();
         let file = &world.files[*id as usize];
         Ok(file_status(file, *id))
+    }
+
+    fn identity_of(&self, file: &Handle, path: &[u8]) -> Result<(Option<Identity>, u64), Fault> {
+        let Status { inode, size, .. } = self.status_of(file, path)?;
+        Ok((Some(Identity { inode: inode.1, owner: 0, born: None }), size))
     }
 
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {

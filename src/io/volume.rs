@@ -73,6 +73,24 @@ pub enum StatusKind {
     Special,
 }
 
+/// What a file that was made here is known by later: more than its number, which another file may
+/// get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub inode: u64,
+    pub owner: u32,
+    /// When it was made, where the file system says so.
+    pub born: Option<Mtime>,
+}
+
+impl Identity {
+    /// True for the same file.
+    pub fn is(&self, other: &Identity) -> bool {
+        let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
+        born && (self.inode, self.owner) == (other.inode, other.owner)
+    }
+}
+
 /// Mode, time and attributes to give to a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
@@ -144,6 +162,9 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
+    /// What an open file is known by, and how long it is. `None` for what is no file, or has more
+    /// names than one: it is not ours alone.
+    fn identity_of(&self, file: &Handle, path: &[u8]) -> Result<(Option<Identity>, u64), Fault>;
     /// Where the file has data at `offset` or behind it; `None` when there is a hole to its end.
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault>;
     /// Makes a stretch of a file read as zeros, and gives back its room where the file system knows
@@ -239,6 +260,8 @@ pub struct LazyFile {
     pub access: Access,
     /// What a source file must still be when its bytes have been read.
     pub expect: Option<(u64, Mtime)>,
+    /// The file that it must be, where it is there already.
+    pub made: Option<Identity>,
     /// It has holes, or is to have them.
     pub sparse: bool,
     /// Stretches that are made holes before anything is written: nobody knows what is there.
@@ -254,7 +277,12 @@ impl LazyFile {
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
         let (unknown, opened) = (Vec::new(), OnceLock::new());
-        LazyFile { volume, path, access, expect, sparse: false, unknown, opened }
+        LazyFile { volume, path, access, expect, made: None, sparse: false, unknown, opened }
+    }
+
+    /// It must be this file, whatever has its name when it is opened.
+    pub fn known_by(self, made: Option<Identity>) -> LazyFile {
+        LazyFile { made, ..self }
     }
 
     pub fn with_holes(self, sparse: bool) -> LazyFile {
@@ -272,6 +300,14 @@ impl LazyFile {
 
     fn open(&self) -> Result<Handle, Fault> {
         let handle = self.volume.open(&self.path, self.access)?;
+        if let Some(made) = self.made {
+            let (there, _) = self.volume.identity_of(&handle, &self.path)?;
+            if !there.is_some_and(|there| there.is(&made)) {
+                let name = show(&*self.volume, &self.path);
+                let text = format!("'{name}' is not the file that this transfer made: remove it");
+                return Err(Fault::new(Class::Local, text));
+            }
+        }
         for stretch in &self.unknown {
             self.volume.make_hole(&handle, &self.path, stretch.clone())?;
         }

@@ -1,13 +1,13 @@
 //! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
 //! order, in epochs; and keeps the journal of those that are not complete yet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::journal::{Journal, key_of};
 use super::objects::{Advance, Complete, Wanted};
 use super::places::{self, Synced, is_place};
-use crate::base::fault::Fault;
+use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
 use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
@@ -39,6 +39,8 @@ pub struct Finisher {
     journal: Option<Journal>,
     /// The journal's numbers of files that are not complete, by the number of their object.
     begun: HashMap<u64, u32>,
+    /// Objects that could not be synced: nothing more is said of them.
+    doubted: HashSet<u64>,
 }
 
 impl Finisher {
@@ -47,7 +49,8 @@ impl Finisher {
         fsync: Fsync,
         journal: Option<Journal>,
     ) -> Finisher {
-        Finisher { volume, fsync, journal, begun: HashMap::new() }
+        let (begun, doubted) = (HashMap::new(), HashSet::new());
+        Finisher { volume, fsync, journal, begun, doubted }
     }
 
     /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
@@ -86,16 +89,19 @@ impl Finisher {
         objects.into_iter().chain(places).map(Finished::from).collect()
     }
 
-    /// What fails to be synced is not believed again: the kernel may have dropped its pages.
+    /// What fails to be synced is not believed again: the kernel may have dropped its pages. What
+    /// was synced before stays.
     fn sync(&mut self, volume: &dyn Volume, objects: &mut [Complete]) {
         let well: Vec<bool> = objects.iter().map(|object| object.outcome.is_ok()).collect();
         sync(volume, objects);
         let failed =
             objects.iter().zip(well).filter(|(object, well)| *well && object.outcome.is_err());
         for (object, _) in failed {
-            let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
+            let number = object.wanted.number;
+            let begun = self.begun.get(&number).copied().or(object.wanted.begun);
+            self.doubted.insert(number);
             if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
-                let _ = journal.drop_file(file).and_then(|()| journal.sync());
+                let _ = journal.forget(file).and_then(|()| journal.sync());
             }
         }
     }
@@ -126,11 +132,12 @@ impl Finisher {
         }
     }
 
-    /// Forgets an object's stretches: it has its name, or has failed.
+    /// Forgets an object's stretches: it has its name, or they are of no use.
     fn let_go(&mut self, volume: &dyn Volume, object: &Complete) {
         let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
-        let ends = object.outcome.as_ref().is_err_and(Fault::ends_transfer);
-        if ends && begun.is_some() {
+        let is_spoilt =
+            |fault: &Fault| matches!(fault.class, Class::SourceChanged | Class::Corrupt);
+        if begun.is_some() && object.outcome.as_ref().is_err_and(|fault| !is_spoilt(fault)) {
             return; // another run goes on with it
         }
         if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
@@ -156,6 +163,7 @@ impl Finisher {
         }
         let mut folders = BTreeSet::new();
         for (advance, file) in advances.iter().zip(&files) {
+            let Some(file) = file else { continue };
             let synced =
                 volume.sync(advance.file.handle()?, &advance.temporary).and_then(
                     |()| match folders.insert(folder(&advance.temporary).to_vec()) {
@@ -167,8 +175,9 @@ impl Finisher {
             match synced {
                 Ok(()) => journal.flushed(*file)?,
                 Err(fault) => {
-                    // The kernel may have dropped the pages: nothing of this file is sure.
-                    let _ = journal.drop_file(*file).and_then(|()| journal.sync());
+                    // The kernel may have dropped the pages: only what was synced before is sure.
+                    self.doubted.insert(advance.number);
+                    let _ = journal.forget(*file).and_then(|()| journal.sync());
                     return Err(fault);
                 }
             }
@@ -180,26 +189,32 @@ impl Finisher {
         &mut self,
         volume: &dyn Volume,
         advances: &[Advance],
-    ) -> Result<Vec<u32>, Fault> {
+    ) -> Result<Vec<Option<u32>>, Fault> {
         let journal = self.journal.as_mut().expect("asked for where there is one");
         let mut files = Vec::with_capacity(advances.len());
         for advance in advances {
-            let file = match self.begun.get(&advance.number).copied().or(advance.begun) {
-                Some(file) => file,
+            let known = self.begun.get(&advance.number).copied().or(advance.begun);
+            let file = match known {
+                _ if self.doubted.contains(&advance.number) => None,
+                Some(file) => Some(file),
                 None => {
-                    let status = volume.status_of(advance.file.handle()?, &advance.temporary)?;
-                    journal.begin(advance.origin.clone(), status.inode.1)?
+                    let handle = advance.file.handle()?;
+                    let (made, _) = volume.identity_of(handle, &advance.temporary)?;
+                    // What others have a name for too is not known again.
+                    made.map(|made| journal.begin(advance.origin.clone(), made)).transpose()?
                 }
             };
-            self.begun.insert(advance.number, file);
-            journal.have(file, &advance.written)?;
+            if let Some(file) = file {
+                self.begun.insert(advance.number, file);
+                journal.have(file, &advance.written)?;
+            }
             files.push(file);
         }
         Ok(files)
     }
 
     /// The transfer ends early: keeps what can be resumed, quickly, and clears the rest away.
-    /// `left` are files of which nothing may have been written.
+    /// `left` are files that no earlier run began, of which nothing may have been written.
     pub fn stop(&mut self, advances: &[Advance], left: &[(u64, Vec<u8>)]) {
         let Some(volume) = self.volume.clone() else { return };
         if self.journal.is_some() {

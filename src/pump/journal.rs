@@ -6,11 +6,12 @@
 //! ```text
 //! record   length u32 | CRC-32C of what follows u32 | kind u8 | fields
 //! Open     version u8, transfer 16 bytes             the first record
-//! Begin    file u32, path, size u64, mtime, digest u8, inode u64
+//! Begin    file u32, path, size u64, mtime, digest u8, request u32, inode u64, owner u32, born?
 //! Have     file u32, ranges, nodes                   written, with the digests of what was written
 //! Flushed  file u32                                  all that was said of it is on stable storage
 //! Done     (key 16 bytes, digest?) ...               complete under these keys, and flushed
 //! Drop     file u32                                  its stretches are of no use any more
+//! Forget   file u32                                  what was written and not flushed is not there
 //! ```
 //!
 //! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
@@ -24,12 +25,20 @@ use crc_fast::{CrcAlgorithm, checksum};
 use crate::base::extent::ExtentSet;
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
-use crate::base::limits::PATH_BYTES_MAX;
-use crate::base::settings::{DigestKind, Fsync};
+use crate::base::limits::{
+    PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP,
+};
+use crate::base::settings::{Cut, DigestKind, Fsync};
 use crate::io::system::boot_id;
-use crate::io::volume::{Handle, Locked, Mtime, Status, Volume, show};
+use crate::io::volume::{Handle, Identity, Locked, Mtime, Status, Volume, show};
 use crate::wire::reader::{Reader, Writer};
-use crate::work::digest::{Node, node_matches};
+use crate::work::digest::Node;
+
+mod past;
+#[cfg(test)]
+mod tests;
+
+pub use self::past::{Left, Lost};
 
 /// What a transfer is known by on the sink's disk.
 pub type TransferId = [u8; 16];
@@ -46,21 +55,50 @@ pub struct Origin {
     pub digest: DigestKind,
 }
 
+impl Origin {
+    /// The same file, however it is digested.
+    fn is_same_source(&self, other: &Origin) -> bool {
+        let source = |origin: &Origin| (origin.path.clone(), origin.size, origin.mtime);
+        source(self) == source(other)
+    }
+}
+
 /// The digest of a complete file, and which it is; none where none was made.
 pub type Made = Option<(DigestKind, Sum)>;
 
 /// One thing that the journal says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    Open { transfer: TransferId },
-    Begin { file: u32, origin: Origin, inode: u64 },
-    Have { file: u32, ranges: Vec<(u64, u64)>, nodes: Vec<Node> },
-    Flushed { file: u32 },
-    Done { files: Vec<(Key, Made)> },
-    Drop { file: u32 },
+    Open {
+        transfer: TransferId,
+    },
+    /// A temporary file that was made, and the size of the requests that bring it.
+    Begin {
+        file: u32,
+        origin: Origin,
+        request_bytes: u32,
+        made: Identity,
+    },
+    Have {
+        file: u32,
+        ranges: Vec<(u64, u64)>,
+        nodes: Vec<Node>,
+    },
+    Flushed {
+        file: u32,
+    },
+    Done {
+        files: Vec<(Key, Made)>,
+    },
+    Drop {
+        file: u32,
+    },
+    Forget {
+        file: u32,
+    },
 }
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FRONT_BYTES: usize = 8;
 /// A record is written from lists that are cut to fit; nothing longer is read.
 const RECORD_BYTES_MAX: usize = 256 << 10;
@@ -90,7 +128,7 @@ impl Record {
                 out.u8(VERSION);
                 out.raw(transfer);
             }
-            Record::Begin { file, origin, inode } => {
+            Record::Begin { file, origin, request_bytes, made } => {
                 out.u8(2);
                 out.u32(*file);
                 out.bytes(&origin.path);
@@ -98,7 +136,13 @@ impl Record {
                 out.i64(origin.mtime.seconds);
                 out.u32(origin.mtime.nanos);
                 out.u8(origin.digest as u8);
-                out.u64(*inode);
+                out.u32(*request_bytes);
+                out.u64(made.inode);
+                out.u32(made.owner);
+                out.option(made.born, |out, born| {
+                    out.i64(born.seconds);
+                    out.u32(born.nanos);
+                });
             }
             Record::Have { file, ranges, nodes } => {
                 out.u8(3);
@@ -132,6 +176,10 @@ impl Record {
             }
             Record::Drop { file } => {
                 out.u8(6);
+                out.u32(*file);
+            }
+            Record::Forget { file } => {
+                out.u8(7);
                 out.u32(*file);
             }
         }
@@ -170,7 +218,17 @@ impl Record {
                 let mtime = Mtime { seconds: from.i64()?, nanos: from.u32()? };
                 let digest = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
                 let origin = Origin { path, size, mtime, digest };
-                Record::Begin { file, origin, inode: from.u64()? }
+                let request_bytes = from.u32()?;
+                if !(REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&request_bytes)
+                    || !request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
+                {
+                    return Err(unknown());
+                }
+                let (inode, owner) = (from.u64()?, from.u32()?);
+                let born =
+                    from.option(|from| Ok(Mtime { seconds: from.i64()?, nanos: from.u32()? }))?;
+                let made = Identity { inode, owner, born };
+                Record::Begin { file, origin, request_bytes, made }
             }
             3 => {
                 let file = from.u32()?;
@@ -193,6 +251,7 @@ impl Record {
                 Record::Done { files: list(from, file)? }
             }
             6 => Record::Drop { file: from.u32()? },
+            7 => Record::Forget { file: from.u32()? },
             _ => return Err(unknown()),
         })
     }
@@ -222,18 +281,34 @@ impl Held {
         self.ranges.total() == size
     }
 
-    /// True when every stretch begins and ends between two requests.
-    fn fits(&self, size: u64, slot_bytes: u32) -> bool {
-        let slot = u64::from(slot_bytes);
-        self.ranges.ranges().all(|(start, end)| {
-            start.is_multiple_of(slot) && (end.is_multiple_of(slot) || end == size)
-        })
-    }
-
     fn add(&mut self, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
         let all_new = ranges.iter().all(|(start, end)| self.ranges.insert_new(*start, *end));
         self.nodes.extend_from_slice(nodes);
         all_new
+    }
+
+    /// The same as records, each of which is short enough.
+    fn records(&self, file: u32) -> Vec<Record> {
+        if self.nodes.is_empty() {
+            let ranges: Vec<_> = self.ranges.ranges().collect();
+            let record = |some: &[(u64, u64)]| Record::Have {
+                file,
+                ranges: some.to_vec(),
+                nodes: Vec::new(),
+            };
+            return ranges.chunks(LIST_MAX).map(record).collect();
+        }
+        let mut nodes = self.nodes.clone();
+        nodes.sort_unstable_by_key(|node| node.offset);
+        let record = |some: &[Node]| {
+            let mut covered = ExtentSet::default();
+            for node in some {
+                let new = covered.insert_new(node.offset, node.offset + node.len);
+                assert!(new, "nodes of a file are apart");
+            }
+            Record::Have { file, ranges: covered.ranges().collect(), nodes: some.to_vec() }
+        };
+        nodes.chunks(LIST_MAX).map(record).collect()
     }
 }
 
@@ -242,7 +317,9 @@ impl Held {
 pub struct Partial {
     pub file: u32,
     pub origin: Origin,
-    pub inode: u64,
+    pub request_bytes: u32,
+    /// What its temporary file is known by.
+    pub made: Identity,
     /// On stable storage when the journal said so.
     pub flushed: Held,
     /// Written, but perhaps only to memory: to be read back before it is believed.
@@ -291,7 +368,7 @@ impl Replay {
                 self.transfer = Some(transfer);
                 return first;
             }
-            Record::Begin { file, origin, inode } => {
+            Record::Begin { file, origin, request_bytes, made } => {
                 if file < self.files || file == u32::MAX || origin.path.is_empty() {
                     return false;
                 }
@@ -299,17 +376,26 @@ impl Replay {
                 let (flushed, written) = (Held::default(), Held::default());
                 // Of two that began under one name only the later one has the file.
                 self.partials.retain(|_, partial| partial.origin.path != origin.path);
-                self.partials.insert(file, Partial { file, origin, inode, flushed, written });
+                let partial = Partial { file, origin, request_bytes, made, flushed, written };
+                self.partials.insert(file, partial);
             }
             Record::Have { file, ranges, nodes } => {
                 let Some(partial) = self.partials.get_mut(&file) else { return true };
                 let size = partial.origin.size;
                 let sound = ranges.iter().all(|(start, end)| start < end && *end <= size)
-                    && nodes_fit(partial.origin.digest, &ranges, &nodes)
-                    && partial.written.add(&ranges, &nodes);
+                    && ranges.is_sorted_by(|one, next| one.1 <= next.0)
+                    && nodes_fit(partial.origin.digest, &ranges, &nodes);
                 if !sound {
                     self.partials.remove(&file);
+                    return true;
                 }
+                // What was here and could not be used has come again.
+                for held in [&mut partial.flushed, &mut partial.written] {
+                    if held.has_any(&ranges) {
+                        *held = held.without(&ranges);
+                    }
+                }
+                assert!(partial.written.add(&ranges, &nodes), "made room for above");
             }
             Record::Flushed { file } => {
                 let Some(partial) = self.partials.get_mut(&file) else { return true };
@@ -329,6 +415,11 @@ impl Replay {
             Record::Drop { file } => {
                 self.partials.remove(&file);
             }
+            Record::Forget { file } => {
+                if let Some(partial) = self.partials.get_mut(&file) {
+                    partial.written = Held::default();
+                }
+            }
         }
         true
     }
@@ -339,16 +430,17 @@ fn nodes_fit(digest: DigestKind, ranges: &[(u64, u64)], nodes: &[Node]) -> bool 
     if digest == DigestKind::None {
         return nodes.is_empty();
     }
+    let mut said = ExtentSet::default();
     let mut covered = ExtentSet::default();
-    let apart = nodes.iter().all(|node| {
-        node.len > 0
-            && node.offset.checked_add(node.len).is_some_and(|end| {
-                ranges.iter().any(|(from, to)| *from <= node.offset && end <= *to)
-                    && covered.insert_new(node.offset, end)
-            })
-    });
-    let said: u128 = ranges.iter().map(|(start, end)| u128::from(end - start)).sum();
-    apart && u128::from(covered.total()) == said
+    ranges.iter().all(|(start, end)| said.insert_new(*start, *end))
+        && nodes.iter().all(|node| {
+            node.len > 0
+                && node.offset.checked_add(node.len).is_some_and(|end| {
+                    said.end_of(node.offset).is_some_and(|reaches| end <= reaches)
+                        && covered.insert_new(node.offset, end)
+                })
+        })
+        && covered == said
 }
 
 fn front_of(key: &Key) -> u64 {
@@ -404,6 +496,7 @@ pub struct Past {
     end: End,
     partials: HashMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
+    unread: bool,
 }
 
 /// Adds to the journal. One a sink, with its finisher.
@@ -420,6 +513,7 @@ pub struct Journal {
     /// Files of which some is here, and whether any is complete.
     begun: BTreeSet<u32>,
     any_done: bool,
+    request_bytes: u32,
     digest: DigestKind,
 }
 
@@ -438,7 +532,7 @@ pub fn open(
     volume: &Arc<dyn Volume>,
     name: &[u8],
     transfer: TransferId,
-    digest: DigestKind,
+    own: Cut,
 ) -> Result<Opened, Fault> {
     let name = name.to_vec();
     let file = match volume.open_locked(&name)? {
@@ -448,6 +542,7 @@ pub fn open(
     };
     let mut replay = Replay::default();
     read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
+    let unread = replay.sound_bytes == 0 && volume.status_of(&file, &name)?.size > 0;
     volume.set_length(&file, &name, replay.sound_bytes)?;
     let begun = replay.partials.keys().copied().collect();
     let mut done = replay.done;
@@ -463,6 +558,7 @@ pub fn open(
         end,
         partials,
         done,
+        unread,
     };
     let journal = Journal {
         volume: volume.clone(),
@@ -474,7 +570,8 @@ pub fn open(
         named: replay.sound_bytes > 0,
         begun,
         any_done: !past.done.is_empty(),
-        digest,
+        request_bytes: own.request_bytes,
+        digest: own.digest,
     };
     Ok(Opened::Ours(Box::new((past, journal))))
 }
@@ -501,122 +598,24 @@ fn read_all(
     }
 }
 
-impl Past {
-    pub fn is_empty(&self) -> bool {
-        self.partials.is_empty() && self.done.is_empty()
-    }
-
-    /// Bytes that were written and perhaps never reached the disk.
-    pub fn unflushed_bytes(&self) -> u64 {
-        self.partials.values().map(|partial| partial.written.ranges.total()).sum()
-    }
-
-    /// Reads back what was written and not flushed; what is not as its digests say is forgotten.
-    /// `temporary` tells under which name a file is kept.
-    pub fn check_written(
-        &mut self,
-        temporary: impl Fn(&[u8]) -> Vec<u8>,
-        going: impl Fn() -> bool,
-    ) {
-        for partial in self.partials.values_mut() {
-            let written = std::mem::take(&mut partial.written);
-            let name = temporary(&partial.origin.path);
-            let kind = partial.origin.digest;
-            if written.nodes.is_empty() || !going() {
-                continue;
-            }
-            let Ok(file) = self.volume.open(&name, crate::io::volume::READ_THROUGH) else {
-                continue;
-            };
-            let same = written.nodes.iter().all(|node| {
-                going()
-                    && node_matches(kind, node, |at, into| {
-                        self.volume.read_at(&file, &name, at, into)
-                    })
-            });
-            let ranges: Vec<_> = written.ranges.ranges().collect();
-            if same && !partial.flushed.add(&ranges, &written.nodes) {
-                partial.flushed = Held::default();
-            }
-        }
-    }
-
-    /// What is here of this file, where that is of use: the same source, cut as this run cuts, in
-    /// the file that the journal spoke of.
-    pub fn partial(
-        &mut self,
-        origin: &Origin,
-        slot_bytes: u32,
-        kept: impl FnOnce() -> Result<Option<Status>, Fault>,
-    ) -> Result<Option<Partial>, Fault> {
-        let Some(partial) = self.partials.remove(&origin.path) else { return Ok(None) };
-        let there = kept()?.is_some_and(|status| status.inode.1 == partial.inode);
-        let fits = partial.flushed.fits(origin.size, slot_bytes);
-        let some = !partial.flushed.ranges.is_empty() && origin.size > u64::from(slot_bytes);
-        if partial.origin == *origin && there && fits && some {
-            return Ok(Some(partial));
-        }
-        // Its temporary file makes room for a new one, which may get the same inode.
-        let drop = Record::Drop { file: partial.file }.encode();
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        self.volume.append(&self.file, &self.name, *end, &drop)?;
-        *end += drop.len() as u64;
-        self.volume.sync(&self.file, &self.name)?;
-        Ok(None)
-    }
-
-    /// The digest of a file that an earlier run completed, where it did and the file is the same
-    /// still.
-    pub fn done(&self, key: &Key) -> Result<Option<Made>, Fault> {
-        let front = front_of(key);
-        let from = self.done.partition_point(|(other, _)| *other < front);
-        for (_, at) in self.done[from..].iter().take_while(|(other, _)| *other == front) {
-            let mut record = [0; 16 + 1 + MADE_BYTES as usize];
-            let count = self.volume.read_at(&self.file, &self.name, *at, &mut record)?;
-            if count >= 17 && record[..16] == *key {
-                let sum = record[18..].try_into().expect("32 bytes");
-                let made = DigestKind::from_code(record[17]).map(|kind| (kind, sum));
-                return Ok(Some(made.filter(|_| record[16] == 1 && count == record.len())));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Removes what earlier runs began and nobody has asked for since, and forgets everything.
-    pub fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
-        for path in std::mem::take(&mut self.partials).into_keys() {
-            // What cannot be removed is named like what it is, and `clean` finds it.
-            let _ = self.volume.remove(&temporary(&path));
-        }
-        self.done.clear();
-    }
-}
-
 impl Journal {
-    /// Gives a file that begins its number.
-    pub fn begin(&mut self, origin: Origin, inode: u64) -> Result<u32, Fault> {
+    /// What begins from now on is cut and digested so.
+    pub fn cut_as(&mut self, cut: Cut) {
+        (self.request_bytes, self.digest) = (cut.request_bytes, cut.digest);
+    }
+
+    /// Gives a file that begins its number. What was said of one of the same name is forgotten.
+    pub fn begin(&mut self, origin: Origin, made: Identity) -> Result<u32, Fault> {
         let file = self.files;
         self.files = file.saturating_add(1);
         self.begun.insert(file);
-        self.add(&Record::Begin { file, origin, inode })?;
+        let request_bytes = self.request_bytes;
+        self.add(&Record::Begin { file, origin, request_bytes, made })?;
         Ok(file)
     }
 
     pub fn have(&mut self, file: u32, held: &Held) -> Result<(), Fault> {
-        let ranges: Vec<_> = held.ranges.ranges().collect();
-        if ranges.len() <= LIST_MAX && held.nodes.len() <= LIST_MAX {
-            return self.add(&Record::Have { file, ranges, nodes: held.nodes.clone() });
-        }
-        // So scattered a second is rare: each stretch goes by itself.
-        for (start, end) in ranges {
-            let inside = |node: &&Node| start <= node.offset && node.offset < end;
-            let nodes: Vec<Node> = held.nodes.iter().filter(inside).cloned().collect();
-            if nodes.len() > LIST_MAX {
-                continue; // costs time when the file is resumed, nothing else
-            }
-            self.add(&Record::Have { file, ranges: vec![(start, end)], nodes })?;
-        }
-        Ok(())
+        held.records(file).iter().try_for_each(|record| self.add(record))
     }
 
     pub fn flushed(&mut self, file: u32) -> Result<(), Fault> {
@@ -633,6 +632,11 @@ impl Journal {
     pub fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
         self.begun.remove(&file);
         self.add(&Record::Drop { file })
+    }
+
+    /// What was said to be written, and not to be flushed, is not believed any more.
+    pub fn forget(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Forget { file })
     }
 
     /// What was added is on stable storage.
@@ -685,98 +689,4 @@ pub fn busy(volume: &dyn Volume) -> Fault {
         show(volume, b"")
     );
     Fault::new(Class::Local, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TRANSFER: TransferId = [7; 16];
-
-    fn origin(path: &[u8], size: u64) -> Origin {
-        let mtime = Mtime { seconds: -1, nanos: 2 };
-        Origin { path: path.to_vec(), size, mtime, digest: DigestKind::Crc64 }
-    }
-
-    fn node(offset: u64, len: u64) -> Node {
-        Node { offset, len, sum: [3; 32] }
-    }
-
-    fn have(file: u32, from: u64, to: u64) -> Record {
-        Record::Have { file, ranges: vec![(from, to)], nodes: vec![node(from, to - from)] }
-    }
-
-    fn samples() -> Vec<Record> {
-        vec![
-            Record::Open { transfer: TRANSFER },
-            Record::Begin { file: 0, origin: origin(b"a/\xff", 100), inode: 9 },
-            have(0, 0, 40),
-            Record::Flushed { file: 0 },
-            have(0, 60, 100),
-            Record::Done {
-                files: vec![([1; 16], Some((DigestKind::Crc64, [2; 32]))), ([4; 16], None)],
-            },
-            Record::Begin { file: 1, origin: origin(b"b", 50), inode: 10 },
-            have(1, 0, 50),
-            Record::Drop { file: 1 },
-        ]
-    }
-
-    fn replayed(bytes: &[u8]) -> Replay {
-        let mut replay = Replay::default();
-        replay.take(bytes, &TRANSFER);
-        replay
-    }
-
-    #[test]
-    fn what_was_said_is_known() {
-        let bytes: Vec<u8> = samples().iter().flat_map(Record::encode).collect();
-        let replay = replayed(&bytes);
-        assert_eq!(replay.sound_bytes, bytes.len() as u64);
-        let partials: Vec<&Partial> = replay.partials().collect();
-        let [only] = &partials[..] else { panic!("{partials:?}") };
-        assert_eq!(only.flushed.ranges.ranges().collect::<Vec<_>>(), [(0, 40)]);
-        assert_eq!(only.written.nodes, [node(60, 40)]);
-        assert_eq!(replay.done.len(), 2);
-    }
-
-    /// Cut anywhere, or with any bit flipped, it says what its sound front says, and no more.
-    #[test]
-    fn a_damaged_journal_costs_time_only() {
-        let records: Vec<Vec<u8>> = samples().iter().map(Record::encode).collect();
-        let bytes = records.concat();
-        let mut ends = vec![0];
-        ends.extend(records.iter().scan(0, |at, record| {
-            *at += record.len();
-            Some(*at)
-        }));
-        for len in 0..bytes.len() {
-            let sound = *ends.iter().rfind(|end| **end <= len).unwrap();
-            assert_eq!(replayed(&bytes[..len]).sound_bytes, sound as u64, "cut at {len}");
-            let mut flipped = bytes.clone();
-            flipped[len] ^= 1 << (len % 8);
-            assert_eq!(replayed(&flipped).sound_bytes, sound as u64, "flipped at {len}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_is_not_believed() {
-        let begin = Record::Begin { file: 0, origin: origin(b"a", 100), inode: 9 };
-        let cases = [
-            // Beyond its end, twice the same, without its digests, with digests of something else.
-            vec![have(0, 90, 101)],
-            vec![have(0, 0, 40), have(0, 39, 50)],
-            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![] }],
-            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![node(0, 39)] }],
-            vec![Record::Have { file: 0, ranges: vec![(0, 40)], nodes: vec![node(20, 40)] }],
-        ];
-        for case in cases {
-            let open = Record::Open { transfer: TRANSFER };
-            let records = [vec![open, begin.clone()], case].concat();
-            let bytes: Vec<u8> = records.iter().flat_map(Record::encode).collect();
-            assert_eq!(replayed(&bytes).partials().count(), 0, "{records:?}");
-        }
-        let other = Record::Open { transfer: [8; 16] }.encode();
-        assert_eq!(replayed(&other).sound_bytes, 0, "another transfer's journal");
-    }
 }

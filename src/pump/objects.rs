@@ -74,7 +74,7 @@ pub struct Landed {
     pub data_bytes: u64,
 }
 
-/// Temporary names of what is not complete.
+/// Temporary names of what is not complete, and was not begun by an earlier run.
 #[derive(Debug)]
 pub struct Unfinished {
     /// Those of files that the journal is told of, with the numbers of their objects.
@@ -418,12 +418,12 @@ impl Objects {
         !self.lock().objects.is_empty()
     }
 
-    /// The temporary names of what is not complete: of files that the journal is told of, and of
-    /// the others.
+    /// The temporary names of what is not complete and was begun in this run: of files that the
+    /// journal is told of, and of the others.
     pub fn unfinished(&self) -> Unfinished {
         let state = self.lock();
-        let (told, untold): (Vec<_>, Vec<_>) =
-            state.objects.values().partition(|object| object.news.is_some());
+        let begun_now = state.objects.values().filter(|object| object.wanted.begun.is_none());
+        let (told, untold): (Vec<_>, Vec<_>) = begun_now.partition(|object| object.news.is_some());
         let name = |object: &Object| object.wanted.temporary.clone();
         let numbered = |object: &Object| (object.wanted.number, name(object));
         Unfinished {

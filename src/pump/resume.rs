@@ -8,8 +8,8 @@ use super::journal::{
     self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
 };
 use super::sink::Target;
-use crate::base::fault::{Class, Fault};
-use crate::base::settings::Settings;
+use crate::base::fault::Fault;
+use crate::base::settings::{Cut, Settings};
 use crate::base::units::{Bytes, Nanos};
 use crate::io::clock;
 use crate::io::volume::{Volume, show};
@@ -33,12 +33,14 @@ pub struct Memory {
     pub tag: String,
     pub past: Option<Past>,
     pub journal: Option<Journal>,
+    /// How the run cuts and digests its files: as it is asked to, or as what is here needs it.
+    pub cut: Cut,
 }
 
 impl Memory {
     /// For a sink that keeps nothing.
-    pub fn none(tag: String) -> Memory {
-        Memory { tag, past: None, journal: None }
+    pub fn none(tag: String, settings: &Settings) -> Memory {
+        Memory { tag, past: None, journal: None, cut: settings.cut() }
     }
 
     /// Finds what earlier runs of this transfer left, and reads back what may not have reached the
@@ -51,12 +53,12 @@ impl Memory {
         voice: &Voice<'_>,
     ) -> Result<Memory, Fault> {
         let Some(volume) = target.volume().filter(|_| !settings.dry_run) else {
-            return Ok(Memory::none(spare_tag));
+            return Ok(Memory::none(spare_tag, settings));
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
         let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
         let (mut past, mut journal) = loop {
-            match journal::open(volume, &name, transfer, settings.digest) {
+            match journal::open(volume, &name, transfer, settings.cut()) {
                 Ok(Opened::Ours(found)) => break *found,
                 // What was cut off a moment ago may still be ending.
                 Ok(Opened::Busy) if clock::now() < give_up && !(voice.stopping)() => {
@@ -72,11 +74,11 @@ impl Memory {
                     ));
                     (tag, name) = (spare_tag.clone(), spare_journal_name(&spare_tag));
                 }
-                Ok(Opened::Foreign) => return Ok(Memory::none(spare_tag)),
+                Ok(Opened::Foreign) => return Ok(Memory::none(spare_tag, settings)),
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => {
                     (voice.warn)(format!("this copy could not be resumed if it broke: {fault}"));
-                    return Ok(Memory::none(spare_tag));
+                    return Ok(Memory::none(spare_tag, settings));
                 }
             }
         };
@@ -84,20 +86,72 @@ impl Memory {
             past.remove_all(|path| temporary(&tag, path));
             journal.restart()?;
         }
-        let unflushed = past.unflushed_bytes();
-        if unflushed > TOLD_BYTES {
-            let root = show(&**volume, b"");
+        if past.is_unread() && !settings.fresh {
             (voice.warn)(format!(
-                "reading back {} in '{root}' that the last run wrote and did not flush",
-                Bytes(unflushed)
+                "the journal in '{}' is damaged, or of another version of datapump: what earlier \
+                 runs left begins anew",
+                show(&**volume, b"")
             ));
         }
-        past.check_written(|path| temporary(&tag, path), || !(voice.stopping)());
+        let cut = prepare((&mut past, &mut journal), &**volume, &tag, (settings, voice))?;
         match (voice.stopping)() {
-            true => Err(Fault::new(Class::Interrupted, "interrupted")),
-            false => Ok(Memory { tag, past: Some(past), journal: Some(journal) }),
+            true => Err(Fault::interrupted()),
+            false => Ok(Memory { tag, past: Some(past), journal: Some(journal), cut }),
         }
     }
+}
+
+/// Brings what is here in line with this run, and tells people of it.
+fn prepare(
+    (past, journal): (&mut Past, &mut Journal),
+    volume: &dyn Volume,
+    tag: &str,
+    (settings, voice): (&Settings, &Voice<'_>),
+) -> Result<Cut, Fault> {
+    let cut = past.cut_for(settings.cut(), request_bytes_max(settings));
+    journal.cut_as(cut);
+    let root = show(volume, b"");
+    if let Some(text) = told_of_cut(cut, settings) {
+        (voice.warn)(format!("'{root}': {text}"));
+    }
+    let doubtful = past.doubtful_bytes(cut);
+    if doubtful > TOLD_BYTES {
+        (voice.warn)(format!(
+            "reading back {} in '{root}' that earlier runs wrote",
+            Bytes(doubtful)
+        ));
+    }
+    let going = || !(voice.stopping)();
+    for lost in past.prepare(journal, cut, |path| temporary(tag, path), going)? {
+        let name = show(volume, &lost.path);
+        (voice.warn)(format!(
+            "{} of '{name}' that had arrived are not as they were written, or are not whole \
+             requests: they are sent again",
+            Bytes(lost.bytes)
+        ));
+    }
+    Ok(cut)
+}
+
+/// Requests as large as there is memory for some of them on every stream.
+fn request_bytes_max(settings: &Settings) -> u32 {
+    let most = settings.memory_bytes / 16 / u64::from(settings.streams);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
+    let own = settings.cut();
+    let mut how = Vec::new();
+    if cut.request_bytes != own.request_bytes {
+        let (size, asked) = (Bytes(cut.request_bytes.into()), Bytes(own.request_bytes.into()));
+        how.push(format!("--request-size {size} (not {asked})"));
+    }
+    if cut.digest != own.digest {
+        how.push(format!("--digest {} (not {})", cut.digest.name(), own.digest.name()));
+    }
+    (!how.is_empty()).then(|| {
+        format!("this goes on as it began, with {}; --fresh begins anew", how.join(" and "))
+    })
 }
 
 /// How long a far side that has lost its other side may take to leave, once it knows.

@@ -15,7 +15,7 @@ use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
 use super::expected::Expected;
 use super::finisher::{Ending, Finished};
-use super::journal::{Origin as FileOrigin, Partial, Past, key_of};
+use super::journal::{Partial, Past, key_of};
 use super::objects::{Objects, Wanted};
 use super::places::{is_place, is_same_file};
 use super::resume::{free_temporary, temporary};
@@ -25,9 +25,7 @@ use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
-use crate::base::settings::{
-    DigestKind, Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged,
-};
+use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
 use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists, special};
 use crate::io::volume::{
@@ -200,6 +198,8 @@ pub struct SinkSide {
     partials: HashMap<u64, Partial>,
     /// What these take on the disk already.
     partial_rooms: HashMap<u64, u64>,
+    /// How many stretches were here of what is open.
+    stretches: HashMap<u64, usize>,
     /// Objects that another run might still bring.
     lacking: u64,
     offered_objects: u64,
@@ -210,6 +210,8 @@ pub struct SinkSide {
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
     same: HashSet<u64>,
+    /// What is to be told to people.
+    warnings: Vec<String>,
 }
 
 /// What a sink begins with.
@@ -268,6 +270,7 @@ impl SinkSide {
             alone,
             partials: HashMap::new(),
             partial_rooms: HashMap::new(),
+            stretches: HashMap::new(),
             lacking: 0,
             offered_objects: 0,
             wanted_bytes: 0,
@@ -275,6 +278,7 @@ impl SinkSide {
             landed_bytes: 0,
             offers: Offers::Going,
             same: HashSet::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -312,6 +316,8 @@ impl SinkSide {
                 }
                 Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
                 Ok(Verdict::Refused(fault)) => {
+                    // What has arrived of it is kept for a run that may replace what is there.
+                    self.lacking += u64::from(self.is_begun(&entry.path));
                     refused.push(Message::Failed { object: number, fault })
                 }
                 Err(fault) if fault.ends_transfer() => return Err(fault),
@@ -332,7 +338,7 @@ impl SinkSide {
         }
         self.expect(&chunk, &wanted);
         self.expect_places(&chunk, &wanted);
-        let mut answer = vec![Message::Want { first, wanted: wishes }];
+        let mut answer = wishes;
         if !held.is_empty() {
             answer.push(Message::Held { objects: held });
         }
@@ -349,6 +355,7 @@ impl SinkSide {
         }
         self.offers = Offers::Over;
         self.watch.gauge.walk_done.store(true, Relaxed);
+        self.watch.gauge.answered.store(true, Relaxed);
         Ok(())
     }
 
@@ -365,6 +372,7 @@ impl SinkSide {
         let mut well = Vec::new();
         for object in finished {
             self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
+            self.stretches.remove(&object.number);
             let end = if object.outcome.is_ok() { End::Well } else { End::Failed };
             for ready in self.afterwards.settle(object.number, end) {
                 self.hand_over(ready);
@@ -393,10 +401,11 @@ impl SinkSide {
     }
 
     /// The names of new folders and links on stable storage. What fails is no reason to doubt a
-    /// file.
+    /// file. People are told of it, and of what is left over.
     pub fn close(&mut self) -> Vec<Fault> {
-        let Some(volume) = self.target.volume() else { return Vec::new() };
         let mut faults = Vec::new();
+        faults.extend(self.settle_unasked().map(|text| Fault::new(Class::Local, text)));
+        let Some(volume) = self.target.volume() else { return faults };
         let renewed = std::mem::take(&mut self.renewed);
         if self.settings.fsync == Fsync::File {
             let sync = |folder: &Vec<u8>| {
@@ -406,11 +415,6 @@ impl SinkSide {
             faults.extend(renewed.iter().map(sync).filter_map(Result::err));
         }
         faults
-    }
-
-    /// What could not be kept, to be told once.
-    pub fn take_warnings(&self) -> Vec<String> {
-        self.target.volume().map(|volume| volume.take_warnings()).unwrap_or_default()
     }
 
     /// What waits for other objects, or can be made at once.
@@ -808,7 +812,8 @@ impl SinkSide {
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
-                let file = LazyFile::new(volume.clone(), temporary.clone(), access, None);
+                let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
+                    .known_by(partial.map(|partial| partial.made));
                 // Zeros are not written: where it goes on, what is not known to be here goes first.
                 let unknown = partial.filter(|_| entry.sparse);
                 let unknown =
@@ -877,11 +882,6 @@ impl SinkSide {
             Overwrite::Older | Overwrite::Always => Replace::Allowed,
         }
     }
-}
-
-/// What the journal knows an offered file by.
-fn origin_of(entry: &Entry, digest: DigestKind) -> FileOrigin {
-    FileOrigin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
 }
 
 fn no_directory(volume: &dyn Volume, entry: &Entry) -> Fault {

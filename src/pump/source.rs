@@ -10,7 +10,7 @@ use super::watch::Watch;
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
-use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX};
+use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX, STRETCHES_MAX};
 use crate::base::settings::{Direct, Settings};
 use crate::base::units::Tick;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
@@ -30,6 +30,11 @@ pub struct SourceSide {
     open: HashMap<u64, OpenObject>,
     offered_objects: u64,
     offered_bytes: u64,
+    /// What the sink has of objects that it has not answered yet.
+    told_held: HashMap<u64, ExtentSet>,
+    /// How many stretches it has of open objects.
+    stretches: HashMap<u64, usize>,
+    stretch_count: usize,
     /// What the open objects cost of the credit, and the bytes that their entries take.
     cost: u64,
     open_bytes: u64,
@@ -94,6 +99,9 @@ impl SourceSide {
             layout,
             offered: VecDeque::new(),
             open: HashMap::new(),
+            told_held: HashMap::new(),
+            stretches: HashMap::new(),
+            stretch_count: 0,
             offered_objects: 0,
             offered_bytes: 0,
             cost: 0,
@@ -173,7 +181,8 @@ impl SourceSide {
         if wanted.len() != chunk.entries.len() {
             return Err(Fault::peer("an answer that does not fit its offer"));
         }
-        let gauge = &self.watch.gauge;
+        let watch = self.watch.clone();
+        let gauge = &watch.gauge;
         let mut runs = Vec::new();
         for slot in
             chunk.slots(|member| wanted[member] != Wish::Nothing, self.settings.request_bytes)
@@ -190,8 +199,13 @@ impl SourceSide {
                 Slot::Whole { member } => {
                     let entry = &chunk.entries[member];
                     gauge.bytes_found.fetch_add(entry.size, Relaxed);
+                    let number = chunk.first + member as u64;
                     let held = match &wanted[member] {
-                        Wish::Rest(held) => self.held(held, entry.size)?,
+                        Wish::Rest(held) => {
+                            self.note_stretches(number, held.len())?;
+                            let told = self.told_held.remove(&number).unwrap_or_default();
+                            held_of(told, held, (entry.size, self.settings.request_bytes))?
+                        }
                         Wish::All | Wish::Nothing => ExtentSet::default(),
                     };
                     let bytes = held.total();
@@ -218,9 +232,36 @@ impl SourceSide {
         if !self.watch.gauge.endless.load(Relaxed) {
             gauge.files_found.fetch_add(files, Relaxed);
         }
+        let answered = chunk.first + chunk.entries.len() as u64;
+        if self.told_held.keys().any(|number| *number < answered) {
+            return Err(Fault::peer("the peer has stretches of an object that it does not want"));
+        }
         self.plan.want(runs);
         self.end_plan_if_answered();
         Ok(())
+    }
+
+    /// Stretches that the sink has of an object, before its answer that wants the rest.
+    pub fn note_held(&mut self, number: u64, ranges: &[(u64, u64)]) -> Result<(), Fault> {
+        let first = self.offered.front().map_or(self.offered_objects, |(chunk, _)| chunk.first);
+        if number < first || number >= self.offered_objects || !self.open.contains_key(&number) {
+            return Err(Fault::peer("the peer has stretches of an object that it may not want"));
+        }
+        self.note_stretches(number, ranges.len())?;
+        let size = self.open[&number].size;
+        let told = self.told_held.remove(&number).unwrap_or_default();
+        let held = held_of(told, ranges, (size, self.settings.request_bytes))?;
+        self.told_held.insert(number, held);
+        Ok(())
+    }
+
+    fn note_stretches(&mut self, number: u64, count: usize) -> Result<(), Fault> {
+        *self.stretches.entry(number).or_default() += count;
+        self.stretch_count += count;
+        match self.stretch_count <= STRETCHES_MAX {
+            true => Ok(()),
+            false => Err(Fault::peer("the peer has more stretches than it may speak of")),
+        }
     }
 
     pub fn acknowledged(&mut self, now: Tick, ranges: &[(u64, u64)]) -> Result<(), Fault> {
@@ -241,25 +282,13 @@ impl SourceSide {
         Ok(settled)
     }
 
-    /// What the sink says it has of an object: in order, and cut as requests are.
-    fn held(&self, ranges: &[(u64, u64)], size: u64) -> Result<ExtentSet, Fault> {
-        let slot = u64::from(self.settings.request_bytes);
-        let mut held = ExtentSet::default();
-        for (start, end) in ranges {
-            let cut = start.is_multiple_of(slot) && (end.is_multiple_of(slot) || *end == size);
-            if !cut || *end > size || !held.insert_new(*start, *end) {
-                return Err(Fault::peer("the peer has stretches that no object is cut into"));
-            }
-        }
-        Ok(held)
-    }
-
     /// An object that the sink is done with, well or not.
     pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
         match self.open.remove(&number) {
             Some(OpenObject { path, size, kind, entry_bytes }) => {
                 self.cost = self.cost.saturating_sub(self.cost_of(size));
                 self.open_bytes -= entry_bytes;
+                self.stretch_count -= self.stretches.remove(&number).unwrap_or_default();
                 Ok(Settled { path, bytes: size, kind })
             }
             None => Err(Fault::peer("the peer finished an object that is not open")),
@@ -287,6 +316,7 @@ impl SourceSide {
 
     fn end_plan_if_answered(&self) {
         if self.walk != Walk::Going && self.offered.is_empty() {
+            self.watch.gauge.answered.store(true, Relaxed);
             self.plan.end();
         }
     }
@@ -306,6 +336,23 @@ impl SourceSide {
 /// True for what is counted as a file.
 pub fn is_file(kind: EntryKind) -> bool {
     !matches!(kind, EntryKind::Directory | EntryKind::Leave)
+}
+
+/// What the sink says it has of an object besides `told`: cut as requests are.
+fn held_of(
+    told: ExtentSet,
+    ranges: &[(u64, u64)],
+    (size, slot_bytes): (u64, u32),
+) -> Result<ExtentSet, Fault> {
+    let slot = u64::from(slot_bytes);
+    let mut held = told;
+    for (start, end) in ranges {
+        let cut = start.is_multiple_of(slot) && (end.is_multiple_of(slot) || *end == size);
+        if !cut || *end > size || !held.insert_new(*start, *end) {
+            return Err(Fault::peer("the peer has stretches that no object is cut into"));
+        }
+    }
+    Ok(held)
 }
 
 /// The small files of one slot, one behind the other in the body.

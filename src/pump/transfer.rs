@@ -371,7 +371,7 @@ impl Running {
         self.feed_finisher();
         self.tell_journal();
         self.look_at_streams()?;
-        for text in self.sink.as_ref().map(SinkSide::take_warnings).unwrap_or_default() {
+        for text in self.sink.as_mut().map(SinkSide::take_warnings).unwrap_or_default() {
             self.warn(text)?;
         }
         self.check_all_came()?;
@@ -594,6 +594,7 @@ impl Running {
         let source = self.source.as_mut().expect("a message for the source");
         match message {
             Message::Want { wanted, .. } => source.want(&wanted),
+            Message::HeldRanges { object, ranges } => source.note_held(object, &ranges),
             Message::Ack { ranges, bytes } => {
                 if self.sink.is_none() {
                     self.watch.gauge.bytes_done.fetch_add(bytes, Relaxed);

@@ -19,6 +19,8 @@ pub struct Gauge {
     pub files_done: AtomicU64,
     pub files_found: AtomicU64,
     pub walk_done: AtomicBool,
+    /// The sink has said of all of them what it has already.
+    pub answered: AtomicBool,
     /// True once the size is not known beforehand (a pipe).
     pub endless: AtomicBool,
 }
@@ -128,6 +130,7 @@ impl Watch {
             count.store(0, Relaxed);
         }
         gauge.walk_done.store(false, Relaxed);
+        gauge.answered.store(false, Relaxed);
         self.tell(Notice::Again(text));
     }
 

@@ -18,6 +18,7 @@ use crate::base::job::{Carrier, Job, Outcome, Place, Room};
 use crate::base::limits::{
     MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP,
 };
+use crate::base::settings::Cut;
 use crate::base::tally::{About, SideReport};
 use crate::base::units::{Nanos, Tick};
 use crate::io::medium::{self, End};
@@ -103,8 +104,10 @@ struct Tries {
     lost_at: Option<Tick>,
     failed_in_a_row: u32,
     retries: u32,
-    /// What was there before the first attempt: files and bytes.
-    held_first: Option<(u64, u64)>,
+    /// What was here at least in each attempt that has asked about all: files and bytes.
+    held_least: Option<(u64, u64)>,
+    /// What attempts that were lost have moved.
+    moved: (u64, u64),
 }
 
 impl Tries {
@@ -116,7 +119,12 @@ impl Tries {
         let gauge = &watch.gauge;
         let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
         let done = (gauge.files_done.load(Relaxed), gauge.bytes_done.load(Relaxed));
-        self.held_first.get_or_insert(held);
+        if gauge.answered.load(Relaxed) {
+            let least = self.held_least.unwrap_or(held);
+            self.held_least = Some((least.0.min(held.0), least.1.min(held.1)));
+        }
+        self.moved.0 += done.0.saturating_sub(held.0);
+        self.moved.1 += done.1.saturating_sub(held.1);
         // One that moves nothing is no better than none.
         if self.lost_at.is_none() || done.0 > held.0 || done.1 > held.1 {
             self.lost_at = Some(clock::now());
@@ -138,8 +146,14 @@ impl Tries {
     }
 
     fn add_to(&self, outcome: Outcome) -> Outcome {
-        let (held_files, resumed_bytes) =
-            self.held_first.unwrap_or((outcome.held_files, outcome.resumed_bytes));
+        // Some of what is here in the end has come in an attempt before: that was sent.
+        let not_sent = |held: u64, moved: u64, least: Option<u64>| {
+            held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held)))
+        };
+        let least = self.held_least;
+        let held_files = not_sent(outcome.held_files, self.moved.0, least.map(|(files, _)| files));
+        let resumed_bytes =
+            not_sent(outcome.resumed_bytes, self.moved.1, least.map(|(_, bytes)| bytes));
         Outcome { retries: self.retries, held_files, resumed_bytes, ..outcome }
     }
 }
@@ -321,6 +335,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
     refuse_into_itself(job)?;
     let target = Target::find(&job.target, sources.origin, &job.settings)?;
     let memory = memory(&target, job, transfer_id(job)?, watch)?;
+    let job = &Job { settings: job.settings.cut_as(memory.cut), ..job.clone() };
     let window_bytes = window_of(&target, job);
     let part = Part {
         settings: job.settings.clone(),
@@ -437,6 +452,8 @@ impl Near<'_> {
         let login = clock::now().since(self.attempt.started);
         let expected = self.expected(&opened)?;
         let (target, memory) = self.target(&opened)?;
+        let cut = self.agree(&opened, &memory, &mut session)?;
+        let settings = self.job.settings.cut_as(cut);
         let credentials = Credentials {
             role: self.role,
             seal: self.job.settings.seal,
@@ -452,7 +469,7 @@ impl Near<'_> {
         }
         let count = streams.len() as u16;
         let part = Part {
-            settings: self.job.settings.clone(),
+            settings: settings.clone(),
             source: sources.map(|sources| (self.job.sources[0].clone(), sources)),
             window_bytes: match &target {
                 Some(target) => window_of(target, self.job),
@@ -478,7 +495,22 @@ impl Near<'_> {
         };
         let done = transfer::run(part)?;
         let how = (count, self.role, self.attempt.started);
-        Ok(Outcome { login, ..outcome(done, self.job, watch, carrier, how) })
+        let job = Job { settings, ..self.job.clone() };
+        Ok(Outcome { login, ..outcome(done, &job, watch, carrier, how) })
+    }
+
+    /// How both sides cut and digest: as whoever has the sink needs it.
+    fn agree(&self, opened: &Opened, memory: &Memory, session: &mut Session) -> Result<Cut, Fault> {
+        if self.role == Role::Sink {
+            let message = Message::Cut(memory.cut);
+            session.say(clock::now(), &message);
+            self.line.clone().send(&message)?;
+            return Ok(memory.cut);
+        }
+        match opened.cut.digest.is_weaker_than(self.job.settings.digest) {
+            true => Err(Fault::peer("the far side wants a weaker digest than it was asked for")),
+            false => Ok(opened.cut),
+        }
     }
 
     /// What a far source may offer; a far sink may give no other name than the one that was typed.
@@ -502,7 +534,7 @@ impl Near<'_> {
     /// The sink, where it is here, and what earlier runs left in it.
     fn target(&self, opened: &Opened) -> Result<(Option<Target>, Memory), Fault> {
         if self.role == Role::Source {
-            return Ok((None, Memory::none(tag()?)));
+            return Ok((None, Memory::none(tag()?, &self.job.settings)));
         }
         let origin = opened.origin.expect("the session has seen to it");
         let target = Target::find(&self.job.target, origin, &self.job.settings)?;

@@ -13,7 +13,7 @@ use super::streams::{self, Credentials, carried, random};
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Place};
-use crate::base::settings::Settings;
+use crate::base::settings::{Cut, Settings};
 use crate::base::tally::About;
 use crate::io::medium::{self, End};
 use crate::io::tcp::Tuning;
@@ -72,7 +72,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     host.pinned?;
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line, host.model)?;
-    let settings = open.settings.clone();
+    let mut settings = open.settings.cut_as(prepared.memory.cut);
     let tuning = streams::tuning(&settings, open.role);
     if let Some(text) = tuning.window.and_then(window::shortfall) {
         line.send(&Message::Warning { text })?;
@@ -97,6 +97,10 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let mut sources = prepared.sources;
+    if sources.is_some() {
+        let cut = await_cut(&mut session, &events, &events_in, &mut early)?;
+        settings = settings.cut_as(cut);
+    }
     if open.listed {
         let names = Arc::new(await_names(&mut session, &events, &events_in, &mut early)?);
         sources = sources.map(|sources| sources.list(names, settings.recursive));
@@ -154,6 +158,7 @@ impl Prepared {
             origin: self.sources.as_ref().map(|sources| sources.origin),
             window_bytes: self.window_bytes(settings),
             rename: self.target.as_ref().and_then(Target::rename),
+            cut: self.memory.cut,
         }
     }
 
@@ -182,7 +187,7 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
                 false => Sources::look(&open.places, open.settings.recursive)?,
             };
             let sources = sources.choose(&open.settings)?;
-            let memory = Memory::none(spare);
+            let memory = Memory::none(spare, &open.settings);
             Ok(Prepared { sources: Some(sources), target: None, memory, watch, about })
         }
         (Role::Sink, Some(origin)) => {
@@ -253,6 +258,38 @@ fn await_streams(
             Err(_) => return Err(gone()),
         }
     }
+}
+
+/// How the driver's sink needs objects cut.
+fn await_cut(
+    session: &mut Session,
+    events: &Receiver<Event>,
+    events_in: &Sender<Event>,
+    early: &mut Vec<Message>,
+) -> Result<Cut, Fault> {
+    let said = early.iter().position(|message| matches!(message, Message::Cut(_)));
+    if let Some(Message::Cut(cut)) = said.map(|at| early.remove(at)) {
+        return Ok(cut);
+    }
+    let mut joined = Vec::new();
+    let cut = loop {
+        match events.recv() {
+            Ok(Event::Heard(message)) => {
+                session.hear(clock::now(), &message)?;
+                match message {
+                    Message::Cut(cut) => break cut,
+                    Message::Stop(fault) => return Err(fault),
+                    message => early.push(message),
+                }
+            }
+            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+            Ok(event) => joined.push(event),
+            Err(_) => return Err(gone()),
+        }
+    };
+    // Streams that have joined meanwhile are for the transfer.
+    joined.into_iter().for_each(|event| drop(events_in.send(event)));
+    Ok(cut)
 }
 
 /// The names that the driver wants, whole: the walk may not wait for the conversation.

@@ -10,7 +10,7 @@ use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use crate::base::path::PathSample;
-use crate::base::settings::Settings;
+use crate::base::settings::{Cut, Settings};
 use crate::base::tally::SideReport;
 
 mod fields;
@@ -29,6 +29,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
 /// it.
 /// 6: a sink says what unpacking takes it.
+/// 7: preallocate may be auto, and a null end may go through many buffers.
+/// 8: of files with holes only the data travels; a run goes on with the requests and the digest
+/// that an earlier one had.
 pub const VERSION_MIN: u16 = 8;
 pub const VERSION_MAX: u16 = 8;
 
@@ -36,7 +39,8 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
 pub const RANGES_MAX: usize = 2048;
 pub const FINISHED_MAX: usize = 1024;
-/// Stretches that a sink says it has already, in all the wishes of one message.
+/// Stretches that a sink says it has already, in all the wishes of one message. Of what has more
+/// `HeldRanges` tells.
 pub const HELD_RANGES_MAX: usize = 4096;
 
 /// Which end of the pump a host has.
@@ -102,6 +106,8 @@ pub struct Opened {
     pub window_bytes: u64,
     /// The name that a single object gets, where the target is no folder.
     pub rename: Option<Vec<u8>>,
+    /// How a far sink needs objects cut; as it was asked to, unless earlier runs did otherwise.
+    pub cut: Cut,
 }
 
 /// What a sink wants of an object.
@@ -137,6 +143,13 @@ pub enum Message {
         first: u64,
         wanted: Vec<Wish>,
     },
+    /// Sink: it has these stretches too, of an object of the next answer that wants the rest.
+    HeldRanges {
+        object: u64,
+        ranges: Vec<(u64, u64)>,
+    },
+    /// Sink that drives: objects are cut and digested so. Before any stream is opened.
+    Cut(Cut),
     /// Source: every object has been offered.
     OfferEnd {
         objects: u64,
@@ -266,6 +279,8 @@ impl Message {
             Message::Samples { .. } => 23,
             Message::Enough => 24,
             Message::Unpacked(_) => 25,
+            Message::HeldRanges { .. } => 26,
+            Message::Cut(_) => 27,
         }
     }
 
@@ -290,6 +305,11 @@ impl Message {
                 out.u16(wanted.len() as u16);
                 wanted.iter().for_each(|wish| fields::put_wish(out, wish));
             }
+            Message::HeldRanges { object, ranges } => {
+                out.u64(*object);
+                fields::put_ranges(out, ranges);
+            }
+            Message::Cut(cut) => fields::put_cut(out, *cut),
             Message::OfferEnd { objects, bytes } => {
                 out.u64(*objects);
                 out.u64(*bytes);
@@ -374,6 +394,8 @@ impl Message {
             }
             24 => Message::Enough,
             25 => Message::Unpacked(fields::get_unpacked(from)?),
+            26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
+            27 => Message::Cut(fields::get_cut(from)?),
             other => {
                 return Err(Fault::peer(format!(
                     "the peer sent a message of unknown type {other}"

@@ -118,7 +118,7 @@ impl Session {
             }
             (Phase::Moving, Message::Carry) if !self.drives => Ok(()),
             (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
-            (Phase::Moving, Message::Enough) if self.drives => {
+            (Phase::Moving, Message::Enough | Message::Cut(_)) if self.drives => {
                 Err(out_of_turn(self.phase, message))
             }
             (Phase::Moving, Message::Report(_)) => {
@@ -203,6 +203,7 @@ impl Session {
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Sink), Message::Enough | Message::Unpacked(_)) => {}
+            (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
             (_, Message::Carried(_) | Message::Lost { .. } | Message::Samples { .. }) => {}
@@ -210,6 +211,7 @@ impl Session {
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
+            | (_, Message::HeldRanges { .. } | Message::Cut(_))
             | (_, Message::Enough | Message::Unpacked(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
@@ -270,6 +272,7 @@ mod tests {
             origin,
             window_bytes: 0,
             rename: None,
+            cut: Settings::default().cut(),
         })
     }
 

@@ -283,6 +283,34 @@ pub fn node_matches(
     }
 }
 
+/// The nodes of these stretches, which begin and end between requests, of what `read` gives.
+/// What cannot be read has none.
+pub fn nodes_of(
+    kind: DigestKind,
+    slot_bytes: u32,
+    stretches: &[(u64, u64)],
+    read: impl Fn(u64, &mut [u8]) -> Result<usize, Fault>,
+) -> Vec<Node> {
+    let method = Method::new(kind, slot_bytes);
+    let mut sums = FileSum::apart(kind, None);
+    let mut buffer = vec![0; slot_bytes as usize];
+    let mut pieces = Vec::new();
+    for (start, end) in stretches {
+        for at in (*start..*end).step_by(slot_bytes as usize) {
+            let request = &mut buffer[..(end - at).min(slot_bytes.into()) as usize];
+            let mut filled = 0;
+            while let Ok(count @ 1..) = read(at + filled as u64, &mut request[filled..]) {
+                filled += count;
+            }
+            if filled == request.len() {
+                method.cut_part(at, request, &mut pieces);
+                pieces.drain(..).for_each(|piece| sums.add(&piece));
+            }
+        }
+    }
+    sums.take_nodes()
+}
+
 /// BLAKE3 knows no node that is longer than its place in the tree allows.
 fn is_subtree(node: &Node) -> bool {
     let longest = match node.offset {

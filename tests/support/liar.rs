@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datapump::base::extent::Extent;
 use datapump::base::label::{Kind, Label};
+use datapump::base::settings::Settings;
 use datapump::base::tally::SideReport;
 use datapump::wire::manifest::Entry;
 use datapump::wire::message::{Message, Opened, Origin};
@@ -80,6 +81,7 @@ pub fn opened(origin: Option<Origin>) -> Opened {
         origin,
         window_bytes: 0,
         rename: None,
+        cut: Settings::default().cut(),
     }
 }
 

@@ -98,7 +98,12 @@ impl Speaker {
     pub fn open_port(&mut self, role: Role, place: Place, settings: Settings) -> u16 {
         self.ask(role, vec![place], settings);
         match self.hear() {
-            Some(Message::Opened(opened)) => opened.port,
+            Some(Message::Opened(opened)) => {
+                if role == Role::Source {
+                    self.say(&Message::Cut(opened.cut));
+                }
+                opened.port
+            }
             answer => panic!("not opened: {answer:?}"),
         }
     }

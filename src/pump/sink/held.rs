@@ -3,12 +3,18 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::super::journal::{Left, Origin, Partial, Past};
 use super::super::resume::{free_temporary, temporary};
-use super::{SinkSide, Target, origin_of};
+use super::super::walk::mtime_of;
+use super::{SinkSide, Target};
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
+use crate::base::limits::STRETCHES_MAX;
+use crate::base::settings::DigestKind;
+use crate::base::units::Bytes;
+use crate::io::volume::show;
 use crate::wire::manifest::{Chunk, Entry, EntryKind};
-use crate::wire::message::{HELD_RANGES_MAX, Wish};
+use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, Wish};
 
 /// What a file has besides these stretches.
 pub(super) fn gaps(held: &ExtentSet, size: u64) -> Vec<Range<u64>> {
@@ -51,34 +57,64 @@ impl SinkSide {
         }
     }
 
+    /// What people should know.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.target.volume().iter().flat_map(|volume| volume.take_warnings()));
+        warnings
+    }
+
+    /// True where an earlier run left some of this file.
+    pub(super) fn is_begun(&self, path: &[u8]) -> bool {
+        self.past.as_ref().is_some_and(|past| past.has(path))
+    }
+
+    /// What becomes of what earlier runs began and nobody has offered now. Where names were left
+    /// out it may be one of those; else its source is gone.
+    pub(super) fn settle_unasked(&mut self) -> Option<String> {
+        let unasked = self.past.as_ref().map_or(0, Past::unasked);
+        if unasked == 0 || self.lacking > 0 {
+            return None;
+        }
+        let stays = !self.settings.filters.is_empty();
+        self.lacking += u64::from(stays);
+        let what = format!("what earlier runs had brought of {unasked} files");
+        Some(match stays {
+            true => format!("{what} stays, as they were left out now: 'datapump clean' removes it"),
+            false => format!("{what} is removed: they are not among what was copied now"),
+        })
+    }
+
     /// Looks for what earlier runs left of long files.
     pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
         let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
             return Ok(());
         };
         let slot = self.settings.request_bytes;
-        let mut ranges = 0;
         for (member, entry) in chunk.entries.iter().enumerate() {
             if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
                 continue;
             }
             let name = temporary(&self.tag, &entry.path);
             let origin = origin_of(entry, self.settings.digest);
-            let mut has_room = 0;
-            let look = || {
-                let there = volume.status(&name)?;
-                has_room = there.map_or(0, |there| there.allocated_bytes);
-                Ok(there)
+            let partial = match past.partial(&origin, slot, &name)? {
+                Left::Part(partial) => partial,
+                Left::Nothing => continue,
+                Left::GivenUp { bytes, why } => {
+                    let (name, bytes) = (show(&**volume, &entry.path), Bytes(bytes));
+                    let text = format!("'{name}' begins anew, without {bytes} of it: {why}");
+                    self.warnings.push(text);
+                    continue;
+                }
             };
-            let Some(partial) = past.partial(&origin, slot, look)? else {
-                continue;
-            };
-            ranges += partial.flushed.ranges.range_count();
-            if ranges <= HELD_RANGES_MAX {
-                let number = chunk.first + member as u64;
-                self.partials.insert(number, partial);
-                self.partial_rooms.insert(number, has_room);
-            }
+            let there = volume.status(&name)?;
+            let number = chunk.first + member as u64;
+            let has_room = there.map_or(0, |there| there.allocated_bytes);
+            self.partial_rooms.insert(number, has_room);
+            let left = STRETCHES_MAX - self.stretches.values().sum::<usize>();
+            let flushed = partial.flushed.longest(left);
+            self.stretches.insert(number, flushed.ranges.range_count());
+            self.partials.insert(number, Partial { flushed, ..partial });
         }
         Ok(())
     }
@@ -93,14 +129,38 @@ impl SinkSide {
         }
     }
 
-    pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Wish> {
-        let wish = |(number, wanted): (u64, &bool)| match (wanted, self.partials.get(&number)) {
-            (false, _) => Wish::Nothing,
-            (true, None) => Wish::All,
-            (true, Some(partial)) => Wish::Rest(partial.flushed.ranges.ranges().collect()),
+    /// What is wanted of the objects of an offer, and in front of that the stretches of those of
+    /// which more are here than one message tells.
+    pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut inside = 0;
+        let mut wish = |number: u64| {
+            let Some(partial) = self.partials.get(&number) else { return Wish::All };
+            let ranges: Vec<_> = partial.flushed.ranges.ranges().collect();
+            if ranges.len() <= RANGES_MAX && inside + ranges.len() <= HELD_RANGES_MAX {
+                inside += ranges.len();
+                return Wish::Rest(ranges);
+            }
+            let told = |some: &[(u64, u64)]| {
+                let ranges = some.to_vec();
+                Message::HeldRanges { object: number, ranges }
+            };
+            messages.extend(ranges.chunks(RANGES_MAX).map(told));
+            Wish::Rest(Vec::new())
         };
-        (first..).zip(wanted).map(wish).collect()
+        let wishes = (first..).zip(wanted).map(|(number, wanted)| match wanted {
+            false => Wish::Nothing,
+            true => wish(number),
+        });
+        let wanted = wishes.collect();
+        messages.push(Message::Want { first, wanted });
+        messages
     }
+}
+
+/// What the journal knows an offered file by.
+fn origin_of(entry: &Entry, digest: DigestKind) -> Origin {
+    Origin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::base::limits::{
 use crate::base::packed;
 use crate::base::path::PathSample;
 use crate::base::settings::{
-    DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
+    Cut, DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
     PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged,
 };
 use crate::base::tally::{About, SideReport, Tally};
@@ -162,6 +162,7 @@ pub fn put_opened(out: &mut Writer, opened: &Opened) {
     put_origin(out, opened.origin);
     out.u64(opened.window_bytes);
     out.option(opened.rename.as_deref(), |out, name| out.bytes(name));
+    put_cut(out, opened.cut);
 }
 
 pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
@@ -172,7 +173,27 @@ pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
         origin: get_origin(from)?,
         window_bytes: from.u64()?,
         rename: from.option(|from| Ok(from.bytes(NAME_BYTES_MAX)?.to_vec()))?,
+        cut: get_cut(from)?,
     })
+}
+
+pub fn put_cut(out: &mut Writer, cut: Cut) {
+    out.u32(cut.request_bytes);
+    out.u8(cut.digest as u8);
+}
+
+pub fn get_cut(from: &mut Reader<'_>) -> Result<Cut, Fault> {
+    let request_bytes = from.u32()?;
+    let cut = Cut { request_bytes, digest: get_choice(from, DigestKind::from_code)? };
+    match is_request_size(request_bytes) {
+        true => Ok(cut),
+        false => Err(Fault::peer("the peer cuts objects into requests that cannot be")),
+    }
+}
+
+fn is_request_size(bytes: u32) -> bool {
+    (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&bytes)
+        && bytes.is_multiple_of(REQUEST_BYTES_STEP)
 }
 
 fn put_origin(out: &mut Writer, origin: Option<Origin>) {
@@ -404,8 +425,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
     let depth_fits =
         |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
     let fits = (1..=STREAMS_MAX).contains(&settings.streams)
-        && (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&settings.request_bytes)
-        && settings.request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
+        && is_request_size(settings.request_bytes)
         && settings.memory_bytes >= MEMORY_BYTES_MIN
         && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
         && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)

@@ -6,7 +6,7 @@ use super::*;
 use crate::base::attributes::Attributes;
 use crate::base::codec::{Compress, Packing, Toil, Unpacked, Way};
 use crate::base::dscp::Dscp;
-use crate::base::settings::{DataSet, Lockstep, Pace};
+use crate::base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
 use crate::base::tally::{About, Tally};
 use crate::base::units::{Nanos, Rate, Tick};
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
@@ -127,7 +127,10 @@ fn samples() -> Vec<Message> {
             origin: Some(Origin { single: false, endless: true }),
             window_bytes: 9,
             rename: Some(b"name".to_vec()),
+            cut: Settings::default().cut(),
         }),
+        Message::Cut(Cut { request_bytes: 4096, digest: DigestKind::Crc64 }),
+        Message::HeldRanges { object: 8, ranges: vec![(0, 1), (4, 9)] },
         Message::Carry,
         Message::Carried(vec![1, 2, 3]),
         Message::Offer {
@@ -175,7 +178,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=25).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=27).collect::<Vec<_>>());
 }
 
 #[test]
