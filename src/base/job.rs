@@ -49,31 +49,12 @@ pub struct Remote {
     pub retry_for: Nanos,
     /// The CPUs that the far side is held to; any where not given.
     pub cpus: Option<Cpus>,
-    /// Who gets the Ctrl-C of the terminal that ssh runs in.
-    pub interrupts: Interrupts,
-}
-
-/// A terminal interrupts all that runs in it at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Interrupts {
-    /// The connection too: it ends with what runs over it.
-    #[default]
-    Shared,
-    /// This side alone, which has something to say over the connection before it ends.
-    Kept,
 }
 
 impl Default for Remote {
     fn default() -> Remote {
         let retry_for = Nanos::from_millis(10 * 60 * 1000);
-        Remote {
-            ssh: None,
-            datapump: None,
-            ports: None,
-            retry_for,
-            cpus: None,
-            interrupts: Interrupts::Shared,
-        }
+        Remote { ssh: None, datapump: None, ports: None, retry_for, cpus: None }
     }
 }
 

@@ -19,7 +19,7 @@ use super::voice::Voice;
 use super::{explain, signals, start};
 use crate::base::codec::Compress;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Interrupts, Job, Notice, Outcome, Place, Remote, StreamPath};
+use crate::base::job::{Job, Notice, Outcome, Place, StreamPath};
 use crate::base::settings::{DigestKind, Seal, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
@@ -74,10 +74,7 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     let span = report::span(order.span.omit, order.span.time);
     voice.remark(&report::opening(name, &order.directions, &span, &order.settings));
     let launch = match &order.host {
-        Some(host) => {
-            let remote = Remote { interrupts: Interrupts::Kept, ..options.remote.clone() };
-            Ok(Launch::Ssh { host: host.clone(), remote })
-        }
+        Some(host) => Ok(Launch::Ssh { host: host.clone(), remote: options.remote.clone() }),
         None => own_process(),
     };
     let done = launch.and_then(|launch| {

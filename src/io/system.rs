@@ -2,8 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::OnceLock;
 
+use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::base::cpus::Cpus;
@@ -24,6 +27,25 @@ pub struct TcpInfo {
     pub since_acknowledged: Nanos,
     /// Segments that the peer's TCP has not acknowledged.
     pub unacknowledged: u32,
+}
+
+/// Has a program that is started by this command end when the thread that starts it does, and not
+/// be interrupted by what a terminal sends to all that run in it.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let work = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+        if rustix::process::getppid() != Some(parent) {
+            return Err(io::ErrorKind::BrokenPipe.into()); // it has ended in between
+        }
+        // SAFETY: no handler is installed, so none can run at a bad time.
+        match unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) } {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec it makes three system calls, and allocates nothing.
+    unsafe { command.pre_exec(work) };
 }
 
 /// `TCP_INFO` of a socket; `None` for what is no TCP socket.

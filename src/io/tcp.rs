@@ -80,9 +80,14 @@ pub fn check_congestion(name: Option<&str>) -> Result<(), Fault> {
 
 /// Connects within `timeout`.
 pub fn connect(address: SocketAddr, tuning: &Tuning, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = new_socket(address, tuning)?;
-    socket.connect_timeout(&address.into(), timeout)?;
-    Ok(socket.into())
+    loop {
+        let socket = new_socket(address, tuning)?;
+        match socket.connect_timeout(&address.into(), timeout) {
+            Ok(()) => return Ok(socket.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {} // by a signal to us
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A socket with what must be set before the connection: the window scale is agreed on in the SYN.

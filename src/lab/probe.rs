@@ -319,7 +319,7 @@ impl Probe {
         match probe.greeted() {
             Ok(()) => Ok(probe),
             Err(fault) => Err(match &mut probe.launched {
-                Some(launched) => launched.explain(fault),
+                Some(launched) => launched.explain(fault).fault,
                 None => fault,
             }),
         }

@@ -76,7 +76,10 @@ pub enum Event {
 
 /// The control connection to the peer.
 pub trait Line: Send + fmt::Debug {
+    /// Never waits for the network.
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
+    /// True while so much waits to be written that what can be said later is.
+    fn is_full(&self) -> bool;
 }
 
 /// Opens a data stream, in its own time, and reports it as an event.
@@ -357,13 +360,15 @@ impl Running {
         if let Some(end) = self.source.as_mut().and_then(SourceSide::pipe_end) {
             self.say_to_sink(end)?;
         }
-        if let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
+        let room = !self.line_is_full();
+        if let Some(ack) = self.sink.as_mut().filter(|_| room).and_then(SinkSide::acknowledge) {
             if let Message::Ack { bytes, .. } = &ack {
                 self.news.bytes += bytes;
             }
             self.say_to_source(ack)?;
         }
         if !self.reported
+            && room
             && let Some(unpacked) = self.assembly.unpacked(clock::now())
         {
             self.say_to_source(Message::Unpacked(unpacked))?;
@@ -411,7 +416,9 @@ impl Running {
     /// Offers what the walk has found, as far as there is credit.
     fn offer(&mut self) -> Result<(), Fault> {
         loop {
-            let Some(walked) = &self.walked else { return Ok(()) };
+            let Some(walked) = self.walked.as_ref().filter(|_| !self.line_is_full()) else {
+                return Ok(());
+            };
             let sighting = match self.held.take() {
                 Some(held) => held,
                 None => match walked.try_recv() {
@@ -452,6 +459,10 @@ impl Running {
                 Sighting::Excluded(names) => self.done.report.excluded = names,
             }
         }
+    }
+
+    fn line_is_full(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.line.is_full())
     }
 
     fn warn(&mut self, text: String) -> Result<(), Fault> {

@@ -1,49 +1,66 @@
-//! The control connection: messages over two pipes, read on a thread of its own so that neither
-//! side can wait for the other to listen.
+//! The control connection: messages over two pipes, read and written on threads of their own so
+//! that neither side can wait for the other to listen.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use super::write_queue::{WriteQueue, broken};
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::NOISE_BYTES_MAX;
 use crate::io::volume::Handle;
 use crate::pump::transfer::{Backlog, Event, Line, Pulse, heard_bytes};
 use crate::wire::message::{MARK, Message};
 
-/// The writing end, shared with the relay of a carried stream.
+/// The writing end, shared with the relay of a carried stream. Nothing said here waits for the
+/// network.
 #[derive(Clone)]
 pub struct ControlLine {
-    writer: Arc<Mutex<Box<dyn Write + Send>>>,
+    queue: Arc<WriteQueue>,
 }
 
 impl ControlLine {
     pub fn new(writer: impl Write + Send + 'static) -> ControlLine {
-        ControlLine { writer: Arc::new(Mutex::new(Box::new(writer))) }
+        ControlLine { queue: WriteQueue::start(writer) }
     }
 
     /// Says where the conversation begins, behind whatever a login shell has printed.
     pub fn send_mark(&mut self) -> Result<(), Fault> {
-        self.write(MARK)
+        self.queue.push(MARK.to_vec())
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<(), Fault> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.write_all(bytes).and_then(|()| writer.flush()).map_err(|error| broken(&error))
+    /// While this side is busy with something else, the peer hears a sign of life this often.
+    pub fn set_heartbeat(&self, every: Option<Duration>) {
+        self.queue.set_heartbeat(every);
     }
 
-    /// Closes our direction; the peer sees the end of its input.
-    pub fn close(&self) {
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(io::sink());
+    /// Grows while the connection takes anything.
+    pub fn written_bytes(&self) -> u64 {
+        self.queue.written_bytes()
+    }
+
+    /// Closes our direction behind what waits; true where all of that is gone within this time. The
+    /// peer sees the end of its input.
+    pub fn close_within(&self, patience: Duration) -> bool {
+        self.queue.close();
+        self.queue.ends_within(patience)
     }
 }
 
 impl Line for ControlLine {
     fn send(&mut self, message: &Message) -> Result<(), Fault> {
-        self.write(&message.encode())
+        match message {
+            Message::Stop(_) => self.queue.push_last(message.encode()),
+            _ => self.queue.push(message.encode()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.is_full()
     }
 }
 
@@ -128,11 +145,11 @@ pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     let (mut ours, for_reader, lanes) =
         pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
     *carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
-    let mut line = line.clone();
+    let queue = line.queue.clone();
     let relay = move || {
         let mut buffer = vec![0; CARRIED_BYTES_MAX];
         while let Ok(count @ 1..) = ours.read(&mut buffer) {
-            if line.send(&Message::Carried(buffer[..count].to_vec())).is_err() {
+            if queue.push_carried(Message::Carried(buffer[..count].to_vec()).encode()).is_err() {
                 return;
             }
         }
@@ -186,16 +203,6 @@ fn no_peer(seen: &[u8]) -> Fault {
         }
     };
     Fault::new(if seen.is_empty() { Class::Unreachable } else { Class::Peer }, text)
-}
-
-fn broken(error: &io::Error) -> Fault {
-    let why = match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            "its connection ended in the middle of a message".to_string()
-        }
-        _ => error.to_string(),
-    };
-    Fault::new(Class::Unreachable, format!("the far side went away: {why}"))
 }
 
 const CARRIED_BYTES_MAX: usize = 64 << 10;

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
-use super::launch::{Launch, Launched, Login};
-use super::peer::{PROGRAM, tag};
+use super::launch::{Explained, Launch, Launched, Login};
+use super::peer::{PROGRAM, heartbeat, silent, tag};
 use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Job, Outcome, Place, Room};
@@ -83,8 +83,11 @@ pub fn run_with(
             Err(fault) => fault,
         };
         tries.note(opened.get(), watch);
-        let again = fault.class == Class::Unreachable && is_resumable(job);
-        if !again || watch.stopping() {
+        let lost = fault.class == Class::Unreachable;
+        if lost && is_stopped(watch) {
+            return Err(with_hint(Fault::interrupted(), job));
+        }
+        if !lost || !is_resumable(job) {
             return Err(with_hint(fault, job));
         }
         match tries.next(job.remote.retry_for) {
@@ -156,6 +159,12 @@ impl Tries {
             not_sent(outcome.resumed_bytes, self.moved.1, least.map(|(_, bytes)| bytes));
         Outcome { retries: self.retries, held_files, resumed_bytes, ..outcome }
     }
+}
+
+/// A signal to a whole group may end ssh before this program has been told of it.
+fn is_stopped(watch: &Watch) -> bool {
+    wait(SIGNAL_WITHIN, watch);
+    watch.stopping()
 }
 
 fn wait(pause: Duration, watch: &Watch) {
@@ -240,15 +249,19 @@ impl Attempt<'_> {
             Role::Sink => None,
         };
         let job = &with_streams_for(self.job, sources.as_ref());
-        let (mut launched, stdin, stdout) = self.launch.start(self.login)?;
+        let tell = self.watch.clone();
+        let (mut launched, stdin, stdout) =
+            self.launch.start(self.login, move |line| tell.warn(line))?;
         let (events_in, events) = channel();
         let carrier = CarrierSlot::default();
         let line = ControlLine::new(stdin);
         start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
         let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
         let outcome = near.transfer(sources, events, &mut launched);
-        line.close();
-        launched.end();
+        match line.close_within(WRITTEN_WITHIN) {
+            true => launched.end(),
+            false => launched.cut(), // it takes nothing: what waits is of no use any more
+        }
         outcome
     }
 }
@@ -315,6 +328,13 @@ fn check_request(job: &Job) -> Result<(), Fault> {
         ))),
     }
 }
+
+/// How long what waits to be written may take when a side ends, until ssh is ended with it.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
+/// How long the end of a far side whose ports do not answer may take to show.
+const ENDS_WITHIN: Duration = Duration::from_millis(300);
+/// How long a signal that has ended ssh may take to be told here.
+const SIGNAL_WITHIN: Duration = Duration::from_millis(200);
 
 /// Names that one message tells, and about how many bytes.
 const NAMES_MAX: usize = 1024;
@@ -417,6 +437,8 @@ struct Opening {
     streams: Vec<Stream>,
     carrier: Carrier,
     dial: Option<Box<dyn Dial>>,
+    /// What the far side said meanwhile.
+    early: Vec<Message>,
 }
 
 /// The driving side of a transfer with a far side.
@@ -442,12 +464,19 @@ impl Near<'_> {
         let origin = sources.as_ref().map(|sources| sources.origin);
         let open = Message::Open(Box::new(self.open(&identity, secret, origin)));
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
-        let opened =
-            self.converse(&mut session, &open, &events).map_err(|fault| match fault.class {
-                _ if watch.stopping() => Fault::interrupted(),
-                Class::Unreachable | Class::Peer => launched.explain(fault),
+        let opened = self.converse(&mut session, &open, &events).map_err(|fault| {
+            if watch.stopping() {
+                return Fault::interrupted();
+            }
+            match fault.class {
+                Class::Unreachable | Class::Peer => {
+                    let Explained { fault, was_there } = launched.explain(fault);
+                    self.attempt.opened.set(was_there);
+                    fault
+                }
                 _ => fault,
-            })?;
+            }
+        })?;
         self.attempt.opened.set(true);
         let login = clock::now().since(self.attempt.started);
         let expected = self.expected(&opened)?;
@@ -462,12 +491,13 @@ impl Near<'_> {
             secret: Secret::new(secret),
         };
         let credentials = Arc::new(credentials);
-        let Opening { streams, carrier, dial } =
-            self.streams(&opened, &credentials, &mut session)?;
+        let Opening { streams, carrier, dial, early } =
+            self.streams(&opened, &credentials, &mut session, &events)?;
         if let (Role::Sink, Some(names)) = (self.role, self.attempt.names) {
             self.tell_names(names, &mut session)?;
         }
         let count = streams.len() as u16;
+        self.line.set_heartbeat(None); // the loop gives signs of life itself
         let part = Part {
             settings: settings.clone(),
             source: sources.map(|sources| (self.job.sources[0].clone(), sources)),
@@ -491,7 +521,7 @@ impl Near<'_> {
             expected,
             watch: watch.clone(),
             events: (self.events_in.clone(), events),
-            early: Vec::new(),
+            early,
         };
         let done = transfer::run(part)?;
         let how = (count, self.role, self.attempt.started);
@@ -588,6 +618,7 @@ impl Near<'_> {
             if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
             }
+            self.await_room()?;
             let message = Message::Names { paths, last };
             session.say(clock::now(), &message);
             line.send(&message)
@@ -605,7 +636,28 @@ impl Near<'_> {
         told.and_then(|()| tell(paths, true))
     }
 
-    /// Greets and opens. The far side may take long to log in: only the user's patience ends this.
+    /// Waits until the connection has taken most of what was said.
+    fn await_room(&self) -> Result<(), Fault> {
+        let stall = self.job.settings.stall;
+        let (mut written, mut since) = (self.line.written_bytes(), clock::now());
+        while self.line.is_full() {
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+            if self.line.written_bytes() != written {
+                (written, since) = (self.line.written_bytes(), clock::now());
+            }
+            if clock::now().since(since) > stall {
+                let text = format!("the connection to the far side took nothing for {stall}");
+                return Err(Fault::new(Class::Unreachable, text));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Greets and opens. Somebody may be asked for a password: then only the user's patience ends
+    /// the login. From its first word on the far side gives signs of life.
     fn converse(
         &self,
         session: &mut Session,
@@ -614,14 +666,19 @@ impl Near<'_> {
     ) -> Result<Opened, Fault> {
         let mut line = self.line.clone();
         line.send(&session.hello())?;
+        let stall = self.job.settings.stall;
+        let (mut heard, mut patience) = (clock::now(), self.attempt.login.patience(stall));
         loop {
             match events.recv_timeout(Duration::from_millis(50)) {
                 Ok(Event::Heard(message)) => {
                     session.hear(clock::now(), &message)?;
+                    heard = clock::now();
                     match message {
                         Message::Hello { .. } => {
                             session.say(clock::now(), open);
                             line.send(open)?;
+                            line.set_heartbeat(Some(heartbeat(stall)));
+                            patience = Some(stall);
                         }
                         Message::Opened(opened) => return Ok(opened),
                         Message::Stop(fault) => return Err(self.in_far_words(fault)),
@@ -638,6 +695,9 @@ impl Near<'_> {
             }
             if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
+            }
+            if patience.is_some_and(|patience| clock::now().since(heard) > patience) {
+                return Err(silent("the far side", clock::now().since(heard)));
             }
         }
     }
@@ -656,6 +716,7 @@ impl Near<'_> {
         opened: &Opened,
         credentials: &Arc<Credentials>,
         session: &mut Session,
+        events: &Receiver<Event>,
     ) -> Result<Opening, Fault> {
         let settings = &self.job.settings;
         let tuning = streams::tuning(settings, self.role);
@@ -674,10 +735,15 @@ impl Near<'_> {
                     events: self.events_in.clone(),
                 };
                 let dial: Box<dyn Dial> = Box::new(dialer);
-                return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial) });
+                let early = Vec::new();
+                return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial), early });
             }
             Err(fault) if fault.class != Class::Unreachable => return Err(fault),
-            Err(fault) if self.job.sources.iter().any(Place::is_endless) => {
+            Err(fault) => fault,
+        };
+        let early = self.listen_for_end(session, events)?;
+        let fault = match fault {
+            fault if self.job.sources.iter().any(Place::is_endless) => {
                 let text = format!(
                     "no data port of the far side can be reached ({fault}; tried {} port {}), and \
                      a test of the path needs one: open a port range with --ports LO-HI",
@@ -686,7 +752,7 @@ impl Near<'_> {
                 );
                 return Err(Fault { text, ..fault });
             }
-            Err(fault) => fault,
+            fault => fault,
         };
         self.attempt.watch.warn(format!(
             "no data port of the far side can be reached ({fault}; tried {} port {}): the data \
@@ -699,7 +765,39 @@ impl Near<'_> {
         session.say(clock::now(), &Message::Carry);
         line.send(&Message::Carry)?;
         let streams = vec![carried(carry(&self.line, &self.carrier)?)];
-        Ok(Opening { streams, carrier: Carrier::Control, dial: None })
+        Ok(Opening { streams, carrier: Carrier::Control, dial: None, early })
+    }
+
+    /// Whoever cannot be reached may just have ended, or this side is being stopped: then its ports
+    /// are not to blame. What else it says meanwhile is for the loop.
+    fn listen_for_end(
+        &self,
+        session: &mut Session,
+        events: &Receiver<Event>,
+    ) -> Result<Vec<Message>, Fault> {
+        let mut early = Vec::new();
+        let until = clock::now().after(ENDS_WITHIN.into());
+        while clock::now() < until {
+            match events.recv_timeout(Duration::from_millis(20)) {
+                Ok(Event::Heard(message)) => {
+                    session.hear(clock::now(), &message)?;
+                    match message {
+                        Message::Stop(fault) => return Err(self.in_far_words(fault)),
+                        Message::Ping => {}
+                        message => early.push(message),
+                    }
+                }
+                Ok(Event::Closed(fault)) => {
+                    let gone = || Fault::new(Class::Unreachable, "the far side went away");
+                    return Err(fault.unwrap_or_else(gone));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+        }
+        Ok(early)
     }
 
     /// Where the far side says it was reached; then the name that was typed.

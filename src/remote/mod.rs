@@ -6,3 +6,4 @@ pub mod demo;
 pub mod launch;
 pub mod peer;
 pub mod streams;
+mod write_queue;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
@@ -15,6 +15,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, Place};
 use crate::base::settings::{Cut, Settings};
 use crate::base::tally::About;
+use crate::base::units::{Nanos, Tick};
 use crate::io::medium::{self, End};
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp, window};
@@ -45,13 +46,15 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let line = ControlLine::new(File::from(output));
-    match serve(File::from(input), line.clone(), Host { pinned, model }) {
+    let code = match serve(File::from(input), line.clone(), Host { pinned, model }) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
             fault.class.exit_code()
         }
-    }
+    };
+    line.close_within(LEAVE_WITHIN);
+    code
 }
 
 /// This host as the far side has it.
@@ -70,6 +73,8 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &events)?;
     host.pinned?;
+    // Until the loop runs, which asks for signs of life and gives them itself.
+    line.set_heartbeat(Some(heartbeat(open.settings.stall)));
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line, host.model)?;
     let mut settings = open.settings.cut_as(prepared.memory.cut);
@@ -92,8 +97,9 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
     line.send(&opened)?;
+    let mut hearing = Hearing::new(&events, settings.stall);
     let Joined { streams, mut early, carrier } =
-        await_streams(&mut session, &events, &line, &carried_data)?;
+        await_streams(&mut session, &mut hearing, &line, &carried_data)?;
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let mut sources = prepared.sources;
@@ -102,10 +108,11 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
         settings = settings.cut_as(cut);
     }
     if open.listed {
-        let names = Arc::new(await_names(&mut session, &events, &events_in, &mut early)?);
+        let names = Arc::new(await_names(&mut session, &mut hearing, &events_in, &mut early)?);
         sources = sources.map(|sources| sources.list(names, settings.recursive));
     }
     let source = sources.map(|sources| (open.places[0].clone(), sources));
+    line.set_heartbeat(None);
     let part = Part {
         window_bytes: (window_bytes > 0).then_some(window_bytes),
         rename: None,
@@ -220,6 +227,43 @@ fn await_open(session: &mut Session, events: &Receiver<Event>) -> Result<Open, F
     }
 }
 
+/// What is heard before the loop runs; a near side that says nothing at all for `stall` is gone.
+struct Hearing<'a> {
+    events: &'a Receiver<Event>,
+    stall: Nanos,
+    heard: Tick,
+}
+
+impl Hearing<'_> {
+    fn new(events: &Receiver<Event>, stall: Nanos) -> Hearing<'_> {
+        Hearing { events, stall, heard: clock::now() }
+    }
+
+    fn next(&mut self) -> Result<Event, Fault> {
+        let left = self.stall.0.saturating_sub(clock::now().since(self.heard).0);
+        match self.events.recv_timeout(Duration::from_nanos(left)) {
+            Ok(event) => {
+                if matches!(event, Event::Heard(_)) {
+                    self.heard = clock::now();
+                }
+                Ok(event)
+            }
+            Err(RecvTimeoutError::Timeout) => Err(silent("the near side", self.stall)),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+}
+
+/// How often a side that is busy before its loop runs gives a sign of life.
+pub fn heartbeat(stall: Nanos) -> Duration {
+    Duration::from_nanos(stall.0 / 4)
+}
+
+/// A peer of which nothing is heard.
+pub fn silent(who: &str, stall: Nanos) -> Fault {
+    Fault::new(Class::Unreachable, format!("nothing was heard from {who} for {stall}"))
+}
+
 /// Data streams, and what was said before the last of them was there.
 struct Joined {
     streams: Vec<Stream>,
@@ -231,17 +275,17 @@ struct Joined {
 /// while the transfer runs.
 fn await_streams(
     session: &mut Session,
-    events: &Receiver<Event>,
+    hearing: &mut Hearing<'_>,
     line: &ControlLine,
     carried_data: &CarrierSlot,
 ) -> Result<Joined, Fault> {
     let mut early = Vec::new();
     loop {
-        match events.recv() {
-            Ok(Event::Joined(stream)) => {
+        match hearing.next()? {
+            Event::Joined(stream) => {
                 return Ok(Joined { streams: vec![stream], early, carrier: Carrier::Tcp });
             }
-            Ok(Event::Heard(message)) => {
+            Event::Heard(message) => {
                 session.hear(clock::now(), &message)?;
                 match message {
                     Message::Carry => {
@@ -249,13 +293,13 @@ fn await_streams(
                         return Ok(Joined { streams, early, carrier: Carrier::Control });
                     }
                     Message::Stop(fault) => return Err(fault),
+                    Message::Ping => {}
                     // Its last stream may still be proving itself here while it goes on there.
                     message => early.push(message),
                 }
             }
-            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
-            Ok(_) => {}
-            Err(_) => return Err(gone()),
+            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
+            _ => {}
         }
     }
 }
@@ -295,7 +339,7 @@ fn await_cut(
 /// The names that the driver wants, whole: the walk may not wait for the conversation.
 fn await_names(
     session: &mut Session,
-    events: &Receiver<Event>,
+    hearing: &mut Hearing<'_>,
     events_in: &Sender<Event>,
     early: &mut Vec<Message>,
 ) -> Result<Names, Fault> {
@@ -307,6 +351,7 @@ fn await_names(
             Ok((last, None))
         }
         Message::Stop(fault) => Err(fault),
+        Message::Ping => Ok((false, None)),
         other => Ok((false, Some(other))),
     };
     let mut others = Vec::new();
@@ -317,17 +362,16 @@ fn await_names(
         others.extend(other);
     }
     while !complete {
-        match events.recv() {
-            Ok(Event::Heard(message)) => {
+        match hearing.next()? {
+            Event::Heard(message) => {
                 session.hear(clock::now(), &message)?;
                 let (last, other) = take(message)?;
                 complete = last;
                 others.extend(other);
             }
-            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
-            Ok(Event::Dealt(_)) => {}
-            Ok(event) => joined.push(event),
-            Err(_) => return Err(gone()),
+            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
+            Event::Dealt(_) => {}
+            event => joined.push(event),
         }
     }
     // Streams that have joined meanwhile are for the transfer.

@@ -73,8 +73,8 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
     Ok(bytes)
 }
 
-/// Connects all streams: the first finds the address that works, the others go there side by side.
-/// One is enough to begin with.
+/// Connects all streams: the first finds the address where the far side proves itself, the others
+/// go there side by side. One is enough to begin with.
 pub fn connect_all(
     addresses: &[String],
     port: u16,
@@ -82,22 +82,16 @@ pub fn connect_all(
     tuning: &Tuning,
     credentials: &Credentials,
 ) -> Result<(Vec<Stream>, SocketAddr), Fault> {
-    let (first, address) = connect_first(addresses, port, tuning)?;
-    let mut proved = Vec::with_capacity(usize::from(count));
+    let (first, address) = connect_first(addresses, port, tuning, credentials)?;
+    let mut streams = vec![first];
     thread::scope(|scope| {
         let others: Vec<_> = (1..count)
             .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
             .collect();
-        proved.push(prove_connector(first, 0, tuning, credentials));
         let joined = others.into_iter().map(|other| other.join().expect("no handshake panics"));
-        proved.extend(joined);
+        streams.extend(joined.flatten());
     });
-    let (streams, faults): (Vec<_>, Vec<_>) = proved.into_iter().partition(Result::is_ok);
-    let streams: Vec<Stream> = streams.into_iter().flatten().collect();
-    match faults.into_iter().find_map(Result::err) {
-        Some(fault) if streams.is_empty() => Err(fault),
-        _ => Ok((streams, address)),
-    }
+    Ok((streams, address))
 }
 
 fn connect_one(
@@ -143,22 +137,37 @@ impl Dial for Dialer {
     }
 }
 
+/// The first stream, at the first address where the far side answers. Whoever else answers at one
+/// (behind a NAT, a proxy, another program at that port) says nothing of the far side: it is not to
+/// be reached there.
 fn connect_first(
     addresses: &[String],
     port: u16,
     tuning: &Tuning,
-) -> Result<(TcpStream, SocketAddr), Fault> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    credentials: &Credentials,
+) -> Result<(Stream, SocketAddr), Fault> {
+    let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
+    let mut tried = Vec::new();
     for address in addresses {
         let Ok(resolved) = (address.as_str(), port).to_socket_addrs() else { continue };
         for address in resolved {
-            match tcp::connect(address, tuning, CONNECT_WITHIN) {
-                Ok(connection) => return Ok((connection, address)),
-                Err(error) => last = error,
+            if tried.contains(&address) {
+                continue;
             }
+            tried.push(address);
+            last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
+                Err(error) => unreachable(&error),
+                Ok(connection) => match prove_connector(connection, 0, tuning, credentials) {
+                    Ok(stream) => return Ok((stream, address)),
+                    Err(fault) => Fault::new(
+                        Class::Unreachable,
+                        format!("something else answers at {address}: {}", fault.text),
+                    ),
+                },
+            };
         }
     }
-    Err(unreachable(&last))
+    Err(last)
 }
 
 /// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its

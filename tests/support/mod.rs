@@ -154,6 +154,17 @@ pub fn need(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{program} is missing: install the Debian package {package}"))
 }
 
+/// Waits for something to be so, with a guard against hanging.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..12_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("{what} did not come within a minute");
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use super::Extent;
 use super::course::Course;
 use crate::base::fault::Fault;
-use crate::base::job::{Interrupts, Remote};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::io::echo::Reflector;
@@ -94,9 +93,7 @@ impl Site {
 
 impl Met {
     fn at(host: &str, course: &Course, store: &mut Store) -> Result<Met, Fault> {
-        // A Ctrl-C is for the campaign: what is under way is still measured.
-        let remote = Remote { interrupts: Interrupts::Kept, ..course.remote.clone() };
-        let launch = Launch::Ssh { host: host.to_string(), remote };
+        let launch = Launch::Ssh { host: host.to_string(), remote: course.remote.clone() };
         let mut probe = Probe::start(&launch)?;
         let near_facts = environment::here();
         probe.hold(&format!("{} of {}", course.name, near_facts.host))?;
