@@ -636,3 +636,72 @@ impl Drop for Sniffer {
 
 /// More than one request, and no whole number of them.
 const PAIRING_BYTES: usize = (1 << 20) + 4096 + 1;
+
+/// Runs a command line under a umask, on this host and on the far one.
+fn under_umask(scene: &Scene, umask: &str, line: &str, input: &[u8]) {
+    let _ = fs::remove_file(scene.far_program());
+    scene.script("far-datapump", &format!("umask {umask}\nexec $PROGRAM \"$@\""));
+    let plain = scene.command(&scene.words(line));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let ran = support::run::to_end(command, input);
+    assert_eq!(ran.code, 0, "umask {umask}: {line}\n{ran}");
+}
+
+const UMASKS: [&str; 3] = ["022", "077", "002"];
+
+/// What has no mode and no time of its own is a new file: 0666 less the umask, and now.
+#[test]
+fn what_is_generated_is_a_new_file() {
+    let sources = ["-", "zero:10", "random:10", "zero:3M"];
+    let targets = ["@/out", "far:@/out"];
+    let cases = UMASKS.iter().flat_map(|umask| {
+        sources.iter().flat_map(move |source| targets.map(|target| (umask, source, target)))
+    });
+    each(cases, |(umask, source, target)| {
+        let scene = Scene::new();
+        let before = SystemTime::now() - Duration::from_secs(2); // as coarse as a file system
+        under_umask(&scene, umask, &format!("copy {source} {target}"), b"from a pipe");
+        let made = fs::metadata(scene.path("out")).unwrap();
+        let mask = u32::from_str_radix(umask, 8).unwrap();
+        assert_eq!(made.permissions().mode() & 0o7777, 0o666 & !mask);
+        let modified = made.modified().unwrap();
+        assert!(modified >= before && modified <= SystemTime::now(), "{modified:?}");
+    });
+}
+
+/// With --no-preserve modes are the source's less the umask, as `cp -r` has it.
+#[test]
+fn modes_that_are_not_preserved_are_less_the_umask() {
+    let cases = UMASKS.iter().flat_map(|umask| ["@/ours", "far:@/ours"].map(|to| (umask, to)));
+    each(cases, |(umask, target)| {
+        let scene = Scene::new();
+        let source = scene.path("src");
+        for (name, mode) in [("open", 0o777), ("group", 0o775), ("private", 0o700)] {
+            let folder = source.join(name);
+            fs::create_dir_all(&folder).unwrap();
+            for mode in [0o644, 0o600, 0o666, 0o777, 0o711] {
+                let file = folder.join(format!("{mode:o}"));
+                fs::write(&file, b"x").unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let line = format!("copy -r --no-preserve @/src {target}/");
+        fs::create_dir(scene.path("ours")).unwrap();
+        under_umask(&scene, umask, &line, b"");
+        fs::create_dir(scene.path("cp")).unwrap();
+        let words = format!("umask {umask}; exec cp -r \"$0\" \"$1\"");
+        let mut cp = Command::new("sh");
+        cp.args(["-c", &words]).arg(&source).arg(scene.path("cp"));
+        assert!(cp.status().unwrap().success());
+        let modes = |root: &str| {
+            let list = "cd \"$0\"; find . -printf '%p %m\\n' | sort";
+            let mut listing = Command::new("sh");
+            listing.args(["-c", list]).arg(scene.path(root));
+            String::from_utf8(listing.output().unwrap().stdout).unwrap()
+        };
+        assert_eq!(modes("ours/src"), modes("cp/src"), "umask {umask}");
+    });
+}

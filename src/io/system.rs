@@ -29,6 +29,21 @@ pub struct TcpInfo {
     pub unacknowledged: u32,
 }
 
+/// The permissions that new files of this process do not get. It is read and not asked for by a
+/// call: that one would change it for a moment, for every thread.
+pub fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let umask = field.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok());
+        umask.unwrap_or(CAREFUL_UMASK)
+    })
+}
+
+/// Where the system does not tell it.
+const CAREFUL_UMASK: u32 = 0o077;
+
 /// Has a program that is started by this command end when the thread that starts it does, and not
 /// be interrupted by what a terminal sends to all that run in it.
 pub fn end_with_parent(command: &mut Command) {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 mod credit;
 mod held;
+mod metadata;
 
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
@@ -29,7 +30,7 @@ use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, Ski
 use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists, special};
 use crate::io::volume::{
-    Access, Batch, Cache, LazyFile, Metadata, Replace, Segment, Status, StatusKind, Volume, show,
+    Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
 };
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX};
@@ -691,10 +692,9 @@ impl SinkSide {
             }
             Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
             None => {
-                let mode = match (self.settings.preserve, self.settings.archive) {
-                    (_, true) => OWNER_BITS, // whose it is is not known before it is left
-                    (true, false) => entry.mode & 0o777 | OWNER_BITS,
-                    (false, false) => 0o777,
+                let mode = match self.settings.archive {
+                    true => OWNER_BITS, // whose it is is not known before it is left
+                    false => entry.mode & 0o777 | OWNER_BITS,
                 };
                 volume.make_directory(&entry.path, mode)?;
                 self.renew(&entry.path);
@@ -863,17 +863,6 @@ impl SinkSide {
                 Preallocate::Off => false,
             };
         Access::Create { cache, reserve: reserve.then_some(entry.size) }
-    }
-
-    fn metadata(&self, entry: &Entry) -> Metadata {
-        // No more than permissions unless that is asked for: a source does not by itself make
-        // programs here run as somebody else.
-        let archive = self.settings.archive;
-        Metadata {
-            mode: entry.mode & if archive { 0o7777 } else { 0o777 },
-            mtime: self.settings.preserve.then(|| mtime_of(entry)),
-            attributes: entry.attributes.clone().filter(|_| archive),
-        }
     }
 
     fn replace(&self) -> Replace {

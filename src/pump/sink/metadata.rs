@@ -1,0 +1,24 @@
+//! What a new file gets besides its bytes.
+
+use super::super::walk::mtime_of;
+use super::SinkSide;
+use crate::base::settings::Settings;
+use crate::io::system;
+use crate::io::volume::Metadata;
+use crate::wire::manifest::{Entry, EntryKind};
+
+impl SinkSide {
+    pub(super) fn metadata(&self, entry: &Entry) -> Metadata {
+        // No more than permissions unless that is asked for: a source does not by itself make
+        // programs here run as somebody else.
+        let &Settings { archive, preserve, .. } = &self.settings;
+        // What comes from a pipe or is generated has no mode and no time of its own.
+        let is_new = !preserve || matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch);
+        let mode = entry.mode & if archive { 0o7777 } else { 0o777 };
+        Metadata {
+            mode: if is_new { mode & !system::umask() } else { mode },
+            mtime: (!is_new).then(|| mtime_of(entry)),
+            attributes: entry.attributes.clone().filter(|_| archive),
+        }
+    }
+}
