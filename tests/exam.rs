@@ -67,6 +67,7 @@ const EXAMS: &[(&str, Exam)] = &[
     ("sent bytes are received", sends_and_receives),
     ("a peer that is gone ends a receive", gone_peer),
     ("small files are gathered and scattered", batches),
+    ("a stretch that is made a hole is zeros, and can be written again", holes),
 ];
 
 #[test]
@@ -223,6 +224,29 @@ fn bad_write(engine: &mut Engine, ground: &Ground) {
         let verb = Verb::WriteAt { file: reopen(ground, "b"), offset: 0, speed };
         engine.submit(verb, request(&[1; 100]));
         assert_eq!(land(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
+    }
+}
+
+fn holes(engine: &mut Engine, ground: &Ground) {
+    for speed in SPEEDS {
+        let mut bytes = pattern(9, 60_000);
+        let written = file(ground, "h");
+        let verb = |offset| Verb::WriteAt { file: written.clone(), offset, speed };
+        engine.submit(verb(0), request(&bytes));
+        land(engine, 1);
+        // A stretch within the file, and one that reaches beyond its end.
+        for stretch in [8192..40_000, 50_000..90_000] {
+            ground.volume.make_hole(&written, b"h", stretch.clone()).unwrap();
+            bytes[stretch.start as usize..(stretch.end as usize).min(60_000)].fill(0);
+        }
+        let again = pattern(10, 5000);
+        engine.submit(verb(20_000), request(&again));
+        land(engine, 1);
+        bytes[20_000..25_000].copy_from_slice(&again);
+        assert_eq!(ground.volume.status_of(&written, b"h").unwrap().size, 60_000);
+        let verb = Verb::ReadAt { file: reopen(ground, "h"), offset: 0, speed };
+        engine.submit(verb, request(&vec![1; 60_000]));
+        assert_eq!(land(engine, 1)[0].body(), bytes, "{speed:?}");
     }
 }
 
