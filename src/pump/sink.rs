@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -199,6 +200,8 @@ pub struct SinkSide {
     partials: HashMap<u64, Partial>,
     /// What these take on the disk already.
     partial_rooms: HashMap<u64, u64>,
+    /// Stretches of files with holes of which no journal speaks.
+    unknown: HashMap<u64, Vec<Range<u64>>>,
     /// How many stretches were here of what is open.
     stretches: HashMap<u64, usize>,
     /// Objects that another run might still bring.
@@ -271,6 +274,7 @@ impl SinkSide {
             alone,
             partials: HashMap::new(),
             partial_rooms: HashMap::new(),
+            unknown: HashMap::new(),
             stretches: HashMap::new(),
             lacking: 0,
             offered_objects: 0,
@@ -771,9 +775,11 @@ impl SinkSide {
             match slot {
                 Slot::Whole { member } => {
                     let start = chunk.starts[member];
-                    let partial = self.partials.remove(&(chunk.first + member as u64));
+                    let number = chunk.first + member as u64;
+                    let partial = self.partials.remove(&number);
                     let storage = Storage::OwnFile { begun: partial.as_ref() };
                     let wanted = self.wanted(chunk, member, storage);
+                    self.unknown.remove(&number);
                     self.objects.expect_whole(start, wanted, partial.map(|held| held.flushed));
                 }
                 Slot::Batch { start, members } => {
@@ -815,10 +821,8 @@ impl SinkSide {
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
                     .known_by(partial.map(|partial| partial.made));
                 // Zeros are not written: where it goes on, what is not known to be here goes first.
-                let unknown = partial.filter(|_| entry.sparse);
-                let unknown =
-                    unknown.map(|partial| held::gaps(&partial.flushed.ranges, entry.size));
-                Some(Arc::new(file.with_holes(entry.sparse).clearing(unknown.unwrap_or_default())))
+                let unknown = self.unknown.get(&number).cloned().unwrap_or_default();
+                Some(Arc::new(file.with_holes(entry.sparse).clearing(unknown)))
             }
             _ => None,
         };

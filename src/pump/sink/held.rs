@@ -111,6 +111,11 @@ impl SinkSide {
             let number = chunk.first + member as u64;
             let has_room = there.map_or(0, |there| there.allocated_bytes);
             self.partial_rooms.insert(number, has_room);
+            if entry.sparse {
+                // Of all that the journal speaks of, also where not all of that can be told: another
+                // run will believe it.
+                self.unknown.insert(number, gaps(&partial.flushed.ranges, entry.size));
+            }
             let left = STRETCHES_MAX - self.stretches.values().sum::<usize>();
             let flushed = partial.flushed.longest(left);
             self.stretches.insert(number, flushed.ranges.range_count());
