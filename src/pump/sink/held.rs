@@ -112,7 +112,7 @@ impl SinkSide {
             let has_room = there.map_or(0, |there| there.allocated_bytes);
             self.partial_rooms.insert(number, has_room);
             if entry.sparse {
-                // Of all that the journal speaks of, also where not all of that can be told: another
+                // Of all that the journal speaks of, also where not all of that is told: another
                 // run will believe it.
                 self.unknown.insert(number, gaps(&partial.flushed.ranges, entry.size));
             }
