@@ -21,6 +21,7 @@ use datapump::base::label::{Kind, Label};
 use datapump::base::limits::STRANGERS_MAX;
 use datapump::base::path::PathSample;
 use datapump::base::settings::{DigestKind, Seal, Settings};
+use datapump::base::units::Nanos;
 use datapump::wire::frame;
 use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use datapump::wire::message::{Message, Origin, Role, Wish};
@@ -543,7 +544,8 @@ fn besiege(attack: impl FnOnce(&dyn Fn() -> TcpStream)) {
     let watched = watch(honest.id().cast_signed(), Duration::from_secs(40));
     let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
     let mut speaker = Speaker::driver(stdout, stdin);
-    let settings = Settings { seal: Seal::Tls, ..settings() };
+    // It is to be there as long as the attack, during which its near side says nothing.
+    let settings = Settings { seal: Seal::Tls, stall: Nanos::from_millis(120_000), ..settings() };
     let port = speaker.open_port(Role::Sink, Place::Path(scene.path("dst")), settings);
     attack(&|| {
         let stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
