@@ -97,7 +97,7 @@ fn carried_data_that_nobody_takes() {
     });
 }
 
-/// More offers than all pipes and windows on the way hold, to a far side that reads no more of them.
+/// More offers than all pipes and windows on the way hold, to a far side that reads no more.
 #[test]
 fn offers_that_nobody_takes() {
     each(BY, |by| {

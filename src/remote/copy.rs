@@ -464,19 +464,8 @@ impl Near<'_> {
         let origin = sources.as_ref().map(|sources| sources.origin);
         let open = Message::Open(Box::new(self.open(&identity, secret, origin)));
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
-        let opened = self.converse(&mut session, &open, &events).map_err(|fault| {
-            if watch.stopping() {
-                return Fault::interrupted();
-            }
-            match fault.class {
-                Class::Unreachable | Class::Peer => {
-                    let Explained { fault, was_there } = launched.explain(fault);
-                    self.attempt.opened.set(was_there);
-                    fault
-                }
-                _ => fault,
-            }
-        })?;
+        let opened = self.converse(&mut session, &open, &events);
+        let opened = opened.map_err(|fault| self.explain(fault, launched))?;
         self.attempt.opened.set(true);
         let login = clock::now().since(self.attempt.started);
         let expected = self.expected(&opened)?;
@@ -559,6 +548,19 @@ impl Near<'_> {
             }
         };
         Expected::of(self.job, origin, self.attempt.names)
+    }
+
+    /// Why the two sides did not come to understand each other.
+    fn explain(&self, fault: Fault, launched: &mut Launched) -> Fault {
+        match fault.class {
+            _ if self.attempt.watch.stopping() => Fault::interrupted(),
+            Class::Unreachable | Class::Peer => {
+                let Explained { fault, was_there } = launched.explain(fault);
+                self.attempt.opened.set(was_there);
+                fault
+            }
+            _ => fault,
+        }
     }
 
     /// The sink, where it is here, and what earlier runs left in it.

@@ -86,13 +86,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
     let identity = Identity::ephemeral()?;
     let opened = prepared.opened(&settings, port, &identity);
-    let credentials = Arc::new(Credentials {
-        role: open.role,
-        seal: settings.seal,
-        identity,
-        peer: open.fingerprint,
-        secret: Secret::new(open.secret),
-    });
+    let credentials = Arc::new(credentials(&open, identity));
     streams::start_accepting(listener, tuning, credentials, events_in.clone())?;
     let opened = Message::Opened(opened);
     session.say(clock::now(), &opened);
@@ -137,6 +131,16 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     };
     run(part)?;
     Ok(())
+}
+
+fn credentials(open: &Open, identity: Identity) -> Credentials {
+    Credentials {
+        role: open.role,
+        seal: open.settings.seal,
+        identity,
+        peer: open.fingerprint,
+        secret: Secret::new(open.secret),
+    }
 }
 
 fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> Result<TcpListener, Fault> {

@@ -1,5 +1,5 @@
 //! What waits to be written to the control connection, and the thread that writes it. A pipe may
-//! take nothing for as long as the network likes; whoever has something to say does not wait for it.
+//! take nothing for as long as the network likes; whoever has something to say does not wait.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
