@@ -576,7 +576,13 @@ fn stop_under_way(scene: &Scene, line: &str) -> Vec<String> {
         let names = ours_in(&scene.path("dst"));
         let new =
             |end: &str| names.iter().any(|name| name.ends_with(end) && !before.contains(name));
-        if new(".journal") && new(".part") {
+        // The part of the long file: those of the others are gone in a moment.
+        let is_long = |name: &String| {
+            let there = fs::symlink_metadata(scene.path("dst").join(name));
+            there.is_ok_and(|there| there.is_file() && there.len() > 1000)
+        };
+        let parts = names.iter().filter(|name| name.ends_with(".part") && !before.contains(name));
+        if new(".journal") && parts.into_iter().any(is_long) {
             let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             running.end();
