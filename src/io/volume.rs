@@ -264,6 +264,8 @@ pub struct LazyFile {
     pub made: Option<Identity>,
     /// It has holes, or is to have them.
     pub sparse: bool,
+    /// The length that it gets before anything is written.
+    length: Option<u64>,
     /// Stretches that are made holes before anything is written: nobody knows what is there.
     unknown: Vec<Range<u64>>,
     opened: OnceLock<Result<Handle, Fault>>,
@@ -276,8 +278,8 @@ impl LazyFile {
         access: Access,
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
-        let (unknown, opened) = (Vec::new(), OnceLock::new());
-        LazyFile { volume, path, access, expect, made: None, sparse: false, unknown, opened }
+        let (made, length, unknown, opened) = (None, None, Vec::new(), OnceLock::new());
+        LazyFile { volume, path, access, expect, made, sparse: false, length, unknown, opened }
     }
 
     /// It must be this file, whatever has its name when it is opened.
@@ -289,9 +291,10 @@ impl LazyFile {
         LazyFile { sparse, ..self }
     }
 
-    /// Makes these stretches holes as soon as it is opened.
-    pub fn clearing(self, unknown: Vec<Range<u64>>) -> LazyFile {
-        LazyFile { unknown, ..self }
+    /// A file to be written with holes. It has its length as soon as it is opened, so that what
+    /// ends in a hole is there wherever the last write ends; and then these stretches are holes.
+    pub fn hollow(self, size: u64, unknown: Vec<Range<u64>>) -> LazyFile {
+        LazyFile { sparse: true, length: Some(size), unknown, ..self }
     }
 
     pub fn handle(&self) -> Result<&Handle, Fault> {
@@ -307,6 +310,9 @@ impl LazyFile {
                 let text = format!("'{name}' is not the file that this transfer made: remove it");
                 return Err(Fault::new(Class::Local, text));
             }
+        }
+        if let Some(length) = self.length {
+            self.volume.set_length(&handle, &self.path, length)?;
         }
         for stretch in &self.unknown {
             self.volume.make_hole(&handle, &self.path, stretch.clone())?;

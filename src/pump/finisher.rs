@@ -276,7 +276,7 @@ fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
         return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
     };
     let handle = file.handle()?;
-    // What pads the last block is cut off; a hole at the end is put on.
+    // What pads the last block is cut off.
     // Another run may have begun it in another way.
     if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
         volume.set_length(handle, &wanted.temporary, wanted.size)?;

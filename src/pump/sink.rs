@@ -821,8 +821,8 @@ impl SinkSide {
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
                     .known_by(partial.map(|partial| partial.made));
                 // Zeros are not written: where it goes on, what is not known to be here goes first.
-                let unknown = self.unknown.get(&number).cloned().unwrap_or_default();
-                Some(Arc::new(file.with_holes(entry.sparse).clearing(unknown)))
+                let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
+                Some(Arc::new(if entry.sparse { file.hollow(entry.size, unknown()) } else { file }))
             }
             _ => None,
         };
