@@ -705,3 +705,32 @@ fn modes_that_are_not_preserved_are_less_the_umask() {
         assert_eq!(modes("ours/src"), modes("cp/src"), "umask {umask}");
     });
 }
+
+/// Files that the kernel makes up say that they are empty, or as long as a page: they are copied
+/// with what a reader finds, as cp does.
+#[test]
+fn files_that_do_not_tell_their_size() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("dst")).unwrap();
+        let (from, to) = way.hosts();
+        let files =
+            ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"];
+        let files: Vec<&str> = files.into_iter().filter(|file| Path::new(file).exists()).collect();
+        for file in &files {
+            scene.succeed(&format!("copy {from}{file} {to}@/dst/one"));
+            assert_eq!(fs::read(scene.path("dst/one")).unwrap(), fs::read(file).unwrap(), "{file}");
+            fs::remove_file(scene.path("dst/one")).unwrap();
+        }
+        // Longer than a request, and so read in parts.
+        let long = "/proc/kallsyms";
+        let expect = fs::read(long).unwrap();
+        scene.succeed(&format!("copy {from}{long} {to}@/dst/long"));
+        assert!(fs::read(scene.path("dst/long")).unwrap() == expect, "{long} is another");
+        scene.succeed(&format!("copy -r {from}/proc/sys/fs/mqueue {to}@/dst"));
+        for file in data::files_below(Path::new("/proc/sys/fs/mqueue")) {
+            let copy = scene.path("dst/mqueue").join(file.file_name().unwrap());
+            assert_eq!(fs::read(copy).unwrap(), fs::read(&file).unwrap(), "{}", file.display());
+        }
+    });
+}

@@ -298,7 +298,7 @@ fn gone_peer(engine: &mut Engine, ground: &Ground) {
     engine.submit(verb, request(&[0; 10]));
     let done = land(engine, 1);
     assert_eq!((done[0].outcome, &done[0].body()[..3]), (Ok(3), &b"abc"[..]));
-    drop(ground.volume.free_bytes());
+    drop(ground.volume.free_bytes(b""));
 }
 
 fn batches(engine: &mut Engine, ground: &Ground) {

@@ -54,6 +54,37 @@ fn full_on_the_way() {
     });
 }
 
+/// Another file system may be mounted below the destination: what goes there needs its room.
+#[test]
+fn room_below_a_mount() {
+    need_root("small tmpfs are mounted");
+    let ways = [("", ""), ("", "far:"), ("far:", "")];
+    let rooms = [("4m", "40m"), ("40m", "4m")];
+    let cases = ways.iter().flat_map(|way| rooms.iter().map(move |sizes| (way, sizes)));
+    each(cases, |((from, to), (outer, inner))| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("src/below")).unwrap();
+        (0..4).for_each(|i| write_file(&scene.path(format!("src/below/{i}")), i, 2 << 20));
+        (0..40).for_each(|i| write_file(&scene.path(format!("src/below/s{i}")), i, 3000));
+        let room = Mount::tmpfs(&scene.path("room"), &format!("size={outer}"));
+        let below = Mount::tmpfs(&scene.path("room/dst/below"), &format!("size={inner}"));
+        let line = format!("copy -r {from}@/src/ {to}@/room/dst");
+        let ran = scene.run(&line);
+        if *inner == "40m" {
+            assert_eq!(ran.code, 0, "{line}\n{ran}");
+        } else {
+            check_no_room(&ran, &line);
+            assert!(ran.stderr.contains("has no room"), "{line}\n{ran}");
+            assert!(ran.stderr.contains("below"), "it does not say where: {line}\n{ran}");
+            below.again("size=40m");
+            goes_on(&scene, &line);
+        }
+        assert_same(&scene.path("src"), &scene.path("room/dst"));
+        drop(below);
+        drop(room);
+    });
+}
+
 /// No names are left although there is room for bytes.
 #[test]
 fn no_inodes() {

@@ -341,6 +341,8 @@ struct Hosts {
     closed: bool,
     notices: Receiver<Notice>,
     digests: BTreeMap<u64, String>,
+    /// Files that were said to have their names, by number.
+    named: BTreeSet<u64>,
     steps: u64,
 }
 
@@ -377,7 +379,7 @@ impl Hosts {
             ..Settings::default()
         };
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
-        let target = Arc::new(SimVolume::new(&world, "/target"));
+        let target = Arc::new(SimVolume::made(&world, "/target").with_mount(b"b"));
         let (sent, offers) = make_tree(&mut dice, &origin);
         Hosts::start(Ground { dice, world, weather, sent, offers, origin, target, settings })
     }
@@ -421,6 +423,7 @@ impl Hosts {
             closed: false,
             notices,
             digests: BTreeMap::new(),
+            named: BTreeSet::new(),
             steps: 0,
             ground,
         };
@@ -654,6 +657,7 @@ impl Hosts {
                     self.source.settle(object)?;
                     self.finished += 1;
                     if let Some(sum) = sum {
+                        self.named.insert(object);
                         self.digests.insert(object, to_hex(self.ground.settings.digest, &sum));
                     }
                 }
@@ -775,7 +779,13 @@ impl Hosts {
         if self.ground.settings.fsync == Fsync::Off {
             return Ok(()); // nothing was promised
         }
-        compare(&self.ground.sent, &finals(self.ground.target.files_after_crash()))
+        let left = finals(self.ground.target.files_after_crash());
+        let offered: Vec<_> = self.ground.offers.iter().flatten().map(|f| &f.entry).collect();
+        let mut named = self.named.iter().map(|number| &offered[*number as usize].path);
+        let lost = named.find(|path| !left.contains_key(*path));
+        let lost = lost.map(|path| format!("{} was there for good", path.escape_ascii()));
+        compare(&self.ground.sent, &left)
+            .and(lost.map_or(Ok(()), Err))
             .map_err(|text| format!("after a crash at step {}: {text}", self.steps))
     }
 }

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use super::attributes::{self, What};
 use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
-use super::holes;
 use super::volume::{
     Access, Cache, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment,
     Status, StatusKind, Volume, changed, show,
 };
+use super::{holes, untold};
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 
@@ -261,11 +261,8 @@ impl Disk {
     }
 
     fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
-        let now = rustix::fs::fstat(fd)
-            .map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))?;
-        let status = status_from(&now);
-        let expect = segment.meta.mtime.unwrap_or(status.mtime);
-        match status.size == u64::from(segment.len) && status.mtime == expect {
+        let still = is_still(fd.as_fd(), u64::from(segment.len), segment.meta.mtime);
+        match still.map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))? {
             true => Ok(()),
             false => Err(changed(self, &segment.path)),
         }
@@ -463,12 +460,32 @@ impl Volume for Disk {
         rustix::fs::fdatasync(file.fd()).map_err(|errno| self.fault(Call::Sync, path, errno))
     }
 
-    fn sync_all(&self) -> Result<(), Fault> {
-        let synced = match self.root.may_be_read {
-            true => rustix::fs::syncfs(&self.root.fd),
-            false => self.sync_around(&self.root, b""),
+    fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| rustix::fs::fstat(&parent.fd))
+            .map(|stat| stat.st_dev)
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    fn sync_all(&self, path: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| match parent.may_be_read {
+                true => rustix::fs::syncfs(&parent.fd),
+                false => self.sync_around(&parent, path),
+            })
+            .map_err(|errno| self.fault(Call::Sync, path, errno))
+    }
+
+    fn sync_own_name(&self) -> Result<(), Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(holder) = rustix::fs::openat(&self.root.fd, "..", flags, Mode::empty()) else {
+            return Ok(());
         };
-        synced.map_err(|errno| self.fault(Call::Sync, b"", errno))
+        match rustix::fs::fsync(&holder) {
+            // A file system that keeps its names elsewhere, as below a mount point.
+            Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+            Err(errno) => Err(self.fault(Call::SyncDirectory, b"", errno)),
+        }
     }
 
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
@@ -594,10 +611,35 @@ impl Volume for Disk {
         }
     }
 
-    fn free_bytes(&self) -> Result<u64, Fault> {
-        rustix::fs::fstatvfs(&self.root.fd)
+    fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| rustix::fs::fstatvfs(&parent.fd))
             .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
-            .map_err(|errno| self.fault(Call::FreeSpace, b"", errno))
+            .map_err(|errno| self.fault(Call::FreeSpace, path, errno))
+    }
+
+    fn untold_size(&self, path: &[u8]) -> Result<Option<u64>, Fault> {
+        let holder = self.parent(path).map(|(holder, _)| holder);
+        if !holder.and_then(|holder| untold::is_untold(holder.as_fd())).unwrap_or(false) {
+            return Ok(None);
+        }
+        let fd = self
+            .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
+            .map_err(|errno| self.fault(Call::Open, path, errno))?;
+        match untold::size(fd.as_fd()) {
+            Ok(size) => Ok(Some(size)),
+            Err(Errno::FBIG) => {
+                let name = show(self, path);
+                let text = format!("'{name}' has no size, and no end within 16 MiB: not copied");
+                Err(Fault::new(Class::Local, text))
+            }
+            Err(errno) => Err(self.fault(Call::Read, path, errno)),
+        }
+    }
+
+    fn is_still(&self, file: &Handle, path: &[u8], then: (u64, Mtime)) -> Result<bool, Fault> {
+        is_still(file.fd(), then.0, Some(then.1))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
     }
 
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
@@ -682,6 +724,15 @@ fn rename_new(
         }
         renamed => renamed,
     }
+}
+
+/// Whether a file has this size still, and this time where one is given.
+fn is_still(fd: BorrowedFd<'_>, size: u64, mtime: Option<Mtime>) -> Result<bool, Errno> {
+    let now = status_from(&rustix::fs::fstat(fd)?);
+    if now.size == size && mtime.is_none_or(|mtime| mtime == now.mtime) {
+        return Ok(true);
+    }
+    untold::ends_at(fd, size)
 }
 
 fn timestamps(mtime: Mtime) -> Timestamps {

@@ -20,6 +20,7 @@ pub mod sim;
 pub mod system;
 pub mod tcp;
 pub mod threads;
+mod untold;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "io_uring rings and fixed buffers")]
 pub mod uring;

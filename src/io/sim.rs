@@ -347,6 +347,8 @@ pub struct SimVolume {
     world: Arc<World>,
     root: PathBuf,
     names: Mutex<Names>,
+    /// Directories with a file system of their own, which sees what is below.
+    mounts: Vec<Vec<u8>>,
     failure: Mutex<Option<Failure>>,
 }
 
@@ -362,6 +364,8 @@ pub struct Failure {
 struct Names {
     now: BTreeMap<Vec<u8>, Node>,
     durable: BTreeMap<Vec<u8>, Node>,
+    /// The root's own name may be lost, and with it all that is below.
+    rootless: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -378,6 +382,7 @@ impl SimVolume {
             root: PathBuf::from(root),
             names: Mutex::default(),
             failure: Mutex::default(),
+            mounts: Vec::new(),
         }
     }
 
@@ -404,6 +409,30 @@ impl SimVolume {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A root that has been made just now: its own name is not durable.
+    pub fn made(world: &Arc<World>, root: &str) -> SimVolume {
+        let volume = SimVolume::new(world, root);
+        volume.lock().rootless = true;
+        volume
+    }
+
+    /// The same with another file system at this directory.
+    pub fn with_mount(mut self, directory: &[u8]) -> SimVolume {
+        self.mounts.push(directory.to_vec());
+        self
+    }
+
+    /// The place of the file system that this directory is on.
+    fn mount_of(&self, directory: &[u8]) -> usize {
+        let is_below = |mount: &&Vec<u8>| {
+            directory
+                .strip_prefix(&mount[..])
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        let longest = self.mounts.iter().filter(is_below).max_by_key(|mount| mount.len());
+        longest.map_or(0, |found| 1 + self.mounts.iter().position(|one| one == found).expect("it"))
     }
 
     /// Puts a file there, durable as if it had always been.
@@ -447,7 +476,11 @@ impl SimVolume {
             }
             Node::Directory | Node::Link(_) => None,
         };
-        self.lock().durable.iter().filter_map(file).collect()
+        let names = self.lock();
+        match names.rootless {
+            true => BTreeMap::new(),
+            false => names.durable.iter().filter_map(file).collect(),
+        }
     }
 
     /// Takes the power away: of what was not synced the disk has kept this block and lost that one,
@@ -455,7 +488,11 @@ impl SimVolume {
     pub fn lose_power(&self, dice: &mut Dice) {
         let mut world = self.world.lock();
         let mut names = self.lock();
-        let Names { now, durable } = &mut *names;
+        let Names { now, durable, rootless } = &mut *names;
+        if std::mem::take(rootless) && dice.once_in(2) {
+            now.clear();
+            durable.clear();
+        }
         let all: BTreeSet<Vec<u8>> = now.keys().chain(durable.keys()).cloned().collect();
         let mut left = BTreeMap::new();
         for path in all {
@@ -527,6 +564,10 @@ impl SimVolume {
 fn file_status(file: &File, id: u64) -> Status {
     let status = status_of(StatusKind::File, file.bytes.len() as u64, file.mtime, id);
     Status { allocated_bytes: (file.room.len() * ROOM_BYTES) as u64, ..status }
+}
+
+fn directory_of(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
 fn status_of(kind: StatusKind, size: u64, mtime: Mtime, id: u64) -> Status {
@@ -676,15 +717,32 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn sync_all(&self) -> Result<(), Fault> {
-        self.ask(Call::Sync, b"")?;
+    fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault> {
+        Ok(self.mount_of(directory_of(path)) as u64)
+    }
+
+    fn sync_all(&self, path: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::Sync, path)?;
         let mut world = self.world.lock();
-        world.storm().map_err(|errno| self.fault(Call::Sync, b"", errno))?;
-        for file in &mut world.files {
-            file.durable = Some(file.bytes.clone());
-        }
+        world.storm().map_err(|errno| self.fault(Call::Sync, path, errno))?;
+        let synced = self.mount_of(directory_of(path));
+        let here = |name: &Vec<u8>| self.mount_of(directory_of(name)) == synced;
         let mut names = self.lock();
-        names.durable = names.now.clone();
+        let Names { now, durable, rootless } = &mut *names;
+        *rootless &= synced != 0;
+        durable.retain(|name, _| !here(name));
+        for (name, node) in now.iter().filter(|(name, _)| here(name)) {
+            if let Node::File(id) = node {
+                let file = &mut world.files[*id as usize];
+                file.durable = Some(file.bytes.clone());
+            }
+            durable.insert(name.clone(), node.clone());
+        }
+        Ok(())
+    }
+
+    fn sync_own_name(&self) -> Result<(), Fault> {
+        self.lock().rootless = false;
         Ok(())
     }
 
@@ -694,7 +752,7 @@ impl Volume for SimVolume {
         let inside =
             |name: &[u8]| name.strip_prefix(directory).is_some_and(|rest| !rest.contains(&b'/'));
         let mut names = self.lock();
-        let Names { now, durable } = &mut *names;
+        let Names { now, durable, .. } = &mut *names;
         durable.retain(|name, _| !inside(name));
         durable.extend(
             now.iter().filter(|(name, _)| inside(name)).map(|(n, v)| (n.clone(), v.clone())),
@@ -763,8 +821,8 @@ impl Volume for SimVolume {
         }
     }
 
-    fn free_bytes(&self) -> Result<u64, Fault> {
-        self.ask(Call::FreeSpace, b"")?;
+    fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault> {
+        self.ask(Call::FreeSpace, path)?;
         Ok(1 << 40)
     }
 

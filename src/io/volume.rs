@@ -187,8 +187,14 @@ pub trait Volume: Send + Sync + fmt::Debug {
     }
     /// The file's bytes are on stable storage.
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault>;
-    /// Everything on this file system is: bytes, names and metadata.
-    fn sync_all(&self) -> Result<(), Fault>;
+    /// The file system that the directory of a path is on, as a number: another one may be mounted
+    /// anywhere below the root.
+    fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault>;
+    /// Everything on the file system that the directory of this path is on is: bytes, names and
+    /// metadata.
+    fn sync_all(&self, path: &[u8]) -> Result<(), Fault>;
+    /// The root's own name is, where the directory that holds it may be read.
+    fn sync_own_name(&self) -> Result<(), Fault>;
     /// The names in this directory (of a path's parent) are.
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
@@ -211,8 +217,18 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault>;
     /// Where a symbolic link points; `None` for what is none.
     fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
-    /// Bytes that can still be written here.
-    fn free_bytes(&self) -> Result<u64, Fault>;
+    /// Bytes that can still be written in the directory of this path.
+    fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault>;
+    /// The size of a file whose file system does not tell sizes, found by reading it to its end;
+    /// `None` where sizes are told.
+    fn untold_size(&self, _path: &[u8]) -> Result<Option<u64>, Fault> {
+        Ok(None)
+    }
+    /// Whether an open file still has this size and time.
+    fn is_still(&self, file: &Handle, path: &[u8], then: (u64, Mtime)) -> Result<bool, Fault> {
+        let status = self.status_of(file, path)?;
+        Ok((status.size, status.mtime) == then)
+    }
     /// Reads one small file whole: exactly `into`, of a file that has just that size and time.
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault>;
     /// Writes one small file whole, metadata included.
@@ -340,11 +356,10 @@ impl LazyFile {
 
     /// Fails when the file is no longer what was offered.
     pub fn check_unchanged(&self) -> Result<(), Fault> {
-        let (Some((size, mtime)), Some(handle)) = (self.expect, self.opened()) else {
+        let (Some(then), Some(handle)) = (self.expect, self.opened()) else {
             return Ok(());
         };
-        let status = self.volume.status_of(handle, &self.path)?;
-        match status.size == size && status.mtime == mtime {
+        match self.volume.is_still(handle, &self.path, then)? {
             true => Ok(()),
             false => Err(changed(&*self.volume, &self.path)),
         }

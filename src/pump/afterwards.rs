@@ -101,6 +101,7 @@ mod tests {
             replace: Replace::Never,
             twin: Vec::new(),
             sparse: false,
+            file_system: 0,
         }
     }
 

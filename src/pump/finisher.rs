@@ -1,7 +1,7 @@
 //! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
 //! order, in epochs; and keeps the journal of those that are not complete yet.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::journal::{Journal, key_of};
@@ -13,7 +13,7 @@ use crate::base::settings::Fsync;
 use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
 use crate::wire::manifest::EntryKind;
 
-/// Small files that are synced one by one; more are synced by one call for the whole file system.
+/// Small files that are synced one by one; more on one file system are synced by one call for it.
 pub const SINGLE_SYNCS_MAX: usize = 8;
 
 /// Objects that one epoch takes.
@@ -41,6 +41,9 @@ pub struct Finisher {
     begun: HashMap<u64, u32>,
     /// Objects that could not be synced: nothing more is said of them.
     doubted: HashSet<u64>,
+    /// How it went to sync the destination's own name: this transfer, or one before it, may have
+    /// made that.
+    own_name: Option<Result<(), Fault>>,
 }
 
 impl Finisher {
@@ -50,7 +53,7 @@ impl Finisher {
         journal: Option<Journal>,
     ) -> Finisher {
         let (begun, doubted) = (HashMap::new(), HashSet::new());
-        Finisher { volume, fsync, journal, begun, doubted }
+        Finisher { volume, fsync, journal, begun, doubted, own_name: None }
     }
 
     /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
@@ -63,6 +66,10 @@ impl Finisher {
             }
             if self.fsync == Fsync::File {
                 self.sync(&*volume, &mut objects);
+                let named = self.sync_own_name(&*volume);
+                for object in objects.iter_mut().chain(&mut places) {
+                    apply(object, |_| named.clone());
+                }
             }
             if let Err(fault) = self.note_done(&*volume, &mut objects) {
                 objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
@@ -87,6 +94,12 @@ impl Finisher {
             }
         }
         objects.into_iter().chain(places).map(Finished::from).collect()
+    }
+
+    /// Before anything at the destination is said to be there. Asked once: a sync that failed is
+    /// not tried again.
+    fn sync_own_name(&mut self, volume: &dyn Volume) -> Result<(), Fault> {
+        self.own_name.get_or_insert_with(|| volume.sync_own_name()).clone()
     }
 
     /// What fails to be synced is not believed again: the kernel may have dropped its pages. What
@@ -301,11 +314,19 @@ fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
 /// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the
 /// pages.
 fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
+    let mut file_systems: BTreeMap<u64, Vec<&mut Complete>> = BTreeMap::new();
+    for object in objects {
+        file_systems.entry(object.wanted.file_system).or_default().push(object);
+    }
+    file_systems.into_values().for_each(|objects| sync_on_one(volume, objects));
+}
+
+/// These are on one file system.
+fn sync_on_one(volume: &dyn Volume, objects: Vec<&mut Complete>) {
     let small = objects.iter().filter(|object| object.wanted.file.is_none()).count();
     if objects.len() > SINGLE_SYNCS_MAX && small > SINGLE_SYNCS_MAX {
-        if let Err(fault) = volume.sync_all() {
-            objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
-        }
+        let synced = volume.sync_all(&objects[0].wanted.temporary);
+        objects.into_iter().for_each(|object| apply(object, |_| synced.clone()));
         return;
     }
     for object in objects {
@@ -319,4 +340,73 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
 /// The path of the directory that a path is in; empty for the root.
 pub fn folder(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::sim::{SimVolume, Weather, World};
+    use crate::io::volume::{Metadata, Mtime, Replace};
+
+    fn complete(volume: &SimVolume, kind: EntryKind, path: String, number: u64) -> Complete {
+        let wanted = Wanted {
+            number,
+            kind,
+            temporary: format!("{path}.part").into_bytes(),
+            file_system: volume.file_system_of(path.as_bytes()).unwrap(),
+            path: path.into_bytes(),
+            size: 1,
+            file: None,
+            meta: Metadata::default(),
+            replace: Replace::Allowed,
+            mtime: Mtime::default(),
+            begun: None,
+            twin: Vec::new(),
+            sparse: false,
+        };
+        Complete { wanted, outcome: Ok(None) }
+    }
+
+    fn write(volume: &SimVolume, wanted: &Wanted) {
+        let segment = Segment {
+            object: wanted.number,
+            volume: None,
+            path: wanted.temporary.clone(),
+            len: 1,
+            at: 0,
+            meta: wanted.meta.clone(),
+            sparse: false,
+        };
+        volume.write_small(&segment, b"x").unwrap();
+    }
+
+    /// What one call syncs is one file system; files, names and directories on others are synced
+    /// too.
+    #[test]
+    fn each_file_system_is_synced() {
+        for folders in [&["", "m/"][..], &["m/"], &["m/", "n/"], &["m/", "m/n/"], &[""]] {
+            let world = World::new(1, Weather::default());
+            let volume = SimVolume::new(&world, "/t").with_mount(b"m").with_mount(b"n");
+            let volume = Arc::new(volume);
+            volume.put(b"twin", b"x".to_vec(), Mtime::default());
+            let mut objects = Vec::new();
+            for number in 0..20 * folders.len() as u64 {
+                let folder = folders[number as usize % folders.len()];
+                let file = complete(&volume, EntryKind::File, format!("{folder}f{number}"), number);
+                write(&volume, &file.wanted);
+                objects.push(file);
+                let directory = format!("{folder}d{number}");
+                let mut name =
+                    complete(&volume, EntryKind::HardLink, format!("{directory}/name"), number);
+                name.wanted.twin = b"twin".to_vec();
+                objects.push(name);
+                objects.push(complete(&volume, EntryKind::Leave, directory, number));
+            }
+            let mut finisher = Finisher::new(Some(volume.clone()), Fsync::File, None);
+            for finished in finisher.epoch(objects) {
+                assert!(finished.outcome.is_ok(), "{folders:?}: {finished:?}");
+            }
+            assert_eq!(volume.files_after_crash(), volume.files(), "{folders:?}");
+        }
+    }
 }

@@ -38,6 +38,8 @@ pub struct Wanted {
     pub twin: Vec<u8>,
     /// Extents of it may be holes.
     pub sparse: bool,
+    /// The one that it is written on; 0 where there is none.
+    pub file_system: u64,
 }
 
 impl Wanted {
@@ -70,8 +72,8 @@ pub struct Complete {
 pub struct Landed {
     pub ranges: Vec<(u64, u64)>,
     pub bytes: u64,
-    /// Of these, what takes room: not what is known to be a hole.
-    pub data_bytes: u64,
+    /// What of these takes room, and is not known to be a hole, by the file systems that it is on.
+    pub data_on: BTreeMap<u64, u64>,
 }
 
 /// Temporary names of what is not complete, and was not begun by an earlier run.
@@ -98,7 +100,8 @@ struct State {
     objects: HashMap<u64, Object>,
     landed: ExtentSet,
     landed_bytes: u64,
-    landed_data_bytes: u64,
+    /// What of these takes room, by file system.
+    landed_on: BTreeMap<u64, u64>,
     /// Objects of which something has been written since the journal was told.
     advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
@@ -150,7 +153,7 @@ impl Objects {
             objects: HashMap::new(),
             landed: ExtentSet::default(),
             landed_bytes: 0,
-            landed_data_bytes: 0,
+            landed_on: BTreeMap::new(),
             advanced: BTreeSet::new(),
             complete,
         };
@@ -320,7 +323,7 @@ impl Objects {
     /// The sink has taken the request, or it is void: accounts for its bytes.
     pub fn landed(&self, request: &mut Request) {
         let extent = request.label.extent;
-        let mut state = self.lock();
+        let state = &mut *self.lock();
         if !state.landed.insert_new(extent.start, extent.end()) {
             panic!("{extent:?} landed twice"); // admitted once, so it lands once
         }
@@ -330,26 +333,29 @@ impl Objects {
             Kind::Void | Kind::End => 0,
         };
         state.landed_bytes += payload;
-        state.landed_data_bytes += payload.saturating_sub(u64::from(request.left_out()));
+        let data = payload.saturating_sub(u64::from(request.left_out()));
         self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
         match &request.cargo {
             Cargo::Unknown => panic!("a request that was not admitted landed"),
             Cargo::Part(part) => {
                 let object = state.objects.get_mut(&part.object).expect("an admitted object");
                 object.missing -= u64::from(extent.len);
+                *state.landed_on.entry(object.wanted.file_system).or_default() += data;
                 object.note(0, request);
                 let number = part.object;
                 if object.keep_news(part.offset, request) {
                     state.advanced.insert(number);
                 }
-                complete_if_all_came(&mut state, number);
+                complete_if_all_came(state, number);
             }
             Cargo::Batch(batch) => {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     let object = state.objects.get_mut(&segment.object).expect("a known object");
                     object.missing -= u64::from(segment.len);
+                    let landed = state.landed_on.entry(object.wanted.file_system).or_default();
+                    *landed += data * u64::from(segment.len) / payload.max(1);
                     object.note(index as u16, request);
-                    complete_if_all_came(&mut state, segment.object);
+                    complete_if_all_came(state, segment.object);
                 }
             }
         }
@@ -396,15 +402,17 @@ impl Objects {
             state.landed = rest_of(&state.landed, ranges.len());
         }
         let bytes = std::mem::take(&mut state.landed_bytes);
-        let data_bytes = std::mem::take(&mut state.landed_data_bytes);
-        Some(Landed { ranges, bytes, data_bytes })
+        let data_on = std::mem::take(&mut state.landed_on);
+        Some(Landed { ranges, bytes, data_on })
     }
 
-    /// Bytes still to come of files that have room for them.
-    pub fn reserved_bytes(&self) -> u64 {
+    /// Bytes still to come of files on one file system that have room for them.
+    pub fn reserved_bytes(&self, file_system: u64) -> u64 {
         let state = self.lock();
-        let reserved =
-            |object: &&Object| object.wanted.file.as_ref().is_some_and(|file| file.is_reserved());
+        let reserved = |object: &&Object| {
+            object.wanted.file_system == file_system
+                && object.wanted.file.as_ref().is_some_and(|file| file.is_reserved())
+        };
         state.objects.values().filter(reserved).map(|object| object.missing).sum()
     }
 

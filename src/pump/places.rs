@@ -42,15 +42,22 @@ pub fn is_same_file(volume: &dyn Volume, path: &[u8], twin: &[u8]) -> Result<boo
     Ok(volume.status(twin)?.is_some_and(|twin| twin.inode == there.inode))
 }
 
-/// Leaves directories, in the order in which they come. Many are synced by one call for the whole
-/// file system.
+/// Leaves directories, in the order in which they come. Many are synced by one call for each file
+/// system that they are on.
 pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced: &mut Synced) {
     let is_directory = |place: &&mut Complete| place.wanted.kind == EntryKind::Leave;
     let count = places.iter_mut().filter(is_directory).count();
     let each = fsync == Fsync::File && count <= SINGLE_SYNCS_MAX;
     let durable = if each { Durable::Now } else { Durable::Later };
+    let by_all = fsync == Fsync::File && !each;
+    let mut file_systems = BTreeMap::new();
     for place in places.iter_mut().filter(is_directory) {
         apply(place, |wanted| {
+            if by_all {
+                // Before it has a mode that lets nobody in.
+                let inside = inside(&wanted.path);
+                file_systems.entry(volume.file_system_of(&inside)?).or_insert(inside);
+            }
             let meta = wanted.meta.mtime.is_some().then_some(&wanted.meta);
             let left = volume.leave_directory(&wanted.path, meta, durable);
             if each {
@@ -59,10 +66,20 @@ pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced:
             left.given.and(left.synced)
         });
     }
-    if fsync == Fsync::File && !each {
-        let all = volume.sync_all();
-        synced.all = Some(all.clone());
-        places.iter_mut().filter(is_directory).for_each(|place| apply(place, |_| all.clone()));
+    for (file_system, path) in file_systems {
+        synced.file_systems.insert(file_system, volume.sync_all(&path));
+    }
+    let failed = synced.file_systems.values().find(|synced| synced.is_err());
+    if let Some(failed) = failed.cloned() {
+        places.iter_mut().filter(is_directory).for_each(|place| apply(place, |_| failed.clone()));
+    }
+}
+
+/// A path in this directory; the root's is empty.
+fn inside(directory: &[u8]) -> Vec<u8> {
+    match directory {
+        b"" => b".".to_vec(),
+        _ => [directory, b"/."].concat(),
     }
 }
 
@@ -70,15 +87,18 @@ pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced:
 /// sync that failed is not tried again.
 #[derive(Debug, Default)]
 pub struct Synced {
-    all: Option<Result<(), Fault>>,
+    /// Those that have been synced whole.
+    file_systems: BTreeMap<u64, Result<(), Fault>>,
     folders: BTreeMap<Vec<u8>, Result<(), Fault>>,
 }
 
 impl Synced {
     /// Sees to it that the folder which holds `path` is synced.
     pub fn folder_of(&mut self, volume: &dyn Volume, path: &[u8]) -> Result<(), Fault> {
-        if let Some(all) = &self.all {
-            return all.clone();
+        if !self.file_systems.is_empty()
+            && let Some(whole) = self.file_systems.get(&volume.file_system_of(path)?)
+        {
+            return whole.clone();
         }
         let sync = || volume.sync_directory(path);
         self.folders.entry(folder(path).to_vec()).or_insert_with(sync).clone()

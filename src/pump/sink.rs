@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 mod credit;
 mod held;
 mod metadata;
+mod room;
+
+use room::Rooms;
 
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
@@ -28,7 +31,6 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
-use crate::base::units::Bytes;
 use crate::io::disk::{Disk, exists, special};
 use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
@@ -207,10 +209,7 @@ pub struct SinkSide {
     /// Objects that another run might still bring.
     lacking: u64,
     offered_objects: u64,
-    wanted_bytes: u64,
-    /// Of these, what is missing of files that an earlier run began: they may have room for it.
-    begun_bytes: u64,
-    landed_bytes: u64,
+    rooms: Rooms,
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
     same: HashSet<u64>,
@@ -278,9 +277,7 @@ impl SinkSide {
             stretches: HashMap::new(),
             lacking: 0,
             offered_objects: 0,
-            wanted_bytes: 0,
-            begun_bytes: 0,
-            landed_bytes: 0,
+            rooms: Rooms::default(),
             offers: Offers::Going,
             same: HashSet::new(),
             warnings: Vec::new(),
@@ -367,7 +364,7 @@ impl SinkSide {
     /// What has landed since the last acknowledgement.
     pub fn acknowledge(&mut self) -> Option<Message> {
         let landed = self.objects.take_landed(RANGES_MAX)?;
-        self.landed_bytes += landed.data_bytes;
+        self.rooms.landed(&landed.data_on);
         Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
     }
 
@@ -676,7 +673,7 @@ impl SinkSide {
     /// Bytes that can be written at the destination, where it is a file system.
     pub fn free_bytes(&self) -> Option<u64> {
         match &self.target {
-            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes().ok(),
+            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes(b"").ok(),
             Target::Null | Target::Pipe => None,
         }
     }
@@ -730,39 +727,14 @@ impl SinkSide {
             let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
             let missing = entry.size - held;
             let needed = self.needed_bytes(number, entry, missing);
-            if held > 0 && !entry.sparse {
-                self.begun_bytes += missing;
-            }
-            self.wanted_bytes = self.wanted_bytes.saturating_add(needed);
+            let begun = if held > 0 && !entry.sparse { missing } else { 0 };
+            let file_system = self.file_system_of(&entry.path);
+            self.rooms.want(file_system, &entry.path, needed, begun);
             if self.alone {
                 gauge.bytes_found.fetch_add(missing, Relaxed);
             }
             self.note_held_bytes(held);
         }
-    }
-
-    /// Ends a transfer that cannot fit, before it is begun where the size is known.
-    fn check_room(&self) -> Result<(), Fault> {
-        let Some(volume) = self.target.volume() else { return Ok(()) };
-        let missing = self.wanted_bytes.saturating_sub(self.landed_bytes);
-        let free = volume.free_bytes()?;
-        if missing <= free {
-            return Ok(());
-        }
-        // What is free excludes what is reserved. Asked in this order, nothing counts twice.
-        let roomy = self.objects.reserved_bytes().saturating_add(self.begun_bytes);
-        let missing = missing.saturating_sub(roomy);
-        if missing <= free {
-            return Ok(());
-        }
-        let text = format!(
-            "'{}' has no room: {} are still to come, {} are free, {} are missing",
-            volume.root().display(),
-            Bytes(missing),
-            Bytes(free),
-            Bytes(missing - free)
-        );
-        Err(Fault::new(Class::NoSpace, text))
     }
 
     fn expect(&mut self, chunk: &Chunk, wanted: &[bool]) {
@@ -843,6 +815,7 @@ impl SinkSide {
             begun,
             twin,
             sparse: entry.sparse,
+            file_system: self.file_system_of(&entry.path),
         }
     }
 

@@ -438,10 +438,18 @@ impl Offers<'_> {
             entry.twin = twin;
             return self.add(Found { entry, from: None });
         }
+        let untold = match untold_size(&spot, meta) {
+            Ok(untold) => untold,
+            Err(fault) => return self.unoffered(&spot.real, fault),
+        };
         let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
         let allocated_bytes = meta.allocated_bytes();
-        if allocated_bytes < meta.size() {
-            (entry.sparse, entry.allocated_bytes) = (true, allocated_bytes);
+        match untold {
+            Some(size) => entry.size = size,
+            None if allocated_bytes < meta.size() => {
+                (entry.sparse, entry.allocated_bytes) = (true, allocated_bytes);
+            }
+            None => {}
         }
         entry.attributes = self.attributes(&spot.real, at, meta);
         let from = From { volume: spot.disk, path: spot.inside };
@@ -614,6 +622,14 @@ impl Twins {
             self.seen.remove(&inode);
         }
         Some(met)
+    }
+}
+
+/// The size of a file that does not tell it, as those below `/proc`: what is on a device does.
+fn untold_size(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
+    match meta.may_lack_size() {
+        true => spot.disk.untold_size(&spot.inside),
+        false => Ok(None),
     }
 }
 

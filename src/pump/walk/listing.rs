@@ -56,6 +56,11 @@ impl Meta {
         (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES)
     }
 
+    /// True for what no device keeps blocks of: its size may be found only by reading.
+    pub fn may_lack_size(&self) -> bool {
+        self.0.st_blocks == 0 && rustix::fs::major(self.0.st_dev) == 0
+    }
+
     pub fn mtime(&self) -> (i64, u32) {
         (self.0.st_mtime, self.0.st_mtime_nsec as u32)
     }

@@ -1,0 +1,62 @@
+//! Files that do not tell their size: what the kernel makes up as it is read, below `/proc`, `/sys`
+//! and the like. They say 0, or a page, and have what a reader finds.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+/// More than that is no setting and no table: its reader may never come to an end.
+const SIZE_BYTES_MAX: u64 = 16 << 20;
+
+/// The size that a reader finds.
+pub fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut bytes = vec![0; READ_BYTES];
+    let mut size = 0;
+    loop {
+        match read_at(fd, &mut bytes, size)? {
+            0 => return Ok(size),
+            count => size += count as u64,
+        }
+        if size > SIZE_BYTES_MAX {
+            return Err(Errno::FBIG);
+        }
+    }
+}
+
+/// True for a file that does not tell its size, has been read this far, and ends here. Its last
+/// byte is not asked for again: a setting can be read only from its beginning.
+pub fn ends_at(fd: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
+    if !is_untold(fd)? {
+        return Ok(false);
+    }
+    Ok(read_at(fd, &mut [0], size)? == 0)
+}
+
+fn read_at(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+    loop {
+        match rustix::io::pread(fd, &mut *into, at) {
+            Err(Errno::INTR) => {}
+            read => return read,
+        }
+    }
+}
+
+/// True for what is on a file system that does not tell sizes.
+pub fn is_untold(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(UNTOLD_MAGICS.contains(&(rustix::fs::fstatfs(fd)?.f_type as u64)))
+}
+
+const READ_BYTES: usize = 64 << 10;
+
+/// File systems of the kernel's own (`linux/magic.h`).
+const UNTOLD_MAGICS: [u64; 9] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x6367_7270, // cgroup2
+    0x0027_e0eb, // cgroup
+    0x6265_6570, // configfs
+    0xf97c_ff8c, // selinux
+];
