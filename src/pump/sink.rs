@@ -2,10 +2,7 @@
 //! acknowledges.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,8 +10,10 @@ mod credit;
 mod held;
 mod metadata;
 mod room;
+mod target;
 
 use room::Rooms;
+pub use target::{Root, Target};
 
 use super::afterwards::{Afterwards, End, Ready};
 use super::clean::is_ours;
@@ -28,15 +27,14 @@ use super::source::is_file;
 use super::walk::mtime_of;
 use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::Place;
 use crate::base::label::Sum;
 use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
-use crate::io::disk::{Disk, exists, special};
+use crate::io::disk::{exists, special};
 use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
 };
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
-use crate::wire::message::{FINISHED_MAX, Message, Origin, RANGES_MAX};
+use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 
 /// Files of this size and more go around the page cache where that is left to us: they would push
 /// everything else out of it, and must reach the disk anyway.
@@ -44,135 +42,6 @@ const DIRECT_BYTES_MIN: u64 = 16 << 20;
 
 /// What the owner of a directory needs to put things there.
 const OWNER_BITS: u32 = 0o700;
-
-/// Where objects go.
-#[derive(Clone, Debug)]
-pub enum Target {
-    Null,
-    Pipe,
-    /// Below this root; a single object may be given another name.
-    Tree {
-        volume: Arc<dyn Volume>,
-        rename: Option<Vec<u8>>,
-        root: Root,
-    },
-    /// A folder that a dry run does not make; it would be made on this volume.
-    Absent {
-        volume: Arc<dyn Volume>,
-    },
-}
-
-/// Whether the destination folder itself becomes like its source: `SRC/` is copied into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Root {
-    /// This transfer made it.
-    Made,
-    /// It was there: its mode and time change only where everything is to be as at the source.
-    Found,
-    /// Things are put in it, and it stays as it is.
-    Kept,
-}
-
-impl Target {
-    /// Finds out what the destination is, as `cp` would: a directory takes things by their names,
-    /// anything else is the new name of a single object.
-    pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
-        match place {
-            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } | Place::Made { .. } => {
-                Ok(Target::Null)
-            }
-            Place::Endless | Place::EndlessMade { .. } => {
-                Err(Fault::usage("an endless source is no place to copy to"))
-            }
-            Place::Stdio if origin.single => Ok(Target::Pipe),
-            Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
-            Place::Path(path) => Target::open_path(path, origin),
-        }
-    }
-
-    /// The same for these settings: a dry run makes nothing.
-    pub fn find(place: &Place, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
-        let Place::Path(path) = place else { return Target::open(place, origin) };
-        let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
-        let is_there = std::fs::symlink_metadata(path).is_ok();
-        if !settings.dry_run || is_new_name || is_there {
-            return Target::open(place, origin);
-        }
-        Ok(Target::Absent { volume: Arc::new(Disk::open(parent_of(path))?) })
-    }
-
-    fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
-        let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Target::directory(path, Root::Found),
-            Ok(_) if wants_directory || !origin.single => {
-                let text = "is no directory: several things need one to go into";
-                Err(Fault::usage(format!("'{}' {text}", path.display())))
-            }
-            Ok(meta) if !meta.is_file() => {
-                let text = "is a device, pipe or socket, which a file does not replace: '-' as the \
-                            target writes to standard output";
-                Err(Fault::usage(format!("'{}' {text}", path.display())))
-            }
-            Ok(_) => Target::file(path),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if origin.single && !wants_directory {
-                    return Target::file(path);
-                }
-                std::fs::create_dir(path)
-                    .map_err(|error| Fault::io("make the directory", path, &error))?;
-                Target::directory(path, Root::Made)
-            }
-            Err(error) => Err(Fault::io("look at", path, &error)),
-        }
-    }
-
-    fn directory(path: &Path, root: Root) -> Result<Target, Fault> {
-        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None, root })
-    }
-
-    fn file(path: &Path) -> Result<Target, Fault> {
-        let parent = parent_of(path);
-        let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
-        if name.is_empty() {
-            return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
-        }
-        let volume = Arc::new(Disk::open(parent)?);
-        Ok(Target::Tree { volume, rename: Some(name), root: Root::Kept })
-    }
-
-    /// The same, but the folder itself stays as it is, whatever a source says.
-    pub fn keeping_root(self) -> Target {
-        match self {
-            Target::Tree { volume, rename, .. } => {
-                Target::Tree { volume, rename, root: Root::Kept }
-            }
-            other => other,
-        }
-    }
-
-    /// The name that a single object gets, where that is not its own.
-    pub fn rename(&self) -> Option<Vec<u8>> {
-        match self {
-            Target::Tree { rename, .. } => rename.clone(),
-            Target::Null | Target::Pipe | Target::Absent { .. } => None,
-        }
-    }
-
-    pub fn volume(&self) -> Option<&Arc<dyn Volume>> {
-        match self {
-            Target::Tree { volume, .. } => Some(volume),
-            Target::Null | Target::Pipe | Target::Absent { .. } => None,
-        }
-    }
-}
-
-fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
 
 /// The conversation of a host that has the sink.
 #[derive(Debug)]
