@@ -390,7 +390,7 @@ impl Hosts {
         let watch = Arc::new(Watch::new(notices_in));
         let brake = Arc::new(Brake::default());
         let volume: Arc<dyn Volume> = ground.target.clone();
-        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::Found };
+        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::FOUND };
         let voice = Voice { warn: &|_| {}, stopping: &|| false };
         let memory = Memory::open(&tree, TRANSFER, &ground.settings, "spare".into(), &voice)
             .expect("nobody else has the journal");

@@ -117,6 +117,12 @@ impl Disk {
 
     /// Gives a folder its metadata, also one that its owner has closed to themselves.
     fn give_folder(&self, folder: &Folder, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
+        let mut meta = meta.clone();
+        if meta.mtime.is_none() {
+            // A new one has its group from the one that it is in, where that says so.
+            meta.mode |= rustix::fs::fstat(folder.as_fd())?.st_mode & Mode::SGID.bits();
+        }
+        let meta = &meta;
         if folder.may_be_read {
             return self.give_metadata(folder.as_fd(), path, meta);
         }

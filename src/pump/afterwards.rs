@@ -101,6 +101,7 @@ mod tests {
             replace: Replace::Never,
             twin: Vec::new(),
             sparse: false,
+            stays: false,
             file_system: 0,
         }
     }

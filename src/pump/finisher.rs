@@ -363,6 +363,7 @@ mod tests {
             begun: None,
             twin: Vec::new(),
             sparse: false,
+            stays: false,
         };
         Complete { wanted, outcome: Ok(None) }
     }

@@ -12,13 +12,14 @@
 //! Done     (key 16 bytes, digest?) ...               complete under these keys, and flushed
 //! Drop     file u32                                  its stretches are of no use any more
 //! Forget   file u32                                  what was written and not flushed is not there
+//! Folder   path, inode u64                           is made next; the root (no path) was made
 //! ```
 //!
 //! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
 //! which costs time and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crc_fast::{CrcAlgorithm, checksum};
 
@@ -96,9 +97,15 @@ pub enum Record {
     Forget {
         file: u32,
     },
+    /// A folder that this transfer makes. It is said before that is done, but for the root, which
+    /// holds the journal; the root alone is known by its inode.
+    Folder {
+        path: Vec<u8>,
+        inode: u64,
+    },
 }
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const FRONT_BYTES: usize = 8;
 /// A record is written from lists that are cut to fit; nothing longer is read.
 const RECORD_BYTES_MAX: usize = 256 << 10;
@@ -182,6 +189,11 @@ impl Record {
                 out.u8(7);
                 out.u32(*file);
             }
+            Record::Folder { path, inode } => {
+                out.u8(8);
+                out.bytes(path);
+                out.u64(*inode);
+            }
         }
     }
 
@@ -252,6 +264,10 @@ impl Record {
             }
             6 => Record::Drop { file: from.u32()? },
             7 => Record::Forget { file: from.u32()? },
+            8 => {
+                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+                Record::Folder { path, inode: from.u64()? }
+            }
             _ => return Err(unknown()),
         })
     }
@@ -333,6 +349,7 @@ pub struct Replay {
     partials: BTreeMap<u32, Partial>,
     /// The front of a key, and where the whole of it stands in the journal.
     done: Vec<(u64, u64)>,
+    folders: BTreeMap<Vec<u8>, u64>,
     files: u32,
     /// Bytes of sound records.
     pub sound_bytes: u64,
@@ -420,6 +437,9 @@ impl Replay {
                     partial.written = Held::default();
                 }
             }
+            Record::Folder { path, inode } => {
+                self.folders.insert(path, inode);
+            }
         }
         true
     }
@@ -484,29 +504,61 @@ pub fn tag_of(transfer: &TransferId) -> String {
     format!("{id:08x}")
 }
 
-/// Where the journal ends: both of those who add to it know.
-type End = Arc<Mutex<u64>>;
+/// The journal's file and where it ends: both of those who add to it know.
+#[derive(Debug)]
+struct Tail {
+    volume: Arc<dyn Volume>,
+    name: Vec<u8>,
+    file: Handle,
+    transfer: TransferId,
+    state: Mutex<TailState>,
+}
+
+#[derive(Debug)]
+struct TailState {
+    end: u64,
+    /// Folders of which it speaks and that have not got their mode yet.
+    open_folders: usize,
+}
+
+impl Tail {
+    fn lock(&self) -> MutexGuard<'_, TailState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, record: &Record) -> Result<(), Fault> {
+        let state = &mut *self.lock();
+        if state.end == 0 {
+            let open = Record::Open { transfer: self.transfer }.encode();
+            self.volume.append(&self.file, &self.name, 0, &open)?;
+            state.end = open.len() as u64;
+        }
+        let bytes = record.encode();
+        self.volume.append(&self.file, &self.name, state.end, &bytes)?;
+        state.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Fault> {
+        self.volume.sync(&self.file, &self.name)
+    }
+}
 
 /// What earlier runs of the same transfer left here.
 #[derive(Debug)]
 pub struct Past {
-    volume: Arc<dyn Volume>,
-    name: Vec<u8>,
-    file: Handle,
-    end: End,
+    tail: Arc<Tail>,
     partials: HashMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
+    /// Folders that they have made, and where it is the root its inode.
+    folders: BTreeMap<Vec<u8>, u64>,
     unread: bool,
 }
 
 /// Adds to the journal. One a sink, with its finisher.
 #[derive(Debug)]
 pub struct Journal {
-    volume: Arc<dyn Volume>,
-    name: Vec<u8>,
-    file: Handle,
-    end: End,
-    transfer: TransferId,
+    tail: Arc<Tail>,
     files: u32,
     /// True once its name is on stable storage.
     named: bool,
@@ -547,25 +599,14 @@ pub fn open(
     let begun = replay.partials.keys().copied().collect();
     let mut done = replay.done;
     done.sort_unstable();
-    let end: End = Arc::new(Mutex::new(replay.sound_bytes));
-    let journals_end = end.clone();
+    let state = TailState { end: replay.sound_bytes, open_folders: replay.folders.len() };
+    let state = Mutex::new(state);
+    let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
     let partials = replay.partials.into_values();
     let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
-    let past = Past {
-        volume: volume.clone(),
-        name: name.clone(),
-        file: file.clone(),
-        end,
-        partials,
-        done,
-        unread,
-    };
+    let past = Past { tail: tail.clone(), partials, done, folders: replay.folders, unread };
     let journal = Journal {
-        volume: volume.clone(),
-        name,
-        file,
-        end: journals_end,
-        transfer,
+        tail,
         files: replay.files,
         named: replay.sound_bytes > 0,
         begun,
@@ -641,9 +682,9 @@ impl Journal {
 
     /// What was added is on stable storage.
     pub fn sync(&mut self) -> Result<(), Fault> {
-        self.volume.sync(&self.file, &self.name)?;
+        self.tail.sync()?;
         if !self.named {
-            self.volume.sync_directory(&self.name)?;
+            self.tail.volume.sync_directory(&self.tail.name)?;
             self.named = true;
         }
         Ok(())
@@ -651,8 +692,9 @@ impl Journal {
 
     /// Begins again with an empty journal.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        self.volume.set_length(&self.file, &self.name, 0)?;
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        let tail = &self.tail;
+        tail.volume.set_length(&tail.file, &tail.name, 0)?;
+        *tail.lock() = TailState { end: 0, open_folders: 0 };
         (self.files, self.named) = (0, false);
         (self.begun, self.any_done) = (BTreeSet::new(), false);
         Ok(())
@@ -660,25 +702,16 @@ impl Journal {
 
     /// Everything is done: nothing is left to say.
     pub fn remove(self) -> Result<(), Fault> {
-        self.volume.remove_unseen(&self.name)
+        self.tail.volume.remove_unseen(&self.tail.name)
     }
 
     /// True when it says nothing that another run could use.
     pub fn is_useless(&self) -> bool {
-        self.begun.is_empty() && !self.any_done
+        self.begun.is_empty() && !self.any_done && self.tail.lock().open_folders == 0
     }
 
     fn add(&mut self, record: &Record) -> Result<(), Fault> {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        if *end == 0 {
-            let open = Record::Open { transfer: self.transfer }.encode();
-            self.volume.append(&self.file, &self.name, 0, &open)?;
-            *end = open.len() as u64;
-        }
-        let bytes = record.encode();
-        self.volume.append(&self.file, &self.name, *end, &bytes)?;
-        *end += bytes.len() as u64;
-        Ok(())
+        self.tail.add(record)
     }
 }
 

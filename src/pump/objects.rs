@@ -38,6 +38,8 @@ pub struct Wanted {
     pub twin: Vec<u8>,
     /// Extents of it may be holes.
     pub sparse: bool,
+    /// A directory that stays as it is, and is only synced.
+    pub stays: bool,
     /// The one that it is written on; 0 where there is none.
     pub file_system: u64,
 }

@@ -58,7 +58,7 @@ pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced:
                 let inside = inside(&wanted.path);
                 file_systems.entry(volume.file_system_of(&inside)?).or_insert(inside);
             }
-            let meta = wanted.meta.mtime.is_some().then_some(&wanted.meta);
+            let meta = (!wanted.stays).then_some(&wanted.meta);
             let left = volume.leave_directory(&wanted.path, meta, durable);
             if each {
                 synced.folders.insert(wanted.path.clone(), left.synced.clone());

@@ -85,6 +85,11 @@ impl Memory {
         if settings.fresh {
             past.remove_all(|path| temporary(&tag, path));
             journal.restart()?;
+            past.repeat_folders()?;
+        }
+        if target.is_new() || past.made_root() {
+            let inode = volume.status(b".")?.map_or(0, |root| root.inode.1);
+            past.know_root(inode, target.is_new())?;
         }
         if past.is_unread() && !settings.fresh {
             (voice.warn)(format!(

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 mod credit;
+mod folders;
 mod held;
 mod metadata;
 mod room;
 mod target;
 
+use folders::{Folders, no_directory};
 use room::Rooms;
 pub use target::{Root, Target};
 
@@ -59,8 +61,7 @@ pub struct SinkSide {
     open_bytes: u64,
     /// What is made when other objects are done.
     afterwards: Afterwards,
-    /// Directories that their owner may write in only while things are put there, and their modes.
-    loosened: HashMap<Vec<u8>, u32>,
+    folders: Folders,
     /// Folders with new folders or links in them, which nobody leaves: they are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
     /// What earlier runs left.
@@ -125,6 +126,7 @@ impl SinkSide {
     ) -> SinkSide {
         let Begin { tag, past, alone, expected } = begin;
         let layout = Layout::new(settings.request_bytes);
+        let folders = Folders::new(&target, past.as_ref());
         SinkSide {
             objects,
             settings,
@@ -136,7 +138,7 @@ impl SinkSide {
             open: HashMap::new(),
             open_bytes: 0,
             afterwards: Afterwards::default(),
-            loosened: HashMap::new(),
+            folders,
             renewed: BTreeSet::new(),
             past,
             alone,
@@ -249,7 +251,7 @@ impl SinkSide {
                 self.hand_over(ready);
             }
             if object.kind == EntryKind::Leave {
-                self.tighten(&object.path, end);
+                self.left(&object.path, end);
             }
             match &object.outcome {
                 Ok(sum) => well.push((object.number, *sum)),
@@ -276,6 +278,7 @@ impl SinkSide {
     pub fn close(&mut self) -> Vec<Fault> {
         let mut faults = Vec::new();
         faults.extend(self.settle_unasked().map(|text| Fault::new(Class::Local, text)));
+        faults.extend(self.leave_root().err());
         let Some(volume) = self.target.volume() else { return faults };
         let renewed = std::mem::take(&mut self.renewed);
         if self.settings.fsync == Fsync::File {
@@ -322,16 +325,6 @@ impl SinkSide {
         }
     }
 
-    /// A directory gets back the mode that it had, unless it got its source's.
-    fn tighten(&mut self, path: &[u8], end: End) {
-        let (Some(mode), Some(volume)) = (self.loosened.remove(path), self.target.volume()) else {
-            return;
-        };
-        if !self.settings.preserve || end == End::Failed {
-            let _ = volume.set_directory_mode(path, mode);
-        }
-    }
-
     fn renew(&mut self, path: &[u8]) {
         let folder = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
         self.renewed.insert(folder.to_vec());
@@ -357,14 +350,6 @@ impl SinkSide {
                 Ending::Whole
             }
             _ => Ending::Short,
-        }
-    }
-
-    /// Gives directories the modes that they had, where the transfer ends before they are left.
-    pub fn restore_modes(&self) {
-        let Some(volume) = self.target.volume() else { return };
-        for (path, mode) in &self.loosened {
-            let _ = volume.set_directory_mode(path, *mode);
         }
     }
 
@@ -399,9 +384,10 @@ impl SinkSide {
             return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
         }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
-            return Ok(match (root, self.settings.archive) {
-                (Root::Made, _) | (Root::Found, true) => Verdict::Wanted,
-                (Root::Found, false) | (Root::Kept, _) => Verdict::Done,
+            let like_source = self.settings.archive || self.folders.root_is_new();
+            return Ok(match like_source && !root.is_kept {
+                true => Verdict::Wanted,
+                false => Verdict::Done,
             });
         }
         let status = volume.status(&entry.path)?;
@@ -547,32 +533,6 @@ impl SinkSide {
         }
     }
 
-    fn judge_directory(
-        &mut self,
-        volume: &dyn Volume,
-        entry: &Entry,
-        there: Option<Status>,
-    ) -> Result<Verdict, Fault> {
-        match there {
-            Some(Status { kind: StatusKind::Directory, mode, .. }) => {
-                if mode & OWNER_BITS != OWNER_BITS {
-                    volume.set_directory_mode(&entry.path, mode | OWNER_BITS)?;
-                    self.loosened.insert(entry.path.clone(), mode);
-                }
-            }
-            Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
-            None => {
-                let mode = match self.settings.archive {
-                    true => OWNER_BITS, // whose it is is not known before it is left
-                    false => entry.mode & 0o777 | OWNER_BITS,
-                };
-                volume.make_directory(&entry.path, mode)?;
-                self.renew(&entry.path);
-            }
-        }
-        Ok(Verdict::Done)
-    }
-
     fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
         let watch = self.watch.clone();
         for (member, entry) in chunk.entries.iter().enumerate() {
@@ -684,6 +644,7 @@ impl SinkSide {
             begun,
             twin,
             sparse: entry.sparse,
+            stays: self.stays(entry),
             file_system: self.file_system_of(&entry.path),
         }
     }
@@ -717,11 +678,6 @@ impl SinkSide {
             Overwrite::Older | Overwrite::Always => Replace::Allowed,
         }
     }
-}
-
-fn no_directory(volume: &dyn Volume, entry: &Entry) -> Fault {
-    let name = show(volume, &entry.path);
-    Fault::new(Class::Local, format!("'{name}' is no directory: remove it first"))
 }
 
 /// Whether an object's bytes come in requests of its own.

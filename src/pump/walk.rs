@@ -526,11 +526,9 @@ impl Offers<'_> {
         }
     }
 
-    /// Everything in the innermost directory has been offered. The destination itself gets mode and
-    /// time only where those are kept.
+    /// Everything in the innermost directory has been offered.
     fn leave(&mut self, open: &mut Vec<Frame>) {
-        let Some(Frame { leave, .. }) = open.pop() else { return };
-        if !leave.path.is_empty() || self.settings.preserve {
+        if let Some(Frame { leave, .. }) = open.pop() {
             self.add(Found { entry: leave, from: None });
         }
     }

@@ -1,7 +1,5 @@
 //! What earlier runs left, as their journal says it, and what of that can be believed.
 
-use std::sync::PoisonError;
-
 use super::{
     DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, Past, Record,
     front_of,
@@ -100,10 +98,11 @@ impl Past {
         going: impl Fn() -> bool,
     ) -> Result<Vec<Lost>, Fault> {
         let mut lost = Vec::new();
+        let volume = &*self.tail.volume;
         for partial in self.partials.values_mut() {
             let name = temporary(&partial.origin.path);
             // What is not the file that was written is for whoever asks for it.
-            let Some(part) = Part::open(&*self.volume, &name, partial)? else { continue };
+            let Some(part) = Part::open(volume, &name, partial)? else { continue };
             let before = partial.bytes();
             let now = part.believed(partial, cut, &going);
             if !going() {
@@ -128,7 +127,7 @@ impl Past {
         name: &[u8],
     ) -> Result<Left, Fault> {
         let Some(partial) = self.partials.get(&origin.path) else { return Ok(Left::Nothing) };
-        let there = Part::open(&*self.volume, name, partial)?.is_some();
+        let there = Part::open(&*self.tail.volume, name, partial)?.is_some();
         let partial = self.partials.remove(&origin.path).expect("looked at above");
         let held = &partial.flushed;
         let bytes = partial.bytes();
@@ -143,11 +142,8 @@ impl Past {
             () => return Ok(Left::Part(partial)),
         };
         // Its temporary file makes room for a new one, which may get the same inode.
-        let drop = Record::Drop { file: partial.file }.encode();
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        self.volume.append(&self.file, &self.name, *end, &drop)?;
-        *end += drop.len() as u64;
-        self.volume.sync(&self.file, &self.name)?;
+        self.tail.add(&Record::Drop { file: partial.file })?;
+        self.tail.sync()?;
         match bytes {
             0 => Ok(Left::Nothing),
             bytes => Ok(Left::GivenUp { bytes, why }),
@@ -157,11 +153,12 @@ impl Past {
     /// The digest of a file that an earlier run completed, where it did and the file is the same
     /// still.
     pub fn done(&self, key: &Key) -> Result<Option<Made>, Fault> {
+        let tail = &self.tail;
         let front = front_of(key);
         let from = self.done.partition_point(|(other, _)| *other < front);
         for (_, at) in self.done[from..].iter().take_while(|(other, _)| *other == front) {
             let mut record = [0; 16 + 1 + MADE_BYTES as usize];
-            let count = self.volume.read_at(&self.file, &self.name, *at, &mut record)?;
+            let count = tail.volume.read_at(&tail.file, &tail.name, *at, &mut record)?;
             if count >= 17 && record[..16] == *key {
                 let sum = record[18..].try_into().expect("32 bytes");
                 let made = DigestKind::from_code(record[17]).map(|kind| (kind, sum));
@@ -171,11 +168,60 @@ impl Past {
         Ok(None)
     }
 
+    /// Folders that earlier runs have made.
+    pub fn folders(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.folders.keys().filter(|path| !path.is_empty())
+    }
+
+    /// True where an earlier run has made the root, or this one.
+    pub fn made_root(&self) -> bool {
+        self.folders.contains_key(&b""[..])
+    }
+
+    /// Which folder the root is, and whether this run has made it: the one that an earlier run made
+    /// may have been replaced.
+    pub fn know_root(&mut self, inode: u64, is_new: bool) -> Result<(), Fault> {
+        match self.folders.get(&b""[..]) {
+            _ if is_new => self.making(b"", inode)?,
+            Some(other) if *other != inode => self.left(b""),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Remembers that this run makes a folder; of the root its inode too.
+    pub fn making(&mut self, path: &[u8], inode: u64) -> Result<(), Fault> {
+        self.tail.add(&Record::Folder { path: path.to_vec(), inode })?;
+        self.tail.lock().open_folders += 1;
+        if path.is_empty() {
+            self.folders.insert(Vec::new(), inode);
+        }
+        Ok(())
+    }
+
+    /// A folder that a run has made got its mode.
+    pub fn left(&mut self, path: &[u8]) {
+        self.folders.remove(path);
+        let state = &mut *self.tail.lock();
+        state.open_folders = state.open_folders.saturating_sub(1);
+    }
+
+    /// Says of the folders that earlier runs have made once more that they did: in a journal that
+    /// begins anew.
+    pub fn repeat_folders(&mut self) -> Result<(), Fault> {
+        let folders = std::mem::take(&mut self.folders);
+        for (path, inode) in &folders {
+            self.making(path, *inode)?;
+        }
+        self.folders = folders;
+        Ok(())
+    }
+
     /// Removes what earlier runs began and nobody has asked for since, and forgets everything.
     pub fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
         for path in std::mem::take(&mut self.partials).into_keys() {
             // What cannot be removed is named like what it is, and `clean` finds it.
-            let _ = self.volume.remove(&temporary(&path));
+            let _ = self.tail.volume.remove(&temporary(&path));
         }
         self.done.clear();
     }

@@ -41,6 +41,8 @@ fn samples() -> Vec<Record> {
         Record::Begin { file: 1, origin: origin(b"b", 50), request_bytes: 4096, made: made(10) },
         have(1, 0, 50),
         Record::Drop { file: 1 },
+        Record::Folder { path: b"".to_vec(), inode: 7 },
+        Record::Folder { path: b"a".to_vec(), inode: 0 },
     ]
 }
 

@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::OWNER_BITS;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::settings::Settings;
@@ -29,15 +31,21 @@ pub enum Target {
     },
 }
 
-/// Whether the destination folder itself becomes like its source: `SRC/` is copied into it.
+/// The destination folder itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Root {
-    /// This transfer made it.
-    Made,
-    /// It was there: its mode and time change only where everything is to be as at the source.
-    Found,
-    /// Things are put in it, and it stays as it is.
-    Kept,
+pub struct Root {
+    /// This run has made it, for itself alone until the copy is over.
+    pub is_new: bool,
+    /// It stays as it is, or gets the mode of any new folder; else, where `SRC/` is copied into it,
+    /// a new one becomes like its source, and one that was there where everything is to be as at
+    /// the source.
+    pub is_kept: bool,
+}
+
+impl Root {
+    pub const FOUND: Root = Root { is_new: false, is_kept: false };
+    const MADE: Root = Root { is_new: true, is_kept: false };
+    const KEPT: Root = Root { is_new: false, is_kept: true };
 }
 
 impl Target {
@@ -71,7 +79,7 @@ impl Target {
     fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
         let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Target::directory(path, Root::Found),
+            Ok(meta) if meta.is_dir() => Target::directory(path, Root::FOUND),
             Ok(_) if wants_directory || !origin.single => {
                 let text = "is no directory: several things need one to go into";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
@@ -86,9 +94,9 @@ impl Target {
                 if origin.single && !wants_directory {
                     return Target::file(path);
                 }
-                std::fs::create_dir(path)
-                    .map_err(|error| Fault::io("make the directory", path, &error))?;
-                Target::directory(path, Root::Made)
+                let made = std::fs::DirBuilder::new().mode(OWNER_BITS).create(path);
+                made.map_err(|error| Fault::io("make the directory", path, &error))?;
+                Target::directory(path, Root::MADE)
             }
             Err(error) => Err(Fault::io("look at", path, &error)),
         }
@@ -105,17 +113,22 @@ impl Target {
             return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
         }
         let volume = Arc::new(Disk::open(parent)?);
-        Ok(Target::Tree { volume, rename: Some(name), root: Root::Kept })
+        Ok(Target::Tree { volume, rename: Some(name), root: Root::KEPT })
     }
 
     /// The same, but the folder itself stays as it is, whatever a source says.
     pub fn keeping_root(self) -> Target {
         match self {
-            Target::Tree { volume, rename, .. } => {
-                Target::Tree { volume, rename, root: Root::Kept }
+            Target::Tree { volume, rename, root } => {
+                Target::Tree { volume, rename, root: Root { is_kept: true, ..root } }
             }
             other => other,
         }
+    }
+
+    /// True where this run has made the folder itself.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Target::Tree { root: Root { is_new: true, .. }, .. })
     }
 
     /// The name that a single object gets, where that is not its own.
