@@ -7,6 +7,7 @@ use super::path::PathSample;
 use super::settings::{DataSet, Settings};
 use super::tally::SideReport;
 use super::units::Nanos;
+use crate::base::addresses::AddressList;
 
 /// One end of a transfer on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Remote {
     pub datapump: Option<String>,
     /// Ports that the far side may listen on, both ends included.
     pub ports: Option<(u16, u16)>,
+    /// Where data connections may go besides the addresses of the host that was typed.
+    pub addresses: AddressList,
     /// How long a lost connection is made again before the transfer ends; 0 for not at all.
     pub retry_for: Nanos,
     /// The CPUs that the far side is held to; any where not given.
@@ -54,7 +57,8 @@ pub struct Remote {
 impl Default for Remote {
     fn default() -> Remote {
         let retry_for = Nanos::from_millis(10 * 60 * 1000);
-        Remote { ssh: None, datapump: None, ports: None, retry_for, cpus: None }
+        let addresses = AddressList::default();
+        Remote { ssh: None, datapump: None, ports: None, addresses, retry_for, cpus: None }
     }
 }
 

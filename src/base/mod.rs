@@ -1,5 +1,6 @@
 //! Words everybody uses. No I/O, no clock, no policy about allocation.
 
+pub mod addresses;
 pub mod attributes;
 pub mod codec;
 pub mod cpus;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use crate::lab::doctor::checkup::Toward;
 use crate::lab::doctor::{self, Finding, Goal, Knocked, State, knock};
 use crate::lab::measure;
 use crate::lab::probe::Probe;
+use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;
 use crate::report::doctor as page;
@@ -91,17 +93,21 @@ fn examine(
         }
     };
     let far_facts = all_facts(&mut far.probe, &far_folder, Toward::WhoLoggedIn)?;
-    let mut addresses: Vec<String> = far_facts.get("reached_at").cloned().into_iter().collect();
-    addresses.extend(knock::addresses_of(&host));
-    let toward = knock::first_ip(&addresses).map_or(Toward::World, Toward::Address);
+    let named: Vec<String> = far_facts.get("reached_at").cloned().into_iter().collect();
+    let choice = addresses::choose(&launch(&host, options), &named);
+    let toward = choice.tries.first().map_or(Toward::World, |at| Toward::Address(at.ip()));
     let facts = all_facts(&mut near, &folder, toward)?;
-    let knocked = far.knock(&addresses, options)?;
+    let knocked = far.knock(&choice.tries, options)?;
     let round_trip = knocked.tried.as_ref().map_or(knocked.asked, |tried| tried.round_trip_min);
     let goal = goal(options, &[&facts, &far_facts], Some(round_trip));
     let mut findings = doctor::of_path(&host, &knocked, &facts);
     findings.extend(doctor::of_host(THIS_HOST, &facts, &goal));
     findings.extend(doctor::of_host(&host, &far_facts, &goal));
     Ok(Examined { findings, not_reached: None })
+}
+
+fn launch(host: &str, options: &Options) -> Launch {
+    Launch::Ssh { host: host.to_string(), remote: options.remote.clone() }
 }
 
 /// The probe on the other host, and how long the login took.
@@ -112,13 +118,12 @@ struct Other {
 
 impl Other {
     fn meet(host: &str, options: &Options) -> Result<Other, Fault> {
-        let launch = Launch::Ssh { host: host.to_string(), remote: options.remote.clone() };
         let begun = clock::now();
-        let probe = Probe::start(&launch)?;
+        let probe = Probe::start(&launch(host, options))?;
         Ok(Other { probe, login: clock::now().since(begun) })
     }
 
-    fn knock(&mut self, addresses: &[String], options: &Options) -> Result<Knocked, Fault> {
+    fn knock(&mut self, addresses: &[SocketAddr], options: &Options) -> Result<Knocked, Fault> {
         let token = streams::random()?;
         knock::try_path(&mut self.probe, self.login, addresses, options.remote.ports, token)
     }

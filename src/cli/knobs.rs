@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use super::args::Options;
 use super::command::Verb;
 use super::words;
+use crate::base::addresses::{ADDRESSES_PHRASE, AddressList};
 use crate::base::cpus::{CPUS_PHRASE, Cpus};
 use crate::base::limits;
 use crate::base::settings::{
@@ -630,6 +631,23 @@ const KNOBS: &[Knob] = &[
         help: "Ports that the far side may listen on",
         more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
                data goes over the ssh connection itself, and a warning says so.",
+        group: Group::Remote,
+        verbs: FAR,
+    },
+    Knob {
+        name: "addresses",
+        letter: None,
+        value: "LIST",
+        kind: Kind::Parsed(ADDRESSES_PHRASE, |o, text| {
+            o.remote.addresses = AddressList::parse(text)?;
+            Ok(())
+        }),
+        default: "",
+        help: "Where data may go besides the addresses of HOST",
+        more: "Addresses, networks and names of hosts. Data connections go to addresses of the \
+               host that was typed, as this host's resolver and 'ssh -G' know them. An address \
+               or a name in LIST is tried before these: an interface for data. A network allows \
+               what the far side names as its address, as behind a jump host.",
         group: Group::Remote,
         verbs: FAR,
     },

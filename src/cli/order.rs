@@ -295,6 +295,7 @@ fn idle(options: &Options, far_side: bool) -> Vec<String> {
         ("--ssh", remote.ssh.is_some()),
         ("--remote-datapump", remote.datapump.is_some()),
         ("--ports", remote.ports.is_some()),
+        ("--addresses", !remote.addresses.is_empty()),
         ("--remote-cpus", remote.cpus.is_some()),
     ];
     let mut idle: Vec<String> = typed

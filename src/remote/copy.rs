@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use super::addresses;
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
 use super::launch::{Explained, Launch, Launched, Login};
 use super::peer::{PROGRAM, heartbeat, silent, tag};
@@ -725,9 +726,9 @@ impl Near<'_> {
         if let Some(text) = tuning.window.and_then(window::shortfall) {
             self.attempt.watch.warn(text);
         }
-        let addresses = self.addresses(opened);
-        let connected =
-            streams::connect_all(&addresses, opened.port, settings.streams, &tuning, credentials);
+        let choice = addresses::choose(self.attempt.launch, &opened.addresses);
+        let (port, count) = (opened.port, settings.streams);
+        let connected = streams::connect_all(&choice.tries, port, count, &tuning, credentials);
         let fault = match connected {
             Ok((streams, address)) => {
                 let dialer = Dialer {
@@ -744,24 +745,17 @@ impl Near<'_> {
             Err(fault) => fault,
         };
         let early = self.listen_for_end(session, events)?;
-        let fault = match fault {
-            fault if self.job.sources.iter().any(Place::is_endless) => {
-                let text = format!(
-                    "no data port of the far side can be reached ({fault}; tried {} port {}), and \
-                     a test of the path needs one: open a port range with --ports LO-HI",
-                    addresses.join(", "),
-                    opened.port
-                );
-                return Err(Fault { text, ..fault });
-            }
-            fault => fault,
+        let host = match self.attempt.launch {
+            Launch::Ssh { host, .. } => host,
+            Launch::Process { .. } => "this host",
         };
+        let (what, advice) = choice.explain(host, port, &fault);
+        if self.job.sources.iter().any(Place::is_endless) {
+            let text = format!("{what}, and a test of the path needs one: {advice}");
+            return Err(Fault { text, ..fault });
+        }
         self.attempt.watch.warn(format!(
-            "no data port of the far side can be reached ({fault}; tried {} port {}): the data \
-             goes over the control connection, in one stream; open a port range with --ports \
-             LO-HI for more",
-            addresses.join(", "),
-            opened.port
+            "{what}: the data goes over the control connection, in one stream; {advice} for more"
         ));
         let mut line = self.line.clone();
         session.say(clock::now(), &Message::Carry);
@@ -800,20 +794,6 @@ impl Near<'_> {
             }
         }
         Ok(early)
-    }
-
-    /// Where the far side says it was reached; then the name that was typed.
-    fn addresses(&self, opened: &Opened) -> Vec<String> {
-        let mut addresses = opened.addresses.clone();
-        match self.attempt.launch {
-            Launch::Ssh { host, .. } => {
-                let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
-                addresses.push(name.to_string());
-            }
-            Launch::Process { .. } => addresses.push("127.0.0.1".into()),
-        }
-        addresses.dedup();
-        addresses
     }
 }
 

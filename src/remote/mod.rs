@@ -1,5 +1,6 @@
 //! Reaching the other host: one duplex byte stream comes out, and data streams beside it.
 
+pub mod addresses;
 pub mod control;
 pub mod copy;
 pub mod demo;

@@ -8,7 +8,7 @@
 //! ```
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
@@ -76,7 +76,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
 /// Connects all streams: the first finds the address where the far side proves itself, the others
 /// go there side by side. One is enough to begin with.
 pub fn connect_all(
-    addresses: &[String],
+    addresses: &[SocketAddr],
     port: u16,
     count: u16,
     tuning: &Tuning,
@@ -141,31 +141,25 @@ impl Dial for Dialer {
 /// (behind a NAT, a proxy, another program at that port) says nothing of the far side: it is not to
 /// be reached there.
 fn connect_first(
-    addresses: &[String],
+    addresses: &[SocketAddr],
     port: u16,
     tuning: &Tuning,
     credentials: &Credentials,
 ) -> Result<(Stream, SocketAddr), Fault> {
     let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
-    let mut tried = Vec::new();
     for address in addresses {
-        let Ok(resolved) = (address.as_str(), port).to_socket_addrs() else { continue };
-        for address in resolved {
-            if tried.contains(&address) {
-                continue;
-            }
-            tried.push(address);
-            last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
-                Err(error) => unreachable(&error),
-                Ok(connection) => match prove_connector(connection, 0, tuning, credentials) {
-                    Ok(stream) => return Ok((stream, address)),
-                    Err(fault) => Fault::new(
-                        Class::Unreachable,
-                        format!("something else answers at {address}: {}", fault.text),
-                    ),
-                },
-            };
-        }
+        let mut address = *address;
+        address.set_port(port);
+        last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
+            Err(error) => unreachable(&error),
+            Ok(connection) => match prove_connector(connection, 0, tuning, credentials) {
+                Ok(stream) => return Ok((stream, address)),
+                Err(fault) => Fault::new(
+                    Class::Unreachable,
+                    format!("something else answers at {address}: {}", fault.text),
+                ),
+            },
+        };
     }
     Err(last)
 }

@@ -1,6 +1,5 @@
 //! A far host of a campaign: who looks at it from there, who reflects probes, and how it has done.
 
-use std::net::ToSocketAddrs;
 use std::path::Path;
 
 use super::Extent;
@@ -16,6 +15,7 @@ use crate::lab::probe::Probe;
 use crate::lab::results::Store;
 use crate::lab::round_trips;
 use crate::lab::sample::Environment;
+use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;
 
@@ -104,20 +104,19 @@ impl Met {
     /// The kernel there where it answers, else the probe, which echoes on a port of its own.
     fn new_reflector(&mut self, host: &str, course: &Course) -> Result<Reflector, Fault> {
         let facts = self.probe.checkup(Path::new("."), Toward::WhoLoggedIn)?;
-        let mut addresses: Vec<String> = facts.get("reached_at").cloned().into_iter().collect();
-        addresses.extend(knock::addresses_of(host));
-        let resolved =
-            addresses.iter().filter_map(|name| (name.as_str(), 0).to_socket_addrs().ok());
+        let named: Vec<String> = facts.get("reached_at").cloned().into_iter().collect();
+        let choice = addresses::choose(&self.launch, &named);
         let answers = |address: std::net::SocketAddr| round_trips::answers(address.ip()).ok();
-        if let Some(reflector) = resolved.flatten().find_map(answers) {
+        if let Some(reflector) = choice.tries.iter().copied().find_map(answers) {
             return Ok(reflector);
         }
         let token = streams::random()?;
         let port = self.probe.reflect(course.remote.ports, &token)?;
-        let (connection, _) = knock::introduced(&addresses, port, &token).map_err(|why| {
+        let (connection, _) = knock::introduced(&choice.tries, port, &token).map_err(|why| {
             let text = format!(
                 "no round trips can be measured to {host}: nothing answers there by ICMP, and \
-                 {why}; open a port range with --ports LO-HI"
+                 {why}; open a port range with --ports LO-HI, or name its address with \
+                 --addresses"
             );
             Fault::new(crate::base::fault::Class::Unreachable, text)
         })?;

@@ -2,7 +2,7 @@
 //! it comes to be, what both ends agree on, and whether full packets arrive.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn exchange(mut connection: TcpStream) -> io::Result<()> {
 
 /// The near end: connects to one who knows the token too.
 pub fn introduced(
-    addresses: &[String],
+    addresses: &[SocketAddr],
     port: u16,
     token: &Token,
 ) -> Result<(TcpStream, SocketAddr), String> {
@@ -135,7 +135,7 @@ pub fn introduced(
 }
 
 /// Sends many full packets and waits for as many.
-pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, String> {
+pub fn knock(addresses: &[SocketAddr], port: u16, token: &Token) -> Result<Tried, String> {
     let (mut connection, address) = introduced(addresses, port, token)?;
     let sent = connection.write_all(&vec![0; BULK_BYTES]);
     let mut there = [0];
@@ -155,15 +155,14 @@ pub fn knock(addresses: &[String], port: u16, token: &Token) -> Result<Tried, St
     })
 }
 
-fn connect(addresses: &[String], port: u16) -> Result<(TcpStream, SocketAddr), String> {
-    let mut last = "it has no address".to_string();
-    for name in addresses {
-        let Ok(resolved) = (name.as_str(), port).to_socket_addrs() else { continue };
-        for address in resolved {
-            match tcp::connect(address, &Tuning::default(), PATIENCE) {
-                Ok(connection) => return Ok((connection, address)),
-                Err(why) => last = format!("cannot connect to {address}: {why}"),
-            }
+fn connect(addresses: &[SocketAddr], port: u16) -> Result<(TcpStream, SocketAddr), String> {
+    let mut last = "no address of it is known here: --addresses LIST names some".to_string();
+    for address in addresses {
+        let mut address = *address;
+        address.set_port(port);
+        match tcp::connect(address, &Tuning::default(), PATIENCE) {
+            Ok(connection) => return Ok((connection, address)),
+            Err(why) => last = format!("cannot connect to {address}: {why}"),
         }
     }
     Err(last)
@@ -183,7 +182,7 @@ fn arrives(connection: &mut TcpStream) -> bool {
 pub fn try_path(
     far: &mut Probe,
     login: Nanos,
-    addresses: &[String],
+    addresses: &[SocketAddr],
     ports: Option<(u16, u16)>,
     token: Token,
 ) -> Result<Knocked, Fault> {
@@ -205,18 +204,6 @@ pub fn try_path(
     })
 }
 
-/// The addresses of a host as ssh names it: what stands behind the `@`.
-pub fn addresses_of(host: &str) -> Vec<String> {
-    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
-    vec![name.to_string()]
-}
-
-/// The first address of them, for the route to it.
-pub fn first_ip(addresses: &[String]) -> Option<IpAddr> {
-    let resolved = addresses.iter().find_map(|name| (name.as_str(), 0).to_socket_addrs().ok());
-    resolved?.next().map(|address| address.ip())
-}
-
 /// Some ninety full packets.
 const BULK_BYTES: usize = 128 << 10;
 /// Longer than several retransmissions, so that a lost packet is no black hole.
@@ -232,7 +219,7 @@ mod tests {
     fn who_knows_the_token_is_served_and_others_are_not() {
         let token = [7; 32];
         let port = answer(None, token).unwrap();
-        let here = ["127.0.0.1".to_string()];
+        let here = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let stranger = knock(&here, port, &[8; 32]).unwrap_err();
         assert!(stranger.contains("and then nothing came"), "{stranger}");
         let tried = knock(&here, port, &token).unwrap();
@@ -245,15 +232,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let why = knock(&["127.0.0.1".to_string()], port, &[0; 32]).unwrap_err();
+        let why = knock(&[SocketAddr::from(([127, 0, 0, 1], 0))], port, &[0; 32]).unwrap_err();
         assert!(why.starts_with("cannot connect to 127.0.0.1:"), "{why}");
-        assert_eq!(knock(&[], 1, &[0; 32]).unwrap_err(), "it has no address");
-    }
-
-    #[test]
-    fn names_of_hosts() {
-        assert_eq!(addresses_of("me@host"), ["host"]);
-        assert_eq!(addresses_of("host"), ["host"]);
-        assert_eq!(first_ip(&addresses_of("127.0.0.1")), "127.0.0.1".parse().ok());
+        let why = knock(&[], 1, &[0; 32]).unwrap_err();
+        assert!(why.starts_with("no address of it is known here"), "{why}");
     }
 }
