@@ -482,7 +482,7 @@ fn several_streams_carry_the_bytes_and_one_login_is_made() {
     let ssh = scene.script(
         "ssh",
         &format!(
-            "case \"$*\" in *\" -G \"*) ;; *) echo login >> {} ;; esac\nexec {} \"$@\"",
+            "case \" $* \" in *\" -G \"*) ;; *) echo login >> {} ;; esac\nexec {} \"$@\"",
             log.display(),
             far::ssh_command()
         ),

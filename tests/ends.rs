@@ -7,7 +7,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 
+use datapump::wire::message::{Message, Wish};
 use rustix::process::Signal;
+use support::liar::{near_on, opened};
 use support::processes::{assert_end_within, children_named, send};
 use support::run::{self, Running};
 use support::{Scene, data, each, need, need_root};
@@ -295,4 +297,24 @@ fn ssh_lends_nothing() {
     for word in ["localforward", "remoteforward", "remotecommand true"] {
         assert!(!said.contains(word), "'{word}' in\n{said}");
     }
+}
+
+/// A far sink has more to do after its last file, and says then that it is done: one that goes
+/// before has not done it.
+#[test]
+fn a_far_sink_that_goes_before_its_last_word() {
+    each([(None, 7), (Some(Message::Report(Box::default())), 0)], |(last_word, code)| {
+        let scene = Scene::new();
+        fs::write(scene.path("in"), b"").unwrap();
+        let ways = "--retry-for off @/in 127.0.0.1:@/out";
+        let (ran, _) = near_on(&scene, ways, opened(None), PATIENCE, |speaker, connection| {
+            while !matches!(speaker.hear(), Some(Message::OfferEnd { .. }) | None) {}
+            speaker.say(&Message::Want { first: 0, wanted: vec![Wish::All] });
+            speaker.say(&Message::Finished { objects: vec![(0, None)] });
+            last_word.iter().for_each(|word| speaker.say(word));
+            while !matches!(speaker.hear(), Some(Message::Carried(_)) | None) {}
+            connection.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        assert_eq!(ran.code, *code, "{ran}");
+    });
 }

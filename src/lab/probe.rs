@@ -31,7 +31,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::io::clock;
 use crate::io::system::{self, CpuClock};
-use crate::remote::launch::{Launch, Launched, Login};
+use crate::remote::launch::{LEAVES_WITHIN, Launch, Launched, Login};
 use crate::remote::peer::PROGRAM;
 
 /// What a probe can be asked.
@@ -497,7 +497,7 @@ impl Drop for Probe {
         // It ends when nobody can ask any more.
         self.stdin = None;
         if let Some(launched) = self.launched.take() {
-            launched.end();
+            launched.end(LEAVES_WITHIN);
         }
     }
 }

@@ -326,7 +326,7 @@ impl Running {
             Event::Dealt(_) => Ok(()),
             // Who has said everything may go; and what is complete needs no more words.
             Event::Closed(_) if self.done.peer_report.is_some() => Ok(()),
-            Event::Closed(_) if self.own_part_over() => {
+            Event::Closed(_) if self.own_part_over() && self.knows_all() => {
                 self.peer_is_gone = true;
                 Ok(())
             }
@@ -703,6 +703,12 @@ impl Running {
         self.peer.as_ref().is_none_or(|peer| peer.drives)
     }
 
+    /// Whether what the other side does after its last object is of no concern. A sink there still
+    /// gives the destination its mode and removes its journal, and says then that it is done.
+    fn knows_all(&self) -> bool {
+        self.sink.is_some() || !self.drives()
+    }
+
     fn own_part_over(&self) -> bool {
         self.lanes_running == 0
             && self.source.as_ref().is_none_or(SourceSide::is_over)
@@ -713,7 +719,7 @@ impl Running {
         match self.drives() {
             true => {
                 let heard = self.peer.is_none() || self.done.peer_report.is_some();
-                (heard || self.peer_is_gone) && self.own_part_over()
+                (heard || (self.peer_is_gone && self.knows_all())) && self.own_part_over()
             }
             // Only then is the journal of no more use: the driver knows that all is done.
             false => self.reported && (self.done.peer_report.is_some() || self.peer_is_gone),

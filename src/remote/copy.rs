@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::addresses;
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
-use super::launch::{Explained, Launch, Launched, Login};
+use super::launch::{Explained, LEAVES_WITHIN, Launch, Launched, Login};
 use super::peer::{PROGRAM, heartbeat, silent, tag};
 use super::streams::{self, Credentials, Dialer, carried, random};
 use crate::base::fault::{Class, Fault};
@@ -259,9 +259,19 @@ impl Attempt<'_> {
         start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
         let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
         let outcome = near.transfer(sources, events, &mut launched);
-        match line.close_within(WRITTEN_WITHIN) {
-            true => launched.end(),
-            false => launched.cut(), // it takes nothing: what waits is of no use any more
+        let patience = if outcome.is_ok() { LAST_WORD_WITHIN } else { LEAVES_WITHIN };
+        let heard_all = match line.close_within(WRITTEN_WITHIN) {
+            true => launched.end(patience),
+            false => {
+                launched.cut(); // it takes nothing: what waits is of no use any more
+                false
+            }
+        };
+        if outcome.is_ok() && role == Role::Source && !heard_all {
+            let text = "all is copied, but the connection broke before the far side knew that: \
+                        its journal may stay, until the same command runs again or 'datapump \
+                        clean' there";
+            self.watch.warn(text.to_string());
         }
         outcome
     }
@@ -332,6 +342,8 @@ fn check_request(job: &Job) -> Result<(), Fault> {
 
 /// How long what waits to be written may take when a side ends, until ssh is ended with it.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
+/// How long a far side that is told that all is done may take to go, on a path with loss.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(5);
 /// How long the end of a far side whose ports do not answer may take to show.
 const ENDS_WITHIN: Duration = Duration::from_millis(300);
 /// How long a signal that has ended ssh may take to be told here.

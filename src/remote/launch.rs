@@ -220,13 +220,13 @@ impl Launched {
                 return given(Fault::new(Class::Version, text));
             }
             // What ssh cannot do it says.
-            Some(255) if unreachable && self.host.is_some() && said.is_empty() => {
+            Some(SSH_FAILED) if unreachable && self.host.is_some() && said.is_empty() => {
                 return lost(format!(
                     "the far side at {host} was ended, or its connection was lost, before it \
                      answered ('{what}' gave no reason)"
                 ));
             }
-            Some(255) if unreachable && self.host.is_some() => {
+            Some(SSH_FAILED) if unreachable && self.host.is_some() => {
                 format!("cannot reach {host}: '{what}' said: {said}; try '{what} {host} true'")
             }
             Some(code) if unreachable => format!(
@@ -238,10 +238,15 @@ impl Launched {
         given(Fault::new(Class::Unreachable, text))
     }
 
-    /// Waits for the far side to go; what does not go is ended.
-    pub fn end(mut self) {
-        if self.wait(Duration::from_millis(900)).is_none() {
-            self.cut();
+    /// Waits for the far side to go; what does not go is ended. True where it went by itself, and
+    /// so has read all that it was told.
+    pub fn end(mut self, patience: Duration) -> bool {
+        match self.wait(patience) {
+            Some(status) => status.code().is_some_and(|code| code != SSH_FAILED),
+            None => {
+                self.cut();
+                false
+            }
         }
     }
 
@@ -308,6 +313,11 @@ impl Relay {
         self.last_line.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+/// How long a far side that is of no more use may take to go.
+pub const LEAVES_WITHIN: Duration = Duration::from_millis(900);
+/// What ssh ends with where it, and not what it started, has failed.
+const SSH_FAILED: i32 = 255;
 
 /// What of ssh's words is told: a banner, not a flood.
 const LINE_BYTES_MAX: u64 = 4096;

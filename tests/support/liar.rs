@@ -1,6 +1,6 @@
 //! A hostile peer: what it does, one step after the other.
 
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use datapump::base::extent::Extent;
@@ -54,6 +54,17 @@ pub fn near_with(
     patience: Duration,
     act: impl FnOnce(&mut Speaker),
 ) -> (Ran, Watched) {
+    near_on(scene, ways, opened, patience, |speaker, _| act(speaker))
+}
+
+/// The same with the connection, which it may end.
+pub fn near_on(
+    scene: &Scene,
+    ways: &str,
+    opened: Opened,
+    patience: Duration,
+    act: impl FnOnce(&mut Speaker, &UnixStream),
+) -> (Ran, Watched) {
     let socket = scene.path("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let socat = need("socat", "socat");
@@ -63,9 +74,10 @@ pub fn near_with(
     let running = run::start(scene.command(&scene.words(&line)));
     let watched = watch(running.pid(), patience);
     let (connection, _) = listener.accept().unwrap();
-    let mut speaker = Speaker::follower(connection.try_clone().unwrap(), connection);
+    let [from, to] = [0, 1].map(|_| connection.try_clone().unwrap());
+    let mut speaker = Speaker::follower(from, to);
     if speaker.answer(opened) {
-        act(&mut speaker);
+        act(&mut speaker, &connection);
     }
     let watched = watched.join().unwrap();
     drop(speaker);
