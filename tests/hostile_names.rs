@@ -60,6 +60,7 @@ fn only_what_was_asked_for_is_made() {
         (tree, false, vec![folder("tree"), hard("tree/x", ".bashrc")]),
         (tree, false, vec![folder("tree"), leave]),
         ("-r --links skip 127.0.0.1:tree/ @/dst", false, vec![link("x")]),
+        ("-r --links safe 127.0.0.1:tree/ @/dst", false, vec![link("x")]),
         ("-r --exclude .* 127.0.0.1:tree/ @/dst", false, vec![file(".bashrc", 3)]),
         (list, false, vec![file("c", 3)]),
         (list, false, vec![file(".bashrc", 3)]),

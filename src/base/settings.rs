@@ -247,7 +247,7 @@ choice!(
 
 choice!(
     /// What becomes of symbolic links below a source.
-    Links { Copy = "copy", Follow = "follow", Skip = "skip", }
+    Links { Copy = "copy", Follow = "follow", Skip = "skip", Safe = "safe", }
 );
 choice!(
     /// Which destination files are taken for what they should be.

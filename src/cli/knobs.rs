@@ -425,7 +425,8 @@ const KNOBS: &[Knob] = &[
         default: "copy",
         help: "What becomes of symbolic links in a folder",
         more: "copy: they are made anew. follow: what they point to is copied. skip: they are \
-               left out.",
+               left out. safe: those are left out that lead out of what is copied: absolute \
+               ones, and those that go up too far, or up after they have gone down.",
         group: Group::Copying,
         verbs: COPY,
     },

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::names::{Names, hash_of};
+use super::safe_links::leads_out;
 use super::select::{Select, Shape};
 use super::walk::{made_object, means_contents};
 use crate::base::fault::Fault;
@@ -116,12 +117,20 @@ impl Asked {
             EntryKind::Stretch | EntryKind::Pipe => self.made.as_ref().is_some_and(|made| {
                 (made.kind, made.size, &made.path) == (entry.kind, entry.size, &entry.path)
             }),
-            EntryKind::Link if self.links != Links::Copy => false,
+            EntryKind::Link if !self.allows_link(entry) => false,
             EntryKind::HardLink => {
                 self.allows_name(&entry.path, entry.kind)
                     && self.allows_name(&entry.link_target, EntryKind::File)
             }
             kind => self.allows_name(&entry.path, kind),
+        }
+    }
+
+    fn allows_link(&self, entry: &Entry) -> bool {
+        match self.links {
+            Links::Copy => true,
+            Links::Safe => !leads_out(&entry.path, &entry.link_target),
+            Links::Follow | Links::Skip => false,
         }
     }
 
@@ -167,7 +176,7 @@ impl Asked {
         };
         let above: &[Shape] = match self.links {
             Links::Follow => shapes,
-            Links::Copy | Links::Skip => &[Shape::Folder],
+            Links::Copy | Links::Skip | Links::Safe => &[Shape::Folder],
         };
         let out = |path: &[u8], shapes: &[Shape]| {
             shapes.iter().all(|shape| self.select.leaves_out(path, *shape))

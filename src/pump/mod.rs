@@ -20,6 +20,7 @@ pub mod places;
 pub mod plan;
 pub mod receipt;
 pub mod resume;
+mod safe_links;
 pub mod select;
 pub mod sink;
 pub mod source;

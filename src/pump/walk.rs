@@ -14,6 +14,7 @@ use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
 use super::compare::sum_of;
 use super::names::Names;
+use super::safe_links::leads_out;
 use super::select::{Select, Shape};
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
@@ -411,7 +412,7 @@ impl Offers<'_> {
         }
         match (meta.is_link(), self.settings.links) {
             (false, _) => self.add_thing(spot, at, meta, open),
-            (true, Links::Copy) => self.add_link(spot, at, meta),
+            (true, Links::Copy | Links::Safe) => self.add_link(spot, at, meta),
             (true, Links::Follow) => self.follow(spot, open),
             (true, Links::Skip) => {
                 let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
@@ -458,6 +459,13 @@ impl Offers<'_> {
 
     fn add_link(&mut self, spot: Spot, at: &At, meta: &Meta) {
         match at.read_link() {
+            Ok(to) if self.settings.links == Links::Safe && leads_out(&spot.target, &to) => {
+                let text = format!(
+                    "'{}' is a symbolic link that leads out of what is copied: skipped",
+                    spot.real.display()
+                );
+                self.say(Sighting::Skipped(text));
+            }
             Ok(to) => {
                 let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
                 entry.attributes = self.attributes(&spot.real, at, meta);

@@ -149,9 +149,16 @@ fn lists() {
     check(Typed { recursive: true, ..typed }, false, &["d a", "f a/x", "v a"], &["f b/x", "f f"]);
 }
 
-/// Links come only where they are copied.
+/// Links come only where they are copied, and where they may lead.
 #[test]
 fn links() {
+    let safe = Typed { sources: &["d/"], recursive: true, links: Links::Safe, ..PLAIN };
+    check(
+        safe,
+        false,
+        &["f a", "d a", "l a f", "l a/b ../f"],
+        &["l a /f", "l a ../f", "l a/b c/../f"],
+    );
     for links in [Links::Follow, Links::Skip] {
         let typed = Typed { sources: &["d/"], recursive: true, links, ..PLAIN };
         check(typed, false, &["f a", "d a"], &["l a", "l a/b"]);

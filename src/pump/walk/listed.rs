@@ -100,7 +100,7 @@ impl Offers<'_> {
             && parents(name).any(|folder| {
                 let is_entered = || match self.settings.links {
                     Links::Follow => below.root.join(name_of(folder)).is_dir(),
-                    Links::Copy | Links::Skip => {
+                    Links::Copy | Links::Skip | Links::Safe => {
                         let meta = At::find(&below.disk, folder).and_then(|at| at.meta());
                         meta.is_ok_and(|meta| meta.is_dir())
                     }
