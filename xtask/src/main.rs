@@ -55,8 +55,9 @@ cargo xtask COMMAND
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
                          the two-host simulation, on fresh seeds unless one is named
-  torture [--rounds N] [--seed S] [--only large|tree] [--disk DIR]
-                         copies whose processes are killed; writes runs/DATE-torture.md
+  torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan]
+          [--first N] [--minutes N] [--disk DIR]
+                         copies that are interrupted at random; writes runs/DATE-torture.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   fuzz [TARGET] [--minutes N]

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: many rounds of killed copies, and a page about them in `runs/`.
+//! `cargo xtask torture`: many rounds of interrupted copies, and a page about them in `runs/`.
 
 #[path = "../../tests/support/torture.rs"]
 mod rounds;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rounds::{Ground, Load, Plan, Shown, Victim, Way};
+use rounds::{Fault, Ground, Load, Plan, Shown, Way};
 
 use crate::bench::{far, machine};
 use crate::packages;
@@ -17,11 +17,15 @@ use crate::step::{cargo, output, root, run, target_folder};
 struct Options {
     rounds: u64,
     seed: u64,
+    first: u64,
     only: Option<Load>,
+    /// `None`: a round over loopback, and one over the WAN.
+    wan: Option<bool>,
     disk: PathBuf,
+    minutes: u64,
 }
 
-/// `torture [--rounds N] [--seed S] [--only large|tree] [--disk DIR]`.
+/// `torture [--rounds N] [--seed S] [--only LOAD] [--path loopback|wan] [--first N] [--minutes N]`.
 pub fn torture(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_TESTS)?;
@@ -34,131 +38,175 @@ pub fn torture(words: &[&str]) -> Result<(), String> {
     };
     let place = tempfile::Builder::new().prefix("datapump-torture-").tempdir_in(&options.disk);
     let place = place.map_err(|why| format!("{}: {why}", options.disk.display()))?;
+    let profile = wan::Profile::from_words(&["--rate", "100Mbit", "--rtt", "30ms"])?;
+    let wan = match options.wan {
+        Some(false) => None,
+        _ => Some(wan::Wan::up(&profile, Some(&program))?),
+    };
     let ground = Ground {
         program,
         ssh: far::ssh_command(),
         folder: place.path().to_path_buf(),
-        large_bytes: 512 << 20,
-        tree_files: 2000,
-        knobs: String::new(),
+        logs: target_folder().join(format!("torture-logs-{}", options.seed)),
+        large_bytes: 96 << 20,
+        tree_files: 1000,
+        islands: 300,
+        checks_folders: true,
+        wan,
     };
     ground.lay();
     let begun = Instant::now();
-    let (results, failed) = play(&ground, &options)?;
+    let (results, failed) = play(&ground, &options, begun);
     let page = page(&options, &results, &failed, begun.elapsed());
     let date = output(std::process::Command::new("date").arg("+%F"))?;
-    let path = match options.rounds >= ROUNDS_OF_A_PAGE {
+    let path = match results.len() + failed.len() >= ROUNDS_OF_A_PAGE {
         true => root().join(format!("runs/{}-torture.md", date.trim())),
-        false => target_folder().join("torture-part.md"),
+        false => target_folder().join(format!("torture-part-{}.md", options.seed)),
     };
     fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
     println!("\n{page}\nwritten to {}", path.display());
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(format!("torture: {} of {} rounds failed", failed.len(), options.rounds)),
+        false => Err(format!("torture: {} rounds failed", failed.len())),
     }
 }
 
-type Results = BTreeMap<(String, Victim), Vec<Shown>>;
-
-fn play(ground: &Ground, options: &Options) -> Result<(Results, Vec<String>), String> {
-    let mut clean: BTreeMap<String, (Duration, u64)> = BTreeMap::new();
-    let (mut results, mut failed) = (Results::new(), Vec::new());
-    for load in [Load::Large, Load::Tree] {
-        for way in [Way::Local, Way::Push, Way::Pull] {
-            // The first of all is the slowest: nothing is in memory yet.
-            let (first, again) = (ground.clean(load, way)?, ground.clean(load, way)?);
-            clean.insert(format!("{load:?} {way:?}"), first.min(again));
+fn play(ground: &Ground, options: &Options, begun: Instant) -> (Vec<(Plan, Shown)>, Vec<String>) {
+    let (mut results, mut failed) = (Vec::new(), Vec::new());
+    for round in options.first..options.first + options.rounds {
+        if begun.elapsed() > Duration::from_secs(60 * options.minutes) {
+            println!("{} minutes are over", options.minutes);
+            break;
         }
-    }
-    for number in 0..options.rounds {
-        let plan = Plan::of(options.seed, number, options.only);
-        let name = format!("{:?} {:?}", plan.load, plan.way);
-        let (time, bytes) = clean[&name];
-        match ground.play(number, &plan, time) {
+        let is_wan = options.wan.unwrap_or(round % 2 == 1);
+        let plan = Plan::of(options.seed, round, options.only, is_wan);
+        match ground.play(&format!("{}-{round}", options.seed), &plan) {
             Ok(shown) => {
-                let rate = bytes as f64 / time.as_secs_f64();
-                let bound = RESENT_BYTES + rate as u64;
-                if shown.resent_bytes > bound {
-                    failed.push(format!("round {number}: {plan:?}: {shown:?} beyond {bound}"));
-                }
-                results.entry((name, plan.victim)).or_default().push(shown);
+                println!("{round}: {:?} {:?}: {shown:?}", plan.load, plan.way);
+                results.push((plan, shown));
             }
-            Err(why) => failed.push(format!("round {number}: {plan:?}: {why}")),
-        }
-        if let Some(last) = failed.last().filter(|why| why.contains(&format!("d {number}:"))) {
-            println!("{last}");
-        }
-        if number % 10 == 9 {
-            println!("{} rounds, {} failed", number + 1, failed.len());
+            Err(why) => {
+                let again = repeat(options, &plan, round);
+                println!("{round}: FAILED: {why}\n  again: {again}");
+                failed.push(format!("{why}; again: `{again}`"));
+            }
         }
     }
-    Ok((results, failed))
+    (results, failed)
 }
 
-fn page(options: &Options, results: &Results, failed: &[String], time: Duration) -> String {
-    let mut page = String::from("# Torture: killed at random moments\n\n");
+/// The command that plays one round again.
+fn repeat(options: &Options, plan: &Plan, round: u64) -> String {
+    let path = if plan.path.wan { "wan" } else { "loopback" };
+    let only = options.only.map(|load| format!(" --only {load:?}").to_lowercase());
+    format!(
+        "cargo xtask torture --rounds 1 --first {round} --seed {} --path {path}{}",
+        options.seed,
+        only.unwrap_or_default()
+    )
+}
+
+fn page(options: &Options, results: &[(Plan, Shown)], failed: &[String], time: Duration) -> String {
+    let mut page = String::from("# Torture: interrupted at random moments\n\n");
     for note in machine::notes(&options.disk) {
         page.push_str(&format!("- {note}\n"));
     }
     page.push_str(&format!(
-        "\n{} rounds from seed {} in {:.0} s, through a real sshd: `cargo xtask torture --rounds \
-         {} --seed {}`. Large is one file of 512 MiB, Tree 2,000 files of up to 17 MiB. Each round \
-         kills (SIGKILL) the near datapump, the far one or ssh once or twice. After each kill of \
-         the near side the destination holds only whole files under final names; the same command \
-         is then run again. A killed far side or ssh must heal within the run. At the end both \
-         trees are equal and nothing temporary is left.\n\n",
-        options.rounds,
+        "\n{} rounds from seed {} in {:.0} s, through real sshds. Each interrupts its copy up to \
+         five times. Loads: one file of 96 MiB, a tree of 1,000 files, a file of 300 islands, a \
+         list of 500 names. What is checked is listed in \
+         [GUARANTEES](../docs/GUARANTEES.md#1-killed-cut-and-stalled).\n\n\
+         | what | path | rounds | interruptions | runs | names compared | sent again, median | \
+         most | most of its bound |\n|---|---|---|---|---|---|---|---|---|\n",
+        results.len() + failed.len(),
         options.seed,
         time.as_secs_f64(),
-        options.rounds,
-        options.seed
     ));
-    page.push_str(
-        "Resent: bytes that the destination's file system held at the last kill and that were \
-         sent again, so an upper bound of what had been acknowledged and was sent again. Bound: \
-         64 MiB, what 4 streams hold (4 x 8 requests of 1 MiB), and what one second of the rate \
-         gives. A round without a kill was over before its moment came.\n\n\
-         | what | killed | rounds | kills | runs again | resent, median | resent, most |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    for ((name, victim), shown) in results {
+    rows(&mut page, results);
+    faults(&mut page, results, failed);
+    page
+}
+
+/// A line for each load, way and path.
+fn rows(page: &mut String, results: &[(Plan, Shown)]) {
+    let mut classes: BTreeMap<(Load, Way, bool), Vec<&Shown>> = BTreeMap::new();
+    for (plan, shown) in results {
+        classes.entry((plan.load, plan.way, plan.path.wan)).or_default().push(shown);
+    }
+    for ((load, way, is_wan), shown) in classes {
         let mut resent: Vec<u64> = shown.iter().map(|shown| shown.resent_bytes >> 10).collect();
         resent.sort_unstable();
-        let kills: u32 = shown.iter().map(|shown| shown.kills).sum();
-        let reruns: u32 = shown.iter().map(|shown| shown.reruns).sum();
+        let sum = |of: fn(&Shown) -> u64| shown.iter().map(|shown| of(shown)).sum::<u64>();
+        let share =
+            |shown: &&Shown| shown.resent_bytes as f64 / shown.bound_bytes.max(1) as f64 * 100.0;
         page.push_str(&format!(
-            "| {name} | {victim:?} | {} | {kills} | {reruns} | {} KiB | {} KiB |\n",
+            "| {load:?} {way:?} | {} | {} | {} | {} | {} | {} KiB | {} KiB | {:.0} % |\n",
+            if is_wan { "WAN" } else { "loopback" },
             shown.len(),
+            sum(|shown| shown.struck.len() as u64),
+            sum(|shown| shown.runs),
+            sum(|shown| shown.compared),
             resent[resent.len() / 2],
-            resent[resent.len() - 1]
+            resent[resent.len() - 1],
+            shown.iter().map(share).fold(0.0, f64::max),
         ));
     }
-    page.push_str(&format!("\n{} rounds failed.\n", failed.len()));
-    failed.iter().for_each(|why| page.push_str(&format!("- {why}\n")));
-    page
+}
+
+/// What was struck, and the failures by class.
+fn faults(page: &mut String, results: &[(Plan, Shown)], failed: &[String]) {
+    let mut faults: BTreeMap<Fault, u64> = BTreeMap::new();
+    for fault in results.iter().flat_map(|(_, shown)| &shown.struck) {
+        *faults.entry(*fault).or_default() += 1;
+    }
+    let faults: Vec<String> = faults.iter().map(|(it, count)| format!("{it:?} {count}")).collect();
+    let refused: u64 = results.iter().map(|(_, shown)| shown.refused_logins).sum();
+    let beyond = results.iter().map(|(_, shown)| shown.beyond_plan_bytes).max().unwrap_or_default();
+    page.push_str(&format!(
+        "\nStruck in rounds that held: {}. Logins that were struck and ended with exit code 7: \
+         {refused}. The most memory beyond a side's plan: {} KiB.\n\n{} rounds failed.\n",
+        faults.join(", "),
+        beyond >> 10,
+        failed.len()
+    ));
+    let mut failed_classes: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    for why in failed {
+        // `NAME: class: what`, or `NAME: class after what`.
+        let class = why.split(": ").nth(1).unwrap_or_default();
+        let class = class.split(" after ").next().unwrap_or_default();
+        failed_classes.entry(class).or_default().push(why);
+    }
+    for (class, whys) in failed_classes {
+        page.push_str(&format!("\n## {class}: {}\n\n", whys.len()));
+        whys.iter().for_each(|why| page.push_str(&format!("- {why}\n")));
+    }
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    let shm = Path::new("/dev/shm").to_path_buf();
-    let mut options = Options { rounds: 200, seed, only: None, disk: shm };
+    let disk = Path::new("/dev/shm").to_path_buf();
+    let mut options =
+        Options { rounds: 300, seed, first: 0, only: None, wan: None, disk, minutes: 24 * 60 };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("torture: {word} needs a value"))?;
-        let wrong = || format!("torture: {word} {value}: write a number");
-        match *word {
-            "--rounds" => options.rounds = value.parse().map_err(|_| wrong())?,
-            "--seed" => options.seed = value.parse().map_err(|_| wrong())?,
-            "--only" if *value == "large" => options.only = Some(Load::Large),
-            "--only" if *value == "tree" => options.only = Some(Load::Tree),
-            "--disk" => options.disk = PathBuf::from(value),
+        let number = || value.parse().map_err(|_| format!("torture: {word} {value}: a number"));
+        match (*word, *value) {
+            ("--rounds", _) => options.rounds = number()?,
+            ("--seed", _) => options.seed = number()?,
+            ("--first", _) => options.first = number()?,
+            ("--minutes", _) => options.minutes = number()?,
+            ("--only", "large") => options.only = Some(Load::Large),
+            ("--only", "tree") => options.only = Some(Load::Tree),
+            ("--only", "sparse") => options.only = Some(Load::Sparse),
+            ("--only", "list") => options.only = Some(Load::List),
+            ("--path", "loopback") => options.wan = Some(false),
+            ("--path", "wan") => options.wan = Some(true),
+            ("--disk", _) => options.disk = PathBuf::from(value),
             _ => return Err(format!("torture: {word} {value} is not understood")),
         }
     }
     Ok(options)
 }
 
-/// 64 MiB between two lines of the journal, and what four streams hold.
-const RESENT_BYTES: u64 = (64 << 20) + ((4 * 8) << 20);
-const ROUNDS_OF_A_PAGE: u64 = 100;
+const ROUNDS_OF_A_PAGE: usize = 100;
