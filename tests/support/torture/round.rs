@@ -323,7 +323,11 @@ impl<'a> Round<'a> {
                 true
             }
             Some(130) => was(Fault::Interrupt) || was(Fault::InterruptGroup),
-            None => was(Fault::KillNear),
+            // Ctrl-C before the program has said what it does with it ends it as any other.
+            None => {
+                let interrupted = was(Fault::Interrupt) || was(Fault::InterruptGroup);
+                was(Fault::KillNear) || (early && interrupted)
+            }
             Some(_) => false,
         };
         match allowed {
@@ -473,7 +477,7 @@ impl<'a> Round<'a> {
             let time = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
             if files::mode(from) != files::mode(&to) || time(from) != time(&to) {
                 return Err(format!(
-                    "folder {:?}: mode {:o} and {:?} for {:o} and {:?}",
+                    "folder: {:?}: mode {:o} and {:?} for {:o} and {:?}",
                     to.strip_prefix(&self.place).unwrap(),
                     files::mode(&to),
                     time(&to),
