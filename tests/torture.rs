@@ -83,8 +83,7 @@ fn ground(scene: &Scene, wan: Option<wan::Wan>) -> Ground {
         large_bytes: 48 << 20,
         tree_files: 400,
         islands: 100,
-        // Folders keep neither mode nor time over a second attempt yet: the long form tells it.
-        checks_folders: false,
+        checks_folders: true,
         wan,
     };
     std::fs::create_dir(&ground.folder).unwrap();

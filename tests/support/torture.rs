@@ -98,8 +98,11 @@ impl Ground {
         let mut round = Round::new(self, name, plan)?;
         let played = round.play();
         round.clear(played.is_err());
-        played
-            .map_err(|why| format!("{name}: {why} ({plan:?}; {}/{name}-run*)", self.logs.display()))
+        let struck = round.struck();
+        played.map_err(|why| {
+            let logs = self.logs.display();
+            format!("{name}: {why} ({plan:?}; struck {struck:?}; {logs}/{name}-run*)")
+        })
     }
 }
 

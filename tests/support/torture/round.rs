@@ -33,6 +33,10 @@ pub struct Round<'a> {
     sent_bytes: u64,
     /// What the last run said that earlier ones had brought.
     held_bytes: u64,
+    /// All was there as the run began, and no journal said so any more: whoever was struck was as
+    /// good as over.
+    was_over: bool,
+    struck: Vec<(u64, Fault)>,
     /// Final names that were compared: path, inode, length, time.
     compared: HashSet<(PathBuf, u64, u64, i64)>,
 }
@@ -73,6 +77,8 @@ impl<'a> Round<'a> {
             shown: Shown::default(),
             sent_bytes: 0,
             held_bytes: 0,
+            was_over: false,
+            struck: Vec::new(),
             compared: HashSet::new(),
         })
     }
@@ -95,6 +101,11 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// What has struck so far, with the run that it struck.
+    pub fn struck(&self) -> &[(u64, Fault)] {
+        &self.struck
+    }
+
     pub fn play(&mut self) -> Result<Shown, String> {
         let mut running = self.start();
         let mut struck = Vec::new();
@@ -109,6 +120,7 @@ impl<'a> Round<'a> {
                 continue;
             }
             self.shown.struck.push(strike.fault);
+            self.struck.push((self.shown.runs, strike.fault));
             struck.push(*strike);
             if strike.fault.ends_run() {
                 if self.ends(running, &struck)? {
@@ -128,6 +140,7 @@ impl<'a> Round<'a> {
 
     fn start(&mut self) -> Running {
         self.shown.runs += 1;
+        self.was_over = self.missing().is_none();
         let mut command = Command::new(&self.ground.program);
         command.args(["copy", "--json", "--interval", "0.1"]);
         command.args(self.plan.options.split_whitespace());
@@ -300,8 +313,9 @@ impl<'a> Round<'a> {
         }
         // A source that changed after it had its final name is not replaced: `--overwrite never`.
         Ok(match ended.code {
-            Some(0) => true,
-            Some(3) => self.changed() && struck.is_empty(),
+            // The same command takes the journal away.
+            Some(0) => !ended.told.journal_may_stay,
+            Some(3) => self.was_over || (self.changed() && struck.is_empty()),
             _ => false,
         })
     }
@@ -315,6 +329,7 @@ impl<'a> Round<'a> {
         let early = struck.iter().any(|strike| !matches!(strike.moment, Moment::Share(_)));
         let allowed = match ended.code {
             Some(0) => true,
+            Some(3) if self.was_over => true,
             Some(3 | 4) => self.changed(),
             Some(5) => was(Fault::Full),
             // Nobody has logged in yet, and a person looks on.
@@ -417,26 +432,36 @@ impl<'a> Round<'a> {
     fn whole(&mut self) -> Result<Shown, String> {
         self.compared.clear();
         self.check_named()?;
-        let names = |root: &Path| -> Vec<PathBuf> {
-            let found = files::below(root, false);
-            found.iter().map(|path| path.strip_prefix(root).unwrap().to_owned()).collect()
-        };
-        let here = names(&self.target);
-        let there = match self.plan.load {
-            Load::List => {
-                let list = fs::read_to_string(self.ground.folder.join("list")).unwrap();
-                let mut names: Vec<PathBuf> = list.lines().map(PathBuf::from).collect();
-                names.sort();
-                names
-            }
-            _ => names(&self.source),
-        };
+        if let Some(why) = self.missing() {
+            return Err(why);
+        }
+        self.check_sizes()
+    }
+
+    /// Why the destination does not have the names of the source and no others.
+    fn missing(&self) -> Option<String> {
+        let here = names_below(&self.target);
+        let there = self.names();
         if let Some(name) = here.iter().find(|name| !there.contains(name)) {
-            return Err(format!("left over: {}", name.display()));
+            return Some(format!("left over: {}", name.display()));
         }
-        if there.len() != here.len() {
-            return Err(format!("missing: {} of {} files are there", here.len(), there.len()));
+        (there.len() != here.len())
+            .then(|| format!("missing: {} of {} files are there", here.len(), there.len()))
+    }
+
+    /// What is to be copied.
+    fn names(&self) -> Vec<PathBuf> {
+        if self.plan.load != Load::List {
+            return names_below(&self.source);
         }
+        let list = fs::read_to_string(self.ground.folder.join("list")).unwrap();
+        let mut names: Vec<PathBuf> = list.lines().map(PathBuf::from).collect();
+        names.sort();
+        names
+    }
+
+    fn check_sizes(&mut self) -> Result<Shown, String> {
+        let there = self.names();
         let mut to_send = 0;
         for name in &there {
             let [from, to] = [&self.source, &self.target].map(|root| root.join(name));
@@ -492,6 +517,11 @@ impl<'a> Round<'a> {
     fn log(&self, run: u64) -> PathBuf {
         self.ground.logs.join(format!("{}-run{run}.log", self.name))
     }
+}
+
+fn names_below(root: &Path) -> Vec<PathBuf> {
+    let found = files::below(root, false);
+    found.iter().map(|path| path.strip_prefix(root).unwrap().to_owned()).collect()
 }
 
 /// The sshd process that serves the login of this process.

@@ -17,6 +17,8 @@ pub struct Told {
     pub held_bytes: u64,
     pub found_bytes: u64,
     pub all_found: bool,
+    /// It could not tell the far side that all is done.
+    pub journal_may_stay: bool,
     /// The event `end`.
     pub end: serde_json::Value,
     /// Every line, for the log.
@@ -120,6 +122,10 @@ impl Told {
                 self.held_bytes = number("bytes_held");
                 self.found_bytes = number("bytes_found");
                 self.all_found = event["all_found"].as_bool().unwrap_or_default();
+            }
+            Some("warning") => {
+                let text = event["text"].as_str().unwrap_or_default();
+                self.journal_may_stay |= text.contains("its journal may stay");
             }
             Some("end") => self.end = event,
             _ => {}
