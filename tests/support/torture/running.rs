@@ -66,10 +66,6 @@ impl Running {
         self.child.id().cast_signed()
     }
 
-    pub fn told(&self) -> Told {
-        locked(&self.told).clone()
-    }
-
     /// The share of what this run had to move that has moved.
     pub fn share(&self) -> f64 {
         let told = locked(&self.told);
