@@ -2,6 +2,10 @@
 //!
 //! `cargo xtask fuzz` drives these with an engine, `tests/corpus.rs` with the committed corpus.
 
+#[path = "conversation.rs"]
+mod conversation;
+
+pub use conversation::conversation;
 use crc_fast::{CrcAlgorithm, checksum};
 use datapump::base::codec::Codec;
 use datapump::base::extent::Extent;

@@ -16,6 +16,7 @@ const TARGETS: &[Target] = &[
     ("manifest", targets::manifest),
     ("journal", targets::journal),
     ("unpack", targets::unpack),
+    ("conversation", targets::conversation),
 ];
 
 #[test]

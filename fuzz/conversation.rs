@@ -1,0 +1,250 @@
+//! A whole conversation with each role: what a peer may say after the two have met, one message
+//! after the other, as the loop of a transfer hands them on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use datapump::base::fault::Fault;
+use datapump::base::job::{Job, Notice, Place, Remote};
+use datapump::base::settings::{Overwrite, Settings};
+use datapump::base::units::Tick;
+use datapump::io::sim::{SimVolume, Weather, World};
+use datapump::io::volume::{Mtime, Volume};
+use datapump::pump::expected::Expected;
+use datapump::pump::finisher::Finisher;
+use datapump::pump::objects::{Complete, Objects};
+use datapump::pump::plan::Plan;
+use datapump::pump::resume::{Memory, Voice};
+use datapump::pump::sink::{Begin, Root, SinkSide, Target};
+use datapump::pump::source::SourceSide;
+use datapump::pump::walk::Found;
+use datapump::pump::watch::Watch;
+use datapump::wire::manifest::{Entry, path_is_safe};
+use datapump::wire::message::{Message, Open, Opened, Origin, Role};
+use datapump::wire::reader::Reader;
+use datapump::wire::session::Session;
+
+/// The first byte says who we are and how we are set; then each step is an act of our own, or a
+/// message of the peer behind its length. Whatever comes, we refuse it or go on; what has a final
+/// name was offered under it, and what a near sink did not ask for has none.
+pub fn conversation(bytes: &[u8]) {
+    let mut from = Reader::new(bytes);
+    let Ok(side) = from.u8() else { return };
+    let mut host = Host::new(side);
+    while host.step(&mut from).is_ok() {}
+    host.check();
+}
+
+/// One side of a transfer, without its streams.
+struct Host {
+    session: Session,
+    source: Option<SourceSide>,
+    sink: Option<(SinkSide, Finisher, Receiver<Complete>)>,
+    volume: Arc<SimVolume>,
+    /// A near sink that asked for what is in `d`.
+    asked: bool,
+    offered: Vec<Vec<u8>>,
+    own: u64,
+    _notices: Receiver<Notice>,
+}
+
+impl Host {
+    fn new(side: u8) -> Host {
+        let (drives, is_sink) = (side & 1 == 0, side & 2 == 0);
+        let settings = Settings {
+            recursive: true,
+            archive: side & 4 != 0,
+            preserve: side & 8 == 0,
+            overwrite: if side & 16 != 0 { Overwrite::Always } else { Overwrite::Never },
+            ..Settings::default()
+        };
+        let world = World::new(7, Weather::default());
+        let volume = Arc::new(SimVolume::new(&world, "/sink"));
+        volume.put(b"there", b"before".to_vec(), Mtime::default());
+        let (notices_in, notices) = channel();
+        let watch = Arc::new(Watch::new(notices_in));
+        let asked = is_sink && drives;
+        let expected = if asked { expected(&settings) } else { Expected::Anything };
+        let sink = is_sink.then(|| sink(&volume, &settings, &watch, expected));
+        let source = (!is_sink).then(|| {
+            let plan = Plan::new(settings.request_bytes, None, None, true, Arc::default());
+            SourceSide::new(Arc::new(plan), settings.clone(), watch.clone())
+        });
+        let session = met(drives, if is_sink { Role::Sink } else { Role::Source }, &settings);
+        let offered = Vec::new();
+        Host { session, source, sink, volume, asked, offered, own: 0, _notices: notices }
+    }
+
+    /// An error where the bytes are used up or something was refused.
+    fn step(&mut self, from: &mut Reader<'_>) -> Result<(), Fault> {
+        let length = from.u16()?;
+        if length == 0 {
+            return self.act();
+        }
+        let message = Message::decode(from.take(usize::from(length))?)?;
+        self.session.hear(Tick(0), &message)?;
+        match (&mut self.sink, &mut self.source) {
+            (Some((sink, ..)), _) => tell_sink(sink, &mut self.session, &mut self.offered, message),
+            (_, Some(source)) => tell_source(source, message),
+            _ => unreachable!("one of the two is here"),
+        }
+    }
+
+    /// The sink finishes what it can, the source offers a file more.
+    fn act(&mut self) -> Result<(), Fault> {
+        if let Some((sink, finisher, complete)) = &mut self.sink {
+            let finished = finisher.epoch(complete.try_iter().take(100).collect());
+            for message in sink.finished(&finished).into_iter().chain(sink.acknowledge()) {
+                self.session.say(Tick(0), &message);
+            }
+        }
+        let Some(source) = self.source.as_mut().filter(|_| self.own < OWN_MAX) else {
+            return Ok(());
+        };
+        let path = format!("own{}", self.own).into_bytes();
+        let entry = Entry { size: self.own * 4000, mode: 0o644, path, ..Entry::default() };
+        let offer = source.offer(vec![Found { entry, from: None }])?;
+        self.session.say(Tick(0), &offer);
+        self.own += 1;
+        if self.own == OWN_MAX {
+            let end = source.end_walk();
+            self.session.say(Tick(0), &end);
+        }
+        Ok(())
+    }
+
+    fn check(&self) {
+        for path in self.volume.files().keys().filter(|path| **path != b"there") {
+            assert!(path_is_safe(path), "{path:?}");
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let is_ours = name.starts_with(b".datapump-");
+            assert!(is_ours || self.offered.contains(path), "nobody offered {path:?}");
+            assert!(!self.asked || is_ours || path.starts_with(b"d/"), "nobody asked for {path:?}");
+        }
+    }
+}
+
+fn sink(
+    volume: &Arc<SimVolume>,
+    settings: &Settings,
+    watch: &Arc<Watch>,
+    expected: Expected,
+) -> (SinkSide, Finisher, Receiver<Complete>) {
+    let volume: Arc<dyn Volume> = volume.clone();
+    let target = Target::Tree { volume: volume.clone(), rename: None, root: Root::FOUND };
+    let voice = Voice { warn: &|_| {}, stopping: &|| false };
+    let memory = Memory::open(&target, [7; 16], settings, "spare".into(), &voice)
+        .expect("nobody else has the journal");
+    let (complete_in, complete) = channel();
+    let (slot, digest) = (settings.request_bytes, settings.digest);
+    let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
+    let begin = Begin { tag: memory.tag, past: memory.past, alone: true, expected };
+    let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
+    (SinkSide::new(objects, settings.clone(), target, watch.clone(), begin), finisher, complete)
+}
+
+/// `copy -r far:d HERE`.
+fn expected(settings: &Settings) -> Expected {
+    let job = Job {
+        sources: vec![Place::Path(PathBuf::from("d"))],
+        source_host: Some("far".into()),
+        target: Place::Path(PathBuf::from("/sink")),
+        target_host: None,
+        settings: settings.clone(),
+        listed: None,
+        remote: Remote::default(),
+    };
+    Expected::of(&job, Origin { single: false, endless: false }, None)
+        .expect("a folder was asked for")
+}
+
+/// A session that has met its peer and moves.
+fn met(drives: bool, role: Role, settings: &Settings) -> Session {
+    let now = Tick(0);
+    let origin = Some(Origin { single: false, endless: false });
+    let open = Open {
+        role: if drives { role.other() } else { role },
+        places: vec![Place::Stdio],
+        settings: settings.clone(),
+        ports: None,
+        secret: [0; 32],
+        fingerprint: [0; 32],
+        origin,
+        window_bytes: 0,
+        transfer: [0; 16],
+        listed: false,
+    };
+    let far_is_source = open.role == Role::Source;
+    let opened = Opened {
+        fingerprint: [0; 32],
+        port: 1,
+        addresses: Vec::new(),
+        origin: origin.filter(|_| far_is_source),
+        window_bytes: 0,
+        rename: None,
+        cut: settings.cut(),
+    };
+    let (open, opened) = (Message::Open(Box::new(open)), Message::Opened(opened));
+    let mut session = match drives {
+        true => Session::driver(role, "fuzz", now),
+        false => Session::follower("fuzz", now),
+    };
+    let hello = session.hello();
+    session.hear(now, &hello).expect("our own version");
+    let (said, heard) = if drives { (open, opened) } else { (opened, open) };
+    if drives {
+        session.say(now, &said);
+        session.hear(now, &heard).expect("an honest answer");
+    } else {
+        session.hear(now, &heard).expect("an honest request");
+        session.say(now, &said);
+    }
+    session
+}
+
+fn tell_sink(
+    sink: &mut SinkSide,
+    session: &mut Session,
+    offered: &mut Vec<Vec<u8>>,
+    message: Message,
+) -> Result<(), Fault> {
+    match message {
+        Message::Offer { first, entries } => {
+            offered.extend(entries.iter().map(|entry| entry.path.clone()));
+            for answer in sink.offer(first, entries)? {
+                session.say(Tick(0), &answer);
+            }
+            Ok(())
+        }
+        Message::OfferEnd { objects, .. } => sink.end_offers(objects),
+        Message::PipeEnd { bytes } => sink.objects.end_pipe(bytes),
+        Message::Unoffered { .. } => {
+            sink.note_unoffered();
+            Ok(())
+        }
+        Message::Stop(fault) => Err(fault),
+        _ => Ok(()),
+    }
+}
+
+fn tell_source(source: &mut SourceSide, message: Message) -> Result<(), Fault> {
+    match message {
+        Message::Want { wanted, .. } => source.want(&wanted),
+        Message::HeldRanges { object, ranges } => source.note_held(object, &ranges),
+        Message::Ack { ranges, .. } => source.acknowledged(Tick(0), &ranges),
+        Message::Finished { objects } => {
+            objects.iter().try_for_each(|(object, _)| source.settle(*object).map(drop))
+        }
+        Message::Held { objects } => {
+            objects.iter().try_for_each(|(object, _)| source.held_whole(*object).map(drop))
+        }
+        Message::Failed { object, .. } | Message::Kept { object } => {
+            source.settle(object).map(drop)
+        }
+        Message::Stop(fault) => Err(fault),
+        _ => Ok(()),
+    }
+}
+
+const OWN_MAX: u64 = 50;
