@@ -97,7 +97,7 @@ impl Uring {
         self.in_ring += 1;
         // SAFETY: the entry points into the request's buffer and names a file that its verb owns;
         // both stay in `flying`, unmoved and untouched, until the completion with this id has been
-        // reaped.
+        // reaped, and for good where the ring is dropped before that.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit().expect("a ring that takes what it is given");
         }
@@ -123,7 +123,7 @@ impl Uring {
             })
             .collect::<Vec<_>>();
         // SAFETY: the buffers belong to requests of the lane that owns this ring and that drains it
-        // before either is dropped; their memory never moves.
+        // before either is dropped, or gives up for good what is on it; their memory never moves.
         let told = unsafe { self.ring.submitter().register_buffers(&slices) };
         self.registered = if told.is_ok() { Registered::Yes } else { Registered::No };
     }
@@ -202,6 +202,14 @@ impl Uring {
                 Ok(_) | Err(_) => return Ok(()),
             }
         }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // Only a lane that panics leaves something on the ring. The kernel may go on with it after
+        // the ring is gone, so its memory and its file stay as long as this process does.
+        self.flying.drain(..).for_each(std::mem::forget);
     }
 }
 
@@ -307,6 +315,35 @@ mod tests {
     use super::*;
     use crate::base::limits::HEADROOM_BYTES;
     use crate::io::volume::Handle;
+
+    /// True while this address is mapped.
+    fn is_mapped(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().any(|line| {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let at = |text| usize::from_str_radix(text, 16).unwrap();
+            (at(start)..at(end)).contains(&address)
+        })
+    }
+
+    /// A lane that panics drops its ring with requests on it.
+    #[test]
+    fn what_the_kernel_may_write_to_outlives_the_ring() {
+        let (from, into) = rustix::pipe::pipe().unwrap();
+        let mut ring = Uring::new().expect("this host has io_uring");
+        let mut request = Request::several(1, 4096).pop().unwrap();
+        request.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
+        let address = request.buffer.address() as usize;
+        // Nothing comes through this pipe: the kernel waits.
+        let verb = Verb::ReadAt { file: Handle::new(from), offset: 0, speed: Speed::Device };
+        ring.submit(verb, request);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            assert_eq!(ring.in_ring, 0, "a lane that panics");
+        }));
+        assert!(panicked.is_err());
+        assert!(is_mapped(address), "the kernel has a request with memory that is gone");
+        drop(into);
+    }
 
     #[test]
     fn knows_its_buffers_when_they_have_gone_round() {
