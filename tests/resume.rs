@@ -11,6 +11,7 @@ use datapump::base::settings::DigestKind;
 use datapump::pump::journal::{Partial, Record, Replay};
 use datapump::work::digest::nodes_of;
 use rustix::process::Signal;
+use support::relay::{Relay, Toward, Trouble, What};
 use support::run::{self, Ran, Running};
 use support::{Scene, data, each, processes};
 
@@ -55,6 +56,41 @@ fn what_has_arrived_stays() {
             }
         }
         goes_on(&scene, way, "", here.bytes());
+    });
+}
+
+/// The same before anything has arrived: the streams are there, and swallow all.
+#[test]
+fn what_has_arrived_stays_where_nothing_comes() {
+    let signals = [Signal::INT, Signal::TERM];
+    let cases = ["push", "pull"].into_iter().flat_map(|way| signals.map(|signal| (way, signal)));
+    each(cases, |(way, signal)| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("in"), 1, 8 << 20);
+        fs::create_dir(scene.path("dst")).unwrap();
+        let begin = |relay: &Relay, knobs: &str| {
+            let ends = match *way {
+                "push" => "@/in 127.0.0.1:@/dst/out",
+                _ => "127.0.0.1:@/in @/dst/out",
+            };
+            let ssh = relay.ssh.display();
+            let always = "copy --json --interval 0.1 --seal auth --request-size 64K --stall 60s";
+            let words = scene.words(&format!("{always} {knobs} --ssh {ssh} {ends}"));
+            run::start(scene.command(&words))
+        };
+        let relay = Relay::start(&scene, Vec::new());
+        end_by(&scene, begin(&relay, "--rate 2MB"), Blow::Near(Signal::KILL), 1);
+        let here = Here::of(&scene).bytes();
+        assert!(here > 0, "{way}: nothing has been journaled");
+        drop(relay);
+        fs::remove_file(scene.path("relay")).unwrap();
+        let swallow =
+            |toward| Trouble { connection: None, toward, at_byte: 5000, what: What::Stall };
+        let relay = Relay::start(&scene, [Toward::Far, Toward::Near].map(swallow).to_vec());
+        end_by(&scene, begin(&relay, ""), Blow::Near(*signal), 0);
+        let now = Here::of(&scene).bytes();
+        assert!(now >= here, "{way}, {signal:?}: {here} -> {now} bytes");
+        assert!(part_of(&scene).exists(), "{way}, {signal:?}: the part is gone");
     });
 }
 
