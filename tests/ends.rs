@@ -10,12 +10,9 @@ use std::os::unix::process::CommandExt;
 use datapump::wire::message::{Message, Wish};
 use rustix::process::Signal;
 use support::liar::{near_on, opened};
-use support::processes::{assert_end_within, children_named, send};
+use support::processes::{assert_end, children_named, send};
 use support::run::{self, Running};
 use support::{Scene, data, each, need, need_root};
-
-/// A hang guard, and no measure of speed.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A far side whose ports nobody reaches: the data goes over the connection of ssh.
 fn carried(scene: &Scene) {
@@ -78,10 +75,10 @@ impl By {
         if let By::CtrlC = self {
             send(running.pid(), Signal::INT);
         }
-        let ran = running.end_within(PATIENCE);
+        let ran = running.end();
         assert_eq!(ran.code, self.exit_code(), "{ran}");
-        assert_end_within(&[ssh], PATIENCE);
-        assert_end_within(&scene.far_processes(), PATIENCE);
+        assert_end(&[ssh]);
+        assert_end(&scene.far_processes());
     }
 }
 
@@ -113,9 +110,9 @@ fn offers_that_nobody_takes() {
         if let By::CtrlC = by {
             send(running.pid(), Signal::INT);
         }
-        let ran = running.end_within(PATIENCE);
+        let ran = running.end();
         assert_eq!(ran.code, by.exit_code(), "{ran}");
-        assert_end_within(&[ssh], PATIENCE);
+        assert_end(&[ssh]);
     });
 }
 
@@ -198,7 +195,7 @@ fn a_signal_to_the_group_while_it_logs_in() {
         support::until("a login", || scene.path("far-datapump.started").exists());
         let group = rustix::process::Pid::from_raw(running.pid()).unwrap();
         rustix::process::kill_process_group(group, *signal).unwrap();
-        let ran = running.end_within(PATIENCE);
+        let ran = running.end();
         assert_eq!(ran.code, 130, "{ran}");
         assert!(!ran.stdout_text().contains("port"), "no advice: {ran}");
     });
@@ -254,8 +251,8 @@ fn ssh_ends_with_its_near_side() {
     assert_eq!(ssh.len(), 1);
     // Were it only told by its pipes, it would not notice: what it says goes nowhere.
     send(running.pid(), Signal::KILL);
-    assert_end_within(&ssh, PATIENCE);
-    running.end_within(PATIENCE);
+    assert_end(&ssh);
+    running.end();
 }
 
 /// Nothing of this host is lent to the far one, whatever a configuration says.
@@ -307,7 +304,7 @@ fn a_far_sink_that_goes_before_its_last_word() {
         let scene = Scene::new();
         fs::write(scene.path("in"), b"").unwrap();
         let ways = "--retry-for off @/in 127.0.0.1:@/out";
-        let (ran, _) = near_on(&scene, ways, opened(None), PATIENCE, |speaker, connection| {
+        let (ran, _) = near_on(&scene, ways, opened(None), |speaker, connection| {
             while !matches!(speaker.hear(), Some(Message::OfferEnd { .. }) | None) {}
             speaker.say(&Message::Want { first: 0, wanted: vec![Wish::All] });
             speaker.say(&Message::Finished { objects: vec![(0, None)] });

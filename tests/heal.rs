@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use support::data::{self, write_file};
 use support::relay::{Relay, Toward, Trouble, What};
@@ -97,11 +96,7 @@ fn a_list_of_names_outlives_its_connection() {
 }
 
 fn wait_for(relay: &Relay, after: u64, way: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while relay.forwarded() < after {
-        assert!(Instant::now() < deadline, "{way}: no bytes are moved");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    support::until(way, || relay.forwarded() >= after);
 }
 
 fn set_up(troubles: Vec<Trouble>) -> (Scene, Relay) {

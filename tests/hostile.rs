@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ use support::liar::{self, Move, Stands, file, offer, offer_at, payload, play};
 use support::old_kernel::without_openat2;
 use support::run;
 use support::speaker::{Speaker, Watched, end_frame, honest_follower, watch};
-use support::{Scene, each, far};
+use support::{PATIENCE, Scene, each, far};
 
 /// How the honest side must end.
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +315,6 @@ fn check(role: Role, cases: Vec<Case>) {
         write_file(&scene.path("src/one"), 2, 100_000);
         write_file(&scene.path("src/two"), 3, 200);
         let before = look(&scene.path("outside"));
-        let begun = Instant::now();
         let (code, said, watched) = match place {
             Stands::Near => against_far(&scene, role, moves),
             Stands::Far => against_near(&scene, role, moves),
@@ -331,7 +330,6 @@ fn check(role: Role, cases: Vec<Case>) {
             (Ends::Code(codes), Stands::Near) => [0, 7].contains(&code) || codes.contains(&code),
         };
         assert!(may, "{name}: exit code {code}: {said}");
-        assert!(begun.elapsed() < ENDS_WITHIN, "{name}: after {:?}: {said}", begun.elapsed());
         assert!(watched.memory_bytes_max < MEMORY_BYTES_MAX, "{name}: {watched:?}");
         assert_eq!(look(&scene.path("outside")), before, "{name}: outside was touched");
         let canary = fs::metadata(scene.path("outside/canary")).unwrap();
@@ -342,7 +340,7 @@ fn check(role: Role, cases: Vec<Case>) {
 /// An honest `datapump peer`.
 fn against_far(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watched) {
     let mut honest = honest_follower(&scene.far_program());
-    let watched = watch(honest.id().cast_signed(), KILLED_AFTER);
+    let watched = watch(honest.id().cast_signed());
     let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
     let mut speaker = Speaker::driver(stdout, stdin);
     let place = match role {
@@ -363,7 +361,7 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
     };
     let origin = Origin { single: false, endless: false };
     let origin = (role == Role::Source).then_some(origin);
-    let (ran, watched) = liar::against_near(scene, ways, origin, moves, KILLED_AFTER);
+    let (ran, watched) = liar::against_near(scene, ways, origin, moves);
     (ran.code, ran.stderr, watched)
 }
 
@@ -380,7 +378,7 @@ fn places_that_cannot_be_together() {
     each(cases, |places| {
         let scene = Scene::new();
         let mut honest = honest_follower(&scene.far_program());
-        let watched = watch(honest.id().cast_signed(), KILLED_AFTER);
+        let watched = watch(honest.id().cast_signed());
         let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
         let mut speaker = Speaker::driver(stdout, stdin);
         speaker.ask(Role::Source, places.clone(), settings());
@@ -427,9 +425,10 @@ fn folders_that_become_links() {
         let swapper = Swapper::start(scene.path("dst/d"), scene.path("dst/link"));
         let begun = Instant::now();
         let mut failures = 0;
-        // As long as it takes for a copy to meet a swap.
-        let enough = |failures| failures > 0 || begun.elapsed() > 10 * SWAPPED_FOR;
-        while begun.elapsed() < SWAPPED_FOR || !enough(failures) {
+        // As long as it takes for copies to meet some swaps.
+        while swapper.swaps() < SWAPS || failures < MET {
+            let has = format!("{} swaps, {failures} copies met one", swapper.swaps());
+            assert!(begun.elapsed() < PATIENCE, "{has}: no race");
             let knobs = "--overwrite always --fsync off";
             let line = format!("copy -r {knobs} @/src/ {host}@/dst");
             let mut command = scene.command(&scene.words(&line));
@@ -441,38 +440,41 @@ fn folders_that_become_links() {
             assert!(!ran.stderr.contains("panicked"), "{ran}");
             assert_eq!(look(&scene.path("outside")), before, "outside was touched\n{ran}");
         }
-        let swaps = swapper.stop();
-        println!("{swaps} swaps, {failures} copies had failures");
-        assert!(swaps > 1000 && failures > 0, "{swaps} swaps, {failures} failures: no race");
+        swapper.stop();
     });
 }
 
 /// Exchanges two names until it is told to stop.
 struct Swapper {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<u64>,
+    swaps: Arc<AtomicU64>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Swapper {
     fn start(one: PathBuf, other: PathBuf) -> Swapper {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let swaps = Arc::new(AtomicU64::new(0));
+        let counted = swaps.clone();
         let thread = thread::spawn(move || {
-            let mut swaps = 0;
             while !stopped.load(SeqCst) {
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-                swaps += 1;
+                let swaps = 1 + counted.fetch_add(1, SeqCst);
                 // A moment for the copy, of another length each time.
                 thread::sleep(Duration::from_micros(swaps * 37 % 400));
             }
-            swaps
         });
-        Swapper { stop, thread }
+        Swapper { stop, swaps, thread }
     }
 
-    fn stop(self) -> u64 {
+    fn swaps(&self) -> u64 {
+        self.swaps.load(SeqCst)
+    }
+
+    fn stop(self) {
         self.stop.store(true, SeqCst);
-        self.thread.join().unwrap()
+        self.thread.join().unwrap();
     }
 }
 
@@ -498,56 +500,55 @@ fn thousands_of_strangers() {
         assert_eq!(ran.code, 0, "{knobs}\n{ran}");
         data::assert_same(&scene.path("in"), &scene.path("out"));
         println!("{seal}: {met} connections of strangers in {:?}", begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     });
 }
 
 /// Whoever says nothing holds a place for a bounded time, and there are so many places.
 #[test]
 fn silent_strangers_are_few_and_go() {
-    besiege(|connect| {
+    besiege(|pid, connect| {
         let silent: Vec<TcpStream> = (0..3000).map(|_| connect()).collect();
-        thread::sleep(Duration::from_secs(1));
-        let heard = open_of(&silent);
-        assert!(heard <= STRANGERS_MAX, "{heard} strangers are listened to");
-        let begun = Instant::now();
-        while open_of(&silent) > 0 && begun.elapsed() < STRANGERS_GO_WITHIN {
-            thread::sleep(Duration::from_millis(100));
-        }
-        assert_eq!(open_of(&silent), 0, "still connected after {:?}", begun.elapsed());
+        let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        // Whoever is one too many is taken up for a moment only.
+        let most = STRANGERS_MAX + DESCRIPTORS_OF_ITS_OWN;
+        support::until("all of them go", || {
+            let held = descriptors();
+            assert!(held <= most, "{held} descriptors: strangers are listened to");
+            open_of(&silent) == 0
+        });
     });
 }
 
 /// The same for whoever says what a stream says, two bytes a second.
 #[test]
 fn slow_strangers_go() {
-    besiege(|connect| {
+    besiege(|_, connect| {
         let mut slow: Vec<TcpStream> = (0..4).map(|_| connect()).collect();
+        // It takes more than a minute to say all of this.
         let words = [&b"DPS1"[..], &[0; 36], &[22, 3, 1, 2, 0], &[1; 100]].concat();
-        let begun = Instant::now();
         for byte in words {
             slow.iter_mut().for_each(|stranger| drop(stranger.write_all(&[byte])));
             thread::sleep(Duration::from_millis(500));
             if open_of(&slow) == 0 {
                 return;
             }
-            assert!(begun.elapsed() < STRANGERS_GO_WITHIN, "still connected after 15 s");
         }
+        panic!("they are listened to until they have said everything");
     });
 }
 
 /// An honest far side that waits for its streams, and a way to its data port.
-fn besiege(attack: impl FnOnce(&dyn Fn() -> TcpStream)) {
+fn besiege(attack: impl FnOnce(u32, &dyn Fn() -> TcpStream)) {
     let scene = Scene::new();
     fs::create_dir(scene.path("dst")).unwrap();
     let mut honest = honest_follower(&scene.far_program());
-    let watched = watch(honest.id().cast_signed(), Duration::from_secs(40));
+    let watched = watch(honest.id().cast_signed());
     let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
     let mut speaker = Speaker::driver(stdout, stdin);
     // It is to be there as long as the attack, during which its near side says nothing.
     let settings = Settings { seal: Seal::Tls, stall: Nanos::from_millis(120_000), ..settings() };
     let port = speaker.open_port(Role::Sink, Place::Path(scene.path("dst")), settings);
-    attack(&|| {
+    attack(honest.id(), &|| {
         let stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stranger.set_nonblocking(true).unwrap();
         stranger
@@ -649,10 +650,9 @@ fn list(count: u16, rest: &[u8]) -> Vec<u8> {
     [&0_u64.to_le_bytes()[..], &count.to_le_bytes(), rest].concat()
 }
 
-const ENDS_WITHIN: Duration = Duration::from_secs(15);
-const KILLED_AFTER: Duration = Duration::from_secs(12);
-const SWAPPED_FOR: Duration = Duration::from_secs(3);
-/// The proof must be over by then, however slowly it comes.
-const STRANGERS_GO_WITHIN: Duration = Duration::from_secs(15);
+const SWAPS: u64 = 2000;
+const MET: u64 = 3;
+/// What a far side has open beside strangers; most of 3000 would be more.
+const DESCRIPTORS_OF_ITS_OWN: usize = 64;
 const STRANGERS_HELD: usize = 200;
 const MEMORY_BYTES_MAX: u64 = 300 << 20;

@@ -49,7 +49,7 @@ fn floods_end_within_bounded_memory() {
             Role::Sink => ("@/src 127.0.0.1:/dst", None),
         };
         let opened = liar::opened(origin);
-        let (ran, watched) = liar::near_with(&scene, ways, opened, PATIENCE, |speaker| {
+        let (ran, watched) = liar::near_with(&scene, ways, opened, |speaker| {
             flood(speaker, *message);
         });
         let shown: String = ran.stderr.chars().take(500).collect();
@@ -111,7 +111,6 @@ fn attributes(at: u64) -> Message {
 }
 
 const FLOODED_FOR: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(60);
 const WRITE_BYTES: usize = 256 << 10;
 /// What a side of one stream with requests of 64 KiB plans at least (its summary says how much).
 const PLANNED_BYTES: u64 = 27 << 20;

@@ -71,7 +71,7 @@ fn only_what_was_asked_for_is_made() {
         let before = look(&scene.path("dst"));
         let origin = Origin { single: *single, endless: false };
         let moves = [offer(entries.clone()), Move::Hear(1)];
-        let (ran, watched) = liar::against_near(&scene, ways, Some(origin), &moves, KILLED_AFTER);
+        let (ran, watched) = liar::against_near(&scene, ways, Some(origin), &moves);
         let about = format!("{ways}: {entries:?}\n{ran}");
         assert!(!watched.killed, "it does not end by itself: {about}");
         assert_eq!(ran.code, 9, "{about}");
@@ -95,7 +95,7 @@ fn what_was_asked_for_is_made() {
         let origin = Origin { single: *single, endless: false };
         let moves =
             [offer(vec![file(name, 3)]), Move::Hear(1), payload(0, b"abc"), Move::Finish(1)];
-        let (ran, _) = liar::against_near(&scene, ways, Some(origin), &moves, KILLED_AFTER);
+        let (ran, _) = liar::against_near(&scene, ways, Some(origin), &moves);
         assert_eq!(ran.code, 0, "{ways}\n{ran}");
         assert_eq!(fs::read(scene.path(made)).unwrap(), b"abc", "{ways}\n{ran}");
     });
@@ -116,11 +116,10 @@ fn only_what_was_named_is_sent() {
     each(greedy, |(name, wish)| {
         let scene = set_up();
         let (ways, mut sent) = ("-r @/src/ 127.0.0.1:/dst", Vec::new());
-        let (ran, watched) =
-            liar::near_with(&scene, ways, liar::opened(None), KILLED_AFTER, |speaker| {
-                sent = take_all(speaker, *wish, *name == "all of all");
-                speaker.say(&support::speaker::hello()); // nobody greets twice: it ends
-            });
+        let (ran, watched) = liar::near_with(&scene, ways, liar::opened(None), |speaker| {
+            sent = take_all(speaker, *wish, *name == "all of all");
+            speaker.say(&support::speaker::hello()); // nobody greets twice: it ends
+        });
         assert!(!watched.killed && !ran.stderr.contains("panicked"), "{name}: {ran}");
         let secret = b"SECRET";
         assert!(!sent.windows(secret.len()).any(|part| part == secret), "{name}: it was sent");
@@ -134,7 +133,7 @@ fn names_of_the_far_sink_are_not_believed() {
     let scene = set_up();
     let opened = Opened { rename: Some(b"../../x".to_vec()), ..liar::opened(None) };
     let ways = "@/src/f 127.0.0.1:dst";
-    let (ran, _) = liar::near_with(&scene, ways, opened, KILLED_AFTER, |_| {});
+    let (ran, _) = liar::near_with(&scene, ways, opened, |_| {});
     assert_eq!(ran.code, 9, "{ran}");
 }
 
@@ -192,5 +191,3 @@ fn look(folder: &Path) -> BTreeMap<String, (u64, i64, u32, u64)> {
     }
     seen
 }
-
-const KILLED_AFTER: Duration = Duration::from_secs(12);

@@ -133,7 +133,7 @@ fn nothing_outlives_its_owner() {
     assert!(sshd.len() >= 2, "{sshd:?}");
     owner.child.kill().unwrap();
     owner.child.wait().unwrap();
-    processes::assert_end_within(&sshd, Duration::from_secs(5));
+    processes::assert_end(&sshd);
     drop(Wan::up("--rate 10Mbit --rtt 10ms"));
     assert!(!folder.exists());
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::data::{self, write_file};
 use support::relay::{Relay, Toward, Trouble, What};
@@ -113,11 +113,7 @@ fn secrets_stay_secret() {
         relay.ssh.display()
     );
     let running = run::start(scene.command(&scene.words(&line)));
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while relay.forwarded() < 200_000 {
-        assert!(Instant::now() < deadline, "no bytes are moved");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    support::until("bytes are moved", || relay.forwarded() >= 200_000);
     let secret = relay.opens().remove(0).secret;
     let children = support::processes::children_named(running.pid(), "socat");
     assert_eq!(children.len(), 1, "the near side's ssh");

@@ -5,7 +5,6 @@ mod support;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use datapump::base::settings::DigestKind;
 use datapump::pump::journal::{Held, Partial, Record, Replay};
@@ -347,22 +346,16 @@ fn end_by(scene: &Scene, running: Running, blow: Blow, flushes: usize) {
         processes::send(running.pid(), Signal::INT);
         running.end();
     }
-    let deadline = Instant::now() + PATIENCE;
-    while !processes::named_exactly(&scene.far_program()).is_empty() {
-        assert!(Instant::now() < deadline, "the far side stays");
-        std::thread::sleep(POLL);
-    }
+    let gone = || processes::named_exactly(&scene.far_program()).is_empty();
+    support::until("the far side goes", gone);
 }
 
 /// The run, where it goes on.
 fn strike(scene: &Scene, mut running: Running, blow: Blow, flushes: usize) -> Option<Running> {
     let before = Here::of(scene).flushes;
     running.wait_for_bytes();
-    let deadline = Instant::now() + PATIENCE;
-    while Here::of(scene).flushes < before + flushes {
-        assert!(Instant::now() < deadline, "it does not flush {flushes} times");
-        std::thread::sleep(POLL);
-    }
+    let enough = || Here::of(scene).flushes >= before + flushes;
+    support::until(&format!("{flushes} flushes"), enough);
     match blow {
         Blow::Near(signal) => {
             processes::send(running.pid(), signal);
@@ -444,7 +437,3 @@ fn unflush(scene: &Scene) {
     let said = said.iter().filter(|record| !matches!(record, Record::Flushed { .. }));
     fs::write(&journal, said.flat_map(Record::encode).collect::<Vec<u8>>()).unwrap();
 }
-
-/// Longer than any of these takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(5);

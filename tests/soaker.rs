@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datapump::base::job::Remote;
 use datapump::lab::gates::{Calibration, of_block, void_reason};
@@ -17,7 +17,7 @@ use datapump::lab::moment::Moment;
 use datapump::lab::probe::{Probe, intrusion};
 use datapump::remote::launch::Launch;
 use rustix::process::Signal;
-use support::{PROGRAM, Scene, each, far, processes};
+use support::{PATIENCE, PROGRAM, Scene, each, far, processes, until_some};
 
 fn local() -> Launch {
     Launch::Process { program: PROGRAM.into(), cpus: None }
@@ -195,7 +195,7 @@ fn a_probe_ends_with_who_asks() {
     let mut probe = Raw::start();
     probe.ask("{\"soak\":{\"cpus\":[0]}}");
     probe.stdin = None;
-    assert!(processes::ends_within(probe.pid(), Duration::from_secs(5)), "stdin is closed");
+    assert!(processes::ends_within(probe.pid(), PATIENCE), "stdin is closed");
     assert_eq!(probe.child.wait().unwrap().code(), Some(0));
 
     // The shell holds the other end of the pipe, and is killed.
@@ -206,22 +206,15 @@ fn a_probe_ends_with_who_asks() {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(scene.path("")).arg(PROGRAM).stdin(Stdio::piped());
     let mut parent = command.spawn().unwrap();
-    let pid = wait_for(|| fs::read_to_string(scene.path("pid")).ok()?.trim().parse().ok());
-    wait_for(|| fs::read_to_string(scene.path("out")).ok()?.contains("\"done\"").then_some(()));
+    let pid = until_some("the probe is told", || {
+        fs::read_to_string(scene.path("pid")).ok()?.trim().parse().ok()
+    });
+    until_some("the probe is told", || {
+        fs::read_to_string(scene.path("out")).ok()?.contains("\"done\"").then_some(())
+    });
     processes::send(parent.id().cast_signed(), Signal::KILL);
     parent.wait().unwrap();
-    assert!(processes::ends_within(pid, Duration::from_secs(5)), "its parent was killed");
-}
-
-fn wait_for<T>(found: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "it does not come");
-        thread::sleep(Duration::from_millis(10));
-    }
+    assert!(processes::ends_within(pid, PATIENCE), "its parent was killed");
 }
 
 #[test]

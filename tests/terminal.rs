@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::time::Duration;
 
 use datapump::base::tally::SideReport;
 use datapump::wire::message::{Message, Origin};
@@ -56,8 +55,7 @@ fn words_of_a_peer() {
         fs::create_dir(scene.path("dst")).unwrap();
         let origin = Origin { single: true, endless: false };
         let opened = liar::opened(Some(origin));
-        let patience = Duration::from_secs(12);
-        let (ran, _) = liar::near_with(&scene, "127.0.0.1:f @/dst", opened, patience, |speaker| {
+        let (ran, _) = liar::near_with(&scene, "127.0.0.1:f @/dst", opened, |speaker| {
             if let Some(first) = first {
                 speaker.say(first);
             }

@@ -246,7 +246,7 @@ mod tests {
             Tuning { window: Some(Window::Advertise(window_bytes)), ..Tuning::default() };
         let fill = Tuning { window: Some(Window::Fill(window_bytes)), ..Tuning::default() };
         let listener = listen_at(listener_at, &advertise).unwrap();
-        let timeout = Duration::from_secs(5);
+        let timeout = Duration::from_secs(60);
         let sender = connect(listener.local_addr().unwrap(), &fill, timeout).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
         tune(&receiver, &advertise).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     fn who_fills_the_send_buffer_is_behind_and_who_sends_little_is_not() {
         let usual = Tuning::default();
         let listener = listen_at("127.0.0.1:0".parse().unwrap(), &usual).unwrap();
-        let timeout = Duration::from_secs(5);
+        let timeout = Duration::from_secs(60);
         let sender = connect(listener.local_addr().unwrap(), &usual, timeout).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
         let handle = into_handle(sender.try_clone().unwrap());

@@ -119,13 +119,11 @@ pub const REQUEST_BYTES: usize = 64 << 10;
 
 /// Waits until the journal of a copy that is under way says that something is on stable storage.
 pub fn wait_for_flush(folder: &Path) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
     let journals = || files_below(folder).into_iter().filter(is_journal);
-    while !journals().filter_map(|path| fs::read(path).ok()).any(|journal| has_flushed(&journal)) {
-        assert!(std::time::Instant::now() < deadline, "nothing is put into the journal");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    super::until("something is put into the journal", || {
+        journals().filter_map(|path| fs::read(path).ok()).any(|journal| has_flushed(&journal))
+    });
 }
 
 /// True where a journal has a record that says so.

@@ -1,7 +1,6 @@
 //! A hostile peer: what it does, one step after the other.
 
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 use datapump::base::extent::Extent;
 use datapump::base::label::{Kind, Label};
@@ -39,9 +38,8 @@ pub fn against_near(
     ways: &str,
     origin: Option<Origin>,
     moves: &[Move],
-    patience: Duration,
 ) -> (Ran, Watched) {
-    near_with(scene, ways, opened(origin), patience, |speaker| {
+    near_with(scene, ways, opened(origin), |speaker| {
         play(speaker, scene, moves, Stands::Far);
     })
 }
@@ -51,10 +49,9 @@ pub fn near_with(
     scene: &Scene,
     ways: &str,
     opened: Opened,
-    patience: Duration,
     act: impl FnOnce(&mut Speaker),
 ) -> (Ran, Watched) {
-    near_on(scene, ways, opened, patience, |speaker, _| act(speaker))
+    near_on(scene, ways, opened, |speaker, _| act(speaker))
 }
 
 /// The same with the connection, which it may end.
@@ -62,7 +59,6 @@ pub fn near_on(
     scene: &Scene,
     ways: &str,
     opened: Opened,
-    patience: Duration,
     act: impl FnOnce(&mut Speaker, &UnixStream),
 ) -> (Ran, Watched) {
     let socket = scene.path("socket");
@@ -72,7 +68,7 @@ pub fn near_on(
     let ssh = scene.script("ssh", &lines);
     let line = format!("copy --ssh {} {KNOBS} {ways}", ssh.display());
     let running = run::start(scene.command(&scene.words(&line)));
-    let watched = watch(running.pid(), patience);
+    let watched = watch(running.pid());
     let (connection, _) = listener.accept().unwrap();
     let [from, to] = [0, 1].map(|_| connection.try_clone().unwrap());
     let mut speaker = Speaker::follower(from, to);

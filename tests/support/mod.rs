@@ -22,6 +22,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use run::Ran;
 
@@ -154,15 +155,25 @@ pub fn need(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{program} is missing: install the Debian package {package}"))
 }
 
+/// Longer than anything here takes on a machine with much else to do: only what hangs is waited for
+/// as long. Nothing that is promised to be fast is shown by it.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Waits for something to be so, with a guard against hanging.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
-        if is_so() {
-            return;
+    until_some(what, || is_so().then_some(()));
+}
+
+/// The same, and what it was waited for.
+pub fn until_some<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
     }
-    panic!("{what} did not come within a minute");
 }
 
 pub fn is_root() -> bool {

@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use super::PATIENCE;
+
 /// Processes that name this path on their command line, but for the near side, which names it as an
 /// option. Zombies have no command line.
 pub fn that_name(path: &Path) -> Vec<i32> {
@@ -64,13 +66,13 @@ pub fn ends_within(pid: i32, patience: Duration) -> bool {
 }
 
 /// Fails the test where one of these processes lives on.
-pub fn assert_end_within(pids: &[i32], patience: Duration) {
-    let deadline = Instant::now() + patience;
+pub fn assert_end(pids: &[i32]) {
+    let deadline = Instant::now() + PATIENCE;
     for pid in pids {
         let left = deadline.saturating_duration_since(Instant::now());
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let ended = ends_within(*pid, left);
-        assert!(ended, "an orphan after {patience:?}: {}", OsStr::from_bytes(&line).display());
+        assert!(ended, "an orphan after {PATIENCE:?}: {}", OsStr::from_bytes(&line).display());
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use super::processes;
+use super::{PATIENCE, processes};
 
 /// What a program said, and how it ended.
 pub struct Ran {
@@ -141,14 +141,15 @@ impl Running {
     }
 
     /// Waits for its end, and fails the test where that does not come.
-    pub fn end(self) -> Ran {
-        self.end_within(PATIENCE)
-    }
-
-    pub fn end_within(mut self, patience: Duration) -> Ran {
-        let ended = processes::ends_within(self.pid(), patience);
+    pub fn end(mut self) -> Ran {
+        let ended = processes::ends_within(self.pid(), PATIENCE);
         let ran = self.stop();
-        assert!(ended, "{} has not ended after {patience:?}\n{ran}", self.words);
+        assert!(
+            ended,
+            "{} has not ended after {PATIENCE:?}
+{ran}",
+            self.words
+        );
         ran
     }
 
@@ -166,8 +167,6 @@ impl Running {
     }
 }
 
-/// Longer than any of these runs takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an ended program's pipes may stay open in somebody else's hands.
-const CLOSING: Duration = Duration::from_secs(5);
+const CLOSING: Duration = PATIENCE;
 const LEAKED: &[u8] = b"(standard error is still held open by a process that was left behind)";

@@ -12,6 +12,8 @@ use datapump::base::settings::Settings;
 use datapump::wire::frame;
 use datapump::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
 
+use super::PATIENCE;
+
 /// One end of a control connection in the hands of a test.
 pub struct Speaker {
     writer: Box<dyn Write + Send>,
@@ -184,9 +186,9 @@ pub fn honest_follower(program: &std::path::Path) -> Child {
 }
 
 /// Watches a process: the most memory it has had, and whether it had to be killed at the deadline.
-pub fn watch(pid: i32, patience: Duration) -> thread::JoinHandle<Watched> {
+pub fn watch(pid: i32) -> thread::JoinHandle<Watched> {
     thread::spawn(move || {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + PATIENCE;
         let mut watched = Watched::default();
         while !super::processes::ends_within(pid, Duration::from_millis(20)) {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -211,5 +213,3 @@ pub struct Watched {
     pub memory_bytes_max: u64,
     pub killed: bool,
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);
