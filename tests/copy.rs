@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::FileType;
 
 use support::data::{self, LENGTHS, assert_same, write_file, write_tree};
-use support::{Scene, each, far, need, need_root, run};
+use support::{PROGRAM, Scene, each, far, need, need_root, run};
 
 /// Where the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -271,6 +271,30 @@ fn odd_names() {
         scene.succeed(&format!("copy -r {from}@/src/ {to}@/dst"));
         assert_same(&scene.path("src"), &scene.path("dst"));
     });
+}
+
+/// The far program's name is one word to the shell there, whatever is in it, and nothing in it is
+/// done.
+#[test]
+fn an_odd_name_of_the_far_program() {
+    each(
+        ["a b", "$(touch done)", "`touch done`", "a;touch done", "it's", "a\nb", "*", "-p"],
+        |name| {
+            let scene = Scene::new();
+            fs::create_dir(scene.path("bin")).unwrap();
+            let program = scene.path("bin").join(name);
+            std::os::unix::fs::symlink(PROGRAM, &program).unwrap();
+            data::write_file(&scene.path("in"), 1, 1000);
+            let mut words = scene.words("copy @/in far:@/out --remote-datapump");
+            words.push(program.clone().into());
+            let mut command = scene.command(&words);
+            command.current_dir(scene.path("bin"));
+            let ran = run::to_end(command, b"");
+            assert_eq!(ran.code, 0, "{name:?}\n{ran}");
+            assert_same(&scene.path("in"), &scene.path("out"));
+            assert_eq!(fs::read_dir(scene.path("bin")).unwrap().count(), 1, "{name:?}");
+        },
+    );
 }
 
 /// A file that is named on the command line, and not only found in a tree.

@@ -20,8 +20,8 @@ use datapump::base::job::Place;
 use datapump::base::label::{Kind, Label};
 use datapump::base::limits::STRANGERS_MAX;
 use datapump::base::path::PathSample;
-use datapump::base::settings::{DigestKind, Seal, Settings};
-use datapump::base::units::Nanos;
+use datapump::base::settings::{DigestKind, Pace, Seal, Settings};
+use datapump::base::units::{Nanos, Rate};
 use datapump::wire::frame;
 use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use datapump::wire::message::{Message, Origin, Role, Wish};
@@ -367,25 +367,44 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
 
 /// A driver that asks for what no command line can say.
 #[test]
-fn places_that_cannot_be_together() {
+fn requests_that_cannot_be() {
+    type Change = fn(&mut Settings);
     let null = Place::Null { len: 100 };
-    let cases = [
+    let places = [
         vec![Place::Path("src/one".into()), null.clone()],
         vec![null.clone(), null.clone()],
-        vec![Place::Stdio, null],
+        vec![Place::Stdio, null.clone()],
         vec![Place::Path("src/one".into()), Place::Endless],
     ];
-    each(cases, |places| {
+    let changes: [(&str, Change); 10] = [
+        ("silence is never too long", |s| s.stall = Nanos(u64::MAX)),
+        ("silence is too long at once", |s| s.stall = Nanos(0)),
+        ("no stream", |s| s.streams = 0),
+        ("many streams", |s| s.streams = u16::MAX),
+        ("requests of nothing", |s| s.request_bytes = 0),
+        ("requests of 4 GB", |s| s.request_bytes = !4095),
+        ("no memory", |s| s.memory_bytes = 0),
+        ("a window of nothing", |s| s.window_bytes = Some(0)),
+        ("many requests at once", |s| s.depth_source = Some(u16::MAX)),
+        ("no rate", |s| s.pace = Pace::Fixed(Rate { bytes_per_second: f64::NAN })),
+    ];
+    let as_they_are: Change = |_| {};
+    let cases = places.map(|places| ("places", places, as_they_are)).into_iter();
+    let cases = cases.chain(changes.map(|(name, change)| (name, vec![null.clone()], change)));
+    each(cases, |(name, places, change)| {
         let scene = Scene::new();
         let mut honest = honest_follower(&scene.far_program());
         let watched = watch(honest.id().cast_signed());
         let (stdin, stdout) = (honest.stdin.take().unwrap(), honest.stdout.take().unwrap());
         let mut speaker = Speaker::driver(stdout, stdin);
-        speaker.ask(Role::Source, places.clone(), settings());
+        let mut asked = settings();
+        change(&mut asked);
+        speaker.ask(Role::Source, places.clone(), asked);
         let said = speaker.hear();
-        assert!(matches!(said, Some(Message::Stop(_))), "{places:?}: {said:?}");
-        assert_eq!(honest.wait().unwrap().code(), Some(9), "{places:?}");
-        assert!(!watched.join().unwrap().killed, "{places:?}");
+        let about = format!("{name} {places:?}");
+        assert!(matches!(said, Some(Message::Stop(_))), "{about}: {said:?}");
+        assert_eq!(honest.wait().unwrap().code(), Some(9), "{about}");
+        assert!(!watched.join().unwrap().killed, "{about}");
     });
 }
 

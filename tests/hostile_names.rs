@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use datapump::base::attributes::Attributes;
 use datapump::wire::manifest::{Entry, EntryKind};
 use datapump::wire::message::{Message, Opened, Origin, Wish};
 use support::data::write_file;
@@ -98,6 +100,37 @@ fn what_was_asked_for_is_made() {
         let (ran, _) = liar::against_near(&scene, ways, Some(origin), &moves);
         assert_eq!(ran.code, 0, "{ways}\n{ran}");
         assert_eq!(fs::read(scene.path(made)).unwrap(), b"abc", "{ways}\n{ran}");
+    });
+}
+
+/// Nor does it choose what a file is like: times that no clock shows, and bits, owners and
+/// attributes that nobody asked for.
+#[test]
+fn what_a_file_is_like_is_not_chosen() {
+    let owned = Attributes { uid: 12, gid: 13, xattrs: vec![(b"user.x".to_vec(), vec![1])] };
+    let seconds = [i64::MIN, -1, 1 << 40, i64::MAX];
+    each(seconds.iter().flat_map(|at| ["", "-A "].map(|keeps| (keeps, *at))), |(keeps, at)| {
+        let scene = set_up();
+        let entry = Entry {
+            mode: 0o6755,
+            mtime_seconds: *at,
+            mtime_nanos: 999_999_999,
+            attributes: Some(Arc::new(owned.clone())),
+            ..file("report", 3)
+        };
+        let moves = [offer(vec![entry]), Move::Hear(1), payload(0, b"abc"), Move::Finish(1)];
+        let origin = Some(Origin { single: true, endless: false });
+        let ways = format!("{keeps}127.0.0.1:docs/report @/dst/new");
+        let (ran, _) = liar::against_near(&scene, &ways, origin, &moves);
+        assert_eq!(ran.code, 0, "{at} {ran}");
+        assert!(!ran.stderr.contains("panicked"), "{at} {ran}");
+        let made = fs::metadata(scene.path("dst/new")).unwrap();
+        let names = rustix::fs::listxattr(scene.path("dst/new"), &mut [0; 100][..]).unwrap();
+        let found = (made.mode() & 0o7777, made.uid() == 12, names > 0);
+        let root = support::is_root();
+        let kept = (if root { 0o6755 } else { 0o755 }, root, true);
+        let expect = if keeps.is_empty() { (0o755, false, false) } else { kept };
+        assert_eq!(found, expect, "{at} {keeps}\n{ran}");
     });
 }
 
