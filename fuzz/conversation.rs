@@ -1,18 +1,28 @@
-//! A whole conversation with each role: what a peer may say after the two have met, one message
-//! after the other, as the loop of a transfer hands them on.
+//! A whole conversation with each role: what a peer may say after the two have met, messages as the
+//! loop of a transfer hands them on, and frames on a stream with the lane that ships.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use datapump::base::codec::{Codec, Compress};
+use datapump::base::extent::Extent;
 use datapump::base::fault::Fault;
 use datapump::base::job::{Job, Notice, Place, Remote};
-use datapump::base::settings::{Overwrite, Settings};
+use datapump::base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
+use datapump::base::settings::{DigestKind, Overwrite, Settings};
 use datapump::base::units::Tick;
+use datapump::ends::stream::Protection;
+use datapump::ends::stream::StreamSource;
+use datapump::ends::tree::Tree;
+use datapump::io::engine::Engine;
+use datapump::io::request::Request;
 use datapump::io::sim::{SimVolume, Weather, World};
-use datapump::io::volume::{Mtime, Volume};
+use datapump::io::volume::{Handle, Mtime, Volume};
+use datapump::pump::brake::Brake;
 use datapump::pump::expected::Expected;
 use datapump::pump::finisher::Finisher;
+use datapump::pump::lane::{Lane, Parts, Patience, Turn, Wire};
 use datapump::pump::objects::{Complete, Objects};
 use datapump::pump::plan::Plan;
 use datapump::pump::resume::{Memory, Voice};
@@ -20,14 +30,19 @@ use datapump::pump::sink::{Begin, Root, SinkSide, Target};
 use datapump::pump::source::SourceSide;
 use datapump::pump::walk::Found;
 use datapump::pump::watch::Watch;
+use datapump::wire::frame::{self, HEADER_BYTES};
 use datapump::wire::manifest::{Entry, path_is_safe};
 use datapump::wire::message::{Message, Open, Opened, Origin, Role};
 use datapump::wire::reader::Reader;
 use datapump::wire::session::Session;
+use datapump::work::codec::Unpack;
+use datapump::work::passage::Passage;
+use datapump::work::sparse::Expand;
 
-/// The first byte says who we are and how we are set; then each step is an act of our own, or a
-/// message of the peer behind its length. Whatever comes, we refuse it or go on; what has a final
-/// name was offered under it, and what a near sink did not ask for has none.
+/// The first byte says who we are and how we are set; then each step is an act of our own, a
+/// message of the peer behind its length, or a frame. Whatever comes, we refuse it or go on; what
+/// has a final name was offered under it and is as long as was offered, and what a near sink did
+/// not ask for has none.
 pub fn conversation(bytes: &[u8]) {
     let mut from = Reader::new(bytes);
     let Ok(side) = from.u8() else { return };
@@ -36,7 +51,7 @@ pub fn conversation(bytes: &[u8]) {
     host.check();
 }
 
-/// One side of a transfer, without its streams.
+/// One side of a transfer; a sink with one stream.
 struct Host {
     session: Session,
     source: Option<SourceSide>,
@@ -44,7 +59,8 @@ struct Host {
     volume: Arc<SimVolume>,
     /// A near sink that asked for what is in `d`.
     asked: bool,
-    offered: Vec<Vec<u8>>,
+    stream: Option<Stream>,
+    offered: Vec<(Vec<u8>, u64)>,
     own: u64,
     _notices: Receiver<Notice>,
 }
@@ -57,6 +73,8 @@ impl Host {
             archive: side & 4 != 0,
             preserve: side & 8 == 0,
             overwrite: if side & 16 != 0 { Overwrite::Always } else { Overwrite::Never },
+            request_bytes: SLOT_BYTES,
+            digest: DigestKind::None,
             ..Settings::default()
         };
         let world = World::new(7, Weather::default());
@@ -67,20 +85,24 @@ impl Host {
         let asked = is_sink && drives;
         let expected = if asked { expected(&settings) } else { Expected::Anything };
         let sink = is_sink.then(|| sink(&volume, &settings, &watch, expected));
+        let stream = sink.as_ref().map(|(sink, ..)| Stream::new(&world, &sink.objects));
         let source = (!is_sink).then(|| {
             let plan = Plan::new(settings.request_bytes, None, None, true, Arc::default());
             SourceSide::new(Arc::new(plan), settings.clone(), watch.clone())
         });
         let session = met(drives, if is_sink { Role::Sink } else { Role::Source }, &settings);
         let offered = Vec::new();
-        Host { session, source, sink, volume, asked, offered, own: 0, _notices: notices }
+        Host { session, source, sink, volume, asked, stream, offered, own: 0, _notices: notices }
     }
 
     /// An error where the bytes are used up or something was refused.
     fn step(&mut self, from: &mut Reader<'_>) -> Result<(), Fault> {
         let length = from.u16()?;
-        if length == 0 {
-            return self.act();
+        match (length, &mut self.stream) {
+            (0, _) => return self.act(),
+            (FRAME, Some(stream)) => return stream.take(&framed(from)?),
+            (RAW_FRAME, Some(stream)) => return stream.take(from.take(HEADER_BYTES)?),
+            _ => {}
         }
         let message = Message::decode(from.take(usize::from(length))?)?;
         self.session.hear(Tick(0), &message)?;
@@ -115,14 +137,93 @@ impl Host {
     }
 
     fn check(&self) {
-        for path in self.volume.files().keys().filter(|path| **path != b"there") {
+        for (path, bytes) in self.volume.files().iter().filter(|(path, _)| **path != b"there") {
             assert!(path_is_safe(path), "{path:?}");
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             let is_ours = name.starts_with(b".datapump-");
-            assert!(is_ours || self.offered.contains(path), "nobody offered {path:?}");
+            let offered = (path.clone(), bytes.len() as u64);
+            assert!(is_ours || self.offered.contains(&offered), "nobody offered {offered:?}");
             assert!(!self.asked || is_ours || path.starts_with(b"d/"), "nobody asked for {path:?}");
         }
     }
+}
+
+/// A stream with the lane that takes from it, as a sink has it where nothing is sealed.
+struct Stream {
+    world: Arc<World>,
+    socket: Handle,
+    lane: Option<Lane>,
+}
+
+impl Stream {
+    fn new(world: &Arc<World>, objects: &Arc<Objects>) -> Stream {
+        let (socket, digest) = (world.connect(), DigestKind::None);
+        let source = StreamSource::new(socket.clone(), Protection::Off, digest, SLOT_BYTES, b"")
+            .unpacking(Compress::Auto);
+        let lane = Lane::new(Parts {
+            engine: Engine::new(Box::new(world.backend())),
+            source: Box::new(source),
+            passage: Passage::new(vec![
+                Box::new(Unpack::new(SLOT_BYTES)),
+                Box::new(Expand::new(SLOT_BYTES)),
+            ]),
+            desk: None,
+            sink: Box::new(Tree::new(2)),
+            plan: None,
+            objects: Some(objects.clone()),
+            brake: Arc::new(Brake::default()),
+            stream: Some(Wire::new(0, socket.clone())),
+            requests: (0..3).map(|_| Request::new(SLOT_BYTES)).collect(),
+        });
+        Stream { world: world.clone(), socket, lane: Some(lane) }
+    }
+
+    /// The peer sends this, and all that can move does.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.world.say(&self.socket, bytes);
+        let Some(mut lane) = self.lane.take() else { return Ok(()) };
+        let mut before = u64::MAX;
+        while self.world.landings() != before {
+            before = self.world.landings();
+            if lane.turn(Patience::Step)? == Turn::Over {
+                return lane.into_over().fault.map_or(Ok(()), Err);
+            }
+        }
+        self.lane = Some(lane);
+        Ok(())
+    }
+}
+
+/// A frame whose header is well made, whatever it says: a byte each for the kind, the codec, and
+/// where it begins in requests, then where in the request, how long it is, and its body.
+fn framed(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
+    let (kind, codec, request) = (from.u8()?, from.u8()?, from.u8()?);
+    let (within, len, body_len) = (from.u16()?, from.u16()?, from.u16()?);
+    let mut body = from.take(usize::from(body_len))?.to_vec();
+    let kinds = [Kind::Data, Kind::Void, Kind::End, Kind::Zero, Kind::Sparse];
+    let kind = kinds[usize::from(kind) % kinds.len()];
+    let codec = Codec::from_code(codec % 4).expect("one of four");
+    let packed_check = if codec == Codec::Raw { 0 } else { frame::crc32c(&body) };
+    let mut voids_len = if kind == Kind::Void { body.len() } else { 0 };
+    if kind == Kind::Sparse {
+        let map = from.take((map_bytes(len.into()) - MAP_CHECK_BYTES) as usize)?;
+        body.extend(frame::crc32c(map).to_le_bytes());
+        body.extend(map);
+        voids_len = map.len() + MAP_CHECK_BYTES as usize;
+    }
+    let start = u64::from(request) * u64::from(SLOT_BYTES) + u64::from(within);
+    let label = Label {
+        kind,
+        extent: Extent { start, len: len.into() },
+        body_len: body.len() as u32,
+        voids_len: voids_len as u16,
+        codec,
+        packed_check,
+        ..Label::default()
+    };
+    let mut bytes = frame::encode(&label).to_vec();
+    bytes.extend(body);
+    Ok(bytes)
 }
 
 fn sink(
@@ -206,12 +307,12 @@ fn met(drives: bool, role: Role, settings: &Settings) -> Session {
 fn tell_sink(
     sink: &mut SinkSide,
     session: &mut Session,
-    offered: &mut Vec<Vec<u8>>,
+    offered: &mut Vec<(Vec<u8>, u64)>,
     message: Message,
 ) -> Result<(), Fault> {
     match message {
         Message::Offer { first, entries } => {
-            offered.extend(entries.iter().map(|entry| entry.path.clone()));
+            offered.extend(entries.iter().map(|entry| (entry.path.clone(), entry.size)));
             for answer in sink.offer(first, entries)? {
                 session.say(Tick(0), &answer);
             }
@@ -248,3 +349,7 @@ fn tell_source(source: &mut SourceSide, message: Message) -> Result<(), Fault> {
 }
 
 const OWN_MAX: u64 = 50;
+const SLOT_BYTES: u32 = 4 << 10;
+/// In place of a length: a frame, and 64 bytes that are to be its header.
+const FRAME: u16 = u16::MAX;
+const RAW_FRAME: u16 = u16::MAX - 1;

@@ -163,6 +163,13 @@ impl World {
         }
     }
 
+    /// What the other end of a connection says, whatever room there is.
+    pub fn say(&self, socket: &Handle, bytes: &[u8]) {
+        if let Handle::Sim(id) = socket {
+            self.lock().sockets[*id as usize].bytes.extend(bytes);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
