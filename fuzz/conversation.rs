@@ -181,16 +181,25 @@ impl Stream {
     /// The peer sends this, and all that can move does.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.world.say(&self.socket, bytes);
-        let Some(mut lane) = self.lane.take() else { return Ok(()) };
+        let Some(lane) = &mut self.lane else { return Ok(()) };
         let mut before = u64::MAX;
         while self.world.landings() != before {
             before = self.world.landings();
             if lane.turn(Patience::Step)? == Turn::Over {
-                return lane.into_over().fault.map_or(Ok(()), Err);
+                let over = self.lane.take().map(Lane::into_over).expect("it is here");
+                return over.fault.map_or(Ok(()), Err);
             }
         }
-        self.lane = Some(lane);
         Ok(())
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.world.cut(&self.socket);
+        if let Some(lane) = &mut self.lane {
+            lane.abandon();
+        }
     }
 }
 
@@ -312,6 +321,10 @@ fn tell_sink(
 ) -> Result<(), Fault> {
     match message {
         Message::Offer { first, entries } => {
+            // The simulated volume has its files in memory, with their holes.
+            if entries.iter().any(|entry| entry.size > SIZE_MAX) {
+                return Err(Fault::peer("more than the simulated volume has"));
+            }
             offered.extend(entries.iter().map(|entry| (entry.path.clone(), entry.size)));
             for answer in sink.offer(first, entries)? {
                 session.say(Tick(0), &answer);
@@ -349,6 +362,8 @@ fn tell_source(source: &mut SourceSide, message: Message) -> Result<(), Fault> {
 }
 
 const OWN_MAX: u64 = 50;
+/// What pipes and files beyond it would do is up to the other targets and the hostile suite.
+const SIZE_MAX: u64 = 1 << 20;
 const SLOT_BYTES: u32 = 4 << 10;
 /// In place of a length: a frame, and 64 bytes that are to be its header.
 const FRAME: u16 = u16::MAX;
