@@ -12,8 +12,7 @@ use datapump::base::job::{Job, Notice, Place, Remote};
 use datapump::base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
 use datapump::base::settings::{DigestKind, Overwrite, Settings};
 use datapump::base::units::Tick;
-use datapump::ends::stream::Protection;
-use datapump::ends::stream::StreamSource;
+use datapump::ends::stream::{Protection, StreamSource};
 use datapump::ends::tree::Tree;
 use datapump::io::engine::Engine;
 use datapump::io::request::Request;
@@ -321,7 +320,7 @@ fn tell_sink(
 ) -> Result<(), Fault> {
     match message {
         Message::Offer { first, entries } => {
-            // The simulated volume has its files in memory, with their holes.
+            // The simulated volume keeps a file's holes in memory too.
             if entries.iter().any(|entry| entry.size > SIZE_MAX) {
                 return Err(Fault::peer("more than the simulated volume has"));
             }

@@ -40,11 +40,7 @@ fn full_on_the_way() {
             return assert_same(&scene.path("src"), &scene.path("room/dst"));
         }
         check_no_room(&ran, &line);
-        assert!(
-            !ran.stderr.contains("trying again"),
-            "{line}: it is no use
-{ran}"
-        );
+        assert!(!ran.stderr.contains("trying again"), "{line}: it is no use\n{ran}");
         check_whole_names(&scene);
         fs::remove_file(scene.path("room/ballast")).unwrap();
         goes_on(&scene, &line);

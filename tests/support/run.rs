@@ -144,12 +144,7 @@ impl Running {
     pub fn end(mut self) -> Ran {
         let ended = processes::ends_within(self.pid(), PATIENCE);
         let ran = self.stop();
-        assert!(
-            ended,
-            "{} has not ended after {PATIENCE:?}
-{ran}",
-            self.words
-        );
+        assert!(ended, "{} has not ended after {PATIENCE:?}\n{ran}", self.words);
         ran
     }
 

@@ -50,7 +50,9 @@ pub fn sweep() {
         let is_gone = |owner: Pid| test_kill_process(owner) == Err(rustix::io::Errno::SRCH);
         if owner.is_some_and(is_gone) {
             for side in crate::sshd::SIDES {
-                end_sshd(&path, side);
+                if let Some(daemon) = crate::sshd::running(&path, side) {
+                    kill_process(daemon, Signal::TERM).ok();
+                }
             }
             fs::remove_dir_all(&path).ok();
         }
@@ -60,16 +62,6 @@ pub fn sweep() {
 fn owner_of(name: &str) -> Option<Pid> {
     let (owner, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     Pid::from_raw(owner.parse().ok()?)
-}
-
-/// The number may be another process's by now: only one that names this folder is ended.
-fn end_sshd(folder: &Path, side: &str) {
-    let pid = fs::read_to_string(folder.join(format!("{side}.pid"))).unwrap_or_default();
-    let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) else { return };
-    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-    if String::from_utf8_lossy(&line).contains(&folder.display().to_string()) {
-        kill_process(pid, Signal::TERM).ok();
-    }
 }
 
 static COUNT: AtomicU32 = AtomicU32::new(0);

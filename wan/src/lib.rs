@@ -142,6 +142,14 @@ impl Wan {
         Ok(())
     }
 
+    /// Ends the far host's sshd, whose logins go on, and starts it again after this time.
+    pub fn restart_far_sshd(&self, away: Duration) -> Result<(), String> {
+        let [_, side] = sshd::SIDES;
+        sshd::stop(self.folder.path(), side)?;
+        std::thread::sleep(away);
+        sshd::start(&self.far, self.folder.path(), side)
+    }
+
     pub fn profile(&self) -> Profile {
         self.locked().clone()
     }

@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::namespaces::Namespace;
 use crate::{FAR_ADDRESS, NEAR_ADDRESS};
@@ -68,6 +71,26 @@ pub fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), Str
     }
     sshd.wait().ok();
     Err(format!("sshd ({side}) does not start: {}", said.join("; ")))
+}
+
+/// Ends the daemon and waits until it is gone; who is logged in stays.
+pub fn stop(folder: &Path, side: &str) -> Result<(), String> {
+    let pid = running(folder, side).ok_or_else(|| format!("sshd ({side}) does not run"))?;
+    let told = |why| format!("sshd ({side}): {why}");
+    kill_process(pid, Signal::TERM).map_err(told)?;
+    while running(folder, side) == Some(pid) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// The daemon, by its file. The number may be another process's by now: only one that names this
+/// folder is meant.
+pub fn running(folder: &Path, side: &str) -> Option<Pid> {
+    let pid = fs::read_to_string(folder.join(format!("{side}.pid"))).ok()?;
+    let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    String::from_utf8_lossy(&line).contains(&folder.display().to_string()).then_some(pid)
 }
 
 /// What `--ssh` takes: `far` and `near` are the two hosts.

@@ -55,7 +55,7 @@ cargo xtask COMMAND
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
                          the two-host simulation, on fresh seeds unless one is named
-  torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan]
+  torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan|30ms]
           [--first N] [--minutes N] [--disk DIR]
                          copies that are interrupted at random; writes runs/DATE-torture.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]

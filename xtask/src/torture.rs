@@ -21,11 +21,39 @@ struct Options {
     only: Option<Load>,
     /// `None`: a round over loopback, and one over the WAN.
     wan: Option<bool>,
+    /// The WAN has this round trip in place of a drawn one, and always loses something.
+    rtt_ms: Option<u64>,
     disk: PathBuf,
     minutes: u64,
 }
 
-/// `torture [--rounds N] [--seed S] [--only LOAD] [--path loopback|wan] [--first N] [--minutes N]`.
+impl Options {
+    fn plan(&self, round: u64) -> Plan {
+        let is_wan = self.wan.unwrap_or(round % 2 == 1);
+        let mut plan = Plan::of(self.seed, round, self.only, is_wan);
+        if let Some(rtt_ms) = self.rtt_ms.filter(|_| is_wan) {
+            plan.path.rtt_ms = rtt_ms;
+            plan.path.loss_permille = plan.path.loss_permille.max(1);
+        }
+        plan
+    }
+
+    /// The words that draw the same plan of a round again.
+    fn words(&self, plan: &Plan) -> String {
+        let mut words = format!("--seed {} --path ", self.seed);
+        match (plan.path.wan, self.rtt_ms) {
+            (true, Some(rtt_ms)) => words.push_str(&format!("{rtt_ms}ms")),
+            (is_wan, _) => words.push_str(if is_wan { "wan" } else { "loopback" }),
+        }
+        if let Some(load) = self.only {
+            words.push_str(&format!(" --only {load:?}").to_lowercase());
+        }
+        words
+    }
+}
+
+/// `torture [--rounds N] [--seed S] [--only LOAD] [--path loopback|wan|RTTms] [--first N]
+/// [--minutes N] [--disk DIR]`.
 pub fn torture(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_TESTS)?;
@@ -78,32 +106,21 @@ fn play(ground: &Ground, options: &Options, begun: Instant) -> (Vec<(Plan, Shown
             println!("{} minutes are over", options.minutes);
             break;
         }
-        let is_wan = options.wan.unwrap_or(round % 2 == 1);
-        let plan = Plan::of(options.seed, round, options.only, is_wan);
+        let plan = options.plan(round);
         match ground.play(&format!("{}-{round}", options.seed), &plan) {
             Ok(shown) => {
                 println!("{round}: {:?} {:?}: {shown:?}", plan.load, plan.way);
                 results.push((plan, shown));
             }
             Err(why) => {
-                let again = repeat(options, &plan, round);
+                let words = options.words(&plan);
+                let again = format!("cargo xtask torture --rounds 1 --first {round} {words}");
                 println!("{round}: FAILED: {why}\n  again: {again}");
                 failed.push(format!("{why}; again: `{again}`"));
             }
         }
     }
     (results, failed)
-}
-
-/// The command that plays one round again.
-fn repeat(options: &Options, plan: &Plan, round: u64) -> String {
-    let path = if plan.path.wan { "wan" } else { "loopback" };
-    let only = options.only.map(|load| format!(" --only {load:?}").to_lowercase());
-    format!(
-        "cargo xtask torture --rounds 1 --first {round} --seed {} --path {path}{}",
-        options.seed,
-        only.unwrap_or_default()
-    )
 }
 
 fn page(options: &Options, results: &[(Plan, Shown)], failed: &[String], time: Duration) -> String {
@@ -185,8 +202,16 @@ fn faults(page: &mut String, results: &[(Plan, Shown)], failed: &[String]) {
 fn options(words: &[&str]) -> Result<Options, String> {
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     let disk = Path::new("/dev/shm").to_path_buf();
-    let mut options =
-        Options { rounds: 300, seed, first: 0, only: None, wan: None, disk, minutes: 24 * 60 };
+    let mut options = Options {
+        rounds: 300,
+        seed,
+        first: 0,
+        only: None,
+        wan: None,
+        rtt_ms: None,
+        disk,
+        minutes: 24 * 60,
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("torture: {word} needs a value"))?;
@@ -202,6 +227,12 @@ fn options(words: &[&str]) -> Result<Options, String> {
             ("--only", "list") => options.only = Some(Load::List),
             ("--path", "loopback") => options.wan = Some(false),
             ("--path", "wan") => options.wan = Some(true),
+            ("--path", path) => {
+                let rtt = path.strip_suffix("ms").and_then(|number| number.parse().ok());
+                options.rtt_ms =
+                    Some(rtt.ok_or("torture: --path: loopback, wan or a time as 30ms")?);
+                options.wan = Some(true);
+            }
             ("--disk", _) => options.disk = PathBuf::from(value),
             _ => return Err(format!("torture: {word} {value} is not understood")),
         }

@@ -40,6 +40,8 @@ pub enum Fault {
     KillSession,
     /// The far side is stopped for a while.
     StopFar,
+    /// The far host's sshd and this one login are ended, and it starts again after a while.
+    RestartSshd,
     /// Nothing arrives for a while: both ways, or one.
     Cut,
     CutForward,
@@ -134,6 +136,13 @@ impl Plan {
         });
         Plan { load, way, path, options: words.join(" "), strikes }
     }
+
+    /// What its streams hold that has been sent and not written.
+    pub fn in_flight_bytes(&self) -> u64 {
+        let mut words = self.options.split_whitespace().skip_while(|word| *word != "--streams");
+        let streams = words.nth(1).and_then(|count| count.parse().ok()).unwrap_or(STREAMS_MAX);
+        streams * IN_FLIGHT_BYTES
+    }
 }
 
 impl Fault {
@@ -157,7 +166,7 @@ fn faults(way: Way, wan: bool) -> Vec<Fault> {
         faults.extend([StopFar, StopFar, Interrupt, InterruptGroup]);
     }
     if wan {
-        faults.extend([Cut, Cut, CutForward, CutBack]);
+        faults.extend([Cut, Cut, CutForward, CutBack, RestartSshd, RestartSshd]);
     }
     faults
 }
@@ -188,6 +197,10 @@ impl Dice {
 }
 
 const STRIKES_MAX: u64 = 5;
+/// What a copy chooses by itself.
+const STREAMS_MAX: u64 = 8;
+/// Of one stream: two requests of 4 MiB.
+const IN_FLIGHT_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -231,6 +231,13 @@ impl<'a> Round<'a> {
                 all(far, Signal::CONT);
                 struck
             }
+            Fault::RestartSshd => {
+                let Some(wan) = &self.ground.wan else { return Ok(false) };
+                let session = |pid: &i32| sshd_above(*pid);
+                let struck = all(self.far().iter().filter_map(session).collect(), Signal::KILL);
+                wan.restart_far_sshd(for_a_while)?;
+                struck
+            }
             Fault::Interrupt => signal(running.pid(), Signal::INT),
             Fault::InterruptGroup => running.signal_group(Signal::INT),
             Fault::Full => self.resize(files::stored_bytes(&self.place) + (128 << 10)).is_ok(),
@@ -381,7 +388,7 @@ impl<'a> Round<'a> {
         self.sent_bytes += told.sent_bytes();
         let one_file = matches!(self.plan.load, Load::Large | Load::Sparse);
         if one_file && told.all_found && !self.changed() {
-            if told.held_bytes < self.held_bytes / 2 {
+            if told.held_bytes < self.held_bytes {
                 let (before, now) = (self.held_bytes, told.held_bytes);
                 return Err(format!("progress lost: {before} bytes were held, now {now}"));
             }
@@ -482,7 +489,7 @@ impl<'a> Round<'a> {
             self.check_folders()?;
         }
         let path = self.plan.path;
-        let once = AT_RISK_BYTES + path.bytes_per_second();
+        let once = JOURNAL_BYTES + self.plan.in_flight_bytes() + path.bytes_per_second();
         let strikes = self.shown.struck.len() as u64;
         self.shown.bound_bytes = once * strikes + if self.changed() { to_send } else { 0 };
         self.shown.resent_bytes = self.sent_bytes.saturating_sub(to_send);
@@ -553,6 +560,6 @@ const HANGS: Duration = Duration::from_secs(240);
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 const ROOM_BYTES: u64 = 8 << 30;
-/// 64 MiB between two lines of the journal, and what eight streams hold.
-const AT_RISK_BYTES: u64 = (64 << 20) + ((8 * 8) << 20);
+/// What is not yet in the journal.
+const JOURNAL_BYTES: u64 = 64 << 20;
 const MEMORY_BEYOND_PLAN: u64 = 64 << 20;
