@@ -234,9 +234,10 @@ impl<'a> Round<'a> {
             Fault::RestartSshd => {
                 let Some(wan) = &self.ground.wan else { return Ok(false) };
                 let session = |pid: &i32| sshd_above(*pid);
-                let struck = all(self.far().iter().filter_map(session).collect(), Signal::KILL);
+                all(self.far().iter().filter_map(session).collect(), Signal::KILL);
+                // Also who has not logged in yet meets nobody.
                 wan.restart_far_sshd(for_a_while)?;
-                struck
+                true
             }
             Fault::Interrupt => signal(running.pid(), Signal::INT),
             Fault::InterruptGroup => running.signal_group(Signal::INT),
