@@ -61,6 +61,10 @@ pub fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), Str
     for line in words.iter_mut().flatten().map_while(Result::ok) {
         said.push(line);
         if said.last().is_some_and(|line| line.contains("Server listening on")) {
+            // It writes the file after these words, and whoever stops it reads the file.
+            while running(folder, side).is_none() && matches!(sshd.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
             // Somebody reads its words and waits for its end for as long as it lives.
             std::thread::spawn(move || {
                 words.into_iter().flatten().for_each(drop);

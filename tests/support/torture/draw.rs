@@ -40,7 +40,7 @@ pub enum Fault {
     KillSession,
     /// The far side is stopped for a while.
     StopFar,
-    /// The far host's sshd and this one login are ended, and it starts again after a while.
+    /// The far host's sshd and this one login are ended; sshd starts again after a while.
     RestartSshd,
     /// Nothing arrives for a while: both ways, or one.
     Cut,
@@ -140,7 +140,7 @@ impl Plan {
     /// What its streams hold that has been sent and not written.
     pub fn in_flight_bytes(&self) -> u64 {
         let mut words = self.options.split_whitespace().skip_while(|word| *word != "--streams");
-        let streams = words.nth(1).and_then(|count| count.parse().ok()).unwrap_or(STREAMS_MAX);
+        let streams = words.nth(1).and_then(|count| count.parse().ok()).unwrap_or(STREAMS_USUAL);
         streams * IN_FLIGHT_BYTES
     }
 }
@@ -197,9 +197,10 @@ impl Dice {
 }
 
 const STRIKES_MAX: u64 = 5;
-/// What a copy chooses by itself.
-const STREAMS_MAX: u64 = 8;
-/// Of one stream: two requests of 4 MiB.
+/// Where a plan says nothing of `--streams`.
+const STREAMS_USUAL: u64 = 4;
+/// Of one stream: four requests of 1 MiB at each end. What TCP holds is within the one second that
+/// the bound allows beside it.
 const IN_FLIGHT_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]

@@ -561,6 +561,6 @@ const HANGS: Duration = Duration::from_secs(240);
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 const ROOM_BYTES: u64 = 8 << 30;
-/// What is not yet in the journal.
+/// What may have been written since the journal's last line.
 const JOURNAL_BYTES: u64 = 64 << 20;
 const MEMORY_BEYOND_PLAN: u64 = 64 << 20;
