@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 
 use support::run::{self, Ran};
-use support::{Scene, data, each, need, need_root, old_kernel};
+use support::{Scene, data, each, need, need_root};
 
 /// Where the two ends are: what stands in front of source and destination.
 const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
@@ -452,8 +452,7 @@ fn without_openat2() {
         "copy -r --overwrite always @/more/ @/linked",
         "copy --files-from @/list @/linked @/listed/",
     ];
-    let outcome = |old: bool| {
-        let scene = Scene::new();
+    let outcome = |scene: Scene| {
         write_odd_tree(&scene.path("src"));
         for folder in ["more/in/a", "more/out/a", "more/away/a", "linked/real", "outside/a"] {
             fs::create_dir_all(scene.path(folder)).unwrap();
@@ -471,11 +470,7 @@ fn without_openat2() {
         fs::write(scene.path("list"), "in/file\nout/file\naway/file\nup/file\n").unwrap();
         let folder = scene.path("").display().to_string();
         let ran = lines.map(|line| {
-            let mut command = scene.command(&scene.words(line));
-            if old {
-                old_kernel::without_openat2(&mut command);
-            }
-            let ran = run::to_end(command, b"");
+            let ran = scene.run(line);
             let mut said: Vec<String> =
                 ran.stderr.lines().map(|line| line.replace(&folder, "@/")).collect();
             said.sort();
@@ -492,7 +487,7 @@ fn without_openat2() {
         let files = files.map(|path| path.strip_prefix(scene.path("")).unwrap().to_path_buf());
         (ran, files.collect::<Vec<_>>())
     };
-    let (new, old) = (outcome(false), outcome(true));
+    let (new, old) = (outcome(Scene::new()), outcome(Scene::with_old_kernel()));
     assert_eq!(new, old);
     assert_eq!(new.0.clone().map(|(code, _)| code), [0, 0, 0, 3, 3], "{new:?}");
 }

@@ -2,9 +2,10 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use datapump::base::codec::{Compress, Way};
 use datapump::base::extent::Extent;
 use datapump::base::label::{Kind, Label};
-use datapump::base::settings::Settings;
+use datapump::base::settings::{DigestKind, Seal, Settings};
 use datapump::base::tally::SideReport;
 use datapump::wire::manifest::Entry;
 use datapump::wire::message::{Message, Opened, Origin};
@@ -191,3 +192,16 @@ pub fn payload(start: u64, body: &[u8]) -> Move {
 
 /// How the honest side talks: everything on the control connection, and nothing is sealed.
 const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
+
+/// The same for an honest far side.
+pub fn settings() -> Settings {
+    Settings {
+        streams: 1,
+        request_bytes: 64 << 10,
+        seal: Seal::Off,
+        digest: DigestKind::None,
+        compress: Compress::Always(Way::Zstd(1)),
+        recursive: true,
+        ..Settings::default()
+    }
+}

@@ -22,6 +22,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use run::Ran;
@@ -30,6 +33,8 @@ use run::Ran;
 /// known.
 pub struct Scene {
     folder: tempfile::TempDir,
+    /// The program here finds no `openat2`.
+    has_old_kernel: bool,
 }
 
 impl Scene {
@@ -37,9 +42,14 @@ impl Scene {
         let folder = tempfile::Builder::new().prefix("datapump-test-").tempdir().unwrap();
         // Other users take part in some tests.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let scene = Scene { folder };
+        let scene = Scene { folder, has_old_kernel: false };
         std::os::unix::fs::symlink(PROGRAM, scene.far_program()).unwrap();
         scene
+    }
+
+    /// One whose kernel does not resolve paths beneath a folder by itself.
+    pub fn with_old_kernel() -> Scene {
+        Scene { has_old_kernel: true, ..Scene::new() }
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -86,7 +96,7 @@ impl Scene {
 
     /// The real program with these arguments; anything that is far goes through the real sshd.
     pub fn command(&self, args: &[OsString]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = self.here(Path::new(PROGRAM));
         command.args(args);
         if args.iter().any(|arg| arg.to_string_lossy().starts_with("far:")) {
             if !args.contains(&"--ssh".into()) {
@@ -95,6 +105,15 @@ impl Scene {
             if !args.contains(&"--remote-datapump".into()) {
                 command.arg("--remote-datapump").arg(self.far_program());
             }
+        }
+        command
+    }
+
+    /// The program on this host, whose kernel may be old.
+    pub fn here(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.has_old_kernel {
+            old_kernel::without_openat2(&mut command);
         }
         command
     }
@@ -145,6 +164,27 @@ pub fn each<C: fmt::Debug>(cases: impl IntoIterator<Item = C>, check: impl Fn(&C
         .collect();
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
+
+/// The same for cases that mostly wait: several at a time.
+pub fn each_at_once<C: fmt::Debug + Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Relaxed)) {
+                    if panic::catch_unwind(AssertUnwindSafe(|| check(case))).is_err() {
+                        failed.lock().unwrap().push(format!("{case:?}"));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+const AT_ONCE: usize = 4;
 
 /// Panics with the name of a real part that is not installed: a test that skips proves nothing.
 pub fn need(program: &str, package: &str) -> PathBuf {

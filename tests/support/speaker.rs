@@ -1,7 +1,7 @@
 //! A peer that says what a test tells it to, in the program's own words.
 
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use datapump::base::settings::Settings;
 use datapump::wire::frame;
 use datapump::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
 
-use super::PATIENCE;
+use super::{PATIENCE, Scene};
 
 /// One end of a control connection in the hands of a test.
 pub struct Speaker {
@@ -112,6 +112,11 @@ impl Speaker {
 
     /// Asks to open a transfer as its driver.
     pub fn ask(&mut self, role: Role, places: Vec<Place>, settings: Settings) {
+        self.ask_for(role, places, settings, false);
+    }
+
+    /// The same, for a list of names that comes later.
+    pub fn ask_for(&mut self, role: Role, places: Vec<Place>, settings: Settings, listed: bool) {
         let origin = Origin { single: false, endless: false };
         self.say(&Message::Open(Box::new(Open {
             role,
@@ -123,7 +128,7 @@ impl Speaker {
             origin: (role == Role::Sink).then_some(origin),
             window_bytes: 0,
             transfer: [7; 16],
-            listed: false,
+            listed,
         })));
     }
 
@@ -179,8 +184,8 @@ pub fn envelope(reader: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 /// `datapump peer`, alone, with its pipes in our hands.
-pub fn honest_follower(program: &std::path::Path) -> Child {
-    let mut command = Command::new(program);
+pub fn honest_follower(scene: &Scene) -> Child {
+    let mut command = scene.here(&scene.far_program());
     command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().unwrap()
 }
