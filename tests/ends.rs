@@ -7,11 +7,15 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 
-use datapump::wire::message::{Message, Wish};
+use datapump::base::job::Place;
+use datapump::base::settings::Settings;
+use datapump::base::units::Nanos;
+use datapump::wire::message::{Message, Role, Wish};
 use rustix::process::Signal;
 use support::liar::{near_on, opened};
 use support::processes::{assert_end, children_named, send};
 use support::run::{self, Running};
+use support::speaker::{Speaker, honest_follower, watch};
 use support::{Scene, data, each, need, need_root};
 
 /// A far side whose ports nobody reaches: the data goes over the connection of ssh.
@@ -129,6 +133,38 @@ fn silence_before_the_first_byte() {
         support::until("an ssh", || !children_named(running.pid(), "ssh").is_empty());
         let ssh = children_named(running.pid(), "ssh")[0];
         by.assert_ends(&scene, running, ssh);
+    });
+}
+
+/// A near side whose host is gone says nothing and closes nothing: the far side ends all the same,
+/// however far they had come.
+#[test]
+fn a_near_side_that_says_no_more() {
+    let cut = || Message::Cut(Settings::default().cut());
+    // What it says behind its greeting before its host goes: it asks for a file, or for a list of
+    // names, and what else.
+    let phases: [(&str, Option<bool>, Vec<Message>); 5] = [
+        ("greeted", None, Vec::new()),
+        ("opened", Some(false), Vec::new()),
+        ("has streams", Some(false), vec![Message::Carry]),
+        ("has said a cut", Some(true), vec![cut(), Message::Carry]),
+        ("moves", Some(false), vec![cut(), Message::Carry]),
+    ];
+    each(phases, |(_, asks, says)| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("src"), 1, 64 << 20);
+        let mut far = honest_follower(&scene);
+        let (stdin, stdout) = (far.stdin.take().unwrap(), far.stdout.take().unwrap());
+        let mut speaker = Speaker::driver(stdout, stdin);
+        if let Some(listed) = *asks {
+            let path = if listed { scene.path("") } else { scene.path("src") };
+            let settings = Settings { stall: Nanos::from_millis(1000), ..Settings::default() };
+            speaker.ask_for(Role::Source, vec![Place::Path(path)], settings, listed);
+        }
+        says.iter().for_each(|message| speaker.say(message));
+        let watched = watch(far.id().cast_signed()).join().unwrap();
+        assert!(!watched.killed, "it waits on");
+        assert_eq!(far.wait().unwrap().code(), Some(7));
     });
 }
 

@@ -10,34 +10,40 @@ use std::time::{Duration, Instant};
 use datapump::base::attributes::Attributes;
 use datapump::base::codec::Unpacked;
 use datapump::base::fault::{Class, Fault};
+use datapump::base::job::Place;
 use datapump::base::path::PathSample;
+use datapump::base::settings::Settings;
+use datapump::base::units::Nanos;
 use datapump::wire::manifest::{Entry, EntryKind};
 use datapump::wire::message::{Message, Origin, Role};
 use support::data::write_file;
-use support::liar::{self, file};
-use support::speaker::Speaker;
+use support::liar::{self, file, settings};
+use support::speaker::{Speaker, Watched, honest_follower, watch};
 use support::{Scene, each};
 
 /// What is said, and how many times of it stand in one write.
 type Flood = (Role, &'static str, fn(u64) -> Message);
 
+const FLOODS: [Flood; 13] = [
+    (Role::Source, "unoffered", |at| Message::Unoffered { path: name(at), fault: fault() }),
+    (Role::Source, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
+    (Role::Source, "pings", |_| Message::Ping),
+    (Role::Source, "samples", samples),
+    (Role::Source, "lost", |at| Message::Lost { stream: at as u32 % 60_000 }),
+    (Role::Source, "doubt", |at| Message::Doubt { stream: at as u32 % 60_000 }),
+    (Role::Source, "carried", |_| Message::Carried(vec![0x55; 60_000])),
+    (Role::Source, "attributes", attributes),
+    (Role::Sink, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
+    (Role::Sink, "pings", |_| Message::Ping),
+    (Role::Sink, "samples", samples),
+    (Role::Sink, "unpacked", |_| Message::Unpacked(Unpacked::default())),
+    (Role::Sink, "names", |at| Message::Names { paths: vec![name(at); 50], last: false }),
+];
+
+/// An honest near side, flooded by its far side.
 #[test]
 fn floods_end_within_bounded_memory() {
-    let floods: [Flood; 12] = [
-        (Role::Source, "unoffered", |at| Message::Unoffered { path: name(at), fault: fault() }),
-        (Role::Source, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
-        (Role::Source, "pings", |_| Message::Ping),
-        (Role::Source, "samples", samples),
-        (Role::Source, "lost", |at| Message::Lost { stream: at as u32 % 60_000 }),
-        (Role::Source, "doubt", |at| Message::Doubt { stream: at as u32 % 60_000 }),
-        (Role::Source, "carried", |_| Message::Carried(vec![0x55; 60_000])),
-        (Role::Source, "attributes", attributes),
-        (Role::Sink, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
-        (Role::Sink, "pings", |_| Message::Ping),
-        (Role::Sink, "samples", samples),
-        (Role::Sink, "unpacked", |_| Message::Unpacked(Unpacked::default())),
-    ];
-    each(floods, |(role, name, message)| {
+    each(FLOODS, |(role, name, message)| {
         let scene = Scene::new();
         fs::create_dir_all(scene.path("dst")).unwrap();
         write_file(&scene.path("src"), 1, 100_000);
@@ -53,13 +59,46 @@ fn floods_end_within_bounded_memory() {
             flood(speaker, *message);
         });
         let shown: String = ran.stderr.chars().take(500).collect();
-        println!("{role:?} {name}: {} MiB, code {}", watched.memory_bytes_max >> 20, ran.code);
-        assert!(!watched.killed, "{name}: it does not end by itself: {shown}");
         assert!(!ran.stderr.contains("panicked"), "{name}: {shown}");
-        assert!([6, 7, 9].contains(&ran.code), "{name}: exit code {}: {shown}", ran.code);
-        let memory = watched.memory_bytes_max;
-        assert!(memory < PLANNED_BYTES + (64 << 20), "{name}: {memory} bytes: {shown}");
+        assert!(!ran.stderr.contains("Names {"), "{name}: what it said is told: {shown}");
+        assert_bounded(&format!("{name} from a far {role:?}: {shown}"), ran.code, watched);
     });
+}
+
+/// An honest far side, flooded by whoever drives it: with its data stream, and before it has one.
+#[test]
+fn floods_of_a_near_side_end_within_bounded_memory() {
+    let early = FLOODS.into_iter().filter(|(_, name, _)| ["unoffered", "names"].contains(name));
+    let cases = FLOODS.into_iter().map(|flood| (flood, true));
+    each(cases.chain(early.map(|flood| (flood, false))), |((role, name, message), carries)| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("dst")).unwrap();
+        write_file(&scene.path("src"), 1, 100_000);
+        let mut far = honest_follower(&scene);
+        let watched = watch(far.id().cast_signed());
+        let (stdin, stdout) = (far.stdin.take().unwrap(), far.stdout.take().unwrap());
+        let mut speaker = Speaker::driver(stdout, stdin);
+        let place = scene.path(if *role == Role::Source { "dst" } else { "src" });
+        let stall = Nanos::from_millis(2000);
+        let settings = Settings { archive: *role == Role::Source, stall, ..settings() };
+        match carries {
+            true => speaker.open(role.other(), Place::Path(place), settings),
+            false => drop(speaker.open_port(role.other(), Place::Path(place), settings)),
+        }
+        flood(&mut speaker, *message);
+        let watched = watched.join().unwrap();
+        let code = far.wait().unwrap().code().unwrap_or(-1);
+        let carries = if *carries { "with" } else { "without" };
+        assert_bounded(&format!("{name} from a near {role:?} {carries} data"), code, watched);
+    });
+}
+
+fn assert_bounded(name: &str, code: i32, watched: Watched) {
+    println!("{name}: {} MiB, code {code}", watched.memory_bytes_max >> 20);
+    assert!(!watched.killed, "{name}: it does not end by itself");
+    assert!([6, 7, 9].contains(&code), "{name}: exit code {code}");
+    let memory = watched.memory_bytes_max;
+    assert!(memory < PLANNED_BYTES + (64 << 20), "{name}: {memory} bytes");
 }
 
 /// Says it for some seconds, and then nothing sensible.

@@ -490,11 +490,7 @@ impl Running {
                 self.watch.warn(text);
                 Ok(())
             }
-            // It missed an answer on a stream that is open here; another login begins anew.
-            Message::Carry => Err(Fault::new(
-                Class::Unreachable,
-                "the other side could not open its data streams, one of which is open here",
-            )),
+            Message::Carry => Err(open_here_only()),
             Message::Enough => {
                 self.watch.enough();
                 Ok(())
@@ -576,7 +572,7 @@ impl Running {
                 self.failed(path, fault);
                 Ok(())
             }
-            other => Err(Fault::peer(format!("{other:?} is no message for a sink"))),
+            other => Err(Fault::peer(format!("{} is no message for a sink", other.name()))),
         }
     }
 
@@ -642,7 +638,7 @@ impl Running {
                 self.assembly.hear_unpacked(&unpacked);
                 Ok(())
             }
-            other => Err(Fault::peer(format!("{other:?} is no message for a source"))),
+            other => Err(Fault::peer(format!("{} is no message for a source", other.name()))),
         }
     }
 
@@ -854,6 +850,12 @@ fn wait_for(ended: impl Fn() -> bool) {
 fn say(peer: &mut Peer, message: &Message) -> Result<(), Fault> {
     peer.session.say(clock::now(), message);
     peer.line.send(message)
+}
+
+/// It missed an answer on a stream that is open here; another login begins anew.
+pub fn open_here_only() -> Fault {
+    let text = "the other side could not open its data streams, one of which is open here";
+    Fault::new(Class::Unreachable, text)
 }
 
 fn start_walk(

@@ -783,7 +783,8 @@ impl Near<'_> {
         session: &mut Session,
         events: &Receiver<Event>,
     ) -> Result<Vec<Message>, Fault> {
-        let mut early = Vec::new();
+        // Its tickets are kept too: the reader waits where it is too much.
+        let (mut early, mut tickets) = (Vec::new(), Vec::new());
         let until = clock::now().after(ENDS_WITHIN.into());
         while clock::now() < until {
             match events.recv_timeout(Duration::from_millis(20)) {
@@ -799,6 +800,7 @@ impl Near<'_> {
                     let gone = || Fault::new(Class::Unreachable, "the far side went away");
                     return Err(fault.unwrap_or_else(gone));
                 }
+                Ok(Event::Dealt(ticket)) => tickets.push(ticket),
                 Ok(_) | Err(_) => {}
             }
             if self.attempt.watch.stopping() {

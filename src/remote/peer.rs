@@ -24,7 +24,7 @@ use crate::pump::expected::Expected;
 use crate::pump::names::Names;
 use crate::pump::resume::{Memory, Voice};
 use crate::pump::sink::Target;
-use crate::pump::transfer::{Event, Line, Part, Peer, run};
+use crate::pump::transfer::{Event, Line, Part, Peer, open_here_only, run};
 use crate::pump::walk::Sources;
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Role};
@@ -71,7 +71,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let mut session = Session::follower(PROGRAM, clock::now());
     line.send(&session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
-    let open = await_open(&mut session, &events)?;
+    let open = await_open(&mut session, &mut Hearing::new(&events, OPENS_WITHIN))?;
     host.pinned?;
     // Until the loop runs, which asks for signs of life and gives them itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
@@ -98,7 +98,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let mut sources = prepared.sources;
     if sources.is_some() {
-        let cut = await_cut(&mut session, &events, &events_in, &mut early)?;
+        let cut = await_cut(&mut session, &mut hearing, &events_in, &mut early)?;
         settings = settings.cut_as(cut);
     }
     if open.listed {
@@ -213,10 +213,10 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
     }
 }
 
-fn await_open(session: &mut Session, events: &Receiver<Event>) -> Result<Open, Fault> {
+fn await_open(session: &mut Session, hearing: &mut Hearing<'_>) -> Result<Open, Fault> {
     loop {
-        match events.recv() {
-            Ok(Event::Heard(message)) => {
+        match hearing.next()? {
+            Event::Heard(message) => {
                 session.hear(clock::now(), &message)?;
                 match message {
                     Message::Open(open) => return Ok(*open),
@@ -224,9 +224,8 @@ fn await_open(session: &mut Session, events: &Receiver<Event>) -> Result<Open, F
                     _ => {}
                 }
             }
-            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
-            Ok(_) => {}
-            Err(_) => return Err(gone()),
+            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
+            _ => {}
         }
     }
 }
@@ -283,9 +282,11 @@ fn await_streams(
     line: &ControlLine,
     carried_data: &CarrierSlot,
 ) -> Result<Joined, Fault> {
-    let mut early = Vec::new();
+    // What comes early is kept, and its tickets as long: the reader waits where it is too much.
+    let (mut early, mut tickets) = (Vec::new(), Vec::new());
     loop {
         match hearing.next()? {
+            Event::Dealt(ticket) => tickets.push(ticket),
             Event::Joined(stream) => {
                 return Ok(Joined { streams: vec![stream], early, carrier: Carrier::Tcp });
             }
@@ -311,7 +312,7 @@ fn await_streams(
 /// How the driver's sink needs objects cut.
 fn await_cut(
     session: &mut Session,
-    events: &Receiver<Event>,
+    hearing: &mut Hearing<'_>,
     events_in: &Sender<Event>,
     early: &mut Vec<Message>,
 ) -> Result<Cut, Fault> {
@@ -321,18 +322,18 @@ fn await_cut(
     }
     let mut joined = Vec::new();
     let cut = loop {
-        match events.recv() {
-            Ok(Event::Heard(message)) => {
+        match hearing.next()? {
+            Event::Heard(message) => {
                 session.hear(clock::now(), &message)?;
                 match message {
                     Message::Cut(cut) => break cut,
                     Message::Stop(fault) => return Err(fault),
-                    message => early.push(message),
+                    Message::Ping => {}
+                    _ => return Err(Fault::peer("the peer goes on before it has said a cut")),
                 }
             }
-            Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
-            Ok(event) => joined.push(event),
-            Err(_) => return Err(gone()),
+            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
+            event => joined.push(event),
         }
     };
     // Streams that have joined meanwhile are for the transfer.
@@ -371,7 +372,11 @@ fn await_names(
                 session.hear(clock::now(), &message)?;
                 let (last, other) = take(message)?;
                 complete = last;
-                others.extend(other);
+                match other {
+                    None => {}
+                    Some(Message::Carry) => return Err(open_here_only()),
+                    Some(_) => return Err(Fault::peer("the peer goes on in the midst of a list")),
+                }
             }
             Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
             Event::Dealt(_) => {}
@@ -403,6 +408,8 @@ fn leave_soon() {
     std::process::exit(Class::Unreachable.exit_code().into());
 }
 
+/// Who greets says at once what it wants: it has logged in already.
+const OPENS_WITHIN: Nanos = Nanos(30_000_000_000);
 /// How long a side without its other side may take to put its journal in order.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 

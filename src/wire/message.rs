@@ -284,6 +284,12 @@ impl Message {
         }
     }
 
+    /// For people: what it is, without what it says, which may be long and is the peer's.
+    pub fn name(&self) -> String {
+        let name = format!("{self:?}");
+        name.split(['(', ' ']).next().unwrap_or("?").to_string()
+    }
+
     fn encode_fields(&self, out: &mut Writer) {
         match self {
             Message::Hello { min, max, program } => {

@@ -234,9 +234,7 @@ impl Session {
 }
 
 fn out_of_turn(phase: Phase, message: &Message) -> Fault {
-    let name = format!("{message:?}");
-    let name = name.split(['(', ' ', '{']).next().unwrap_or("?");
-    Fault::peer(format!("the peer sent {name} out of turn ({phase:?})"))
+    Fault::peer(format!("the peer sent {} out of turn ({phase:?})", message.name()))
 }
 
 #[cfg(test)]
