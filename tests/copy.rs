@@ -696,6 +696,11 @@ fn what_is_generated_is_a_new_file() {
         assert_eq!(made.permissions().mode() & 0o7777, 0o666 & !mask);
         let modified = made.modified().unwrap();
         assert!(modified >= before && modified <= SystemTime::now(), "{modified:?}");
+        // So whatever is there is older.
+        fs::write(scene.path("out"), "before").unwrap();
+        let again = format!("copy --overwrite older {source} {target}");
+        under_umask(&scene, umask, &again, b"from a pipe");
+        assert_ne!(fs::read(scene.path("out")).unwrap(), b"before", "{again}");
     });
 }
 

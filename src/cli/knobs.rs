@@ -546,9 +546,9 @@ const KNOBS: &[Knob] = &[
         default: "never",
         help: "What happens to a destination file that exists",
         more: "never: it is refused by name, the other files are copied, and the exit code is \
-               3. older: it is replaced when it is older than its source. always: it is \
-               replaced. The old file keeps its name and bytes until the new one is complete \
-               and verified.",
+               3. older: it is replaced when it is older than its source, as all is older than \
+               what comes from a pipe or is generated. always: it is replaced. The old file \
+               keeps its name and bytes until the new one is complete and verified.",
         group: Group::Copying,
         verbs: COPY,
     },

@@ -26,7 +26,7 @@ use super::objects::{Objects, Wanted};
 use super::places::{is_place, is_same_file};
 use super::resume::{free_temporary, temporary};
 use super::source::is_file;
-use super::walk::mtime_of;
+use super::walk::{has_time, mtime_of};
 use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
@@ -446,7 +446,9 @@ impl SinkSide {
         }
         Ok(match self.settings.overwrite {
             Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
-            Overwrite::Older if mtime_of(entry) <= status.mtime => Some(Verdict::Kept),
+            Overwrite::Older if has_time(entry) && mtime_of(entry) <= status.mtime => {
+                Some(Verdict::Kept)
+            }
             Overwrite::Older | Overwrite::Always => None,
         })
     }

@@ -678,6 +678,12 @@ fn made_entry(kind: EntryKind, size: u64, name: &[u8]) -> Entry {
     }
 }
 
+/// False for what comes from a pipe or is generated: it has no time and no mode of its own, and is
+/// as new as can be.
+pub fn has_time(entry: &Entry) -> bool {
+    !matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch)
+}
+
 /// When an offered file was last changed.
 pub fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }

@@ -1,19 +1,18 @@
 //! What a new file gets besides its bytes.
 
-use super::super::walk::mtime_of;
+use super::super::walk::{has_time, mtime_of};
 use super::SinkSide;
 use crate::base::settings::Settings;
 use crate::io::system;
 use crate::io::volume::Metadata;
-use crate::wire::manifest::{Entry, EntryKind};
+use crate::wire::manifest::Entry;
 
 impl SinkSide {
     pub(super) fn metadata(&self, entry: &Entry) -> Metadata {
         // No more than permissions unless that is asked for: a source does not by itself make
         // programs here run as somebody else.
         let &Settings { archive, preserve, .. } = &self.settings;
-        // What comes from a pipe or is generated has no mode and no time of its own.
-        let is_new = !preserve || matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch);
+        let is_new = !preserve || !has_time(entry);
         let mode = entry.mode & if archive { 0o7777 } else { 0o777 };
         Metadata {
             mode: if is_new { mode & !system::umask() } else { mode },
