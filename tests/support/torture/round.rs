@@ -271,10 +271,14 @@ impl<'a> Round<'a> {
             Fault::Touch => file.set_modified(SystemTime::now())?,
             Fault::Append => file.write_all(b"one more line\n")?,
             _ => {
-                // Replaced as editors do it: at no moment is it neither the one nor the other.
+                // Replaced as editors do it: at no moment is it neither the one nor the other. Its
+                // folder, which is another source, stays as it was.
                 let new = self.ground.folder.join(format!("new-{}", self.name));
                 files::write(&new, 4711, file.metadata()?.len().min(64 << 20));
+                let folder = fs::File::open(path.parent().unwrap())?;
+                let time = folder.metadata()?.modified()?;
                 fs::rename(new, path)?;
+                folder.set_modified(time)?;
             }
         }
         Ok(())

@@ -123,7 +123,12 @@ impl Told {
                 let text = event["text"].as_str().unwrap_or_default();
                 self.journal_may_stay |= text.contains("its journal may stay");
             }
-            Some("end") => self.end = event,
+            Some("end") => {
+                // The other side may have said only then what it held.
+                let resumed = event["transfer"]["resumed_bytes"].as_u64().unwrap_or_default();
+                self.held_bytes = self.held_bytes.max(resumed);
+                self.end = event;
+            }
             _ => {}
         }
     }
