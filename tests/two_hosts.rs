@@ -103,10 +103,7 @@ impl Scenario {
 
 #[test]
 fn every_seed() {
-    let from = env_number("DATAPUMP_SIM_SEED");
-    let count = env_number("DATAPUMP_SIM_COUNT").unwrap_or(if from.is_some() { 1 } else { SEEDS });
-    let first = from.unwrap_or(0);
-    for seed in first..first + count {
+    for seed in seeds() {
         if let Err(text) = run(seed, Scenario::of(seed), 0) {
             panic!("seed {seed}: {text}\nrepeat it with: cargo xtask sim --seed {seed}");
         }
@@ -118,10 +115,7 @@ fn every_seed() {
 /// more than there is, and what it had not been told when a run ended.
 #[test]
 fn progress_only_grows() {
-    let from = env_number("DATAPUMP_SIM_SEED");
-    let count = if from.is_some() { 1 } else { env_number("DATAPUMP_SIM_COUNT").unwrap_or(SEEDS) };
-    let first = from.unwrap_or(0);
-    for seed in first..first + count {
+    for seed in seeds() {
         if let Err(text) = interrupted(seed) {
             panic!("seed {seed}: {text}");
         }
@@ -257,6 +251,13 @@ fn every_call_fails() {
     for call in of_source {
         assert!(met.contains(&(call, true)), "{call:?} of the source was not met");
     }
+}
+
+/// The first of them alone, where it is named and how many is not.
+fn seeds() -> impl Iterator<Item = u64> {
+    let named = env_number("DATAPUMP_SIM_SEED");
+    let count = env_number("DATAPUMP_SIM_COUNT").unwrap_or(if named.is_some() { 1 } else { SEEDS });
+    (0..count).map(move |at| named.unwrap_or(0) + at)
 }
 
 fn env_number(name: &str) -> Option<u64> {

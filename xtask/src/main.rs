@@ -54,7 +54,7 @@ cargo xtask COMMAND
   check                  format, clippy, unit and tidy tests: seconds
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
-                         the two-host simulation, on fresh seeds unless one is named
+                         the two-host simulation: so many seeds, from the one that is named
   torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan|30ms]
           [--first N] [--minutes N] [--disk DIR]
                          copies that are interrupted at random; writes runs/DATE-torture.md
