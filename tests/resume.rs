@@ -299,6 +299,64 @@ impl Here {
     }
 }
 
+/// With `--fresh` nothing of earlier runs is believed or stays; what they completed is there.
+#[test]
+fn fresh_begins_anew() {
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("in"), 1, 8 << 20);
+        fs::create_dir(scene.path("dst")).unwrap();
+        end_by(&scene, start(&scene, way, "--rate 2MB"), Blow::Near(Signal::KILL), 1);
+        assert!(Here::of(&scene).bytes() > 0, "{way}: nothing has been journaled");
+        let ran = goes_on_with(&scene, way, "--fresh");
+        assert_eq!(resumed_bytes(&ran), 0, "{way}\n{ran}");
+        data::assert_same(&scene.path("in"), &scene.path("dst/out"));
+        scene.assert_holds("dst", &["out"]);
+        let ran = scene.run(&line(way, "--fresh"));
+        assert_eq!(ran.code, 3, "{way}: it is there\n{ran}");
+    });
+}
+
+/// The same command a second time at once waits for the first for a while, and then leaves it alone.
+#[test]
+fn the_same_command_twice_at_once() {
+    each(["local", "push"], |way| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("in"), 1, 8 << 20);
+        fs::create_dir(scene.path("dst")).unwrap();
+        let mut first = start(&scene, way, "--rate 100KB");
+        first.wait_for_bytes();
+        let second = scene.run(&line(way, "--stall 1s"));
+        assert_eq!(second.code, 1, "{way}\n{second}");
+        assert!(second.stderr.contains("another"), "{way}\n{second}");
+        end_by(&scene, first, Blow::Near(Signal::INT), 1);
+        goes_on(&scene, way, "", 1);
+    });
+}
+
+/// Two commands for one name: each file is whole, and `--overwrite` says which of them is there.
+#[test]
+fn two_commands_for_one_name() {
+    each([("", 3, "in"), ("--overwrite always", 0, "other")], |(overwrite, code, there)| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("in"), 1, 4 << 20);
+        data::write_file(&scene.path("other"), 2, 4 << 20);
+        fs::create_dir(scene.path("dst")).unwrap();
+        // The second has begun when the first ends.
+        let mut first = start(&scene, "local", "--rate 2MB");
+        let words = scene.words(&format!("copy --json --rate 500KB {overwrite} @/other @/dst/out"));
+        let mut second = run::start(scene.command(&words));
+        first.wait_for_bytes();
+        second.wait_for_bytes();
+        let first = first.end();
+        assert_eq!(first.code, 0, "{first}");
+        data::assert_same(&scene.path("in"), &scene.path("dst/out"));
+        let second = second.end();
+        assert_eq!(second.code, *code, "{second}");
+        data::assert_same(&scene.path(there), &scene.path("dst/out"));
+    });
+}
+
 /// `64K` and `16M`.
 fn kib_or_mib(text: &str) -> u32 {
     let (number, unit) = text.split_at(text.len() - 1);
