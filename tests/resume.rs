@@ -317,7 +317,7 @@ fn fresh_begins_anew() {
     });
 }
 
-/// The same command a second time at once waits for the first for a while, and then leaves it alone.
+/// The same command a second time at once waits for the first for a while, and leaves it alone.
 #[test]
 fn the_same_command_twice_at_once() {
     each(["local", "push"], |way| {

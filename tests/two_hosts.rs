@@ -445,7 +445,7 @@ impl Hosts {
                 }
             }
         }
-        self.forget_lanes();
+        self.abandon_lanes();
         let Ground { dice, world, weather, sent, offers, origin, target, settings } = &self.ground;
         Hosts::start(Ground {
             dice: dice.clone(),
@@ -701,12 +701,10 @@ impl Hosts {
         self.pairs.push(Pair { wire, source, sink, broken: false, told: false });
     }
 
-    /// Lanes that will never move again; the kernel would have taken back what is in the air.
-    fn forget_lanes(&mut self) {
-        for pair in &mut self.pairs {
-            std::mem::forget(pair.source.take());
-            std::mem::forget(pair.sink.take());
-        }
+    /// Lanes that will never move again; the kernel would take back what is in the air.
+    fn abandon_lanes(&mut self) {
+        let lanes = self.pairs.iter_mut().flat_map(|pair| [pair.source.take(), pair.sink.take()]);
+        lanes.flatten().for_each(Lane::end_by_kill);
     }
 
     /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
@@ -794,7 +792,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         // A lane that is dropped must have nothing in the air, whatever the weather.
-        self.forget_lanes();
+        self.abandon_lanes();
     }
 }
 

@@ -140,6 +140,11 @@ impl Engine {
         self.counts.calls += 1;
         self.backend.submit(verb, request);
     }
+
+    /// Gives up what is in the air, as the end of a process does. For simulations.
+    pub fn abandon(&mut self) {
+        self.in_air = 0;
+    }
 }
 
 impl Drop for Engine {

@@ -276,6 +276,11 @@ impl Lane {
         Over { tally: self.finish(), fault: self.broken.take() }
     }
 
+    /// It ends in the midst, as by a kill. For simulations.
+    pub fn end_by_kill(mut self) {
+        self.parts.engine.abandon();
+    }
+
     /// Somebody may have given the stream up while nothing moved on it.
     fn look_at_stream(&mut self) {
         if self.state != State::Broken
