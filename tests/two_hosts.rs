@@ -40,6 +40,8 @@ use datapump::work::sparse::{Expand, Squeeze};
 
 #[path = "two_hosts/seals.rs"]
 mod seals;
+#[path = "two_hosts/stall.rs"]
+mod stall;
 #[path = "two_hosts/trees.rs"]
 mod trees;
 
@@ -525,7 +527,8 @@ impl Hosts {
                 self.ground.world.set_weather(calm);
             }
             if still > 1200 {
-                return Err(Stuck::Still);
+                self.give_up_stalled()?;
+                still = 0;
             }
         }
     }
