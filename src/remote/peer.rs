@@ -329,7 +329,10 @@ fn await_cut(
                     Message::Cut(cut) => break cut,
                     Message::Stop(fault) => return Err(fault),
                     Message::Ping => {}
-                    _ => return Err(Fault::peer("the peer goes on before it has said a cut")),
+                    other => {
+                        let name = other.name();
+                        return Err(Fault::peer(format!("the peer sent {name} before its Cut")));
+                    }
                 }
             }
             Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
@@ -375,7 +378,10 @@ fn await_names(
                 match other {
                     None => {}
                     Some(Message::Carry) => return Err(open_here_only()),
-                    Some(_) => return Err(Fault::peer("the peer goes on in the midst of a list")),
+                    Some(other) => {
+                        let text = "before the last name of its list";
+                        return Err(Fault::peer(format!("the peer sent {} {text}", other.name())));
+                    }
                 }
             }
             Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
