@@ -160,6 +160,22 @@ const RULES: &[Rule] = &[
         good: &[("src/io/tcp.rs", "Instant::now()"), ("src/cli/progress.rs", "Instant::now()")],
     },
     Rule {
+        name: "decisions depend on nothing but what they are told",
+        look: undetermined,
+        bad: &[
+            ("src/pump/transfer.rs", "let now = clock::now();"),
+            ("src/wire/session.rs", "use std::collections::{BTreeMap, HashMap};"),
+            ("src/pump/sink.rs", "seen: HashSet<u64>,"),
+            ("src/pump/plan.rs", "let clock = HostClock;"),
+            ("src/work/codec.rs", "let pick = rand::random();"),
+        ],
+        good: &[
+            ("src/pump/run.rs", "transfer.handle(clock::now(), event)"),
+            ("src/pump/transfer.rs", "use std::collections::BTreeMap; // no HashMap"),
+            ("src/remote/copy.rs", "let now = clock::now();"),
+        ],
+    },
+    Rule {
         name: "decision records are linked",
         look: decisions,
         bad: &[("docs/decisions/0001-lanes.md", "# Lanes")],
@@ -233,6 +249,16 @@ const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/mod.rs", "the start of the program, from which its events count"),
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
     ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),
+];
+/// Rooms of which the simulation runs all as it ships, and what stands around that: files, or the
+/// beginnings of their paths, each with its reason.
+const DETERMINED: &[&str] = &["base", "wire", "work", "ends", "pump"];
+const SHELL_FILES: &[(&str, &str)] = &[
+    ("src/pump/run", "threads, sockets and the clock around a transfer"),
+    ("src/pump/assembly.rs", "hands out the host's clock to workers"),
+    ("src/pump/resume.rs", "waits for another process that ends"),
+    ("src/pump/crew.rs", "its tests run on threads"),
+    ("src/pump/speed.rs", "measures"),
 ];
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
@@ -339,6 +365,22 @@ fn clocks(pages: &[Page]) -> Vec<Finding> {
             || CLOCK_FILES.iter().any(|(path, _)| *path == page.path);
         let clock = ["Instant::now", "SystemTime::now"].into_iter().find(|c| line.contains(c))?;
         (!allowed).then(|| format!("{clock}: time is an argument"))
+    })
+}
+
+/// What the simulation runs as it ships must go the same way each time: no clock, no map in a
+/// random order, no random number.
+fn undetermined(pages: &[Page]) -> Vec<Finding> {
+    each_code_line(pages, |page, line| {
+        let room = room_of(&page.path)?;
+        let is_shell = SHELL_FILES.iter().any(|(path, _)| page.path.starts_with(path));
+        if !DETERMINED.contains(&room) || is_shell {
+            return None;
+        }
+        let words = ["HashMap", "HashSet", "HostClock", "rand", "getrandom", "RandomState"];
+        let word = words.into_iter().find(|word| has_word(line, word));
+        let clock = || line.contains("clock::now").then_some("clock::now");
+        Some(format!("{} in what is simulated", word.or_else(clock)?))
     })
 }
 

@@ -1,51 +1,48 @@
-//! Two hosts in one thread, from a seed: lanes, finisher and conversation of both are stepped by
-//! turns in a world that reorders, shortens, interrupts, fails, cuts, flips and crashes.
+//! Two hosts in one thread, from a seed: the transfers of both as they ship, with their lanes,
+//! packing workers, finisher and journal, stepped by turns in a world that reorders, shortens,
+//! interrupts, fails, cuts, flips and crashes, under a clock of its own.
 //!
-//! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many.
+//! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many,
+//! `DATAPUMP_SIM_TRACE=1` shows all that happens.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, channel};
 
 use datapump::base::codec::{Compress, Way};
 use datapump::base::fault::{Class, Fault};
 use datapump::base::job::Notice;
-use datapump::base::settings::{DigestKind, Fsync, Settings};
-use datapump::base::units::Tick;
-use datapump::ends::stream::{StreamSink, StreamSource};
-use datapump::ends::tree::Tree;
+use datapump::base::settings::{DigestKind, Fsync, Settings, SkipUnchanged};
+use datapump::base::units::Nanos;
 use datapump::io::call::Call;
-use datapump::io::engine::Engine;
-use datapump::io::request::Request;
 use datapump::io::sim::{Dice, Failure, SimVolume, Weather, World};
 use datapump::io::volume::Volume;
-use datapump::pump::brake::Brake;
-use datapump::pump::expected::Expected;
-use datapump::pump::finisher::Finisher;
+use datapump::pump::assembly::Stream;
 use datapump::pump::journal::{Held, Replay};
-use datapump::pump::lane::{Lane, Parts, Patience, Turn, Wire};
-use datapump::pump::objects::{Complete, Objects, Unfinished};
-use datapump::pump::plan::Plan;
-use datapump::pump::resume::{Memory, Voice};
-use datapump::pump::sink::{Begin, Root, SinkSide, Target};
-use datapump::pump::source::SourceSide;
+use datapump::pump::lane::Wire;
+use datapump::pump::resume::Memory;
+use datapump::pump::transfer::{Event, PeerSetup, Work};
 use datapump::pump::walk::Found;
-use datapump::pump::watch::Watch;
-use datapump::wire::message::Message;
-use datapump::work::codec::{Pack, Unpack};
-use datapump::work::digest::{Check, Sign, to_hex};
-use datapump::work::passage::Passage;
-use datapump::work::sparse::{Expand, Squeeze};
 
+#[path = "two_hosts/checks.rs"]
+mod checks;
+#[path = "two_hosts/host.rs"]
+mod host;
+#[path = "two_hosts/lanes.rs"]
+mod lanes;
+#[path = "two_hosts/meeting.rs"]
+mod meeting;
 #[path = "two_hosts/seals.rs"]
 mod seals;
-#[path = "two_hosts/stall.rs"]
-mod stall;
+#[path = "two_hosts/trace.rs"]
+mod trace;
 #[path = "two_hosts/trees.rs"]
 mod trees;
 
+use checks::{compare, finals};
+use host::{Host, Part, gone, memory};
+use meeting::sessions;
 use seals::protections;
+use trace::Trace;
 use trees::make_tree;
 
 const SEEDS: u64 = 300;
@@ -53,6 +50,10 @@ const SLOT: u32 = 4096;
 /// The largest request of any run.
 const SLOT_MAX: u32 = 3 * SLOT;
 const TRANSFER: [u8; 16] = [7; 16];
+/// Within so many steps a transfer must be over once nothing goes wrong any more.
+const CALM_STEPS_MAX: u64 = 100_000;
+/// After so many steps in which nothing has moved, time goes by faster.
+const STILL_STEPS: u64 = 300;
 
 type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -70,12 +71,15 @@ enum Scenario {
     /// The power goes in the middle, or a process is killed, once or twice: every name has its
     /// bytes, and another transfer goes on.
     Crash,
+    /// The control connection breaks, again and again: each time another login goes on.
+    Login,
 }
 
 impl Scenario {
     fn of(seed: u64) -> Scenario {
         match seed % 4 {
-            0 | 1 => [Scenario::Rough, Scenario::Failing][(seed / 4 % 2) as usize],
+            0 => [Scenario::Rough, Scenario::Failing][(seed / 4 % 2) as usize],
+            1 => [Scenario::Rough, Scenario::Login][(seed / 4 % 2) as usize],
             2 => [Scenario::Breaking, Scenario::Ending][(seed / 4 % 2) as usize],
             _ => Scenario::Crash,
         }
@@ -89,7 +93,7 @@ impl Scenario {
             ..Weather::default()
         };
         match self {
-            Scenario::Rough | Scenario::Crash => rough,
+            Scenario::Rough | Scenario::Crash | Scenario::Login => rough,
             Scenario::Failing => Weather { read_fails: 25, ..rough },
             Scenario::Breaking => match dice.below(2) {
                 0 => Weather { cut: 60, ..rough },
@@ -103,13 +107,23 @@ impl Scenario {
     }
 }
 
+/// Each seed is run twice: what happens is the same, byte for byte.
 #[test]
 fn every_seed() {
     for seed in seeds() {
-        if let Err(text) = run(seed, Scenario::of(seed), 0) {
+        let (first, text) = traced(seed);
+        if let Err(text) = text {
             panic!("seed {seed}: {text}\nrepeat it with: cargo xtask sim --seed {seed}");
         }
+        let (again, _) = traced(seed);
+        assert_eq!(first, again, "seed {seed}: another run of it went another way");
     }
+}
+
+fn traced(seed: u64) -> ((u64, blake3::Hash), Result<(), String>) {
+    let mut trace = Trace::new();
+    let result = run(seed, Scenario::of(seed), 0, &mut trace);
+    (trace.finish(), result)
 }
 
 /// Broken off again and again, also at once, by hand and by kill, each time with requests and a
@@ -125,7 +139,8 @@ fn progress_only_grows() {
 }
 
 fn interrupted(seed: u64) -> Result<(), String> {
-    let mut hosts = Hosts::new(seed, Scenario::Rough, 0);
+    let mut trace = Trace::new();
+    let mut hosts = Hosts::new(seed, Scenario::Rough, 0, &mut trace);
     if hosts.ground.settings.digest == DigestKind::None {
         return Ok(()); // what was only written cannot be read back and compared
     }
@@ -138,16 +153,16 @@ fn interrupted(seed: u64) -> Result<(), String> {
     let mut sent_bytes = 0;
     let mut here_bytes = 0;
     for _ in 0..1 + dice.below(6) {
-        let steps = if dice.once_in(2) { dice.below(60) } else { dice.below(1500) };
-        hosts.drive_for(steps);
-        if hosts.closed {
+        let steps = if dice.once_in(2) { dice.below(200) } else { dice.below(5000) };
+        hosts.drive_for(steps, &mut trace);
+        if hosts.is_over() {
             break;
         }
-        let untold_bytes = hosts.untold_bytes();
+        let untold_bytes = hosts.untold_bytes(&mut trace);
         if dice.once_in(2) {
-            hosts.stop();
+            hosts.interrupt(&mut trace)?;
         }
-        sent_bytes += hosts.landed_bytes();
+        sent_bytes += hosts.sink().landed_bytes();
         allowed_bytes += untold_bytes + holes_bytes;
         let now = hosts.here_bytes();
         if now < here_bytes {
@@ -156,10 +171,10 @@ fn interrupted(seed: u64) -> Result<(), String> {
         here_bytes = now;
         hosts.ground.settings.request_bytes = SLOT * (1 + dice.below(3) as u32);
         hosts.ground.settings.digest = [DigestKind::Blake3, DigestKind::Crc64][seed as usize % 2];
-        hosts = hosts.after(Blow::Kill);
+        hosts = hosts.after(Blow::Kill, &mut trace);
     }
-    hosts.drive().map_err(|stuck| format!("the last run ended early: {stuck:?}"))?;
-    sent_bytes += hosts.landed_bytes();
+    hosts.drive(&mut trace).map_err(|stuck| format!("the last run ended early: {stuck:?}"))?;
+    sent_bytes += hosts.sink().landed_bytes();
     if sent_bytes > allowed_bytes {
         return Err(format!("{sent_bytes} bytes were sent where {allowed_bytes} are allowed"));
     }
@@ -169,15 +184,14 @@ fn interrupted(seed: u64) -> Result<(), String> {
 /// The alarm works: a disk that drops a byte must be noticed.
 #[test]
 fn the_canary_fails() {
-    let noticed = (0..8).filter(|seed| run(*seed, Scenario::Rough, 1).is_err()).count();
+    let is_noticed = |seed: &u64| run(*seed, Scenario::Rough, 1, &mut Trace::new()).is_err();
+    let noticed = (0..8).filter(is_noticed).count();
     assert!(noticed >= 7, "a lying disk was noticed in only {noticed} of 8 worlds");
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
-    let steps = |seed| Hosts::new(seed, Scenario::Rough, 0).drive().expect("a rough world arrives");
-    assert_eq!(steps(8), steps(8));
-    assert_ne!(steps(8), steps(16), "seeds that make no difference test nothing");
+fn another_seed_is_another_run() {
+    assert_ne!(traced(8).0, traced(16).0, "seeds that make no difference test nothing");
 }
 
 /// Each call of either disk fails once, with each kind of error, early and later. A failing call of
@@ -187,47 +201,14 @@ fn the_same_seed_is_the_same_run() {
 fn every_call_fails() {
     let mut met = BTreeSet::new();
     let errnos = [libc::EIO, libc::ENOSPC, libc::EACCES];
-    let ends = [Call::Create, Call::Write, Call::Sync, Call::Rename, Call::SyncDirectory];
     for call in Call::ALL {
         for (errno, after, seed) in errnos.into_iter().flat_map(|errno| {
             [0, 1, 5].into_iter().flat_map(move |after| [0, 8, 16].map(|seed| (errno, after, seed)))
         }) {
             for at_source in [false, true] {
-                let case = format!("{call:?} {errno} after {after}, seed {seed}, {at_source}");
-                let mut hosts = Hosts::new(seed, Scenario::Rough, 0);
-                let volume = match at_source {
-                    true => hosts.ground.origin.clone(),
-                    false => hosts.ground.target.clone(),
-                };
-                volume.fail(Failure { call, errno, after });
-                let ended = hosts.drive();
-                let hit = !volume.heal();
-                met.extend(hit.then_some((call, at_source)));
-                let class = call.class_of(errno);
-                match &ended {
-                    Err(Stuck::Still) => panic!("{case}: nobody can move and it is not over"),
-                    Err(Stuck::Fault(fault)) => {
-                        assert!(hit && !at_source, "{case}: ends with {fault}");
-                        assert_eq!(fault.class, class, "{case}: {fault}");
-                    }
-                    Ok(_) if hit && class == Class::NoSpace => {
-                        assert!(at_source || !ends.contains(&call), "{case}: goes on");
-                    }
-                    Ok(_) => {}
+                if a_call_fails(Failure { call, errno, after }, seed, at_source) {
+                    met.insert((call, at_source));
                 }
-                let sent = hosts.ground.sent.clone();
-                let target = hosts.ground.target.clone();
-                compare(&sent, &finals(target.files()))
-                    .unwrap_or_else(|why| panic!("{case}: {why}"));
-                if ended.is_ok() && hosts.failed.is_empty() {
-                    assert_eq!(finals(target.files()).len(), sent.len(), "{case}");
-                    continue;
-                }
-                let mut again = hosts.after(Blow::Kill);
-                if let Err(stuck) = again.drive() {
-                    panic!("{case}: the second run ended early: {stuck:?}");
-                }
-                assert_eq!(finals(target.files()), sent, "{case}: after another run");
             }
         }
     }
@@ -255,6 +236,46 @@ fn every_call_fails() {
     }
 }
 
+/// True where the call was met.
+fn a_call_fails(failure: Failure, seed: u64, at_source: bool) -> bool {
+    let ends = [Call::Create, Call::Write, Call::Sync, Call::Rename, Call::SyncDirectory];
+    let Failure { call, errno, after } = failure;
+    let case = format!("{call:?} {errno} after {after}, seed {seed}, {at_source}");
+    let mut trace = Trace::new();
+    let mut hosts = Hosts::new(seed, Scenario::Rough, 0, &mut trace);
+    let volume = match at_source {
+        true => hosts.ground.origin.clone(),
+        false => hosts.ground.target.clone(),
+    };
+    volume.fail(failure);
+    let ended = hosts.drive(&mut trace);
+    let hit = !volume.heal();
+    let class = call.class_of(errno);
+    match &ended {
+        Err(Stuck::Still) => panic!("{case}: it is not over"),
+        Err(Stuck::Fault(fault)) => {
+            assert!(hit && !at_source, "{case}: ends with {fault}");
+            assert_eq!(fault.class, class, "{case}: {fault}");
+        }
+        Ok(()) if hit && class == Class::NoSpace => {
+            assert!(at_source || !ends.contains(&call), "{case}: goes on");
+        }
+        Ok(()) => {}
+    }
+    let (sent, target) = (hosts.ground.sent.clone(), hosts.ground.target.clone());
+    compare(&sent, &finals(target.files())).unwrap_or_else(|why| panic!("{case}: {why}"));
+    if ended.is_ok() && hosts.failed().is_empty() {
+        assert_eq!(finals(target.files()).len(), sent.len(), "{case}");
+        return hit;
+    }
+    let mut again = hosts.after(Blow::Kill, &mut trace);
+    if let Err(stuck) = again.drive(&mut trace) {
+        panic!("{case}: the second run ended early: {stuck:?}");
+    }
+    assert_eq!(finals(target.files()), sent, "{case}: after another run");
+    hit
+}
+
 /// The first of them alone, where it is named and how many is not.
 fn seeds() -> impl Iterator<Item = u64> {
     let named = env_number("DATAPUMP_SIM_SEED");
@@ -268,32 +289,41 @@ fn env_number(name: &str) -> Option<u64> {
 }
 
 /// Runs a seed and checks what it left.
-fn run(seed: u64, scenario: Scenario, lying_disk: u64) -> Result<(), String> {
-    let mut hosts = Hosts::new(seed, scenario, lying_disk);
+fn run(seed: u64, scenario: Scenario, lying_disk: u64, trace: &mut Trace) -> Result<(), String> {
+    let mut hosts = Hosts::new(seed, scenario, lying_disk, trace);
     let mut dice = Dice::new(!seed);
     if scenario == Scenario::Crash {
         for _ in 0..1 + dice.below(2) {
-            hosts.drive_for(dice.below(600));
+            hosts.drive_for(dice.below(2500), trace);
             hosts.check_after_crash()?;
-            if hosts.closed {
+            if hosts.is_over() {
                 return hosts.check(); // all that another run would say is that the files exist
             }
-            hosts = hosts.after(if dice.once_in(2) { Blow::Power } else { Blow::Kill });
+            let blow = if dice.once_in(2) { Blow::Power } else { Blow::Kill };
+            hosts = hosts.after(blow, trace);
         }
     }
-    let ended = hosts.drive();
-    match (scenario, ended) {
-        (_, Err(Stuck::Still)) => return Err("nobody can move and it is not over".into()),
+    if scenario == Scenario::Login {
+        for _ in 0..1 + dice.below(4) {
+            hosts.drive_for(dice.below(2500), trace);
+            if hosts.is_over() {
+                break;
+            }
+            hosts = hosts.log_in_again(trace)?;
+        }
+    }
+    match (scenario, hosts.drive(trace)) {
+        (_, Err(Stuck::Still)) => return Err("it is not over in time".into()),
         (Scenario::Ending, Err(Stuck::Fault(_))) => {
             hosts.check()?;
             hosts.calm();
-            hosts = hosts.after(Blow::Kill);
-            hosts.drive().map_err(|stuck| format!("the second run ended early: {stuck:?}"))?;
+            hosts = hosts.after(Blow::Kill, trace);
+            hosts.drive(trace).map_err(|stuck| format!("the second run ended early: {stuck:?}"))?;
         }
         (_, Err(Stuck::Fault(fault))) => {
             return Err(format!("ended with '{fault}' in weather that ends nothing"));
         }
-        (_, Ok(_)) => {}
+        (_, Ok(())) => {}
     }
     hosts.check()
 }
@@ -312,7 +342,16 @@ enum Stuck {
     Still,
 }
 
-/// What two runs of one transfer share.
+/// Who started whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Push,
+    Pull,
+    /// Both ends in one process.
+    Local,
+}
+
+/// What several runs of one transfer share.
 struct Ground {
     dice: Dice,
     world: Arc<World>,
@@ -322,52 +361,28 @@ struct Ground {
     origin: Arc<SimVolume>,
     target: Arc<SimVolume>,
     settings: Settings,
+    shape: Shape,
+    /// How long a step takes, about.
+    tempo: Nanos,
+    /// What earlier runs left, between looking at it and beginning.
+    memory: Option<Memory>,
 }
 
+/// A run: the source's host first, then the sink's, where that is another.
 struct Hosts {
     ground: Ground,
-    source: SourceSide,
-    sink: SinkSide,
-    to_offer: VecDeque<Vec<Found>>,
-    to_sink: VecDeque<Message>,
-    to_source: VecDeque<Message>,
-    /// Each stream's lane at the source and at the sink.
-    pairs: Vec<Pair>,
-    makings: Makings,
-    finisher: Finisher,
-    complete: Receiver<Complete>,
-    failed: Vec<(u64, Fault)>,
-    finished: u64,
-    watch: Arc<Watch>,
-    /// Of what has landed in this run, what the journal has been told by now.
-    told_bytes: u64,
-    closed: bool,
-    notices: Receiver<Notice>,
-    digests: BTreeMap<u64, String>,
-    /// Files that were said to have their names, by number.
-    named: BTreeSet<u64>,
-    steps: u64,
-}
-
-/// What another stream's lanes are made of.
-struct Makings {
-    brake: Arc<Brake>,
-    plan: Arc<Plan>,
-    objects: Arc<Objects>,
+    hosts: Vec<Host>,
+    /// How the streams of this run are protected.
     seal: u64,
-    next: u32,
-}
-
-struct Pair {
-    wire: Wire,
-    source: Option<Lane>,
-    sink: Option<Lane>,
-    broken: bool,
-    told: bool,
+    /// The end of a line has been told to the other side.
+    told_end: [bool; 2],
+    still: u64,
+    seen: (u64, u64),
+    notices: Vec<Notice>,
 }
 
 impl Hosts {
-    fn new(seed: u64, scenario: Scenario, lying_disk: u64) -> Hosts {
+    fn new(seed: u64, scenario: Scenario, lying_disk: u64, trace: &mut Trace) -> Hosts {
         let mut dice = Dice::new(seed);
         let weather = Weather { lying_disk, ..scenario.weather(&mut dice) };
         let world = World::new(seed ^ 0x5eed, weather);
@@ -379,65 +394,59 @@ impl Hosts {
             request_bytes: SLOT * (1 + dice.below(3) as u32),
             digest,
             fsync: if dice.once_in(4) { Fsync::Off } else { Fsync::File },
+            streams: 1 + dice.below(3) as u16,
+            compress: match dice.below(4) {
+                0 => Compress::Always([Way::Lz4, Way::Zstd(1)][dice.below(2) as usize]),
+                1 => Compress::Auto,
+                _ => Compress::Off,
+            },
+            skip_unchanged: match dice.once_in(5) {
+                true => SkipUnchanged::Checksum,
+                false => Settings::default().skip_unchanged,
+            },
             ..Settings::default()
         };
+        let is_local = scenario == Scenario::Rough && dice.once_in(6);
+        let shape = [Shape::Push, Shape::Pull][dice.below(2) as usize];
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
         let target = Arc::new(SimVolume::made(&world, "/target").with_mount(b"b"));
         let (sent, offers) = make_tree(&mut dice, &origin);
-        Hosts::start(Ground { dice, world, weather, sent, offers, origin, target, settings })
+        let ground = Ground {
+            tempo: Nanos([100_000, 1_000_000, 4_000_000][dice.below(3) as usize]),
+            dice,
+            world,
+            weather,
+            sent,
+            offers,
+            origin,
+            target,
+            settings,
+            shape: if is_local { Shape::Local } else { shape },
+            memory: None,
+        };
+        Hosts::start(ground, trace)
     }
 
     /// A run of the transfer over what is there.
-    fn start(mut ground: Ground) -> Hosts {
-        let (notices_in, notices) = channel();
-        let watch = Arc::new(Watch::new(notices_in));
-        let brake = Arc::new(Brake::default());
-        let volume: Arc<dyn Volume> = ground.target.clone();
-        let tree = Target::Tree { volume: volume.clone(), rename: None, root: Root::FOUND };
-        let voice = Voice { warn: &|_| {}, stopping: &|| false };
-        let memory = Memory::open(&tree, TRANSFER, &ground.settings, "spare".into(), &voice)
-            .expect("nobody else has the journal");
+    fn start(mut ground: Ground, trace: &mut Trace) -> Hosts {
+        let memory = memory(&ground);
         ground.settings = ground.settings.cut_as(memory.cut);
-        let settings = ground.settings.clone();
-        let (slot, digest) = (settings.request_bytes, settings.digest);
-        let plan = Arc::new(Plan::new(slot, None, None, true, brake.clone()));
-        let (complete_in, complete) = channel();
-        let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
-        let (past, expected) = (memory.past, Expected::Anything);
-        let begin = Begin { tag: memory.tag, past, alone: true, expected };
-        let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
+        ground.memory = Some(memory);
         let seal = ground.dice.below(4);
-        let makings =
-            Makings { brake, plan: plan.clone(), objects: objects.clone(), seal, next: 0 };
-        let mut hosts = Hosts {
-            source: SourceSide::new(plan, settings.clone(), watch.clone()),
-            sink: SinkSide::new(objects, settings, tree, watch.clone(), begin),
-            watch,
-            told_bytes: 0,
-            to_offer: ground.offers.clone(),
-            to_sink: VecDeque::new(),
-            to_source: VecDeque::new(),
-            pairs: Vec::new(),
-            makings,
-            finisher,
-            complete,
-            failed: Vec::new(),
-            finished: 0,
-            closed: false,
-            notices,
-            digests: BTreeMap::new(),
-            named: BTreeSet::new(),
-            steps: 0,
-            ground,
+        let hosts = match ground.shape {
+            Shape::Local => {
+                let part =
+                    Part { has_source: true, has_sink: true, peer: None, streams: Vec::new() };
+                vec![Host::begin("both", &mut ground, part, trace)]
+            }
+            Shape::Push | Shape::Pull => both(&mut ground, seal, trace),
         };
-        for _ in 0..1 + hosts.ground.dice.below(3) {
-            hosts.open_stream();
-        }
-        hosts
+        let (told_end, seen) = ([false; 2], (0, 0));
+        Hosts { ground, hosts, seal, told_end, still: 0, seen, notices: Vec::new() }
     }
 
     /// The sink's host is hit, and somebody types the same command again.
-    fn after(mut self, blow: Blow) -> Hosts {
+    fn after(mut self, blow: Blow, trace: &mut Trace) -> Hosts {
         if blow == Blow::Power {
             self.ground.target.lose_power(&mut self.ground.dice);
             if self.ground.settings.fsync == Fsync::Off {
@@ -447,46 +456,74 @@ impl Hosts {
                 }
             }
         }
-        self.abandon_lanes();
-        let Ground { dice, world, weather, sent, offers, origin, target, settings } = &self.ground;
-        Hosts::start(Ground {
-            dice: dice.clone(),
-            world: world.clone(),
-            weather: *weather,
-            sent: sent.clone(),
-            offers: offers.clone(),
-            origin: origin.clone(),
-            target: target.clone(),
-            settings: settings.clone(),
-        })
+        self.hosts.clear();
+        Hosts::start(self.ground, trace)
     }
 
-    /// Ends a run as `Running::stop` does.
-    fn stop(&mut self) {
-        let objects = &self.makings.objects;
-        let advances = objects.take_advances();
-        let Unfinished { told, untold } = objects.unfinished();
-        let small = self.complete.try_iter().filter(|object| object.wanted.file.is_none());
-        for name in small.map(|object| object.wanted.temporary).chain(untold) {
-            self.ground.target.remove(&name).expect("a simulated name goes");
+    /// The control connection breaks: both sides end their run for that, and the driver logs in.
+    fn log_in_again(mut self, trace: &mut Trace) -> Result<Hosts, String> {
+        self.told_end = [true; 2];
+        for host in &mut self.hosts {
+            host.said.clear();
+            host.lose_peer(Some(gone()));
         }
-        self.finisher.stop(&advances, &told);
+        match self.drive(trace) {
+            Err(Stuck::Still) => Err("no end after the connection broke".into()),
+            Err(Stuck::Fault(fault)) if fault.class != Class::Unreachable => {
+                Err(format!("a broken connection was told as '{fault}'"))
+            }
+            Err(Stuck::Fault(_)) | Ok(()) if self.ground.settings.digest == DigestKind::None => {
+                self.hosts.clear();
+                Ok(Hosts::start(self.ground, trace))
+            }
+            Err(Stuck::Fault(_)) | Ok(()) => {
+                let here = self.here_bytes();
+                self.hosts.clear();
+                let again = Hosts::start(self.ground, trace);
+                match again.here_bytes() < here {
+                    true => Err("another login took away what was here".into()),
+                    false => Ok(again),
+                }
+            }
+        }
     }
 
-    /// What has arrived in this run.
-    fn landed_bytes(&self) -> u64 {
-        let gauge = &self.watch.gauge;
-        gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
+    /// Somebody presses Ctrl-C at the driver.
+    fn interrupt(&mut self, trace: &mut Trace) -> Result<(), String> {
+        self.driver().watch.stop();
+        match self.drive(trace) {
+            Err(Stuck::Still) => Err("Ctrl-C is not heeded".into()),
+            Err(Stuck::Fault(fault)) if fault.class != Class::Interrupted => {
+                Err(format!("Ctrl-C was told as '{fault}'"))
+            }
+            Err(Stuck::Fault(_)) | Ok(()) => Ok(()),
+        }
+    }
+
+    fn sink(&self) -> &Host {
+        self.hosts.last().expect("at least one")
+    }
+
+    fn driver(&self) -> &Host {
+        match self.ground.shape {
+            Shape::Push | Shape::Local => &self.hosts[0],
+            Shape::Pull => self.sink(),
+        }
     }
 
     /// What may be sent again after this run: what the journal has not been told, and files that
     /// have all their bytes and no name yet, or are sent whole.
-    fn untold_bytes(&mut self) -> u64 {
-        let waiting: Vec<Complete> = self.complete.try_iter().collect();
-        let complete: u64 = waiting.iter().map(|object| object.wanted.size).sum();
+    fn untold_bytes(&mut self, trace: &mut Trace) -> u64 {
+        let sink = self.hosts.last_mut().expect("at least one");
+        sink.beat(&mut self.ground.dice, trace); // what is complete goes to the finisher
+        let waiting = sink.work.iter().filter_map(|(work, _)| match work {
+            Work::Finish(objects) => Some(objects.iter()),
+            _ => None,
+        });
+        let complete: u64 = waiting.flatten().map(|object| object.wanted.size).sum();
         let small = self.ground.sent.values().map(|bytes| bytes.len() as u64);
         let small: u64 = small.filter(|size| *size <= SLOT_MAX.into()).sum();
-        self.landed_bytes() - self.told_bytes + complete + small
+        sink.landed_bytes() - sink.told_bytes + complete + small
     }
 
     /// What has its final name, and what the journal says of the rest.
@@ -505,396 +542,143 @@ impl Hosts {
         partials + finals(files).values().map(|bytes| bytes.len() as u64).sum::<u64>()
     }
 
+    /// Nothing goes wrong any more.
     fn calm(&mut self) {
-        self.ground.weather.disk_full = 0;
-        self.ground.weather.write_fails = 0;
+        self.ground.weather = Weather::default();
         self.ground.world.set_weather(self.ground.weather);
     }
 
-    /// Steps everybody until it is over; the number of steps.
-    fn drive(&mut self) -> Result<u64, Stuck> {
-        let mut still = 0;
-        loop {
-            if self.is_over() {
-                return Ok(self.steps);
-            }
-            let before = self.progress();
-            self.step().map_err(Stuck::Fault)?;
-            still = if self.progress() == before { still + 1 } else { 0 };
-            // In calm weather a few rounds show whether anybody can move.
-            if still == 400 {
-                let calm = Weather { late: 0, interrupted: 0, ..self.ground.weather };
-                self.ground.world.set_weather(calm);
-            }
-            if still > 1200 {
-                self.give_up_stalled()?;
-                still = 0;
-            }
+    /// Goes on until all is over: some time in its weather, and then nothing more goes wrong.
+    fn drive(&mut self, trace: &mut Trace) -> Result<(), Stuck> {
+        let steps = self.ground.dice.below(20_000);
+        self.drive_for(steps, trace);
+        let keeps_weather = self.ground.weather.lying_disk > 0;
+        if !self.is_over() && !keeps_weather {
+            self.calm();
         }
+        self.drive_for(CALM_STEPS_MAX, trace);
+        if !self.is_over() {
+            return Err(Stuck::Still);
+        }
+        let ended = self.hosts.iter().filter_map(|host| host.ended.as_ref()?.as_ref().err());
+        // What ends the sink is what people are told; the other side may know it as an echo.
+        let worst = ended.max_by_key(|fault| fault.class != Class::Unreachable);
+        worst.map_or(Ok(()), |fault| Err(Stuck::Fault(fault.clone())))
     }
 
-    fn drive_for(&mut self, steps: u64) {
+    fn drive_for(&mut self, steps: u64, trace: &mut Trace) {
         for _ in 0..steps {
-            if self.is_over() || self.step().is_err() {
-                return;
+            if self.is_over() {
+                return self.hosts.iter_mut().for_each(|host| host.leave(trace));
             }
+            self.step(trace);
         }
-    }
-
-    fn progress(&self) -> (u64, usize, u64, usize) {
-        (
-            self.ground.world.landings(),
-            self.to_offer.len(),
-            self.finished,
-            self.to_sink.len() + self.to_source.len(),
-        )
     }
 
     fn is_over(&self) -> bool {
-        self.source.is_over() && self.sink.is_over() && self.pairs.is_empty() && self.closed
+        self.hosts.iter().all(|host| host.ended.is_some())
     }
 
-    /// Somebody, chosen by the dice, does one thing.
-    fn step(&mut self) -> Result<(), Fault> {
-        self.steps += 1;
-        let pick = self.ground.dice.below(2 * self.pairs.len() as u64 + 7) as usize;
-        if let Some(pair) = self.pairs.get_mut(pick / 2) {
-            match pick % 2 {
-                0 => pair.step(|pair| &mut pair.source)?,
-                _ => pair.step(|pair| &mut pair.sink)?,
-            }
-            if pair.broken || pair.source.is_none() {
-                self.ground.world.cut(&pair.wire.socket); // what is under way still comes
-            }
-            return Ok(());
+    /// Somebody, chosen by the dice, does one thing; and a little time goes by.
+    fn step(&mut self, trace: &mut Trace) {
+        self.pass_time();
+        let Ground { dice, .. } = &mut self.ground;
+        let count = self.hosts.len() as u64;
+        let host = dice.below(count) as usize;
+        match dice.below(6) {
+            0 if count == 2 => self.deliver(host),
+            1 if count == 2 => self.open_streams(),
+            _ => self.hosts[host].step(dice, trace),
         }
-        match pick - 2 * self.pairs.len() {
-            0 => self.offer(),
-            1 => self.deliver_to_sink(),
-            2 => self.deliver_to_source(),
-            3 => {
-                self.to_source.extend(self.sink.acknowledge());
-                Ok(())
-            }
-            4 => self.advance(),
-            5 => {
-                self.part_with_streams();
-                Ok(())
-            }
-            _ => self.finish(),
-        }
+        let told = self.hosts.iter().flat_map(|host| host.notices.try_iter());
+        self.notices.extend(told);
     }
 
-    fn advance(&mut self) -> Result<(), Fault> {
-        let advances = self.makings.objects.take_advances();
-        self.told_bytes = self.landed_bytes();
-        self.finisher.advance(&advances)
+    fn pass_time(&mut self) {
+        let Ground { dice, world, tempo, .. } = &mut self.ground;
+        let said: usize = self.hosts.iter().map(|host| host.said.len()).sum();
+        let seen = (world.landings(), said as u64);
+        self.still = if seen == self.seen { self.still + 1 } else { 0 };
+        self.seen = seen;
+        let step = if self.still > STILL_STEPS { Nanos::from_millis(20) } else { *tempo };
+        world.wait(Nanos(dice.below(2 * step.0)));
     }
 
-    /// Streams that both sides have let go: the sink says so behind its last acknowledgement.
-    fn part_with_streams(&mut self) {
-        self.pairs.retain(|pair| pair.broken || pair.source.is_some() || pair.sink.is_some());
-        for index in 0..self.pairs.len() {
-            let pair = &mut self.pairs[index];
-            let both_over = pair.source.is_none() && pair.sink.is_none();
-            if !both_over || std::mem::replace(&mut pair.told, true) {
-                continue;
+    /// A message comes from this host to the other; behind the last comes the end of the line.
+    fn deliver(&mut self, from: usize) {
+        let other = 1 - from;
+        match self.hosts[from].said.pop_front() {
+            Some(bytes) => self.hosts[other].hear(&bytes),
+            None if self.hosts[from].has_left() && !self.told_end[from] => {
+                self.told_end[from] = true;
+                self.hosts[other].lose_peer(None);
             }
-            let stream = pair.wire.number;
-            while let Some(ack) = self.sink.acknowledge() {
-                self.to_source.push_back(ack);
-            }
-            self.to_source.push_back(Message::Lost { stream });
-        }
-    }
-
-    fn offer(&mut self) -> Result<(), Fault> {
-        if let Some(found) = self.to_offer.pop_front() {
-            let offer = self.source.offer(found)?;
-            self.to_sink.push_back(offer);
-            if self.to_offer.is_empty() {
-                let end = self.source.end_walk();
-                self.to_sink.push_back(end);
-            }
-        }
-        Ok(())
-    }
-
-    fn deliver_to_sink(&mut self) -> Result<(), Fault> {
-        match self.to_sink.pop_front().map(|message| over_the_wire(&message)) {
-            Some(Message::Offer { first, entries }) => {
-                let answers = self.sink.offer(first, entries)?;
-                self.to_source.extend(answers);
-                Ok(())
-            }
-            Some(Message::OfferEnd { objects, .. }) => self.sink.end_offers(objects),
-            Some(other) => panic!("{other:?} to a sink"),
-            None => Ok(()),
-        }
-    }
-
-    fn deliver_to_source(&mut self) -> Result<(), Fault> {
-        match self.to_source.pop_front().map(|message| over_the_wire(&message)) {
-            Some(Message::Want { wanted, .. }) => self.source.want(&wanted),
-            Some(Message::HeldRanges { object, ranges }) => self.source.note_held(object, &ranges),
-            Some(Message::Ack { ranges, .. }) => self.source.acknowledged(Tick(0), &ranges),
-            Some(Message::Lost { stream }) => {
-                self.source.plan.lost(stream);
-                self.pairs.retain(|pair| pair.wire.number != stream);
-                if !self.source.plan.is_settled() {
-                    self.open_stream();
+            None => {
+                // Who has ended still finishes, and then its end is seen.
+                if self.hosts[from].ended.is_some() {
+                    self.hosts[from].step_finisher();
                 }
-                Ok(())
             }
-            Some(Message::Held { objects }) => {
-                for (object, sum) in objects {
-                    self.source.held_whole(object)?;
-                    self.finished += 1;
-                    if let Some(sum) = sum {
-                        self.digests.insert(object, to_hex(self.ground.settings.digest, &sum));
-                    }
-                }
-                Ok(())
-            }
-            Some(Message::Finished { objects }) => {
-                for (object, sum) in objects {
-                    self.source.settle(object)?;
-                    self.finished += 1;
-                    if let Some(sum) = sum {
-                        self.named.insert(object);
-                        self.digests.insert(object, to_hex(self.ground.settings.digest, &sum));
-                    }
-                }
-                Ok(())
-            }
-            Some(Message::Failed { object, fault }) => {
-                self.source.settle(object)?;
-                self.finished += 1;
-                self.failed.push((object, fault));
-                Ok(())
-            }
-            Some(other) => panic!("{other:?} to a source"),
-            None => Ok(()),
         }
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
-        let epoch: Vec<Complete> = self.complete.try_iter().take(5).collect();
-        if epoch.is_empty() {
-            if self.sink.is_over() && !std::mem::replace(&mut self.closed, true) {
-                self.finisher.close(self.sink.ending());
-            }
-            return Ok(());
+    /// Streams that a host wants to open: most can be.
+    fn open_streams(&mut self) {
+        let Ground { dice, world, shape, .. } = &mut self.ground;
+        let driver = if *shape == Shape::Pull { 1 } else { 0 };
+        let now = world.now();
+        let due = self.hosts[driver].dials.iter().position(|(at, _)| *at <= now);
+        let Some((_, number)) = due.map(|at| self.hosts[driver].dials.remove(at)) else { return };
+        let fails = dice.once_in(5);
+        if fails {
+            self.hosts[driver].events.push_back(Event::NotJoined(gone()));
         }
-        let finished = self.finisher.epoch(epoch);
-        self.to_source.extend(self.sink.finished(&finished));
-        match finished.iter().find_map(|object| object.outcome.as_ref().err()) {
-            Some(fault) if fault.ends_transfer() => Err(fault.clone()),
-            _ => Ok(()),
+        // Its handshake may have been whole for the far side alone.
+        if fails && dice.once_in(2) {
+            return;
         }
-    }
-
-    fn open_stream(&mut self) {
-        let Makings { brake, plan, objects, seal, next } = &mut self.makings;
-        let Ground { dice, world, settings, .. } = &mut self.ground;
-        let wire = Wire::new(*next, world.connect());
-        *next += 1;
-        let (source, sink) = lanes(dice, world, settings, (brake, plan, objects), (*seal, &wire));
-        let (source, sink) = (Some(source), Some(sink));
-        self.pairs.push(Pair { wire, source, sink, broken: false, told: false });
-    }
-
-    /// Lanes that will never move again; the kernel would take back what is in the air.
-    fn abandon_lanes(&mut self) {
-        let lanes = self.pairs.iter_mut().flat_map(|pair| [pair.source.take(), pair.sink.take()]);
-        lanes.flatten().for_each(Lane::end_by_kill);
-    }
-
-    /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
-    /// nothing all are there, and what is missing was named.
-    fn check(&mut self) -> Result<(), String> {
-        let Ground { sent, target, .. } = &self.ground;
-        let arrived = finals(target.files());
-        compare(sent, &arrived)?;
-        self.check_room()?;
-        if self.is_over() {
-            let all =
-                arrived.len() + self.failed.iter().filter(|(_, f)| f.class != Class::Usage).count();
-            if all != sent.len() {
-                return Err(format!(
-                    "{} sent, {} arrived, {} named as failed: {:?}",
-                    sent.len(),
-                    arrived.len(),
-                    self.failed.len(),
-                    self.failed.first()
-                ));
-            }
-            // Another run goes on with what has failed.
-            let mut left = target.files().into_keys();
-            let goes_on = !self.failed.is_empty();
-            if let Some(left) = left.find(|path| is_temporary(path) && !goes_on) {
-                return Err(format!("{} was left", left.escape_ascii()));
-            }
-            self.check_digests()?;
+        let (source, sink) = stream(world, self.seal, number);
+        if fails {
+            world.cut(&source.wire.socket);
         }
-        let _ = self.notices.try_iter().count();
-        Ok(())
-    }
-
-    /// A file with holes takes no more room than its data, also where it was gone on with.
-    fn check_room(&self) -> Result<(), String> {
-        let Ground { sent, target, offers, .. } = &self.ground;
-        for Found { entry, .. } in offers.iter().flatten().filter(|found| found.entry.sparse) {
-            let (Some(takes), Some(bytes)) =
-                (target.room_bytes(&entry.path), sent.get(&entry.path))
-            else {
-                continue;
-            };
-            let is_data = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
-            let data = bytes.chunks(SLOT as usize).filter(is_data).count() as u64;
-            if takes > data * u64::from(SLOT) {
-                let name = entry.path.escape_ascii();
-                return Err(format!("{name}: {data} blocks of data take {takes} bytes"));
+        for (place, stream) in [source, sink].into_iter().enumerate() {
+            if !(fails && place == driver) {
+                self.hosts[place].events.push_back(Event::Joined(stream));
             }
         }
-        Ok(())
-    }
-
-    /// The digests that were reported are those of the bytes.
-    fn check_digests(&self) -> Result<(), String> {
-        if self.ground.settings.digest != DigestKind::Blake3 {
-            return Ok(());
-        }
-        let sent = self.ground.sent.values();
-        let mut expected: Vec<String> =
-            sent.map(|bytes| blake3::hash(bytes).to_hex().to_string()).collect();
-        for digest in self.digests.values() {
-            let Some(at) = expected.iter().position(|expect| expect == digest) else {
-                return Err(format!("a digest of nothing that was sent: {digest}"));
-            };
-            expected.swap_remove(at);
-        }
-        Ok(())
-    }
-
-    fn check_after_crash(&mut self) -> Result<(), String> {
-        if self.ground.settings.fsync == Fsync::Off {
-            return Ok(()); // nothing was promised
-        }
-        let left = finals(self.ground.target.files_after_crash());
-        let offered: Vec<_> = self.ground.offers.iter().flatten().map(|f| &f.entry).collect();
-        let mut named = self.named.iter().map(|number| &offered[*number as usize].path);
-        let lost = named.find(|path| !left.contains_key(*path));
-        let lost = lost.map(|path| format!("{} was there for good", path.escape_ascii()));
-        compare(&self.ground.sent, &left)
-            .and(lost.map_or(Ok(()), Err))
-            .map_err(|text| format!("after a crash at step {}: {text}", self.steps))
     }
 }
 
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        // A lane that is dropped must have nothing in the air, whatever the weather.
-        self.abandon_lanes();
-    }
+/// The two ends of a stream.
+fn stream(world: &Arc<World>, seal: u64, number: u32) -> (Stream, Stream) {
+    let (sealing, opening) = protections(seal, number as u16);
+    let socket = world.connect();
+    let end = |protection| Stream {
+        wire: Wire::new(number, socket.clone()),
+        protection,
+        begun: Vec::new(),
+    };
+    (end(sealing), end(opening))
 }
 
-impl Pair {
-    /// Steps one of its lanes. When one ends early the other loses the stream too.
-    fn step(&mut self, lane: impl Fn(&mut Pair) -> &mut Option<Lane>) -> Result<(), Fault> {
-        let slot = lane(self);
-        let Some(running) = slot else { return Ok(()) };
-        if running.turn(Patience::Step)? != Turn::Over {
-            return Ok(());
-        }
-        let over = slot.take().map(Lane::into_over).expect("it is here");
-        if let Some(fault) = over.fault {
-            assert!(matches!(fault.class, Class::Unreachable | Class::Corrupt), "{fault}");
-            self.broken = true;
-            self.wire.given_up.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
-
-/// As it would be read at the other end.
-fn over_the_wire(message: &Message) -> Message {
-    let bytes = message.encode();
-    let heard = Message::decode(&bytes[4..]).expect("what we write we can read");
-    assert_eq!(heard, *message);
-    heard
-}
-
-fn finals(files: Tree3) -> Tree3 {
-    files.into_iter().filter(|(path, _)| !is_temporary(path)).collect()
-}
-
-fn is_temporary(path: &[u8]) -> bool {
-    path.ends_with(b".part") || path.ends_with(b".journal")
-}
-
-fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
-    for (path, bytes) in arrived {
-        let name = path.escape_ascii();
-        match sent.get(path) {
-            None => return Err(format!("{name} arrived and was not sent")),
-            Some(expect) if expect != bytes => {
-                return Err(format!("{name} has {} bytes that are not its own", bytes.len()));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(())
-}
-
-/// A stream's lanes on either host; pools of few buffers.
-fn lanes(
-    dice: &mut Dice,
-    world: &Arc<World>,
-    settings: &Settings,
-    (brake, plan, objects): (&Arc<Brake>, &Arc<Plan>, &Arc<Objects>),
-    (seal, wire): (u64, &Wire),
-) -> (Lane, Lane) {
-    let (slot, digest) = (settings.request_bytes, settings.digest);
-    let (sealing, opening) = protections(seal, wire.number as u16);
-    let socket = wire.socket.clone();
-    // Each stream in another way, and some not at all.
-    let way = [Way::Raw, Way::Lz4, Way::Zlib(1), Way::Zstd(1)][wire.number as usize % 4];
-    let depth = 1 + dice.below(3) as u32;
-    let requests = |dice: &mut Dice| (0..2 + dice.below(2)).map(|_| Request::new(slot)).collect();
-    let source = Lane::new(Parts {
-        engine: Engine::new(Box::new(world.backend())),
-        source: Box::new(Tree::new(depth)),
-        passage: Passage::new(vec![
-            Box::new(Sign::new(digest, slot)),
-            Box::new(Squeeze),
-            Box::new(Pack::new(way, slot)),
-        ]),
-        desk: None,
-        sink: Box::new(StreamSink::new(socket.clone(), sealing, digest, slot)),
-        plan: Some(plan.clone()),
-        objects: None,
-        brake: brake.clone(),
-        stream: Some(wire.clone()),
-        requests: requests(dice),
-    });
-    let sink = Lane::new(Parts {
-        engine: Engine::new(Box::new(world.backend())),
-        source: Box::new(
-            StreamSource::new(socket, opening, digest, slot, b"").unpacking(Compress::Always(way)),
-        ),
-        passage: Passage::new(vec![
-            Box::new(Unpack::new(slot)),
-            Box::new(Expand::new(slot)),
-            Box::new(Check::new(digest, slot)),
-        ]),
-        desk: None,
-        sink: Box::new(Tree::new(depth)),
-        plan: None,
-        objects: Some(objects.clone()),
-        brake: brake.clone(),
-        stream: Some(wire.clone()),
-        requests: requests(dice),
-    });
-    (source, sink)
+/// Two hosts that have met, with one stream.
+fn both(ground: &mut Ground, seal: u64, trace: &mut Trace) -> Vec<Host> {
+    let pushes = ground.shape == Shape::Push;
+    let (of_source, of_sink) = sessions(pushes, &ground.settings, ground.world.now());
+    let (to_sink, from_source) = stream(&ground.world, seal, 0);
+    let peer = |session, drives| Some(PeerSetup { session, drives, dials: drives });
+    let source = Part {
+        has_source: true,
+        has_sink: false,
+        peer: peer(of_source, pushes),
+        streams: vec![to_sink],
+    };
+    let sink = Part {
+        has_source: false,
+        has_sink: true,
+        peer: peer(of_sink, !pushes),
+        streams: vec![from_source],
+    };
+    let source = Host::begin("source", ground, source, trace);
+    vec![source, Host::begin("sink", ground, sink, trace)]
 }

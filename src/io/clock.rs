@@ -1,11 +1,33 @@
 //! The clock: one origin for the whole process.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::ClockId;
 
 use crate::base::units::{Nanos, Tick};
+
+/// Whatever tells the time to those that must not ask for it themselves.
+pub trait Clock: Send + Sync + fmt::Debug {
+    fn now(&self) -> Tick;
+    /// What the calling thread has had of the processors so far.
+    fn thread_cpu(&self) -> Nanos;
+}
+
+/// The clock of this host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock;
+
+impl Clock for HostClock {
+    fn now(&self) -> Tick {
+        now()
+    }
+
+    fn thread_cpu(&self) -> Nanos {
+        thread_cpu()
+    }
+}
 
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::backend::{Backend, Landing, Verb, Wait, Wake};
 use super::call::Call;
+use super::clock::Clock;
 use super::request::Request;
 use super::volume::{
     Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
@@ -19,37 +20,11 @@ use super::volume::{
 };
 use super::{blocking, holes};
 use crate::base::fault::Fault;
-use crate::base::units::Tick;
+use crate::base::units::{Nanos, Tick};
 
-/// Numbers from a seed: SplitMix64.
-#[derive(Clone, Debug)]
-pub struct Dice {
-    state: u64,
-}
+mod dice;
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice { state: seed }
-    }
-
-    pub fn roll(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end.max(1)
-    }
-
-    /// True once in `odds` times; never for 0.
-    pub fn once_in(&mut self, odds: u64) -> bool {
-        odds > 0 && self.below(odds) == 0
-    }
-}
+pub use self::dice::Dice;
 
 /// How the world misbehaves: each is the odds, once in so many; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,6 +66,8 @@ struct Inner {
 struct Socket {
     bytes: VecDeque<u8>,
     cut: bool,
+    /// When the last byte came to its end.
+    came_at: Tick,
 }
 
 /// Bytes under way on one connection at most.
@@ -140,7 +117,8 @@ impl World {
     /// A connection: what is sent to it is received from it.
     pub fn connect(&self) -> Handle {
         let mut world = self.lock();
-        world.sockets.push(Socket::default());
+        let came_at = world.now;
+        world.sockets.push(Socket { came_at, ..Socket::default() });
         Handle::Sim(world.sockets.len() as u64 - 1)
     }
 
@@ -150,6 +128,24 @@ impl World {
 
     pub fn landings(&self) -> u64 {
         self.lock().landings
+    }
+
+    pub fn now(&self) -> Tick {
+        self.lock().now
+    }
+
+    /// So much time goes by.
+    pub fn wait(&self, time: Nanos) {
+        let mut world = self.lock();
+        world.now = world.now.after(time);
+    }
+
+    /// True when nothing has come on a connection for so long, and nothing waits to be read.
+    pub fn is_starved(&self, socket: &Handle, time: Nanos) -> bool {
+        let Handle::Sim(id) = socket else { panic!("a real handle in a simulated world") };
+        let world = self.lock();
+        let socket = &world.sockets[*id as usize];
+        socket.bytes.is_empty() && world.now.since(socket.came_at).0 > time.0
     }
 
     pub fn set_weather(&self, weather: Weather) {
@@ -232,6 +228,7 @@ impl Inner {
             return None;
         }
         socket.bytes.extend(&request.pending_bytes()[..count]);
+        socket.came_at = self.now;
         Some(Ok(count as u32))
     }
 
@@ -286,6 +283,19 @@ impl Inner {
     }
 }
 
+impl Clock for World {
+    /// Looking takes a little time: whoever measures sees some.
+    fn now(&self) -> Tick {
+        let mut world = self.lock();
+        world.now.0 += 1000;
+        world.now
+    }
+
+    fn thread_cpu(&self) -> Nanos {
+        Nanos(self.lock().now.0)
+    }
+}
+
 /// One lane's way into the world.
 #[derive(Debug)]
 pub struct SimBackend {
@@ -299,9 +309,7 @@ impl Backend for SimBackend {
     }
 
     fn now(&self) -> Tick {
-        let mut world = self.world.lock();
-        world.now.0 += 1000;
-        world.now
+        Clock::now(&*self.world)
     }
 
     fn submit(&mut self, verb: Verb, request: Request) {

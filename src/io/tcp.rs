@@ -202,7 +202,12 @@ pub fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
 /// something has waited for a processor otherwise, and not for the path. Of what is no TCP socket
 /// nothing is known, so it is.
 pub fn is_behind(handle: &Handle) -> bool {
-    system::unacknowledged_bytes(handle.fd()).is_none_or(|bytes| bytes > BEHIND_BYTES)
+    match handle {
+        Handle::Fd(fd) => {
+            system::unacknowledged_bytes(fd.as_fd()).is_none_or(|bytes| bytes > BEHIND_BYTES)
+        }
+        Handle::Sim(_) => true,
+    }
 }
 
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader

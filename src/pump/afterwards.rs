@@ -1,6 +1,6 @@
 //! What waits for other objects: another name for its file, a directory for all that is in it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::objects::Wanted;
 use crate::base::extent::ExtentSet;
@@ -26,7 +26,7 @@ pub struct Afterwards {
     unsettled: BTreeSet<u64>,
     directories: BTreeMap<u64, Wanted>,
     /// By the number of the object that they are other names of.
-    names: HashMap<u64, Vec<Wanted>>,
+    names: BTreeMap<u64, Vec<Wanted>>,
     /// Numbers of what failed, so that no name is given to a file that is another.
     failed: ExtentSet,
 }

@@ -22,6 +22,7 @@ use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
 use crate::ends::tree::Tree;
 use crate::io::backend::Backend;
 use crate::io::buffer::Buffer;
+use crate::io::clock::HostClock;
 use crate::io::engine::Engine;
 use crate::io::request::Request;
 use crate::io::sampler::Sampler;
@@ -273,7 +274,7 @@ fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
             Work::Pack
         }
         Packing::Choose => {
-            let advisor = Arc::new(Advisor::new(count as usize));
+            let advisor = Arc::new(Advisor::new(count as usize, Arc::new(HostClock)));
             let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Choose(advisor)
@@ -285,7 +286,7 @@ fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
         }
     };
     let passages = passages.into_iter().map(Passage::new).collect();
-    Crew::start(passages, work).map(|crew| Some(Arc::new(crew)))
+    Crew::start(passages, work, Arc::new(HostClock)).map(|crew| Some(Arc::new(crew)))
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.

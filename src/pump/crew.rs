@@ -13,7 +13,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::tally::Stage;
 use crate::base::units::{Nanos, Tick};
 use crate::io::backend::Wake;
-use crate::io::clock;
+use crate::io::clock::Clock;
 use crate::io::request::Request;
 use crate::work::passage::Passage;
 
@@ -22,7 +22,8 @@ use crate::work::passage::Passage;
 pub struct Crew {
     work: Work,
     queue: Arc<Queue>,
-    hands: Vec<JoinHandle<()>>,
+    workers: u16,
+    threads: Vec<JoinHandle<()>>,
     /// Up to when it is known what payloads took.
     told_at: Mutex<Tick>,
 }
@@ -103,19 +104,25 @@ struct Content {
     away: usize,
 }
 
+/// What each of a crew's threads does, one request after the other.
+#[derive(Debug)]
+pub struct Worker {
+    queue: Arc<Queue>,
+    work: Work,
+    clock: Arc<dyn Clock>,
+    passage: Passage,
+}
+
 impl Crew {
     /// A thread for each passage.
-    pub fn start(passages: Vec<Passage>, work: Work) -> Result<Crew, Fault> {
-        let queue = Arc::new(Queue::default());
-        let told_at = Mutex::new(clock::now());
-        let mut crew = Crew { work, queue: queue.clone(), hands: Vec::new(), told_at };
-        for (number, passage) in passages.into_iter().enumerate() {
-            let (queue, work) = (queue.clone(), crew.work.clone());
-            let hand = std::thread::Builder::new()
+    pub fn start(passages: Vec<Passage>, work: Work, clock: Arc<dyn Clock>) -> Result<Crew, Fault> {
+        let (mut crew, workers) = Crew::without_threads(passages, work, clock);
+        for (number, worker) in workers.into_iter().enumerate() {
+            let thread = std::thread::Builder::new()
                 .name(format!("datapump-pack-{}", number + 1))
-                .spawn(move || queue.work(passage, work.advisor()));
-            match hand {
-                Ok(hand) => crew.hands.push(hand),
+                .spawn(move || worker.run());
+            match thread {
+                Ok(thread) => crew.threads.push(thread),
                 Err(_) if number > 0 => break, // fewer do it too
                 Err(error) => {
                     let text = format!(
@@ -125,7 +132,27 @@ impl Crew {
                 }
             }
         }
+        crew.workers = crew.threads.len() as u16;
         Ok(crew)
+    }
+
+    /// The same for whoever has its workers step by turns.
+    pub fn without_threads(
+        passages: Vec<Passage>,
+        work: Work,
+        clock: Arc<dyn Clock>,
+    ) -> (Crew, Vec<Worker>) {
+        let queue = Arc::new(Queue::default());
+        let worker = |passage| Worker {
+            queue: queue.clone(),
+            work: work.clone(),
+            clock: clock.clone(),
+            passage,
+        };
+        let workers: Vec<Worker> = passages.into_iter().map(worker).collect();
+        let told_at = Mutex::new(clock.now());
+        let count = workers.len() as u16;
+        (Crew { work, queue, workers: count, threads: Vec::new(), told_at }, workers)
     }
 
     /// For a lane that has so many requests more for it.
@@ -150,7 +177,7 @@ impl Crew {
         *told_at = now;
         let by_codec = std::mem::take(&mut *self.queue.toil());
         let has_news = by_codec.iter().any(|toil| toil.raw_bytes > 0);
-        has_news.then_some(Unpacked { by_codec, elapsed, hands: self.hands.len() as u16 })
+        has_news.then_some(Unpacked { by_codec, elapsed, hands: self.workers })
     }
 
     pub fn hear_unpacked(&self, unpacked: &Unpacked) {
@@ -168,8 +195,8 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.queue.lock().over = true;
         self.queue.more.notify_all();
-        for hand in self.hands.drain(..) {
-            if hand.join().is_err() && !std::thread::panicking() {
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() && !std::thread::panicking() {
                 panic!("a thread that packs has panicked");
             }
         }
@@ -247,20 +274,34 @@ impl Desk {
     }
 }
 
-impl Queue {
-    fn work(&self, mut passage: Passage, advisor: Option<&Advisor>) {
-        while let Some(Job { mut request, tray }) = self.next() {
-            let (codec, came) = (request.label.codec, request.raw_len());
-            let outcome = passage.pass(&mut request, clock::now);
-            let spent = passage.take_spent();
-            match advisor {
-                Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
-                None => self.note(codec, came, &spent),
-            }
-            tray.put(Passed { request, spent, outcome });
+impl Worker {
+    fn run(mut self) {
+        while let Some(job) = self.queue.next() {
+            self.pass(job);
         }
     }
 
+    /// Does what waits first; false where nothing does.
+    pub fn step(&mut self) -> bool {
+        let job = self.queue.lock().waiting.pop_front();
+        let was_there = job.is_some();
+        job.into_iter().for_each(|job| self.pass(job));
+        was_there
+    }
+
+    fn pass(&mut self, Job { mut request, tray }: Job) {
+        let (codec, came) = (request.label.codec, request.raw_len());
+        let outcome = self.passage.pass(&mut request, || self.clock.now());
+        let spent = self.passage.take_spent();
+        match self.work.advisor() {
+            Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
+            None => self.queue.note(codec, came, &spent),
+        }
+        tray.put(Passed { request, spent, outcome });
+    }
+}
+
+impl Queue {
     fn note(&self, codec: Codec, raw_bytes: u32, spent: &[Nanos; Stage::COUNT]) {
         let toil = &mut self.toil()[codec as usize];
         toil.raw_bytes += u64::from(raw_bytes);
@@ -317,6 +358,7 @@ mod tests {
     use crate::base::codec::{Codec, Way};
     use crate::base::extent::Extent;
     use crate::base::label::{Kind, Label};
+    use crate::io::clock::HostClock;
     use crate::work::codec::Pack;
 
     #[derive(Debug)]
@@ -326,13 +368,16 @@ mod tests {
         fn wake(&self) {}
     }
 
+    fn start(passages: Vec<Passage>, work: Work) -> Crew {
+        Crew::start(passages, work, Arc::new(HostClock)).unwrap()
+    }
+
     #[test]
     fn everything_comes_back_to_its_own_desk() {
         const BODY_BYTES: u32 = 8192;
         for hands in [1, 3] {
             let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
-            let crew =
-                Arc::new(Crew::start((0..hands).map(|_| passage()).collect(), Work::Pack).unwrap());
+            let crew = Arc::new(start((0..hands).map(|_| passage()).collect(), Work::Pack));
             let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep), 0)).collect();
             drop(crew);
             for round in 0..40_u32 {
@@ -371,7 +416,7 @@ mod tests {
     fn a_lane_that_has_given_all_it_has_is_woken() {
         for (hands, requests) in [(1, 1), (1, 5), (3, 4)] {
             let passages = (0..hands).map(|_| Passage::new(Vec::new())).collect();
-            let crew = Arc::new(Crew::start(passages, Work::Pack).unwrap());
+            let crew = Arc::new(start(passages, Work::Pack));
             let (rings, rung) = mpsc::sync_channel(1);
             let mut desk = crew.desk(Arc::new(Ringing(rings)), 0);
             drop(crew);
@@ -389,8 +434,8 @@ mod tests {
     #[test]
     fn a_stretch_without_packed_payloads_is_not_counted_with_what_follows() {
         let passages = vec![Passage::new(Vec::new())];
-        let crew = Crew::start(passages, Work::Unpack).unwrap();
-        let begun = clock::now();
+        let crew = start(passages, Work::Unpack);
+        let begun = HostClock.now();
         let after = |millis| begun.after(Nanos::from_millis(millis));
         assert_eq!(crew.unpacked(after(10_000)), None);
         let spent = [Nanos::from_millis(50), Nanos(0), Nanos(0)];

@@ -1,7 +1,7 @@
 //! What a source may offer: in a pull, only what was asked for. A pure value, so that every case of
 //! it stands in a table.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum Expected {
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The last names of sources that are copied under them.
-    named: HashSet<Vec<u8>>,
+    named: BTreeSet<Vec<u8>>,
     /// Some source is `SRC/`, of which only what is in it is copied.
     contents: bool,
     listed: Option<Listed>,
@@ -46,14 +46,14 @@ pub struct Asked {
 #[derive(Clone, Debug)]
 struct Listed {
     names: Arc<Names>,
-    on_the_way: HashSet<u128>,
+    on_the_way: BTreeSet<u128>,
 }
 
 impl Expected {
     /// What a far source of this job may offer. What it says of itself must fit what was typed.
     pub fn of(job: &Job, origin: Origin, names: Option<&Arc<Names>>) -> Result<Expected, Fault> {
         let mut asked = Asked {
-            named: HashSet::new(),
+            named: BTreeSet::new(),
             contents: false,
             listed: names.map(Listed::of).transpose()?,
             made: None,
@@ -187,7 +187,7 @@ impl Asked {
 
 impl Listed {
     fn of(names: &Arc<Names>) -> Result<Listed, Fault> {
-        let mut on_the_way = HashSet::new();
+        let mut on_the_way = BTreeSet::new();
         names.each(&mut |name| {
             on_the_way.extend(above_of(name).map(hash_of));
             true

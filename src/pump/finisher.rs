@@ -1,7 +1,7 @@
 //! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
 //! order, in epochs; and keeps the journal of those that are not complete yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::journal::{Journal, key_of};
@@ -38,9 +38,9 @@ pub struct Finisher {
     /// `None` where nothing can be resumed.
     journal: Option<Journal>,
     /// The journal's numbers of files that are not complete, by the number of their object.
-    begun: HashMap<u64, u32>,
+    begun: BTreeMap<u64, u32>,
     /// Objects that could not be synced: nothing more is said of them.
-    doubted: HashSet<u64>,
+    doubted: BTreeSet<u64>,
     /// How it went to sync the destination's own name: this transfer, or one before it, may have
     /// made that.
     own_name: Option<Result<(), Fault>>,
@@ -52,7 +52,7 @@ impl Finisher {
         fsync: Fsync,
         journal: Option<Journal>,
     ) -> Finisher {
-        let (begun, doubted) = (HashMap::new(), HashSet::new());
+        let (begun, doubted) = (BTreeMap::new(), BTreeSet::new());
         Finisher { volume, fsync, journal, begun, doubted, own_name: None }
     }
 

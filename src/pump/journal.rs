@@ -18,7 +18,7 @@
 //! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
 //! which costs time and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crc_fast::{CrcAlgorithm, checksum};
@@ -548,7 +548,7 @@ impl Tail {
 #[derive(Debug)]
 pub struct Past {
     tail: Arc<Tail>,
-    partials: HashMap<Vec<u8>, Partial>,
+    partials: BTreeMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
     /// Folders that they have made, and where it is the root its inode.
     folders: BTreeMap<Vec<u8>, u64>,

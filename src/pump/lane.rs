@@ -146,7 +146,13 @@ impl Lane {
 
     /// Runs to the end, or to the first fault; either way nothing is left in the air.
     pub fn run(mut self) -> Over {
-        let fault = self.run_turns().err();
+        let ended = self.run_turns();
+        self.leave(ended.err())
+    }
+
+    /// What the lane did, once a turn is the last one or has met a fault. Nothing is left in the
+    /// air.
+    pub fn leave(mut self, fault: Option<Fault>) -> Over {
         if fault.is_some() {
             self.abandon();
         }
@@ -274,6 +280,11 @@ impl Lane {
     /// What a lane that is over did.
     pub fn into_over(mut self) -> Over {
         Over { tally: self.finish(), fault: self.broken.take() }
+    }
+
+    /// Its stream is of no use any more, and what was under way on it ends.
+    pub fn has_broken(&self) -> bool {
+        self.state == State::Broken
     }
 
     /// It ends in the midst, as by a kill. For simulations.

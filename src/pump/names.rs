@@ -1,7 +1,7 @@
 //! A list of names to copy, as `--files-from` gives it: checked as a whole before anything is
 //! copied, and kept in a temporary file, for it may be longer than the memory.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -87,12 +87,12 @@ impl Names {
         self.spool.flush().map_err(|why| spool_fault(&why))?;
         self.hashes.sort_unstable();
         let pairs = self.hashes.windows(2);
-        let twice: HashSet<u128> =
+        let twice: BTreeSet<u128> =
             pairs.filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
         if twice.is_empty() {
             return Ok(());
         }
-        let mut seen: HashSet<Vec<u8>> = HashSet::new();
+        let mut seen: BTreeSet<Vec<u8>> = BTreeSet::new();
         let mut repeated = None;
         self.each(&mut |name| {
             if twice.contains(&hash_of(name)) && !seen.insert(name.to_vec()) {

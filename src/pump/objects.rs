@@ -1,6 +1,6 @@
 //! The sink's ledger: what each address belongs to, and which objects are complete.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,7 +99,7 @@ pub struct Objects {
 #[derive(Debug)]
 struct State {
     slots: BTreeMap<u64, Slot>,
-    objects: HashMap<u64, Object>,
+    objects: BTreeMap<u64, Object>,
     landed: ExtentSet,
     landed_bytes: u64,
     /// What of these takes room, by file system.
@@ -152,7 +152,7 @@ impl Objects {
     ) -> Objects {
         let state = State {
             slots: BTreeMap::new(),
-            objects: HashMap::new(),
+            objects: BTreeMap::new(),
             landed: ExtentSet::default(),
             landed_bytes: 0,
             landed_on: BTreeMap::new(),

@@ -8,11 +8,11 @@
 //! now and then a neighbour of the chosen way is tried, on a small allowance of time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::codec::{Codec, Toil, Unpacked, Way};
 use crate::base::units::{Nanos, Tick};
-use crate::io::clock;
+use crate::io::clock::Clock;
 use crate::work::codec::{Choice, Chooser, Moment, Took};
 
 mod trial;
@@ -23,6 +23,7 @@ use trial::{Mode, Trial};
 #[derive(Debug)]
 pub struct Advisor {
     controller: Mutex<Controller>,
+    clock: Arc<dyn Clock>,
     lanes: AtomicUsize,
     /// Payloads are to pass through the crew.
     packs: AtomicBool,
@@ -32,10 +33,11 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    pub fn new(hands: usize) -> Advisor {
-        let controller = Controller::new(clock::now(), hands);
+    pub fn new(hands: usize, clock: Arc<dyn Clock>) -> Advisor {
+        let controller = Controller::new(clock.now(), hands);
         Advisor {
             controller: Mutex::new(controller),
+            clock,
             lanes: AtomicUsize::new(0),
             packs: AtomicBool::new(true),
             left_out: AtomicU32::new(0),
@@ -87,7 +89,7 @@ impl Advisor {
 
 impl Chooser for Advisor {
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice {
-        let (now, class) = (clock::now(), Class::of_ratio(ratio));
+        let (now, class) = (self.clock.now(), Class::of_ratio(ratio));
         let mut controller = self.lock();
         let way = controller.choose(now, class, raw_len);
         self.left_out.store(controller.left_out(), Relaxed);
@@ -100,13 +102,13 @@ impl Chooser for Advisor {
 
     // A thread that asks for its own time may lose its processor there, and that is not packing.
     fn begin(&self) -> Moment {
-        let cpu = clock::thread_cpu();
-        Moment { at: clock::now(), cpu }
+        let cpu = self.clock.thread_cpu();
+        Moment { at: self.clock.now(), cpu }
     }
 
     fn took(&self, since: Moment) -> Took {
-        let elapsed = clock::now().since(since.at);
-        Took { elapsed, cpu: Nanos(clock::thread_cpu().0.saturating_sub(since.cpu.0)) }
+        let elapsed = self.clock.now().since(since.at);
+        Took { elapsed, cpu: Nanos(self.clock.thread_cpu().0.saturating_sub(since.cpu.0)) }
     }
 }
 

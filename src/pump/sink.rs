@@ -1,7 +1,7 @@
 //! The sink's side of the conversation: validates what is offered, says what it wants,
 //! acknowledges.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +57,7 @@ pub struct SinkSide {
     tag: String,
     expected: Expected,
     /// Wanted, and not finished: the bytes of its entry, and of all of them.
-    open: HashMap<u64, u64>,
+    open: BTreeMap<u64, u64>,
     open_bytes: u64,
     /// What is made when other objects are done.
     afterwards: Afterwards,
@@ -69,20 +69,20 @@ pub struct SinkSide {
     /// No source is here: what people see is counted here.
     alone: bool,
     /// What is here of wanted objects, until they are expected.
-    partials: HashMap<u64, Partial>,
+    partials: BTreeMap<u64, Partial>,
     /// What these take on the disk already.
-    partial_rooms: HashMap<u64, u64>,
+    partial_rooms: BTreeMap<u64, u64>,
     /// Stretches of files with holes of which no journal speaks.
-    unknown: HashMap<u64, Vec<Range<u64>>>,
+    unknown: BTreeMap<u64, Vec<Range<u64>>>,
     /// How many stretches were here of what is open.
-    stretches: HashMap<u64, usize>,
+    stretches: BTreeMap<u64, usize>,
     /// Objects that another run might still bring.
     lacking: u64,
     offered_objects: u64,
     rooms: Rooms,
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
-    same: HashSet<u64>,
+    same: BTreeSet<u64>,
     /// What is to be told to people.
     warnings: Vec<String>,
 }
@@ -135,22 +135,22 @@ impl SinkSide {
             layout,
             tag,
             expected,
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             open_bytes: 0,
             afterwards: Afterwards::default(),
             folders,
             renewed: BTreeSet::new(),
             past,
             alone,
-            partials: HashMap::new(),
-            partial_rooms: HashMap::new(),
-            unknown: HashMap::new(),
-            stretches: HashMap::new(),
+            partials: BTreeMap::new(),
+            partial_rooms: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            stretches: BTreeMap::new(),
             lacking: 0,
             offered_objects: 0,
             rooms: Rooms::default(),
             offers: Offers::Going,
-            same: HashSet::new(),
+            same: BTreeSet::new(),
             warnings: Vec::new(),
         }
     }

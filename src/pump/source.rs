@@ -1,6 +1,6 @@
 //! The source's side of the conversation: offers what the walk finds, plans what the sink wants.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,13 +27,13 @@ pub struct SourceSide {
     /// Offered, and not answered yet.
     offered: VecDeque<(Chunk, Vec<Option<From>>)>,
     /// Offered, and not finished: what people know it by.
-    open: HashMap<u64, OpenObject>,
+    open: BTreeMap<u64, OpenObject>,
     offered_objects: u64,
     offered_bytes: u64,
     /// What the sink has of objects that it has not answered yet.
-    told_held: HashMap<u64, ExtentSet>,
+    told_held: BTreeMap<u64, ExtentSet>,
     /// How many stretches it has of open objects.
-    stretches: HashMap<u64, usize>,
+    stretches: BTreeMap<u64, usize>,
     stretch_count: usize,
     /// What the open objects cost of the credit, and the bytes that their entries take.
     cost: u64,
@@ -98,9 +98,9 @@ impl SourceSide {
             watch,
             layout,
             offered: VecDeque::new(),
-            open: HashMap::new(),
-            told_held: HashMap::new(),
-            stretches: HashMap::new(),
+            open: BTreeMap::new(),
+            told_held: BTreeMap::new(),
+            stretches: BTreeMap::new(),
             stretch_count: 0,
             offered_objects: 0,
             offered_bytes: 0,

@@ -1,7 +1,7 @@
 //! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its
 //! depth.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -597,7 +597,7 @@ struct Frame {
 /// Files with several names, until all of those have been seen.
 #[derive(Debug, Default)]
 struct Twins {
-    seen: HashMap<(u64, u64), Twin>,
+    seen: BTreeMap<(u64, u64), Twin>,
 }
 
 #[derive(Debug)]

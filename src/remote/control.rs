@@ -13,7 +13,8 @@ use super::write_queue::{WriteQueue, broken};
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::NOISE_BYTES_MAX;
 use crate::io::volume::Handle;
-use crate::pump::transfer::{Backlog, Event, Line, Pulse, heard_bytes};
+use crate::pump::run::Line;
+use crate::pump::transfer::{Backlog, Event, Pulse, heard_bytes};
 use crate::wire::message::{MARK, Message};
 
 /// The writing end, shared with the relay of a carried stream. Nothing said here waits for the

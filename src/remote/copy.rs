@@ -29,8 +29,9 @@ use crate::pump::expected::Expected;
 use crate::pump::journal::TransferId;
 use crate::pump::names::{Ending, Names};
 use crate::pump::resume::{Memory, Voice};
+use crate::pump::run::{self, Dial, Line, Part, Peer};
 use crate::pump::sink::Target;
-use crate::pump::transfer::{self, Dial, Event, Line, Part, Peer};
+use crate::pump::transfer::{Done, Event};
 use crate::pump::walk::{Sources, means_contents};
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Origin, Role};
@@ -389,7 +390,7 @@ fn local(job: &Job, watch: &Arc<Watch>, started: Tick) -> Result<Outcome, Fault>
         events: channel(),
         early: Vec::new(),
     };
-    let done = transfer::run(part).map_err(|fault| with_hint(fault, job))?;
+    let done = run::run(part).map_err(|fault| with_hint(fault, job))?;
     Ok(outcome(done, job, watch, Carrier::Memory, (job.settings.streams, Role::Source, started)))
 }
 
@@ -525,7 +526,7 @@ impl Near<'_> {
             events: (self.events_in.clone(), events),
             early,
         };
-        let done = transfer::run(part)?;
+        let done = run::run(part)?;
         let how = (count, self.role, self.attempt.started);
         let job = Job { settings, ..self.job.clone() };
         Ok(Outcome { login, ..outcome(done, &job, watch, carrier, how) })
@@ -812,7 +813,7 @@ impl Near<'_> {
 }
 
 fn outcome(
-    done: transfer::Done,
+    done: Done,
     job: &Job,
     watch: &Watch,
     carrier: Carrier,

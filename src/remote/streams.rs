@@ -25,7 +25,8 @@ use crate::io::tcp::{self, Tuning};
 use crate::io::window::Window;
 use crate::pump::assembly::Stream;
 use crate::pump::lane::Wire;
-use crate::pump::transfer::{Dial, Event};
+use crate::pump::run::Dial;
+use crate::pump::transfer::Event;
 use crate::wire::message::Role;
 use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
 

@@ -2,7 +2,7 @@
 //! everything is in them, and become like their sources then, also where another run ends what one
 //! began. Those that were there are opened to their owner for as long as things are put there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::afterwards::End;
 use super::super::journal::Past;
@@ -17,12 +17,12 @@ use crate::wire::manifest::{Entry, EntryKind};
 pub(super) struct Folders {
     /// Folders that were there, that their owner may write in only while things are put there, and
     /// their modes.
-    loosened: HashMap<Vec<u8>, u32>,
+    loosened: BTreeMap<Vec<u8>, u32>,
     /// Folders that earlier runs may have made and not left.
-    begun: HashSet<Vec<u8>>,
+    begun: BTreeSet<Vec<u8>>,
     /// Folders that this transfer has made and not left. Only where modes are not preserved: else
     /// all get their source's mode, whoever made them.
-    made: HashSet<Vec<u8>>,
+    made: BTreeSet<Vec<u8>>,
     /// This transfer has made the root, and not left it.
     root_is_new: bool,
 }

@@ -1,23 +1,38 @@
 //! What a sink hands to its finisher: what is complete, and what the journal is to be told.
 
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
-use std::thread::JoinHandle;
-
-use super::super::finisher::{EPOCH_OBJECTS_MAX, Ending, Finisher};
-use super::super::objects::{Advance, Complete};
-use super::{Event, Running, spawn};
+use super::{Action, Core};
+use crate::base::fault::Fault;
 use crate::base::units::{Nanos, Tick};
-use crate::io::clock;
-
-pub(super) type FinisherThread = (SyncSender<Work>, JoinHandle<()>);
+use crate::pump::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use crate::pump::objects::{Advance, Complete};
+use crate::pump::source::Settled;
+use crate::pump::transfer::Event;
 
 /// What the finisher is given to do.
 #[derive(Debug)]
-pub(super) enum Work {
+pub enum Work {
     Finish(Vec<Complete>),
     Advance(Vec<Advance>),
     Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
     Close(Ending),
+}
+
+impl Work {
+    /// Does it; what has come of it, where the transfer is told.
+    pub fn run(self, finisher: &mut Finisher) -> Option<Event> {
+        match self {
+            Work::Finish(epoch) => Some(Event::Finished(finisher.epoch(epoch))),
+            Work::Advance(advances) => Some(Event::Advanced(finisher.advance(&advances))),
+            Work::Stop { advances, left } => {
+                finisher.stop(&advances, &left);
+                None
+            }
+            Work::Close(ending) => {
+                finisher.close(ending);
+                None
+            }
+        }
+    }
 }
 
 /// What has been written since the journal was told of it.
@@ -39,63 +54,52 @@ impl News {
 const NEWS_BYTES: u64 = 64 << 20;
 const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
 
-impl Running {
+impl Core {
     /// Has the journal told of what has been written, when it is time.
     pub(super) fn tell_journal(&mut self) {
-        let (Some(sink), Some((finisher, _))) = (&self.sink, &self.finisher) else { return };
-        let now = clock::now();
-        let due = self.news.bytes >= NEWS_BYTES || now.since(self.news.since) >= NEWS_AFTER;
+        let Some(sink) = &self.sink else { return };
+        let due = self.news.bytes >= NEWS_BYTES || self.now.since(self.news.since) >= NEWS_AFTER;
         if self.news.under_way || !due {
             return;
         }
-        self.news = News::none(now);
+        self.news = News::none(self.now);
         let advances = sink.objects.take_advances();
         if !advances.is_empty() {
-            self.news.under_way = finisher.send(Work::Advance(advances)).is_ok();
+            self.news.under_way = true;
+            self.actions.push_back(Action::Finish(Work::Advance(advances)));
         }
     }
 
     pub(super) fn feed_finisher(&mut self) {
-        let (Some(complete), Some((finisher, _))) = (&self.complete, &self.finisher) else {
-            return;
-        };
+        let Some(complete) = &self.complete else { return };
         loop {
             let epoch: Vec<Complete> = complete.try_iter().take(EPOCH_OBJECTS_MAX).collect();
-            if epoch.is_empty() || finisher.send(Work::Finish(epoch)).is_err() {
+            if epoch.is_empty() {
                 return;
             }
+            self.actions.push_back(Action::Finish(Work::Finish(epoch)));
         }
     }
-}
 
-/// Starts the thread that finishes, and journals, what is handed to it.
-pub(super) fn start(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
-    let (work_in, work) = sync_channel::<Work>(1024);
-    let thread = spawn("datapump-finish", move || {
-        let mut next = work.recv().ok();
-        while let Some(now) = next.take() {
-            match now {
-                Work::Finish(mut epoch) => {
-                    // What has gathered meanwhile is synced with it.
-                    while epoch.len() < EPOCH_OBJECTS_MAX {
-                        match work.try_recv() {
-                            Ok(Work::Finish(more)) => epoch.extend(more),
-                            other => {
-                                next = other.ok();
-                                break;
-                            }
-                        }
-                    }
-                    let _ = events.send(Event::Finished(finisher.epoch(epoch)));
+    /// The finisher is done with some objects.
+    pub(super) fn finish(&mut self, finished: &[Finished]) -> Result<(), Fault> {
+        let sink = self.sink.as_mut().expect("a finisher is the sink's");
+        let messages = sink.finished(finished);
+        if self.source.is_none() {
+            for object in finished {
+                let (path, kind, bytes) = (object.path.clone(), object.kind, object.bytes);
+                match &object.outcome {
+                    Ok(sum) => self.finished_well(Settled { path, kind, bytes }, *sum),
+                    Err(fault) => self.failed(path, fault.clone()),
                 }
-                Work::Advance(advances) => {
-                    let _ = events.send(Event::Advanced(finisher.advance(&advances)));
-                }
-                Work::Stop { advances, left } => finisher.stop(&advances, &left),
-                Work::Close(ending) => finisher.close(ending),
             }
-            next = next.or_else(|| work.recv().ok());
         }
-    });
-    (work_in, thread)
+        for message in messages {
+            self.say_to_source(message)?;
+        }
+        match finished.iter().find_map(|object| object.outcome.as_ref().err()) {
+            Some(fault) if fault.ends_transfer() => Err(fault.clone()),
+            _ => Ok(()),
+        }
+    }
 }

@@ -20,7 +20,7 @@ impl Pulse {
     }
 
     /// True when anything was felt since this was asked last.
-    pub(super) fn felt(&self) -> bool {
+    pub fn felt(&self) -> bool {
         self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
     }
 }
