@@ -77,6 +77,8 @@ pub struct Request {
     pub label: Label,
     /// How the source packed it.
     pub way: Way,
+    /// At a source that packs: `raw_len` before the payload was sealed, which may be in place.
+    pub unpacked_len: u32,
     pub cargo: Cargo,
     /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
     pub span: Range<u32>,
@@ -121,6 +123,7 @@ impl Request {
             hops: 0,
             label: Label::default(),
             way: Way::Raw,
+            unpacked_len: 0,
             cargo: Cargo::Unknown,
             span: 0..0,
             need: 0,
@@ -141,6 +144,7 @@ impl Request {
         self.hops = 0;
         self.label = Label::default();
         self.way = Way::Raw;
+        self.unpacked_len = 0;
         self.cargo = Cargo::Unknown;
         self.span = 0..0;
         self.again = false;

@@ -574,6 +574,9 @@ impl Lane {
             return Ok(());
         }
         request.stamps.passed = self.now();
+        if self.parts.desk.is_some() && self.parts.plan.is_some() {
+            request.unpacked_len = request.raw_len();
+        }
         if let Some(sampler) = self.parts.engine.sampler() {
             let stamps = &request.stamps;
             sampler.add(Awaited::Passage, stamps.passed.since(stamps.filled));
@@ -628,9 +631,10 @@ impl Lane {
             if let Some(desk) = &self.parts.desk
                 && self.parts.plan.is_some()
             {
-                tally.packing.note(request.way, request.raw_len(), request.payload_len());
+                let raw_bytes = request.unpacked_len;
+                tally.packing.note(request.way, raw_bytes, request.payload_len());
                 let sent = Sent {
-                    raw_bytes: request.raw_len(),
+                    raw_bytes,
                     wire_bytes: request.label.body_len,
                     held_up: held_up(self.parts.stream.as_ref(), stamps),
                 };
