@@ -5,15 +5,8 @@ pub mod fit;
 
 use serde::{Deserialize, Serialize};
 
+use super::statistics::Estimate;
 use super::whole::Whole;
-
-/// A value with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
-}
 
 /// One part of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

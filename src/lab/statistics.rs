@@ -6,7 +6,23 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use statrs::statistics::{Data, OrderStatistics};
 
-use super::model::Estimate;
+/// A value with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    pub fn exactly(value: f64) -> Estimate {
+        Estimate { value, low: value, high: value }
+    }
+
+    pub fn holds(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
 
 /// The middle and the spread of a sample. What is not a finite number is left out and counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

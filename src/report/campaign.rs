@@ -10,8 +10,8 @@ use crate::lab::campaign::study::{
     self, Best, Choice, Growth, Length, Model, PASSES_MIN, Point, Row as Found,
 };
 use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
-use crate::lab::model::Estimate;
 use crate::lab::sample::Record;
+use crate::lab::statistics::Estimate;
 
 /// A cell for other programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,8 +2,7 @@
 
 use super::curves::interval;
 use super::sheet::{Sheet, ns, percent, signed_percent, size, us};
-use crate::lab::model::Estimate;
-use crate::lab::statistics::median;
+use crate::lab::statistics::{Estimate, median};
 use crate::lab::study::compositions::name;
 use crate::lab::study::soaking::Soaking;
 use crate::lab::study::verdicts::{self, worst_and_median};

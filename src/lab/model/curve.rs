@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Regime;
 use super::fit::{Fit, Known, NoFit, Observation, SizeFit};
-use super::{Estimate, Regime};
 
 /// What became of the knee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,16 +155,6 @@ pub fn advised(offers: &[Offer]) -> Option<Offer> {
         offers.into_iter().filter(|offer| rate(offer) >= (1.0 - NEAR) * fastest).collect();
     let cheapest = fast.iter().map(|offer| offer.cost_ns).fold(f64::INFINITY, f64::min);
     fast.into_iter().find(|offer| offer.cost_ns <= (1.0 + NEAR) * cheapest)
-}
-
-impl Estimate {
-    pub fn exactly(value: f64) -> Estimate {
-        Estimate { value, low: value, high: value }
-    }
-
-    pub fn holds(&self, value: f64) -> bool {
-        self.low <= value && value <= self.high
-    }
 }
 
 /// A line through two points fits anything.

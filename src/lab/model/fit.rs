@@ -12,9 +12,9 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
-use super::Estimate;
 use crate::lab::statistics::{
-    Bootstrap, Line, RESAMPLES, generator, median, percentile_interval, symmetric_error, theil_sen,
+    Bootstrap, Estimate, Line, RESAMPLES, generator, median, percentile_interval, symmetric_error,
+    theil_sen,
 };
 
 /// One run, as the fit sees it.

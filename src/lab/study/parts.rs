@@ -8,9 +8,9 @@ use super::CpuFrom;
 use super::cells::{self, Depths, End};
 use crate::lab::model::curve::{Curve, Offer, advised};
 use crate::lab::model::fit::{Known, Observation, SizeFit};
-use crate::lab::model::{Component, Estimate, Part};
+use crate::lab::model::{Component, Part};
 use crate::lab::sample::{Record, Scenario};
-use crate::lab::statistics::{median, median_estimate};
+use crate::lab::statistics::{Estimate, median, median_estimate};
 
 /// One part under one set of conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]

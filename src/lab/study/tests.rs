@@ -1,8 +1,7 @@
 use super::*;
 use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
-use crate::lab::model::Estimate;
 use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
-use crate::lab::statistics::generator;
+use crate::lab::statistics::{Estimate, generator};
 use crate::lab::study::cells::End;
 use crate::lab::study::verdicts::{Outcome, Verdict};
 use rand::RngExt;
