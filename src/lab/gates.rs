@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::moment::Moment;
-use super::probe::Spun;
 use super::sample::{Gate, KernelThread, Machine};
 
 /// What the soakers do while nothing is measured.
@@ -129,6 +128,13 @@ impl Calibration {
 
 fn same(one: &KernelThread, other: &KernelThread) -> bool {
     (&one.name, one.cpu) == (&other.name, other.cpu)
+}
+
+/// What a thread that wanted all of a CPU got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spun {
+    pub wall_ns: u64,
+    pub cpu_ns: u64,
 }
 
 /// The share of a CPU that a soaker took from a thread that wanted all of it. Between the two

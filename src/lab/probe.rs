@@ -20,7 +20,7 @@ use super::campaign::hold;
 use super::doctor::checkup::{self, Toward};
 use super::doctor::knock::{self, Token};
 use super::file::{self, FileState};
-use super::gates;
+use super::gates::{self, Spun};
 use super::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
 };
@@ -109,13 +109,6 @@ enum Answer {
     Failed {
         why: String,
     },
-}
-
-/// What a thread that wanted all of a CPU got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spun {
-    pub wall_ns: u64,
-    pub cpu_ns: u64,
 }
 
 /// What a run writes in a folder of another host.
