@@ -9,8 +9,9 @@ use crate::base::job::{Carrier, Job, Outcome};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::SideReport;
 use crate::lab::model::HostModel;
-use crate::lab::predict::{Plan, Prediction, Shape};
+use crate::lab::predict::{Plan, Prediction};
 use crate::lab::results::Store;
+use crate::lab::shape::Shape;
 use crate::lab::way::{self, Sought, Way};
 use crate::lab::whole::installed;
 

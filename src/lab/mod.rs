@@ -25,6 +25,7 @@ pub mod results;
 pub mod rig;
 pub mod round_trips;
 pub mod sample;
+pub mod shape;
 pub mod soaker;
 pub mod statistics;
 pub mod study;

@@ -7,36 +7,10 @@
 
 use super::model::HostModel;
 use super::sample::Predicted;
+use super::shape::Shape;
 use super::way::Way;
 use super::whole::cost::{Cost, Features};
 use super::whole::{Route, Whole};
-
-/// How many files and bytes. Files of 16 MiB and more go around the page cache at a disk, and never
-/// share a request: their bytes cost another price.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shape {
-    pub files: u64,
-    pub small_bytes: u64,
-    pub large_bytes: u64,
-}
-
-/// The length from which a file's bytes are large.
-pub const LARGE_FROM_BYTES: u64 = 16 << 20;
-
-impl Shape {
-    pub fn add(&mut self, file_bytes: u64) {
-        self.files += 1;
-        let bytes = match file_bytes < LARGE_FROM_BYTES {
-            true => &mut self.small_bytes,
-            false => &mut self.large_bytes,
-        };
-        *bytes = bytes.saturating_add(file_bytes);
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.small_bytes.saturating_add(self.large_bytes)
-    }
-}
 
 /// A copy that is to be made.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,8 +6,8 @@
 //! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
 //! and the rate are fitted to their times.
 
-use super::predict::Shape;
 use super::sample::Record;
+use super::shape::Shape;
 use super::whole::cost::{Misses, Parts, spread};
 use crate::base::job::{Outcome, PathRole};
 

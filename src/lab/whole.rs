@@ -7,7 +7,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use self::cost::{Cost, Features, Misses, Point, spread};
-use super::predict::{LARGE_FROM_BYTES, Shape};
+use super::shape::{LARGE_FROM_BYTES, Shape};
 
 pub mod cost;
 pub mod installed;

@@ -29,17 +29,6 @@ fn large(bytes: u64) -> Shape {
     shape
 }
 
-#[test]
-fn shapes_tell_large_from_small() {
-    let mut shape = Shape::default();
-    for bytes in [0, LARGE_FROM_BYTES - 1, LARGE_FROM_BYTES, u64::MAX] {
-        shape.add(bytes);
-    }
-    assert_eq!(shape.files, 4);
-    assert_eq!(shape.small_bytes, LARGE_FROM_BYTES - 1);
-    assert_eq!(shape.bytes(), u64::MAX, "sums do not run over");
-}
-
 /// The planted costs, and what is said of them.
 #[test]
 fn time_cpu_and_what_binds() {
