@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::packed::Packed;
 use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
-use super::way;
 use crate::base::job::{Carrier, Outcome, PathRole};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::{SideReport, Stage};
@@ -206,7 +205,26 @@ fn more(
     ];
     let there = counts.into_iter().filter(|(_, number)| *number > 0);
     let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers.chain(set_for_net(outcome, settings)).chain(way::kept(outcome, far_host)).collect()
+    numbers.chain(set_for_net(outcome, settings)).chain(kept(outcome, far_host)).collect()
+}
+
+/// What a record of a copy keeps for the copies to come: the far host and the way's round trip.
+fn kept(outcome: &Outcome, far_host: Option<&str>) -> Vec<(String, serde_json::Value)> {
+    let Some(far_host) = far_host else { return Vec::new() };
+    let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
+    let least = |rtt: Option<u64>, rtt_ns: u64| Some(rtt.map_or(rtt_ns, |rtt| rtt.min(rtt_ns)));
+    let rtts = senders.flat_map(|path| path.samples.iter().map(|sample| sample.rtt_min.0));
+    // The kernel says 0, or all ones, where it has seen none.
+    let seen = rtts.filter(|rtt_ns| (1..u64::from(u32::MAX) * 1000).contains(rtt_ns));
+    let mut all = vec![
+        (FAR_HOST.to_string(), far_host.into()),
+        (IS_PUSH.to_string(), outcome.near_is_source.into()),
+        (LOGIN.to_string(), outcome.login.seconds().into()),
+    ];
+    if let Some(rtt_ns) = seen.fold(None, least) {
+        all.push((RTT.to_string(), (rtt_ns as f64 / 1e9).into()));
+    }
+    all
 }
 
 fn source(outcome: &Outcome) -> &SideReport {
@@ -256,6 +274,11 @@ pub const SEGMENTS_SENT: &str = "segments_sent";
 pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
 /// True where files of that host are read from one and written to another.
 pub const TWO_DEVICES: &str = "two_devices";
+/// Of a copy to or from another host: that host as typed, the direction, the login and the round trip.
+pub const FAR_HOST: &str = "far_host";
+pub const IS_PUSH: &str = "is_push";
+pub const LOGIN: &str = "login_s";
+pub const RTT: &str = "path_rtt_s";
 
 /// Two minutes of looks that are 100 ms apart.
 const POINTS_MAX: usize = 1200;

@@ -6,10 +6,10 @@
 //! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
 //! and the rate are fitted to their times.
 
+use super::copied::{FAR_HOST, IS_PUSH, LOGIN, RTT};
 use super::sample::Record;
 use super::shape::Shape;
 use super::whole::cost::{Misses, Parts, spread};
-use crate::base::job::{Outcome, PathRole};
 
 /// Which way: over which host, in which direction, and how connections are set up.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,25 +53,6 @@ pub struct Way {
     /// CPU of a byte, on each side.
     pub cpu_source_byte_s: f64,
     pub cpu_sink_byte_s: f64,
-}
-
-/// What a record of a copy keeps for the copies to come: the far host and the way's round trip.
-pub fn kept(outcome: &Outcome, far_host: Option<&str>) -> Vec<(String, serde_json::Value)> {
-    let Some(far_host) = far_host else { return Vec::new() };
-    let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
-    let least = |rtt: Option<u64>, rtt_ns: u64| Some(rtt.map_or(rtt_ns, |rtt| rtt.min(rtt_ns)));
-    let rtts = senders.flat_map(|path| path.samples.iter().map(|sample| sample.rtt_min.0));
-    // The kernel says 0, or all ones, where it has seen none.
-    let seen = rtts.filter(|rtt_ns| (1..u64::from(u32::MAX) * 1000).contains(rtt_ns));
-    let mut all = vec![
-        (FAR_HOST.to_string(), far_host.into()),
-        (IS_PUSH.to_string(), outcome.near_is_source.into()),
-        (LOGIN.to_string(), outcome.login.seconds().into()),
-    ];
-    if let Some(rtt_ns) = seen.fold(None, least) {
-        all.push((RTT.to_string(), (rtt_ns as f64 / 1e9).into()));
-    }
-    all
 }
 
 /// The copies of `records` that went the way that is sought, and ran as usual.
@@ -267,10 +248,6 @@ const HUBER: f64 = 0.1;
 /// more each way.
 const LEFT_OUT_FROM: usize = 4;
 const SPREAD_OF_FEW: f64 = 0.4;
-const FAR_HOST: &str = "far_host";
-const IS_PUSH: &str = "is_push";
-const LOGIN: &str = "login_s";
-const RTT: &str = "path_rtt_s";
 
 #[cfg(test)]
 mod tests {
