@@ -15,9 +15,9 @@ use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::io::clock;
 use crate::lab::doctor::checkup::Toward;
-use crate::lab::doctor::{self, Finding, Goal, Knocked, State, knock};
+use crate::lab::doctor::{self, Finding, Goal, Knocked, State};
 use crate::lab::measure;
-use crate::lab::probe::Probe;
+use crate::lab::probe::{Probe, path};
 use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;
@@ -125,7 +125,7 @@ impl Other {
 
     fn knock(&mut self, addresses: &[SocketAddr], options: &Options) -> Result<Knocked, Fault> {
         let token = streams::random()?;
-        knock::try_path(&mut self.probe, self.login, addresses, options.remote.ports, token)
+        path::try_path(&mut self.probe, self.login, addresses, options.remote.ports, token)
     }
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use self::knock::Knocked;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 
@@ -132,6 +131,35 @@ impl Facts<'_> {
 
 /// One thing that is looked at; `None` where the facts say nothing of it.
 type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
+
+/// What was seen of the path to a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knocked {
+    /// Until the far program answered.
+    pub login: Nanos,
+    /// Its name and version, which is ours.
+    pub program: String,
+    /// How far its clock is ahead of ours, and how long asking for it took.
+    pub clock_apart_s: f64,
+    pub asked: Nanos,
+    /// The connection, or why there was none.
+    pub tried: Result<Tried, String>,
+}
+
+/// A connection that came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    pub address: String,
+    pub round_trip: Nanos,
+    pub round_trip_min: Nanos,
+    pub path_mtu_bytes: u32,
+    pub window_scaling: bool,
+    pub selective: bool,
+    pub timestamps: bool,
+    /// Many full packets arrived there, and here.
+    pub there: bool,
+    pub back: bool,
+}
 
 /// Everything that is known of a host, judged. Checks that have nothing to look at are left out.
 pub fn of_host(host: &str, facts: &BTreeMap<String, String>, goal: &Goal) -> Vec<Finding> {

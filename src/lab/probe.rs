@@ -5,6 +5,8 @@
 //! and so that a far host is looked at in the same way as this one. It ends when its standard input
 //! is closed, so it never outlives who asks.
 
+pub mod path;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

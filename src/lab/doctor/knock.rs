@@ -7,40 +7,10 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::base::fault::{Class, Fault};
+use super::Tried;
 use crate::base::units::Nanos;
 use crate::io::tcp::{self, Tuning};
 use crate::io::{clock, system};
-use crate::lab::probe::Probe;
-
-/// What was seen of the path to a host.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Knocked {
-    /// Until the far program answered.
-    pub login: Nanos,
-    /// Its name and version, which is ours.
-    pub program: String,
-    /// How far its clock is ahead of ours, and how long asking for it took.
-    pub clock_apart_s: f64,
-    pub asked: Nanos,
-    /// The connection, or why there was none.
-    pub tried: Result<Tried, String>,
-}
-
-/// A connection that came to be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
-    pub address: String,
-    pub round_trip: Nanos,
-    pub round_trip_min: Nanos,
-    pub path_mtu_bytes: u32,
-    pub window_scaling: bool,
-    pub selective: bool,
-    pub timestamps: bool,
-    /// Many full packets arrived there, and here.
-    pub there: bool,
-    pub back: bool,
-}
 
 /// What only who was asked to connect can know.
 pub type Token = [u8; 32];
@@ -176,32 +146,6 @@ fn patient(connection: &TcpStream) -> io::Result<()> {
 
 fn arrives(connection: &mut TcpStream) -> bool {
     connection.read_exact(&mut vec![0; BULK_BYTES]).is_ok()
-}
-
-/// Asks the far probe for its clock and for a port, and knocks there.
-pub fn try_path(
-    far: &mut Probe,
-    login: Nanos,
-    addresses: &[SocketAddr],
-    ports: Option<(u16, u16)>,
-    token: Token,
-) -> Result<Knocked, Fault> {
-    let begun = clock::now();
-    let before_s = clock::unix().as_secs_f64();
-    let there_s = far.unix_s()?;
-    let asked = clock::now().since(begun);
-    let tried = match far.listen(ports, &token) {
-        Ok(port) => knock(addresses, port, &token),
-        Err(fault) if fault.class == Class::Local => Err(fault.text),
-        Err(fault) => return Err(fault),
-    };
-    Ok(Knocked {
-        login,
-        program: crate::remote::peer::PROGRAM.to_string(),
-        clock_apart_s: there_s - before_s - asked.seconds() / 2.0,
-        asked,
-        tried,
-    })
 }
 
 /// Some ninety full packets.

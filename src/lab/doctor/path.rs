@@ -1,7 +1,6 @@
 //! The rules about the path between two hosts, from a connection that was tried over it.
 
-use super::knock::{Knocked, Tried};
-use super::{Facts, Finding, Said};
+use super::{Facts, Finding, Knocked, Said, Tried};
 use crate::base::units::Nanos;
 
 pub fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,3 @@
-use super::knock::Tried;
 use super::*;
 use crate::base::fault::Class;
 

@@ -1,0 +1,38 @@
+//! What one host sees of the path to another through the probe there: how far apart their clocks
+//! are, and whether a connection as the streams of a copy are made comes to be.
+
+use std::net::SocketAddr;
+
+use super::Probe;
+use crate::base::fault::{Class, Fault};
+use crate::base::units::Nanos;
+use crate::io::clock;
+use crate::lab::doctor::Knocked;
+use crate::lab::doctor::knock::{Token, knock};
+use crate::remote::peer::PROGRAM;
+
+/// Asks the far probe for its clock and for a port, and knocks there.
+pub fn try_path(
+    far: &mut Probe,
+    login: Nanos,
+    addresses: &[SocketAddr],
+    ports: Option<(u16, u16)>,
+    token: Token,
+) -> Result<Knocked, Fault> {
+    let begun = clock::now();
+    let before_s = clock::unix().as_secs_f64();
+    let there_s = far.unix_s()?;
+    let asked = clock::now().since(begun);
+    let tried = match far.listen(ports, &token) {
+        Ok(port) => knock(addresses, port, &token),
+        Err(fault) if fault.class == Class::Local => Err(fault.text),
+        Err(fault) => return Err(fault),
+    };
+    Ok(Knocked {
+        login,
+        program: PROGRAM.to_string(),
+        clock_apart_s: there_s - before_s - asked.seconds() / 2.0,
+        asked,
+        tried,
+    })
+}
