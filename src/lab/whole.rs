@@ -1,6 +1,8 @@
 //! What whole copies cost on this host: copies of the default kind that are made for it, and the
 //! costs of each route that are fitted to them.
 
+use std::path::PathBuf;
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -8,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use self::cost::{Cost, Features, Misses, Point, spread};
 use super::shape::{LARGE_FROM_BYTES, Shape};
+use crate::base::limits::NAME_BYTES_MAX;
 
 pub mod cost;
 pub mod installed;
@@ -141,6 +144,23 @@ impl Whole {
     }
 }
 
+impl Whole {
+    /// True when every number in it can be calculated with.
+    pub fn is_sound(&self) -> bool {
+        let sound = |number: f64| number.is_finite() && (0.0..=COST_MAX).contains(&number);
+        let large = |number: f64| number.is_finite() && (0.0..=COUNT_MAX).contains(&number);
+        let routes = self.routes.iter().all(|route| {
+            let costs = [&route.elapsed, &route.cpu_source, &route.cpu_sink];
+            let names = [&route.carrier, &route.source, &route.sink];
+            costs.into_iter().all(|cost| cost.numbers().into_iter().all(sound))
+                && names.into_iter().all(|name| is_plain(name))
+                && large(route.bytes_max)
+                && large(route.files_max)
+        });
+        routes && self.routes.len() <= ROUTES_MAX && (1..=CPUS_MAX).contains(&self.cpus)
+    }
+}
+
 impl Route {
     fn fit(
         (carrier, source, sink, cold): (&str, &str, &str, bool),
@@ -185,8 +205,18 @@ impl Route {
     }
 }
 
+/// Names are printed; nothing in them may move a cursor.
+fn is_plain(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.chars().all(|c| c.is_ascii_graphic())
+}
+
 /// With fewer the ninth decile is the largest.
 const MISSES_MIN: usize = 20;
+/// Seconds that anything may cost: a byte, a file, a copy.
+const COST_MAX: f64 = 1e6;
+const COUNT_MAX: f64 = 1e18;
+const ROUTES_MAX: usize = 64;
+const CPUS_MAX: u32 = 1 << 16;
 
 /// True of file systems that have a device behind them; what is not known is taken for one.
 fn waits(file_system: &str) -> bool {
@@ -226,6 +256,19 @@ pub struct Trial {
     pub sink: Ground,
     pub cold: bool,
     pub load: Load,
+}
+
+/// A copy that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub trial: Trial,
+    pub sample: WholeSample,
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub started_unix_s: f64,
+    /// Which of how many it is, from 1.
+    pub number: usize,
+    pub of: usize,
 }
 
 /// All trials of a calibration, mixed, so that a slow minute of the machine hits no route more than

@@ -233,6 +233,13 @@ fn order_is_no_matter_and_odd_records_do_no_harm() {
     let _ = (verdicts::of(&study), study.hosts(|_| "a".into()));
     assert_eq!(Study::of(&[]), Study { ..Study::default() });
     assert_eq!(Study::of(&[Record::default()]), Study { ..Study::default() });
+    let whole = |record: &Record| {
+        let mut whole = record.clone();
+        whole.more.insert("whole".into(), 1.into());
+        whole
+    };
+    let calibration: Vec<Record> = records.iter().map(whole).collect();
+    assert_eq!(Study::of(&calibration), Study::default(), "no part was measured");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Whole;
 use crate::base::fault::{Class, Fault};
-use crate::base::limits::{MODEL_BYTES_MAX, NAME_BYTES_MAX};
+use crate::base::limits::MODEL_BYTES_MAX;
 use crate::lab::model::HostModel;
 use crate::lab::results::Store;
 
@@ -50,30 +50,79 @@ pub fn heard(text: &str) -> Option<HostModel> {
     known.then_some(short)
 }
 
-impl Whole {
-    /// True when every number in it can be calculated with.
-    pub fn is_sound(&self) -> bool {
-        let sound = |number: f64| number.is_finite() && (0.0..=COST_MAX).contains(&number);
-        let large = |number: f64| number.is_finite() && (0.0..=COUNT_MAX).contains(&number);
-        let routes = self.routes.iter().all(|route| {
-            let costs = [&route.elapsed, &route.cpu_source, &route.cpu_sink];
-            let names = [&route.carrier, &route.source, &route.sink];
-            costs.into_iter().all(|cost| cost.numbers().into_iter().all(sound))
-                && names.into_iter().all(|name| is_plain(name))
-                && large(route.bytes_max)
-                && large(route.files_max)
-        });
-        routes && self.routes.len() <= ROUTES_MAX && (1..=CPUS_MAX).contains(&self.cpus)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::whole::Route;
+    use crate::lab::whole::planted::planted_whole;
+
+    #[test]
+    fn a_peers_model_is_believed_only_when_it_is_sound() {
+        let model = HostModel { cpus: 2, whole: Some(planted_whole()), ..HostModel::default() };
+        let text = told(&model);
+        assert!(text.len() <= MODEL_BYTES_MAX, "{}", text.len());
+        // The last digit of a number may be lost on the way.
+        let routes = |model: &HostModel| model.whole.as_ref().map_or(0, |whole| whole.routes.len());
+        assert_eq!(routes(&heard(&text).unwrap()), routes(&model));
+        let spoil = |what: &dyn Fn(&mut Whole)| {
+            let mut whole = planted_whole();
+            what(&mut whole);
+            serde_json::to_string(&HostModel { whole: Some(whole), ..HostModel::default() })
+                .unwrap()
+        };
+        let hostile = [
+            String::new(),
+            "{".into(),
+            "[]".into(),
+            "[".repeat(20_000),
+            "x".repeat(40_000),
+            text.replace("\"whole\":{", "\"whole\":null,\"w\":{"),
+            spoil(&|whole| whole.cpus = 0),
+            spoil(&|whole| whole.routes[0].elapsed.file_s = -1.0),
+            spoil(&|whole| whole.routes[0].cpu_sink.fixed_s = 1e9),
+            spoil(&|whole| whole.routes[0].bytes_max = f64::NAN),
+            spoil(&|whole| whole.routes[0].sink = "\u{1b}[2J".into()),
+            spoil(&|whole| whole.routes = vec![Route::default(); 1000]),
+        ];
+        for text in hostile {
+            assert_eq!(heard(&text), None, "{}", &text[..text.len().min(80)]);
+        }
+    }
+
+    #[test]
+    fn a_model_is_found_in_a_store_and_what_is_none_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("below/results.db");
+        assert_eq!(model(&path).unwrap(), None, "none is no error");
+        let ours = HostModel {
+            host: host(),
+            cpus: 2,
+            whole: Some(planted_whole()),
+            ..HostModel::default()
+        };
+        let mut store = Store::open(&path).unwrap();
+        assert_eq!(model(&path).unwrap(), None, "nothing was measured yet");
+        store.put_model(&HostModel { host: "another".into(), ..ours.clone() }).unwrap();
+        assert_eq!(model(&path).unwrap(), None, "another host's is not ours");
+        store.put_model(&ours).unwrap();
+        // While somebody else has it open, and afterwards.
+        assert_eq!(model(&path).unwrap().unwrap().whole.unwrap().routes.len(), 12);
+        let mut odd = planted_whole();
+        odd.routes[0].elapsed.file_s = -1.0;
+        store.put_model(&HostModel { whole: Some(odd), ..ours }).unwrap();
+        drop(store);
+        let fault = model(&path).unwrap_err();
+        assert!(fault.text.contains("below zero"), "{fault}");
+        for (text, damaged) in [("", false), ("{\"host\":", true)] {
+            std::fs::write(&path, text).unwrap();
+            match model(&path) {
+                Ok(found) => assert!(found.is_none() && !damaged, "{text}"),
+                Err(fault) => {
+                    assert!(damaged && fault.class == Class::Local, "{fault}");
+                    assert!(fault.text.contains("--results"), "{fault}");
+                }
+            }
+        }
+        assert_eq!(model(folder.path()).unwrap(), None, "a folder is no store");
     }
 }
-
-/// Names are printed; nothing in them may move a cursor.
-fn is_plain(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX && name.chars().all(|c| c.is_ascii_graphic())
-}
-
-/// Seconds that anything may cost: a byte, a file, a copy.
-const COST_MAX: f64 = 1e6;
-const COUNT_MAX: f64 = 1e18;
-const ROUTES_MAX: usize = 64;
-const CPUS_MAX: u32 = 1 << 16;

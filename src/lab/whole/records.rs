@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::trials::Made;
-use super::{Whole, WholeSample};
+use super::{Made, Whole, WholeSample};
 use crate::base::settings::Settings;
 use crate::lab::sample::{Conditions, Knobs, Moved, PlaceInExperiment, Record, Scenario, Side};
 

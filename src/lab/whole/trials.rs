@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Ground, LOADS, Load, Trial, WholeSample, calibration_jobs};
+use super::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::io::{clock, medium};
@@ -29,19 +29,6 @@ pub struct Order {
     pub repeats: u32,
     /// No copy is larger than that.
     pub bytes_max: Option<u64>,
-}
-
-/// A copy that was made.
-#[derive(Clone, Debug)]
-pub struct Made {
-    pub trial: Trial,
-    pub sample: WholeSample,
-    pub source: PathBuf,
-    pub target: PathBuf,
-    pub started_unix_s: f64,
-    /// Which of how many it is, from 1.
-    pub number: usize,
-    pub of: usize,
 }
 
 /// How often each copy is made unless something else is said.
@@ -348,4 +335,29 @@ fn each_file(path: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>) -> std::io
         each_file(&entry?.path(), act)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_copy_is_read_with_care() {
+        let trial = calibration_jobs(1, 1)[0];
+        let shape = trial.load.shape();
+        let ends = || ["tmpfs".to_string(), "ext4".to_string()];
+        let good = format!(
+            r#"{{"transfer":{{"bytes":{},"files":{},"carrier":"tcp","streams":4,"login_seconds":0.1,
+            "elapsed_seconds":1.5,"sides":[{{"cpu_user_seconds":1,"cpu_system_seconds":2}},
+            {{"cpu_user_seconds":3,"cpu_system_seconds":4}}]}}}}"#,
+            shape.bytes(),
+            shape.files
+        );
+        let got = sample(&good, trial, ends()).unwrap();
+        assert_eq!((got.cpu_source_s, got.cpu_sink_s, got.elapsed_s), (3.0, 7.0, 1.5));
+        for odd in ["", "{}", "null", r#"{"transfer":null}"#, &good.replace("\"files\":", "\"f\":")]
+        {
+            assert_eq!(sample(odd, trial, ends()), None, "{odd}");
+        }
+    }
 }
