@@ -6,25 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use super::Extent;
+use super::fields::Copied;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Notice, Outcome};
+use crate::base::job::{Job, Notice};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::lab::copied::Series;
 use crate::pump::watch::Watch;
 use crate::remote;
 use crate::remote::launch::Launch;
-
-/// A copy that ran to its end.
-#[derive(Debug)]
-pub struct Copied {
-    pub outcome: Outcome,
-    pub series: Series,
-    pub started_unix_s: f64,
-    /// While bytes moved.
-    pub moving: (Tick, Tick),
-    pub warnings: Vec<String>,
-}
 
 /// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
 pub fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {

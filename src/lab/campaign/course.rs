@@ -183,7 +183,7 @@ impl Under<'_> {
     ) -> Result<Option<Record>, Trouble> {
         let length = self.pause(cell);
         let site = &mut self.sites[cell.host];
-        let met = site.meet(self.course, store)?;
+        let met = site.meet(&self.course.name, &self.course.remote, store)?;
         tell(&Step::Pausing { cell, length });
         let prober = met.reflector.take().map(Prober::start);
         let begun = clock::now();

@@ -4,17 +4,27 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::copying::Copied;
 use super::{Cell, Extent};
 use crate::base::codec::Way;
-use crate::base::job::{Carrier, Job, PathRole, Place, StreamPath};
+use crate::base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
 use crate::base::path::PathSample;
-use crate::base::units::Nanos;
-use crate::lab::copied::{self, record_of_copy};
+use crate::base::units::{Nanos, Tick};
+use crate::lab::copied::{self, Series, record_of_copy};
 use crate::lab::diagnose::{diagnose, evidence};
 use crate::lab::gates::{self, Seat};
 use crate::lab::moment::Moment;
 use crate::lab::sample::{Environment, Record, RoundTrips, Side};
+
+/// A copy that ran to its end.
+#[derive(Debug)]
+pub struct Copied {
+    pub outcome: Outcome,
+    pub series: Series,
+    pub started_unix_s: f64,
+    /// While bytes moved.
+    pub moving: (Tick, Tick),
+    pub warnings: Vec<String>,
+}
 
 /// What is known around a copy.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::Extent;
-use super::course::Course;
 use crate::base::fault::Fault;
+use crate::base::job::Remote;
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::io::echo::Reflector;
@@ -78,31 +78,36 @@ impl Site {
     }
 
     /// The host, logged in to where nobody is there yet.
-    pub fn meet(&mut self, course: &Course, store: &mut Store) -> Result<&mut Met, Fault> {
+    pub fn meet(
+        &mut self,
+        campaign: &str,
+        remote: &Remote,
+        store: &mut Store,
+    ) -> Result<&mut Met, Fault> {
         let met = match self.met.take() {
             Some(met) => met,
-            None => Met::at(&self.host, course, store)?,
+            None => Met::at(&self.host, campaign, remote, store)?,
         };
         let met = self.met.insert(met);
         if met.reflector.is_none() {
-            met.reflector = Some(met.new_reflector(&self.host, course)?);
+            met.reflector = Some(met.new_reflector(&self.host, remote.ports)?);
         }
         Ok(met)
     }
 }
 
 impl Met {
-    fn at(host: &str, course: &Course, store: &mut Store) -> Result<Met, Fault> {
-        let launch = Launch::Ssh { host: host.to_string(), remote: course.remote.clone() };
+    fn at(host: &str, campaign: &str, remote: &Remote, store: &mut Store) -> Result<Met, Fault> {
+        let launch = Launch::Ssh { host: host.to_string(), remote: remote.clone() };
         let mut probe = Probe::start(&launch)?;
         let near_facts = environment::here();
-        probe.hold(&format!("{} of {}", course.name, near_facts.host))?;
+        probe.hold(&format!("{campaign} of {}", near_facts.host))?;
         let environment = store.environment(&probe.environment()?)?;
         Ok(Met { launch, probe, environment, reflector: None, near_facts })
     }
 
     /// The kernel there where it answers, else the probe, which echoes on a port of its own.
-    fn new_reflector(&mut self, host: &str, course: &Course) -> Result<Reflector, Fault> {
+    fn new_reflector(&mut self, host: &str, ports: Option<(u16, u16)>) -> Result<Reflector, Fault> {
         let facts = self.probe.checkup(Path::new("."), Toward::WhoLoggedIn)?;
         let named: Vec<String> = facts.get("reached_at").cloned().into_iter().collect();
         let choice = addresses::choose(&self.launch, &named);
@@ -111,7 +116,7 @@ impl Met {
             return Ok(reflector);
         }
         let token = streams::random()?;
-        let port = self.probe.reflect(course.remote.ports, &token)?;
+        let port = self.probe.reflect(ports, &token)?;
         let (connection, _) = knock::introduced(&choice.tries, port, &token).map_err(|why| {
             let text = format!(
                 "no round trips can be measured to {host}: nothing answers there by ICMP, and \
