@@ -16,6 +16,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::units::Nanos;
 use crate::lab::codec::{self, Plan};
+use crate::lab::compression;
 use crate::lab::environment;
 use crate::pump::watch::Watch;
 use crate::report::codecs::{self, Host};
@@ -93,7 +94,7 @@ fn measure(
         voice.clear();
         voice.summary(&codecs::sheet(&findings, host).write(Form::Text));
         record::keep_measured(voice, options, |started_unix_s, environment| {
-            codec::records(&findings, started_unix_s, environment)
+            compression::records(&findings, started_unix_s, environment)
         });
         voice.event(&Event::Codec(Box::new(findings)));
     }

@@ -3,6 +3,7 @@
 
 pub mod campaign;
 pub mod codec;
+pub mod compression;
 pub mod copied;
 pub mod diagnose;
 pub mod doctor;

@@ -2,7 +2,7 @@
 
 use super::sheet::Sheet;
 use crate::base::units::Bytes;
-use crate::lab::codec::Findings;
+use crate::lab::compression::Findings;
 
 /// The processors that pack at one end, and their clock.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ fn megabits(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::codec::{Packed, Tool};
+    use crate::lab::compression::{Packed, Tool};
     use crate::report::sheet::Form;
 
     #[test]

@@ -20,7 +20,7 @@ use crate::base::job::{Carrier, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
-use crate::lab::codec::Findings;
+use crate::lab::compression::Findings;
 use crate::lab::diagnose::Verdict;
 use crate::lab::doctor::Finding;
 use crate::lab::packed as lab;
