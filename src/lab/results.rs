@@ -1,6 +1,7 @@
 //! The results store: one SQLite file in which every run stands with all that is known of it.
 
 pub mod columns;
+mod paths;
 pub mod schema;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,6 @@ use rusqlite::{OptionalExtension, params, params_from_iter};
 use self::columns::{Column, integer, text};
 use self::schema::Unusable;
 use super::model::HostModel;
-use super::paths;
 use super::sample::{Environment, Record, Scenario, Side};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::StreamPath;
