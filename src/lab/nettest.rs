@@ -4,11 +4,13 @@
 //! end has told is shifted so that the first byte of each stream moves at the same time at both,
 //! which is wrong by a round trip at most.
 
+mod nearby;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::path::nearby::{count_at, last_until, mean_over};
+use self::nearby::{count_at, last_until, mean_over};
 use crate::base::job::{PathRole, PathSide, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};

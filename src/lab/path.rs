@@ -2,7 +2,6 @@
 //! episodes, pauses, the sawtooth. What all that means is the business of `diagnose`.
 
 pub mod episodes;
-pub mod nearby;
 pub mod pauses;
 pub mod sawtooth;
 pub mod series;
