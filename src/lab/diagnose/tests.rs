@@ -165,34 +165,44 @@ fn advice_brings_what_it_predicts() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// A row of the table below, with the samples of that name.
+macro_rules! recorded {
+    ($name:literal, $congestion:literal, $class:expr) => {
+        (
+            $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/paths/", $name, ".csv")),
+            $congestion,
+            $class,
+        )
+    };
+}
+
 /// Series of real connections over the desk WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms for
 /// the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30 Mbit/s,
 /// a source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The last
 /// has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256
 /// KiB; four streams that have one pipe at 30 Mbit/s as their source, or one at 20 as their sink;
 /// one of four over a path that is cut for 400 ms every 1.5 s.
-const RECORDED: [(&str, &str, Class); 13] = [
-    ("receive-window", "cubic", Class::ReceiveWindow),
-    ("receive-window-4", "cubic", Class::ReceiveWindow),
-    ("slow-receiver", "cubic", Class::SlowReceiver),
-    ("slow-source", "cubic", Class::SlowSource),
-    ("path-loss", "cubic", Class::PathLoss),
-    ("shallow-buffer", "cubic", Class::ShallowBuffer),
-    ("pauses", "cubic", Class::Pauses),
-    ("path-full-bbr", "bbr", Class::PathFull),
-    ("hpss", "cubic", Class::ShallowBuffer),
-    ("receive-window-bbr", "bbr", Class::ReceiveWindow),
-    ("slow-source-4", "cubic", Class::SlowSource),
-    ("slow-receiver-4", "cubic", Class::SlowReceiver),
-    ("cuts", "cubic", Class::Undetermined),
+const RECORDED: [(&str, &str, &str, Class); 13] = [
+    recorded!("receive-window", "cubic", Class::ReceiveWindow),
+    recorded!("receive-window-4", "cubic", Class::ReceiveWindow),
+    recorded!("slow-receiver", "cubic", Class::SlowReceiver),
+    recorded!("slow-source", "cubic", Class::SlowSource),
+    recorded!("path-loss", "cubic", Class::PathLoss),
+    recorded!("shallow-buffer", "cubic", Class::ShallowBuffer),
+    recorded!("pauses", "cubic", Class::Pauses),
+    recorded!("path-full-bbr", "bbr", Class::PathFull),
+    recorded!("hpss", "cubic", Class::ShallowBuffer),
+    recorded!("receive-window-bbr", "bbr", Class::ReceiveWindow),
+    recorded!("slow-source-4", "cubic", Class::SlowSource),
+    recorded!("slow-receiver-4", "cubic", Class::SlowReceiver),
+    recorded!("cuts", "cubic", Class::Undetermined),
 ];
 
 #[test]
 fn real_connections_are_understood() {
-    for (name, congestion, expect) in RECORDED {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/paths");
-        let table = std::fs::read_to_string(format!("{folder}/{name}.csv")).unwrap();
-        let mut evidence = recorded::evidence(&table);
+    for (name, table, congestion, expect) in RECORDED {
+        let mut evidence = recorded::evidence(table);
         evidence.sender.congestion = congestion.to_string();
         let verdict = diagnose(&evidence);
         assert_eq!(verdict.primary, Some(expect), "{name}: {}", brief(&verdict));
