@@ -8,8 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use datapump::lab::export::{Format, flat};
 use datapump::lab::results::{Filter, Store};
-use datapump::lab::sample::{Record, SeriesPoint};
+use datapump::lab::sample::{Moved, Record, SeriesPoint, Side};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
 use support::{Scene, each, is_root, need, run};
 
 /// A scene whose runs are recorded in a store of its own.
@@ -246,6 +249,36 @@ fn two_writers_at_once() {
     for mark in [1, 2, 3] {
         let own = records.iter().filter(|record| record.moved.files == mark).count();
         assert_eq!(own, 100, "writer {mark}");
+    }
+}
+
+#[test]
+fn an_export_to_parquet_is_read_back() {
+    let moved = Moved { bytes: 1000, elapsed_s: 0.5, ..Moved::default() };
+    let unknown = Moved { elapsed_s: f64::NAN, ..Moved::default() };
+    let sink = Some(Side { cpu_user_s: 0.25, ..Side::default() });
+    let records = [
+        Record { id: 1, target: "a,\"b\"\nc\u{e4}".into(), moved, ..Record::default() },
+        Record { id: 2, sink, moved: unknown, ..Record::default() },
+    ];
+    for count in [0, 2] {
+        let mut file = tempfile::tempfile().unwrap();
+        let no_paths = |_: &Record| Ok(Vec::new());
+        Format::Parquet.write(&records[..count], &no_paths, &mut file).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let names = flat(&Record::default());
+        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        assert_eq!(schema.num_columns(), names.len());
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), count);
+        let at = |name: &str| names.iter().position(|(other, _)| other == name).unwrap();
+        let Some(row) = rows.first() else { continue };
+        assert_eq!(row.get_long(at("id")).unwrap(), 1);
+        assert_eq!(row.get_double(at("elapsed_s")).unwrap(), 0.5);
+        assert_eq!(row.get_string(at("target")).unwrap(), "a,\"b\"\nc\u{e4}");
+        assert!(row.get_double(at("sink_cpu_user_s")).is_err(), "it is not there");
+        assert_eq!(rows[1].get_double(at("sink_cpu_user_s")).unwrap(), 0.25);
+        assert!(rows[1].get_double(at("elapsed_s")).is_err());
     }
 }
 

@@ -203,9 +203,6 @@ const ROWS_OF_GROUP: usize = 10_000;
 mod tests {
     use std::collections::BTreeSet;
 
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::RowAccessor;
-
     use super::*;
     use crate::base::job::StreamPath;
     use crate::lab::sample::{Moved, SeriesPoint};
@@ -276,28 +273,6 @@ mod tests {
             json(&records()[..count], &none, &mut bytes).unwrap();
             let all: Vec<serde_json::Value> = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(all.len(), count);
-        }
-    }
-
-    #[test]
-    fn parquet_is_read_back() {
-        for count in [0, 2] {
-            let mut file = tempfile::tempfile().unwrap();
-            parquet(&records()[..count], &mut file).unwrap();
-            let reader = SerializedFileReader::new(file).unwrap();
-            let names = flat(&Record::default());
-            let schema = reader.metadata().file_metadata().schema_descr_ptr();
-            assert_eq!(schema.num_columns(), names.len());
-            let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-            assert_eq!(rows.len(), count);
-            let at = |name: &str| names.iter().position(|(other, _)| other == name).unwrap();
-            let Some(row) = rows.first() else { continue };
-            assert_eq!(row.get_long(at("id")).unwrap(), 1);
-            assert_eq!(row.get_double(at("elapsed_s")).unwrap(), 0.5);
-            assert_eq!(row.get_string(at("target")).unwrap(), "a,\"b\"\nc\u{e4}");
-            assert!(row.get_double(at("sink_cpu_user_s")).is_err(), "it is not there");
-            assert_eq!(rows[1].get_double(at("sink_cpu_user_s")).unwrap(), 0.25);
-            assert!(rows[1].get_double(at("elapsed_s")).is_err());
         }
     }
 
