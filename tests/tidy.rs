@@ -245,7 +245,7 @@ const UNSAFE_FILES: &[&str] = &["src/io/buffer.rs", "src/io/uring.rs", "src/io/s
 /// Files outside `src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
 const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/whole.rs", "how long copies take in all is told while they are made"),
-    ("src/lab/whole/trials.rs", "a run says when it began"),
+    ("src/lab/trials.rs", "a run says when it began"),
     ("src/cli/mod.rs", "the start of the program, from which its events count"),
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
     ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),

@@ -14,7 +14,7 @@ use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::io::clock;
-use crate::lab::doctor::checkup::Toward;
+use crate::lab::checkup::Toward;
 use crate::lab::doctor::{self, Finding, Goal, Knocked, State};
 use crate::lab::measure;
 use crate::lab::probe::{Probe, path};

@@ -1,11 +1,7 @@
 //! A campaign: which settings are tried on which hosts, in which order, how often. Pure: the same
 //! plan gives the same order.
 
-mod copying;
-pub mod course;
-mod fields;
-pub mod hold;
-mod site;
+pub mod fields;
 pub mod study;
 
 use rand::SeedableRng;

@@ -4,8 +4,6 @@
 //! The facts are texts by name, as in an environment, read on the host that they are of. The rules
 //! are pure functions of them.
 
-pub mod checkup;
-pub mod knock;
 mod path;
 mod rules;
 mod tcp;

@@ -9,8 +9,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use super::columns::{self, Cell, Column};
 use super::paths::PathsOf;
-use super::results::columns::{self, Cell, Column};
 use super::sample::{Record, Side};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

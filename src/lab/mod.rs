@@ -2,9 +2,13 @@
 //! touch the world; everything else here is a pure function of recorded samples.
 
 pub mod campaign;
+pub mod checkup;
 pub mod codec;
+pub mod columns;
 pub mod compression;
 pub mod copied;
+pub mod copying;
+pub mod course;
 pub mod diagnose;
 pub mod doctor;
 pub mod environment;
@@ -12,6 +16,9 @@ pub mod experiment;
 pub mod export;
 pub mod file;
 pub mod gates;
+pub mod hold;
+pub mod installed;
+pub mod knock;
 pub mod measure;
 pub mod model;
 pub mod moment;
@@ -27,9 +34,11 @@ pub mod rig;
 pub mod round_trips;
 pub mod sample;
 pub mod shape;
+pub mod site;
 pub mod soaker;
 pub mod statistics;
 pub mod study;
+pub mod trials;
 pub mod way;
 pub mod whole;
 pub mod workplace;

@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::campaign::hold;
-use super::doctor::checkup::{self, Toward};
-use super::doctor::knock::{self, Token};
+use super::checkup::{self, Toward};
 use super::file::{self, FileState};
 use super::gates::{self, Spun};
+use super::hold;
+use super::knock::{self, Token};
 use super::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
 };

@@ -1,6 +1,5 @@
 //! The results store: one SQLite file in which every run stands with all that is known of it.
 
-pub mod columns;
 mod paths;
 pub mod schema;
 
@@ -16,8 +15,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBehavior};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
-use self::columns::{Column, integer, text};
 use self::schema::Unusable;
+use super::columns::{self, Column, integer, text};
 use super::model::HostModel;
 use super::sample::{Environment, Record, Scenario, Side};
 use crate::base::fault::{Class, Fault};

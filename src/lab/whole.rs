@@ -13,9 +13,7 @@ use super::shape::{LARGE_FROM_BYTES, Shape};
 use crate::base::limits::NAME_BYTES_MAX;
 
 pub mod cost;
-pub mod installed;
 pub mod records;
-pub mod trials;
 
 /// What whole copies cost on one host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use super::escape;
 use super::json::utc;
 use crate::base::job::{PathRole, StreamPath};
 use crate::base::units::{Bytes, Rate};
+use crate::lab::columns::{self, Cell, Column};
 use crate::lab::export::cpu_ns_per_byte;
-use crate::lab::results::columns::{self, Cell, Column};
 use crate::lab::sample::{Environment, Record, SeriesPoint, Side};
 
 /// A table with one line for each run.

@@ -8,7 +8,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::io::clock;
 use crate::lab::doctor::Knocked;
-use crate::lab::doctor::knock::{Token, knock};
+use crate::lab::knock::{Token, knock};
 use crate::remote::peer::PROGRAM;
 
 /// Asks the far probe for its clock and for a port, and knocks there.

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use super::Extent;
+use super::campaign::Extent;
+use super::checkup::Toward;
+use super::environment;
+use super::knock;
+use super::probe::Probe;
+use super::results::Store;
+use super::round_trips;
+use super::sample::Environment;
 use crate::base::fault::Fault;
 use crate::base::job::Remote;
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::io::echo::Reflector;
-use crate::lab::doctor::checkup::Toward;
-use crate::lab::doctor::knock;
-use crate::lab::environment;
-use crate::lab::probe::Probe;
-use crate::lab::results::Store;
-use crate::lab::round_trips;
-use crate::lab::sample::Environment;
 use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
+use super::file::drop_from_cache;
+use super::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
+use super::workplace::Workplace;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::io::{clock, medium};
-use crate::lab::file::drop_from_cache;
-use crate::lab::workplace::Workplace;
 use crate::remote::demo::make_file;
 use crate::remote::launch::own_program;
 

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use super::Tried;
+use super::doctor::Tried;
 use crate::base::units::Nanos;
 use crate::io::tcp::{self, Tuning};
 use crate::io::{clock, system};

@@ -5,13 +5,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::Extent;
-use super::fields::Copied;
+use super::campaign::Extent;
+use super::campaign::fields::Copied;
+use super::copied::Series;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Notice};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
-use crate::lab::copied::Series;
 use crate::pump::watch::Watch;
 use crate::remote;
 use crate::remote::launch::Launch;

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use super::campaign::{Cell, Extent, Plan, fields};
+use super::copying;
+use super::probe::{FAR_SINK, Probe};
+use super::results::Store;
+use super::round_trips::Prober;
+use super::sample::{PlaceInExperiment, Record, Scenario};
 use super::site::Site;
-use super::{Cell, Extent, Plan, copying, fields};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Place, Remote};
 use crate::base::settings::{DataSet, Overwrite, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
-use crate::lab::probe::{FAR_SINK, Probe};
-use crate::lab::results::Store;
-use crate::lab::round_trips::Prober;
-use crate::lab::sample::{PlaceInExperiment, Record, Scenario};
 use crate::pump::watch::Watch;
 
 /// What stays the same from cell to cell.

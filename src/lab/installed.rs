@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::Whole;
+use super::model::HostModel;
+use super::results::Store;
+use super::whole::Whole;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::MODEL_BYTES_MAX;
-use crate::lab::model::HostModel;
-use crate::lab::results::Store;
 
 /// The model of this host in a store; `None` where there is none.
 pub fn model(store: &Path) -> Result<Option<HostModel>, Fault> {

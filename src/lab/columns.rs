@@ -7,8 +7,8 @@ use rusqlite::{Row, ToSql};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::lab::packed::{HeldBy, Packed, Without};
-use crate::lab::sample::{
+use super::packed::{HeldBy, Packed, Without};
+use super::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
     Record, RoundTrips, Scenario, SeriesPoint, Side,
 };

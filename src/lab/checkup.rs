@@ -10,9 +10,9 @@ use std::process::Command;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::file;
+use super::moment::read_available_bytes;
 use crate::io::system;
-use crate::lab::file;
-use crate::lab::moment::read_available_bytes;
 
 /// Facts by name, as in an environment.
 type Facts = BTreeMap<String, String>;
