@@ -19,5 +19,6 @@ pub mod lab;
 pub mod pump;
 pub mod remote;
 pub mod report;
+pub mod statistics;
 pub mod wire;
 pub mod work;

@@ -10,9 +10,9 @@
 use datapump::lab::model::curve::Curve;
 use datapump::lab::model::fit::{Fit, Intervals, Known, Observation};
 use datapump::lab::observations;
-use datapump::lab::statistics::symmetric_error;
 use datapump::report::curves;
 use datapump::report::sheet::Form;
+use datapump::statistics::symmetric_error;
 
 struct Published {
     name: &'static str,

@@ -228,9 +228,13 @@ const WALLS: &[(&str, &[&str])] = &[
     ("ends", &["base", "wire", "io", "work"]),
     ("pump", &["base", "wire", "io", "work", "ends"]),
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
-    ("lab", &["base", "io", "pump", "remote"]),
-    ("report", &["base", "lab"]),
-    ("cli", &["base", "wire", "io", "work", "ends", "pump", "remote", "lab", "report"]),
+    ("statistics", &[]),
+    ("lab", &["statistics", "base", "io", "pump", "remote"]),
+    ("report", &["base", "statistics", "lab"]),
+    (
+        "cli",
+        &["base", "wire", "io", "work", "ends", "pump", "remote", "statistics", "lab", "report"],
+    ),
 ];
 
 /// Words that a room must not contain, besides what the walls forbid.

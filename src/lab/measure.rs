@@ -13,12 +13,12 @@ use super::moment::Moment;
 use super::probe::Probe;
 use super::rig::{Cache, Ran, Rig};
 use super::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
-use super::statistics;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::pump::watch::Watch;
+use crate::statistics;
 
 /// What is told while it goes on.
 #[derive(Debug)]

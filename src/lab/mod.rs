@@ -36,7 +36,6 @@ pub mod sample;
 pub mod shape;
 pub mod site;
 pub mod soaker;
-pub mod statistics;
 pub mod study;
 pub mod trials;
 pub mod way;

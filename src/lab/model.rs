@@ -5,8 +5,8 @@ pub mod fit;
 
 use serde::{Deserialize, Serialize};
 
-use super::statistics::Estimate;
 use super::whole::Whole;
+use crate::statistics::Estimate;
 
 /// One part of a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

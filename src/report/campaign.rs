@@ -11,7 +11,7 @@ use crate::lab::campaign::study::{
 };
 use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
 use crate::lab::sample::Record;
-use crate::lab::statistics::Estimate;
+use crate::statistics::Estimate;
 
 /// A cell for other programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -5,8 +5,8 @@ use crate::base::units::Bytes;
 use crate::lab::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
 use crate::lab::model::fit::{Fit, Intervals, SizeFit, balance_bytes};
 use crate::lab::model::{Component, HostModel};
-use crate::lab::statistics::Estimate;
 use crate::lab::study::compositions::name;
+use crate::statistics::Estimate;
 
 /// Observed, predicted and error at every request size, and below it the costs and how they fit.
 pub fn curve(title: &str, curve: &Curve) -> Sheet {

@@ -11,7 +11,7 @@ use super::{Extent, Kind};
 use crate::base::units::Nanos;
 use crate::lab::model::fit::{Fit, Known, Observation};
 use crate::lab::sample::{Record, Side};
-use crate::lab::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
+use crate::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
 
 /// All cells that are alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

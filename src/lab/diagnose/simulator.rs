@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use super::{Evidence, Host, Stream};
 use crate::base::path::{LaneClocks, PathSample};
 use crate::base::units::{Nanos, Tick};
-use crate::lab::statistics::generator;
+use crate::statistics::generator;
 
 #[derive(Clone, Debug)]
 pub struct World {

@@ -12,7 +12,7 @@ use crate::lab::path::windows::{
     self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
     features,
 };
-use crate::lab::statistics::median;
+use crate::statistics::median;
 
 /// What held one stream back.
 #[derive(Clone, Debug, PartialEq, Serialize)]

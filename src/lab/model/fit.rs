@@ -12,7 +12,7 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
-use crate::lab::statistics::{
+use crate::statistics::{
     Bootstrap, Estimate, Line, RESAMPLES, generator, median, percentile_interval, symmetric_error,
     theil_sen,
 };

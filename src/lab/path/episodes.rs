@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::series::{Series, Step, share, sum};
-use crate::lab::statistics::{Spread, median};
+use crate::statistics::{Spread, median};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Episode {

@@ -6,7 +6,7 @@ use super::episodes::Episode;
 use super::series::{Series, Step, farewell, share, sum};
 use crate::base::path::PathSample;
 use crate::base::units::Nanos;
-use crate::lab::statistics::{Spread, median};
+use crate::statistics::{Spread, median};
 
 /// A time between two sends in which nothing waited to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

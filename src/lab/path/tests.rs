@@ -6,7 +6,7 @@ use super::series::Series;
 use super::windows::{OFTEN, cut, fastest};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
-use crate::lab::statistics::Spread;
+use crate::statistics::Spread;
 
 const ROUND_TRIP_S: f64 = 0.1;
 const EVERY_S: f64 = 0.025;

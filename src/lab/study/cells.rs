@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::CpuFrom;
 use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::lab::sample::{Record, Scenario, Side};
-use crate::lab::statistics::{Spread, median};
+use crate::statistics::{Spread, median};
 
 /// What runs of one cell have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

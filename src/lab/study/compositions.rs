@@ -9,7 +9,7 @@ use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
 use crate::lab::model::Part;
 use crate::lab::sample::{Record, Scenario};
-use crate::lab::statistics::symmetric_error;
+use crate::statistics::symmetric_error;
 
 /// One end of a composition under one set of conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]

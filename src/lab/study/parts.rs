@@ -10,7 +10,7 @@ use crate::lab::model::curve::{Curve, Offer, advised};
 use crate::lab::model::fit::{Known, Observation, SizeFit};
 use crate::lab::model::{Component, Part};
 use crate::lab::sample::{Record, Scenario};
-use crate::lab::statistics::{Estimate, median, median_estimate};
+use crate::statistics::{Estimate, median, median_estimate};
 
 /// One part under one set of conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cells::{self, CellKey};
 use crate::lab::sample::{Machine, Record, Scenario, Side};
-use crate::lab::statistics::{median, symmetric_error};
+use crate::statistics::{median, symmetric_error};
 
 /// How the accounts of one scenario's runs agree. Ratios are medians over runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]

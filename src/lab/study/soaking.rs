@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::cells::{self, CellKey, End};
 use super::parts::SEED;
 use crate::lab::sample::Record;
-use crate::lab::statistics::{Estimate, ratio_of_medians};
+use crate::statistics::{Estimate, ratio_of_medians};
 
 /// Ratios of medians, beside a soaker over without: 1 where it changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,9 +1,9 @@
 use super::*;
 use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
-use crate::lab::statistics::{Estimate, generator};
 use crate::lab::study::cells::End;
 use crate::lab::study::verdicts::{Outcome, Verdict};
+use crate::statistics::{Estimate, generator};
 use rand::RngExt;
 
 /// What a planted part costs: nanoseconds for each byte, and for each request or call.

@@ -11,7 +11,7 @@ use crate::base::units::Bytes;
 use crate::lab::model::Part;
 use crate::lab::model::fit::SizeFit;
 use crate::lab::sample::Scenario;
-use crate::lab::statistics::median;
+use crate::statistics::median;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
