@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use datapump::lab::gates::{Calibration, agreement, of_block, of_run, sentence};
 use datapump::lab::probe::{Probe, intrusion};
-use datapump::lab::sample::{Gate, Machine};
+use datapump::record::sample::{Gate, Machine};
 use datapump::remote::launch::Launch;
 
 const CALIBRATION: Duration = Duration::from_secs(2);

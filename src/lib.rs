@@ -17,6 +17,7 @@ pub mod ends;
 pub mod io;
 pub mod lab;
 pub mod pump;
+pub mod record;
 pub mod remote;
 pub mod report;
 pub mod statistics;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use datapump::lab::results::{Experiment, Store};
-use datapump::lab::sample::{
+use datapump::record::sample::{
     Conditions, Environment, Gate, Knobs, Machine, Moved, PlaceInExperiment, Record, Scenario, Side,
 };
 use support::{Scene, each, run};

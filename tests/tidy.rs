@@ -229,11 +229,24 @@ const WALLS: &[(&str, &[&str])] = &[
     ("pump", &["base", "wire", "io", "work", "ends"]),
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
     ("statistics", &[]),
-    ("lab", &["statistics", "base", "io", "pump", "remote"]),
-    ("report", &["base", "statistics", "lab"]),
+    ("record", &["base"]),
+    ("lab", &["statistics", "base", "io", "pump", "remote", "record"]),
+    ("report", &["base", "statistics", "record", "lab"]),
     (
         "cli",
-        &["base", "wire", "io", "work", "ends", "pump", "remote", "statistics", "lab", "report"],
+        &[
+            "base",
+            "wire",
+            "io",
+            "work",
+            "ends",
+            "pump",
+            "remote",
+            "statistics",
+            "record",
+            "lab",
+            "report",
+        ],
     ),
 ];
 

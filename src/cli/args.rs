@@ -17,9 +17,9 @@ use crate::base::job::Remote;
 use crate::base::settings::{DataSet, Seal, Settings};
 use crate::base::units::{Nanos, Rate};
 use crate::lab::experiment::{Order, Soak};
-use crate::lab::export::What;
 use crate::lab::rig::Cache;
 use crate::lab::study::CpuFrom;
+use crate::record::export::What;
 
 /// The command line, word by word.
 #[derive(Debug)]

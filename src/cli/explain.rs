@@ -16,7 +16,7 @@ use crate::base::settings::Settings;
 use crate::lab::diagnose::{Verdict, diagnose, evidence};
 use crate::lab::environment;
 use crate::lab::results::{Filter, Store};
-use crate::lab::sample::Record;
+use crate::record::sample::Record;
 use crate::report::escape;
 use crate::report::explain as page;
 use crate::report::json::{self, Event};

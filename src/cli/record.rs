@@ -10,10 +10,10 @@ use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
 use crate::base::settings::Settings;
-use crate::lab::copied::{Copied, record_of_copy};
 use crate::lab::results::{Lasting, Store};
-use crate::lab::sample::{Predicted, Record};
 use crate::lab::{environment, measure};
+use crate::record::copied::{Copied, record_of_copy};
+use crate::record::sample::{Predicted, Record};
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]

@@ -13,10 +13,10 @@ use super::knobs::FORMATS;
 use super::record;
 use super::{voice, written};
 use crate::base::fault::{Class, Fault};
-use crate::lab::export::{Format, What};
-use crate::lab::paths;
 use crate::lab::results::{Filter, Store};
-use crate::lab::sample::{Environment, Record};
+use crate::record::export::{Format, What};
+use crate::record::paths;
+use crate::record::sample::{Environment, Record};
 use crate::report::{escape, results as page};
 
 /// What is to be done with results.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::packed;
-use super::sample::{Knobs, Moved, Record, Side};
+use crate::record::packed;
+use crate::record::sample::{Knobs, Moved, Record, Side};
 
 /// One source's results.
 #[derive(Clone, Debug, PartialEq, Serialize)]

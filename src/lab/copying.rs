@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::campaign::Extent;
 use super::campaign::fields::Copied;
-use super::copied::Series;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Notice};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::pump::watch::Watch;
+use crate::record::copied::Series;
 use crate::remote;
 use crate::remote::launch::Launch;
 

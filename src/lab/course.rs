@@ -11,7 +11,6 @@ use super::copying;
 use super::probe::{FAR_SINK, Probe};
 use super::results::Store;
 use super::round_trips::Prober;
-use super::sample::{PlaceInExperiment, Record, Scenario};
 use super::site::Site;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Place, Remote};
@@ -19,6 +18,7 @@ use crate::base::settings::{DataSet, Overwrite, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::pump::watch::Watch;
+use crate::record::sample::{PlaceInExperiment, Record, Scenario};
 
 /// What stays the same from cell to cell.
 #[derive(Debug)]

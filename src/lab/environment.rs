@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::sample::Environment;
 use crate::base::units::parse_size;
+use crate::record::sample::Environment;
 
 /// The texts that facts are made of, by path.
 pub type Texts = BTreeMap<String, String>;

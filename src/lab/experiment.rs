@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-use super::sample::Scenario;
+use crate::record::sample::Scenario;
 
 /// What is varied, and how often each combination is run.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::moment::Moment;
-use super::sample::{Gate, KernelThread, Machine};
+use crate::record::sample::{Gate, KernelThread, Machine};
 
 /// What the soakers do while nothing is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

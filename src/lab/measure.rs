@@ -6,18 +6,18 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
 use super::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
 use super::gates::{self, Calibration, Seat};
 use super::moment::Moment;
 use super::probe::Probe;
 use super::rig::{Cache, Ran, Rig};
-use super::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::pump::watch::Watch;
+use crate::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
+use crate::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use crate::statistics;
 
 /// What is told while it goes on.

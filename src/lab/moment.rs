@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::{KernelThread, Machine};
+use crate::record::sample::{KernelThread, Machine};
 
 /// What one host's clocks said. Moments of one probe can be compared, others cannot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,11 +6,11 @@
 //! each side. The five costs of each route are fitted to copies that were made for it.
 
 use super::model::HostModel;
-use super::sample::Predicted;
 use super::shape::Shape;
 use super::way::Way;
 use super::whole::cost::{Cost, Features};
 use super::whole::{Route, Whole};
+use crate::record::sample::Predicted;
 
 /// A copy that is to be made.
 #[derive(Clone, Debug, PartialEq)]

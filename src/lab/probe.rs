@@ -26,13 +26,13 @@ use super::knock::{self, Token};
 use super::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
 };
-use super::sample::Environment;
 use super::soaker::Soakers;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::io::clock;
 use crate::io::system::{self, CpuClock};
+use crate::record::sample::Environment;
 use crate::remote::launch::{LEAVES_WITHIN, Launch, Launched, Login};
 use crate::remote::peer::PROGRAM;
 

@@ -16,11 +16,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBe
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
 use self::schema::Unusable;
-use super::columns::{self, Column, integer, text};
 use super::model::HostModel;
-use super::sample::{Environment, Record, Scenario, Side};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::StreamPath;
+use crate::record::columns::{self, Column, integer, text};
+use crate::record::sample::{Environment, Record, Scenario, Side};
 
 /// An open store. Each run is a transaction of its own: what was inserted stays, however the
 /// program ends.

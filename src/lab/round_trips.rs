@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
-use super::sample::{Probes, RoundTrips};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::io::echo::Reflector;
+use crate::record::sample::{Probes, RoundTrips};
 
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

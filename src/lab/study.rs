@@ -25,8 +25,8 @@ use self::parts::PartStudy;
 use self::referee::Referee;
 use self::soaking::Soaking;
 use super::model::{Component, HostModel, Part};
-use super::sample::{Record, Scenario};
 use super::whole::records::is_whole;
+use crate::record::sample::{Record, Scenario};
 
 /// Which runs CPU time is taken from, where there are both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -6,10 +6,10 @@
 //! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
 //! and the rate are fitted to their times.
 
-use super::copied::{FAR_HOST, IS_PUSH, LOGIN, RTT};
-use super::sample::Record;
 use super::shape::Shape;
 use super::whole::cost::{Misses, Parts, spread};
+use crate::record::copied::{FAR_HOST, IS_PUSH, LOGIN, RTT};
+use crate::record::sample::Record;
 
 /// Which way: over which host, in which direction, and how connections are set up.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
         login_s,
         seconds: record.moved.elapsed_s - login_s,
         cpu_source_s: record.source.cpu_s(),
-        cpu_sink_s: record.sink.as_ref().map_or(0.0, super::sample::Side::cpu_s),
+        cpu_sink_s: record.sink.as_ref().map_or(0.0, crate::record::sample::Side::cpu_s),
     };
     (alike && undisturbed && crossing.is_sound()).then_some(crossing)
 }

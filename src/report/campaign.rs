@@ -10,7 +10,7 @@ use crate::lab::campaign::study::{
     self, Best, Choice, Growth, Length, Model, PASSES_MIN, Point, Row as Found,
 };
 use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
-use crate::lab::sample::Record;
+use crate::record::sample::Record;
 use crate::statistics::Estimate;
 
 /// A cell for other programs.

@@ -23,9 +23,9 @@ use crate::base::units::{Nanos, Rate};
 use crate::lab::compression::Findings;
 use crate::lab::diagnose::Verdict;
 use crate::lab::doctor::Finding;
-use crate::lab::packed as lab;
 use crate::lab::predict::Prediction;
-use crate::lab::sample::Record;
+use crate::record::packed as lab;
+use crate::record::sample::Record;
 
 pub const SCHEMA: u32 = 1;
 

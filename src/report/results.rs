@@ -7,9 +7,9 @@ use super::escape;
 use super::json::utc;
 use crate::base::job::{PathRole, StreamPath};
 use crate::base::units::{Bytes, Rate};
-use crate::lab::columns::{self, Cell, Column};
-use crate::lab::export::cpu_ns_per_byte;
-use crate::lab::sample::{Environment, Record, SeriesPoint, Side};
+use crate::record::columns::{self, Cell, Column};
+use crate::record::export::cpu_ns_per_byte;
+use crate::record::sample::{Environment, Record, SeriesPoint, Side};
 
 /// A table with one line for each run.
 pub fn list(records: &[Record]) -> String {
@@ -196,8 +196,8 @@ const SERIES_LINES: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::export::flat;
-    use crate::lab::sample::{Gate, KernelThread, Machine, Moved, PlaceInExperiment, Scenario};
+    use crate::record::export::flat;
+    use crate::record::sample::{Gate, KernelThread, Machine, Moved, PlaceInExperiment, Scenario};
 
     fn records() -> Vec<Record> {
         let moved =

@@ -8,13 +8,13 @@ use super::other;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
 use crate::lab::model::Part;
-use crate::lab::sample::{Environment, Scenario};
 use crate::lab::study::cells::{Cell, Depths, End, Reads};
 use crate::lab::study::compositions::{Composition, name};
 use crate::lab::study::device::Interrupts;
 use crate::lab::study::parts::{Counts, PartStudy, Starts, advice};
 use crate::lab::study::verdicts::{self, ONE_DEVICE, per_request};
 use crate::lab::study::{Studies, Study, Void};
+use crate::record::sample::{Environment, Scenario};
 use crate::statistics::Spread;
 
 /// All of it, for the terminal or as the page that is kept.

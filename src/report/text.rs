@@ -11,7 +11,7 @@ use crate::base::units::{Bytes, Nanos, Rate};
 
 use super::escape;
 use super::live::count;
-use crate::lab::packed::{HeldBy, Packed, Without};
+use crate::record::packed::{HeldBy, Packed, Without};
 
 /// Whether things were done, or only would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

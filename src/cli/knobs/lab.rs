@@ -5,9 +5,9 @@ use crate::base::limits;
 use crate::base::settings::PathSamples;
 use crate::cli::command::Verb;
 use crate::lab::experiment::{Order, Soak};
-use crate::lab::export::What;
 use crate::lab::rig::Cache;
 use crate::lab::study::CpuFrom;
+use crate::record::export::What;
 
 const MEASURE: &[Verb] = &[Verb::Measure];
 /// Takes a folder to work in or to look at.

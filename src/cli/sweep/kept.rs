@@ -12,9 +12,9 @@ use crate::cli::record;
 use crate::cli::results;
 use crate::cli::voice::Voice;
 use crate::lab::campaign::study;
-use crate::lab::export::Format;
 use crate::lab::results::{Experiment, Filter, Store};
-use crate::lab::sample::Record;
+use crate::record::export::Format;
+use crate::record::sample::Record;
 use crate::report::campaign as page;
 use crate::report::sheet::Form;
 

@@ -9,11 +9,11 @@ use crate::base::codec::Way;
 use crate::base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
-use crate::lab::copied::{self, Series, record_of_copy};
 use crate::lab::diagnose::{diagnose, evidence};
 use crate::lab::gates::{self, Seat};
 use crate::lab::moment::Moment;
-use crate::lab::sample::{Environment, Record, RoundTrips, Side};
+use crate::record::copied::{self, Series, record_of_copy};
+use crate::record::sample::{Environment, Record, RoundTrips, Side};
 
 /// A copy that ran to its end.
 #[derive(Debug)]

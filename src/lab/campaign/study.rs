@@ -10,7 +10,7 @@ use super::fields::{CHOICE, EXTENT, LEVEL, MOVING, PAUSE};
 use super::{Extent, Kind};
 use crate::base::units::Nanos;
 use crate::lab::model::fit::{Fit, Known, Observation};
-use crate::lab::sample::{Record, Side};
+use crate::record::sample::{Record, Side};
 use crate::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
 
 /// All cells that are alike.
@@ -310,7 +310,7 @@ const SEED: u64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::sample::{Knobs, Moved, Probes, RoundTrips};
+    use crate::record::sample::{Knobs, Moved, Probes, RoundTrips};
     use serde_json::json;
 
     /// A copy that took `moving_s`.

@@ -8,7 +8,7 @@ use crate::base::job::{Outcome, PathRole, StreamPath};
 use crate::base::settings::{self, Lockstep, Settings};
 use crate::base::tally::SideReport;
 use crate::lab::path::pauses::LOCKSTEP;
-use crate::lab::sample::{Environment, Record, Side};
+use crate::record::sample::{Environment, Record, Side};
 
 /// What is known when a copy has ended; `here` is this host.
 pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Evidence {

@@ -6,8 +6,8 @@ use super::*;
 use crate::base::job::{PathRole, PathSide};
 use crate::base::path::PathSample;
 use crate::base::units::Tick;
-use crate::lab::packed::{HeldBy, Packed, Without};
-use crate::lab::sample::{
+use crate::record::packed::{HeldBy, Packed, Without};
+use crate::record::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
     RoundTrips, SeriesPoint,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::CpuFrom;
-use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
-use crate::lab::sample::{Record, Scenario, Side};
+use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
+use crate::record::sample::{Record, Scenario, Side};
 use crate::statistics::{Spread, median};
 
 /// What runs of one cell have in common.

@@ -8,7 +8,7 @@ use super::device::Interrupts;
 use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
 use crate::lab::model::Part;
-use crate::lab::sample::{Record, Scenario};
+use crate::record::sample::{Record, Scenario};
 use crate::statistics::symmetric_error;
 
 /// One end of a composition under one set of conditions at one depth.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::cells::{self, Cell};
-use crate::lab::sample::{Record, Scenario};
+use crate::record::sample::{Record, Scenario};
 
 /// Interrupts of the devices of a host that has both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::cells::{self, Cell, End};
-use crate::lab::sample::{Record, Scenario};
+use crate::record::sample::{Record, Scenario};
 
 /// How the ends of a network within a composition are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

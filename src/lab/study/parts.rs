@@ -9,7 +9,7 @@ use super::cells::{self, Depths, End};
 use crate::lab::model::curve::{Curve, Offer, advised};
 use crate::lab::model::fit::{Known, Observation, SizeFit};
 use crate::lab::model::{Component, Part};
-use crate::lab::sample::{Record, Scenario};
+use crate::record::sample::{Record, Scenario};
 use crate::statistics::{Estimate, median, median_estimate};
 
 /// One part under one set of conditions at one depth.

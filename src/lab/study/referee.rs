@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cells::{self, CellKey};
-use crate::lab::sample::{Machine, Record, Scenario, Side};
+use crate::record::sample::{Machine, Record, Scenario, Side};
 use crate::statistics::{median, symmetric_error};
 
 /// How the accounts of one scenario's runs agree. Ratios are medians over runs.

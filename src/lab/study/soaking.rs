@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cells::{self, CellKey, End};
 use super::parts::SEED;
-use crate::lab::sample::Record;
+use crate::record::sample::Record;
 use crate::statistics::{Estimate, ratio_of_medians};
 
 /// Ratios of medians, beside a soaker over without: 1 where it changes nothing.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::lab::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
-use crate::lab::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::lab::study::cells::End;
 use crate::lab::study::verdicts::{Outcome, Verdict};
+use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
+use crate::record::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::statistics::{Estimate, generator};
 use rand::RngExt;
 
@@ -89,7 +89,7 @@ fn planted_record(
     let (source, sink) = (side(&source), sink.as_deref().map(side));
     let own = source.cpu_s() + sink.as_ref().map_or(0.0, Side::cpu_s);
     let soaked = repeat % 2 == 1;
-    let machine = crate::lab::sample::Machine {
+    let machine = crate::record::sample::Machine {
         cpus: 2,
         span_s: 1.0,
         busy_idle_s: own * 1.02,
@@ -98,7 +98,7 @@ fn planted_record(
         background_s: Some(0.0),
         ..Default::default()
     };
-    let mut conditions = crate::lab::sample::Conditions {
+    let mut conditions = crate::record::sample::Conditions {
         carrier: "tcp".into(),
         source_file_system: Some("tmpfs rw".into()),
         sink_file_system: Some("ext4 rw,relatime".into()),

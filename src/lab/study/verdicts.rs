@@ -10,7 +10,7 @@ use super::referee::Referee;
 use crate::base::units::Bytes;
 use crate::lab::model::Part;
 use crate::lab::model::fit::SizeFit;
-use crate::lab::sample::Scenario;
+use crate::record::sample::Scenario;
 use crate::statistics::median;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

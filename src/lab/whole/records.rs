@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Made, Whole, WholeSample};
 use crate::base::settings::Settings;
-use crate::lab::sample::{Conditions, Knobs, Moved, PlaceInExperiment, Record, Scenario, Side};
+use crate::record::sample::{Conditions, Knobs, Moved, PlaceInExperiment, Record, Scenario, Side};
 
 /// A copy of a calibration as a run of an experiment. `environment` is this host's in the store.
 pub fn record(made: &Made, experiment: &str, seed: u64, environment: i64) -> Record {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lab::sample::Record;
+use crate::record::sample::Record;
 use serde_json::Value;
 
 /// A copy with these costs, a little off.

@@ -1,7 +1,7 @@
 use super::*;
-use crate::lab::sample::{Gate, Record};
 use crate::lab::study::CpuFrom;
 use crate::lab::study::tests::planted;
+use crate::record::sample::{Gate, Record};
 
 fn studies(records: &[Record]) -> Studies {
     Studies::of(records, None, CpuFrom::Soaked)

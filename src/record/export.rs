@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::base::job::StreamPath;
-    use crate::lab::sample::{Moved, SeriesPoint};
+    use crate::record::sample::{Moved, SeriesPoint};
 
     fn records() -> Vec<Record> {
         let moved = Moved { bytes: 1000, elapsed_s: 0.5, ..Moved::default() };

@@ -1,0 +1,9 @@
+//! What is known of one run: the record that the store keeps, that exports have rows of, and that
+//! all models are made from. Pure: it knows no file, no store and no clock.
+
+pub mod columns;
+pub mod copied;
+pub mod export;
+pub mod packed;
+pub mod paths;
+pub mod sample;
