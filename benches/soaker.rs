@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use datapump::lab::gates::{Calibration, agreement, of_block, of_run, sentence};
+use datapump::accounting::gates::{Calibration, agreement, of_block, of_run, sentence};
 use datapump::lab::probe::{Probe, intrusion};
 use datapump::record::sample::{Gate, Machine};
 use datapump::remote::launch::Launch;

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+pub mod accounting;
 pub mod base;
 pub mod cli;
 pub mod ends;

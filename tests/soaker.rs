@@ -11,9 +11,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use datapump::accounting::gates::{Calibration, of_block, void_reason};
+use datapump::accounting::moment::Moment;
 use datapump::base::job::Remote;
-use datapump::lab::gates::{Calibration, of_block, void_reason};
-use datapump::lab::moment::Moment;
 use datapump::lab::probe::{Probe, intrusion};
 use datapump::remote::launch::Launch;
 use rustix::process::Signal;

@@ -230,8 +230,9 @@ const WALLS: &[(&str, &[&str])] = &[
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
     ("statistics", &[]),
     ("record", &["base"]),
-    ("lab", &["statistics", "base", "io", "pump", "remote", "record"]),
-    ("report", &["base", "statistics", "record", "lab"]),
+    ("accounting", &["base", "record"]),
+    ("lab", &["statistics", "base", "io", "pump", "remote", "record", "accounting"]),
+    ("report", &["base", "statistics", "record", "accounting", "lab"]),
     (
         "cli",
         &[
@@ -244,6 +245,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "remote",
             "statistics",
             "record",
+            "accounting",
             "lab",
             "report",
         ],

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::file;
-use super::moment::read_available_bytes;
+use crate::accounting::moment::read_available_bytes;
 use crate::io::system;
 
 /// Facts by name, as in an environment.

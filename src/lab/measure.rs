@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
-use super::gates::{self, Calibration, Seat};
-use super::moment::Moment;
 use super::probe::Probe;
 use super::rig::{Cache, Ran, Rig};
+use crate::accounting::gates::{self, Calibration, Seat};
+use crate::accounting::moment::Moment;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::units::{Nanos, Tick};

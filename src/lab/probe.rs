@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 
 use super::checkup::{self, Toward};
 use super::file::{self, FileState};
-use super::gates::{self, Spun};
 use super::hold;
 use super::knock::{self, Token};
-use super::moment::{
+use super::soaker::Soakers;
+use crate::accounting::gates::{self, Spun};
+use crate::accounting::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
 };
-use super::soaker::Soakers;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Thread};
 
-use super::moment::SoakerTimes;
+use crate::accounting::moment::SoakerTimes;
 use crate::base::cpus::Cpus;
 use crate::base::units::Tick;
 use crate::io::system::{CpuClock, pin, run_when_idle};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Cell, Extent};
+use crate::accounting::gates::{self, Seat};
+use crate::accounting::moment::Moment;
 use crate::base::codec::Way;
 use crate::base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
 use crate::lab::diagnose::{diagnose, evidence};
-use crate::lab::gates::{self, Seat};
-use crate::lab::moment::Moment;
 use crate::record::copied::{self, Series, record_of_copy};
 use crate::record::sample::{Environment, Record, RoundTrips, Side};
 

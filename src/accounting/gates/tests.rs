@@ -1,5 +1,5 @@
 use super::*;
-use crate::lab::moment::{CpuTimes, SoakerTimes};
+use crate::accounting::moment::{CpuTimes, SoakerTimes};
 
 /// Two CPUs after so many seconds of which the soakers had these, at 1000 iterations a second of
 /// their clock.
