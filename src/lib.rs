@@ -14,6 +14,7 @@
 pub mod accounting;
 pub mod base;
 pub mod cli;
+pub mod diagnosis;
 pub mod ends;
 pub mod io;
 pub mod lab;

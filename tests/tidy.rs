@@ -231,8 +231,9 @@ const WALLS: &[(&str, &[&str])] = &[
     ("statistics", &[]),
     ("record", &["base"]),
     ("accounting", &["base", "record"]),
-    ("lab", &["statistics", "base", "io", "pump", "remote", "record", "accounting"]),
-    ("report", &["base", "statistics", "record", "accounting", "lab"]),
+    ("diagnosis", &["base", "statistics", "record"]),
+    ("lab", &["statistics", "base", "io", "pump", "remote", "record", "accounting", "diagnosis"]),
+    ("report", &["base", "statistics", "record", "accounting", "diagnosis", "lab"]),
     (
         "cli",
         &[
@@ -246,6 +247,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "statistics",
             "record",
             "accounting",
+            "diagnosis",
             "lab",
             "report",
         ],

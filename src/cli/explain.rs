@@ -13,7 +13,7 @@ use super::written;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Outcome;
 use crate::base::settings::Settings;
-use crate::lab::diagnose::{Verdict, diagnose, evidence};
+use crate::diagnosis::{Verdict, diagnose, evidence};
 use crate::lab::environment;
 use crate::lab::results::{Filter, Store};
 use crate::record::sample::Record;

@@ -2,8 +2,8 @@
 
 use super::live::count;
 use crate::base::units::Bytes;
-use crate::lab::diagnose::{Advice, Change, Class, Confidence, Stage, StreamVerdict, Verdict};
-use crate::lab::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
+use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
+use crate::diagnosis::{Advice, Change, Class, Confidence, Stage, StreamVerdict, Verdict};
 
 /// The verdict in one sentence, for the summary of a transfer.
 pub fn sentence(verdict: &Verdict) -> String {
@@ -580,8 +580,8 @@ const LINES_MAX: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::diagnose::simulator::{Application, World};
-    use crate::lab::diagnose::{Evidence, diagnose};
+    use crate::diagnosis::simulator::{Application, World};
+    use crate::diagnosis::{Evidence, diagnose};
 
     fn check(world: &World, expect: &[&str]) {
         let verdict = diagnose(&world.evidence());

@@ -11,7 +11,7 @@ use crate::base::codec::Way;
 use crate::base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
 use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
-use crate::lab::diagnose::{diagnose, evidence};
+use crate::diagnosis::{diagnose, evidence};
 use crate::record::copied::{self, Series, record_of_copy};
 use crate::record::sample::{Environment, Record, RoundTrips, Side};
 

@@ -1,8 +1,8 @@
 //! The decision list: which class held a window. The first rule that matches decides.
 
+use super::path::episodes::{Losses, WindowAtLoss};
+use super::path::windows::Features;
 use super::{Class, Pace};
-use crate::lab::path::episodes::{Losses, WindowAtLoss};
-use crate::lab::path::windows::Features;
 
 /// What is known of a stream beyond one window of it.
 #[derive(Clone, Debug, Default)]

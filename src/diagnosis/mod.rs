@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod evidence;
+pub mod path;
 mod rules;
 mod stream;
 
@@ -18,10 +19,10 @@ mod tests;
 
 use serde::Serialize;
 
-use super::path::episodes::{Losses, WindowAtLoss};
-use super::path::pauses::{Habit, Period};
-use super::path::series::share;
-use super::path::windows::Features;
+use self::path::episodes::{Losses, WindowAtLoss};
+use self::path::pauses::{Habit, Period};
+use self::path::series::share;
+use self::path::windows::Features;
 use crate::base::path::PathSample;
 
 pub use advice::{Advice, Change, Stage};

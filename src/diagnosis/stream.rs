@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
-use super::{Class, Evidence, Figures, Host, Shares, Stream};
-use crate::lab::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
-use crate::lab::path::pauses::{Habit, Pause, Waiting, habit, pauses, period, told};
-use crate::lab::path::sawtooth::{Sawtooth, sawtooth};
-use crate::lab::path::series::{Series, share, sum};
-use crate::lab::path::windows::{
+use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
+use super::path::pauses::{Habit, Pause, Waiting, habit, pauses, period, told};
+use super::path::sawtooth::{Sawtooth, sawtooth};
+use super::path::series::{Series, share, sum};
+use super::path::windows::{
     self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
     features,
 };
+use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
+use super::{Class, Evidence, Figures, Host, Shares, Stream};
 use crate::statistics::median;
 
 /// What held one stream back.

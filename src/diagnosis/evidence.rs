@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::path::pauses::LOCKSTEP;
 use super::{Asked, Evidence, Host, Pace, Stream};
 use crate::base::cpus::Cpus;
 use crate::base::job::{Outcome, PathRole, StreamPath};
 use crate::base::settings::{self, Lockstep, Settings};
 use crate::base::tally::SideReport;
-use crate::lab::path::pauses::LOCKSTEP;
 use crate::record::sample::{Environment, Record, Side};
 
 /// What is known when a copy has ended; `here` is this host.
