@@ -18,6 +18,7 @@ pub mod diagnosis;
 pub mod ends;
 pub mod io;
 pub mod lab;
+pub mod nettest;
 pub mod pump;
 pub mod record;
 pub mod remote;

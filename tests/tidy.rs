@@ -232,8 +232,22 @@ const WALLS: &[(&str, &[&str])] = &[
     ("record", &["base"]),
     ("accounting", &["base", "record"]),
     ("diagnosis", &["base", "statistics", "record"]),
-    ("lab", &["statistics", "base", "io", "pump", "remote", "record", "accounting", "diagnosis"]),
-    ("report", &["base", "statistics", "record", "accounting", "diagnosis", "lab"]),
+    ("nettest", &["base"]),
+    (
+        "lab",
+        &[
+            "statistics",
+            "base",
+            "io",
+            "pump",
+            "remote",
+            "record",
+            "accounting",
+            "diagnosis",
+            "nettest",
+        ],
+    ),
+    ("report", &["base", "statistics", "record", "accounting", "diagnosis", "nettest", "lab"]),
     (
         "cli",
         &[
@@ -248,6 +262,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "record",
             "accounting",
             "diagnosis",
+            "nettest",
             "lab",
             "report",
         ],

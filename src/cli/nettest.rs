@@ -24,7 +24,7 @@ use crate::base::settings::{DigestKind, Seal, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
 use crate::lab::measure::own_process;
-use crate::lab::nettest::{Direction, Interval, Span, Way};
+use crate::nettest::{Direction, Interval, Span, Way};
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;
 use crate::record::sample::Record;

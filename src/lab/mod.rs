@@ -16,7 +16,6 @@ pub mod installed;
 pub mod knock;
 pub mod measure;
 pub mod model;
-pub mod nettest;
 pub mod observations;
 pub mod predict;
 pub mod probe;

@@ -9,7 +9,7 @@ use crate::base::job::Outcome;
 use crate::base::settings::Settings;
 use crate::base::tally::SideReport;
 use crate::base::units::{Bytes, Nanos};
-use crate::lab::nettest::{Direction, EndTotal, Interval, Moved, Total};
+use crate::nettest::{Direction, EndTotal, Interval, Moved, Total};
 
 /// What one direction did in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
