@@ -15,6 +15,7 @@ pub mod accounting;
 pub mod base;
 pub mod cli;
 pub mod diagnosis;
+pub mod doctor;
 pub mod ends;
 pub mod io;
 pub mod lab;

@@ -233,6 +233,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("accounting", &["base", "record"]),
     ("diagnosis", &["base", "statistics", "record"]),
     ("nettest", &["base"]),
+    ("doctor", &["base"]),
     (
         "lab",
         &[
@@ -245,9 +246,13 @@ const WALLS: &[(&str, &[&str])] = &[
             "accounting",
             "diagnosis",
             "nettest",
+            "doctor",
         ],
     ),
-    ("report", &["base", "statistics", "record", "accounting", "diagnosis", "nettest", "lab"]),
+    (
+        "report",
+        &["base", "statistics", "record", "accounting", "diagnosis", "nettest", "doctor", "lab"],
+    ),
     (
         "cli",
         &[
@@ -263,6 +268,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "accounting",
             "diagnosis",
             "nettest",
+            "doctor",
             "lab",
             "report",
         ],

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use super::doctor::Tried;
 use crate::base::units::Nanos;
+use crate::doctor::Tried;
 use crate::io::tcp::{self, Tuning};
 use crate::io::{clock, system};
 

@@ -7,7 +7,6 @@ pub mod codec;
 pub mod compression;
 pub mod copying;
 pub mod course;
-pub mod doctor;
 pub mod environment;
 pub mod experiment;
 pub mod file;

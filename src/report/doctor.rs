@@ -1,6 +1,6 @@
 //! What a doctor found, as a page: trouble first, with why and what to do; what is good in a line.
 
-use crate::lab::doctor::{Finding, State};
+use crate::doctor::{Finding, State};
 
 /// Findings by what they are of, in the order in which they came.
 pub fn page(findings: &[Finding]) -> String {

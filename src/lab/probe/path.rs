@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use super::Probe;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
+use crate::doctor::Knocked;
 use crate::io::clock;
-use crate::lab::doctor::Knocked;
 use crate::lab::knock::{Token, knock};
 use crate::remote::peer::PROGRAM;
 
