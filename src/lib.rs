@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod ends;
 pub mod io;
 pub mod lab;
+pub mod model;
 pub mod nettest;
 pub mod pump;
 pub mod record;

@@ -234,6 +234,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("diagnosis", &["base", "statistics", "record"]),
     ("nettest", &["base"]),
     ("doctor", &["base"]),
+    ("model", &["base", "statistics", "record"]),
     (
         "lab",
         &[
@@ -247,11 +248,22 @@ const WALLS: &[(&str, &[&str])] = &[
             "diagnosis",
             "nettest",
             "doctor",
+            "model",
         ],
     ),
     (
         "report",
-        &["base", "statistics", "record", "accounting", "diagnosis", "nettest", "doctor", "lab"],
+        &[
+            "base",
+            "statistics",
+            "record",
+            "accounting",
+            "diagnosis",
+            "nettest",
+            "doctor",
+            "model",
+            "lab",
+        ],
     ),
     (
         "cli",
@@ -269,6 +281,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "diagnosis",
             "nettest",
             "doctor",
+            "model",
             "lab",
             "report",
         ],

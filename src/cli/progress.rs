@@ -12,7 +12,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
 use crate::base::units::Nanos;
 use crate::lab::predict::Prediction;
-use crate::lab::shape::Shape;
+use crate::model::shape::Shape;
 use crate::pump::receipt::Receipt;
 use crate::pump::watch::{Pending, Watch};
 use crate::record::copied::Series;

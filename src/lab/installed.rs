@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::model::HostModel;
 use super::results::Store;
-use super::whole::Whole;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::MODEL_BYTES_MAX;
+use crate::model::HostModel;
+use crate::model::whole::Whole;
 
 /// The model of this host in a store; `None` where there is none.
 pub fn model(store: &Path) -> Result<Option<HostModel>, Fault> {
@@ -53,8 +53,8 @@ pub fn heard(text: &str) -> Option<HostModel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::whole::Route;
-    use crate::lab::whole::planted::planted_whole;
+    use crate::model::whole::Route;
+    use crate::model::whole::planted::planted_whole;
 
     #[test]
     fn a_peers_model_is_believed_only_when_it_is_sound() {

@@ -5,11 +5,11 @@
 //! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of
 //! each side. The five costs of each route are fitted to copies that were made for it.
 
-use super::model::HostModel;
-use super::shape::Shape;
 use super::way::Way;
-use super::whole::cost::{Cost, Features};
-use super::whole::{Route, Whole};
+use crate::model::HostModel;
+use crate::model::shape::Shape;
+use crate::model::whole::cost::{Cost, Features};
+use crate::model::whole::{Route, Whole};
 use crate::record::sample::Predicted;
 
 /// A copy that is to be made.

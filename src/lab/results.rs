@@ -16,9 +16,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBe
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
 use self::schema::Unusable;
-use super::model::HostModel;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::StreamPath;
+use crate::model::HostModel;
 use crate::record::columns::{self, Column, integer, text};
 use crate::record::sample::{Environment, Record, Scenario, Side};
 

@@ -24,8 +24,8 @@ use self::compositions::Composition;
 use self::parts::PartStudy;
 use self::referee::Referee;
 use self::soaking::Soaking;
-use super::model::{Component, HostModel, Part};
-use super::whole::records::is_whole;
+use crate::model::whole::records::is_whole;
+use crate::model::{Component, HostModel, Part};
 use crate::record::sample::{Record, Scenario};
 
 /// Which runs CPU time is taken from, where there are both.

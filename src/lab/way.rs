@@ -6,8 +6,8 @@
 //! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
 //! and the rate are fitted to their times.
 
-use super::shape::Shape;
-use super::whole::cost::{Misses, Parts, spread};
+use crate::model::shape::Shape;
+use crate::model::whole::cost::{Misses, Parts, spread};
 use crate::record::copied::{FAR_HOST, IS_PUSH, LOGIN, RTT};
 use crate::record::sample::Record;
 

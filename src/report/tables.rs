@@ -7,13 +7,13 @@ use super::live::stamp;
 use super::other;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
-use crate::lab::model::Part;
 use crate::lab::study::cells::{Cell, Depths, End, Reads};
 use crate::lab::study::compositions::{Composition, name};
 use crate::lab::study::device::Interrupts;
 use crate::lab::study::parts::{Counts, PartStudy, Starts, advice};
 use crate::lab::study::verdicts::{self, ONE_DEVICE, per_request};
 use crate::lab::study::{Studies, Study, Void};
+use crate::model::Part;
 use crate::record::sample::{Environment, Scenario};
 use crate::statistics::Spread;
 
@@ -231,8 +231,7 @@ fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
     for part in chosen {
         let advised = advice(&study.parts, part.part, &part.conditions);
         for regime in part.curve.regimes() {
-            let balance =
-                crate::lab::model::fit::balance_bytes(regime.cb_ns.value, regime.cr_ns.value);
+            let balance = crate::model::fit::balance_bytes(regime.cb_ns.value, regime.cr_ns.value);
             sheet.row(vec![
                 match part.conditions.as_str() {
                     "" => name(part.part).to_string(),

@@ -2,8 +2,8 @@
 
 use super::sheet::{Sheet, ns, percent, us};
 use crate::base::settings::Settings;
-use crate::lab::whole::cost::Cost;
-use crate::lab::whole::{Route, Whole};
+use crate::model::whole::cost::Cost;
+use crate::model::whole::{Route, Whole};
 
 /// A row for the time, and one for the CPU of each side, of every route.
 pub fn sheet(whole: &Whole) -> Sheet {

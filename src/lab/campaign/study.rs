@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::fields::{CHOICE, EXTENT, LEVEL, MOVING, PAUSE};
 use super::{Extent, Kind};
 use crate::base::units::Nanos;
-use crate::lab::model::fit::{Fit, Known, Observation};
+use crate::model::fit::{Fit, Known, Observation};
 use crate::record::sample::{Record, Side};
 use crate::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
 

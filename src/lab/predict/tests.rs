@@ -1,5 +1,5 @@
 use super::*;
-use crate::lab::whole::planted::planted_whole;
+use crate::model::whole::planted::planted_whole;
 
 fn model() -> HostModel {
     HostModel { cpus: 2, whole: Some(planted_whole()), ..HostModel::default() }

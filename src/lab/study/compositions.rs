@@ -7,7 +7,7 @@ use super::cells::{self, Cell, Depths, End};
 use super::device::Interrupts;
 use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
-use crate::lab::model::Part;
+use crate::model::Part;
 use crate::record::sample::{Record, Scenario};
 use crate::statistics::symmetric_error;
 

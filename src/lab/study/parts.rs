@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::CpuFrom;
 use super::cells::{self, Depths, End};
-use crate::lab::model::curve::{Curve, Offer, advised};
-use crate::lab::model::fit::{Known, Observation, SizeFit};
-use crate::lab::model::{Component, Part};
+use crate::model::curve::{Curve, Offer, advised};
+use crate::model::fit::{Known, Observation, SizeFit};
+use crate::model::{Component, Part};
 use crate::record::sample::{Record, Scenario};
 use crate::statistics::{Estimate, median, median_estimate};
 

@@ -8,8 +8,8 @@ use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
 use super::referee::Referee;
 use crate::base::units::Bytes;
-use crate::lab::model::Part;
-use crate::lab::model::fit::SizeFit;
+use crate::model::Part;
+use crate::model::fit::SizeFit;
 use crate::record::sample::Scenario;
 use crate::statistics::median;
 

@@ -4,7 +4,7 @@
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
-use crate::lab::shape::Shape;
+use crate::model::shape::Shape;
 
 /// What a copy's costs depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]

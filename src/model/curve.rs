@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn derived_numbers_are_those_of_the_report() {
-        let balance = super::super::fit::balance_bytes(0.5, 66_000.0).unwrap();
+        let balance = crate::model::fit::balance_bytes(0.5, 66_000.0).unwrap();
         assert_eq!(balance, 132_000.0);
         assert_eq!(request_share_bytes(balance, 0.1), 1_320_000.0);
         assert_eq!(cpu_bound_rate(1, 40.0), Some(25e6));

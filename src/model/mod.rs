@@ -2,10 +2,13 @@
 
 pub mod curve;
 pub mod fit;
+pub mod observations;
+pub mod shape;
+pub mod whole;
 
 use serde::{Deserialize, Serialize};
 
-use super::whole::Whole;
+use self::whole::Whole;
 use crate::statistics::Estimate;
 
 /// One part of a pump.

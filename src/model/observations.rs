@@ -3,7 +3,7 @@
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use super::model::fit::Observation;
+use super::fit::Observation;
 use crate::base::units::parse_size;
 
 /// Reads measurements. An error names the line and what to write there.
