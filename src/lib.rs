@@ -26,5 +26,6 @@ pub mod record;
 pub mod remote;
 pub mod report;
 pub mod statistics;
+pub mod study;
 pub mod wire;
 pub mod work;

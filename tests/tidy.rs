@@ -235,6 +235,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("nettest", &["base"]),
     ("doctor", &["base"]),
     ("model", &["base", "statistics", "record"]),
+    ("study", &["base", "statistics", "record", "model"]),
     (
         "lab",
         &[
@@ -249,6 +250,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "nettest",
             "doctor",
             "model",
+            "study",
         ],
     ),
     (
@@ -262,6 +264,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "nettest",
             "doctor",
             "model",
+            "study",
             "lab",
         ],
     ),
@@ -282,6 +285,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "nettest",
             "doctor",
             "model",
+            "study",
             "lab",
             "report",
         ],

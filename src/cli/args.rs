@@ -16,10 +16,10 @@ use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
 use crate::base::settings::{DataSet, Seal, Settings};
 use crate::base::units::{Nanos, Rate};
-use crate::lab::experiment::{Order, Soak};
 use crate::lab::rig::Cache;
-use crate::lab::study::CpuFrom;
 use crate::record::export::What;
+use crate::study::CpuFrom;
+use crate::study::experiment::{Order, Soak};
 
 /// The command line, word by word.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::units::Nanos;
 use crate::lab::codec::{self, Plan};
-use crate::lab::compression;
 use crate::lab::environment;
 use crate::pump::watch::Watch;
 use crate::report::codecs::{self, Host};
 use crate::report::json::{self, Event};
 use crate::report::sheet::Form;
+use crate::study::compression;
 
 /// `what`: the words behind `codec`, each a file or something that makes bytes.
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {

@@ -22,7 +22,6 @@ use crate::base::settings::Settings;
 use crate::base::units::{Bytes, Nanos};
 use crate::io::{clock, tcp};
 use crate::lab::environment;
-use crate::lab::experiment::{Beside, Cell, Design, Soak};
 use crate::lab::file;
 use crate::lab::measure::{self, Audience, Bench, Eye, Step};
 use crate::lab::probe::{self, Probe};
@@ -34,6 +33,7 @@ use crate::remote::launch::Launch;
 use crate::report::json::{self, Event};
 use crate::report::live;
 use crate::report::sheet::Form;
+use crate::study::experiment::{Beside, Cell, Design, Soak};
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
     if nettest::is_asked(options) {

@@ -15,7 +15,6 @@ use super::voice;
 use crate::base::fault::{Class, Fault};
 use crate::lab::environment;
 use crate::lab::results::{Filter, Store};
-use crate::lab::study::{CpuFrom, Studies, verdicts};
 use crate::model::HostModel;
 use crate::model::curve::Curve;
 use crate::model::fit::Known;
@@ -25,6 +24,7 @@ use crate::record::sample::{Environment, Record};
 use crate::report::sheet::Form;
 use crate::report::tables;
 use crate::report::{self, curves};
+use crate::study::{CpuFrom, Studies, verdicts};
 
 pub fn run(
     action: &OsString,

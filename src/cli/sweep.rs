@@ -19,9 +19,9 @@ use crate::base::fault::Fault;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::lab::campaign::{self, Extent, Grid, Plan, Setting};
-use crate::lab::experiment::Order;
 use crate::report::campaign as page;
 use crate::report::json::{self, Event};
+use crate::study::experiment::Order;
 
 pub fn run(words: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
     let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();

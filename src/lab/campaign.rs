@@ -8,9 +8,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-use super::experiment::Order;
 use crate::base::codec::Compress;
 use crate::base::units::{Bytes, Nanos};
+use crate::study::experiment::Order;
 
 /// What is tried, and how often.
 #[derive(Clone, Debug, PartialEq)]

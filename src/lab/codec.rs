@@ -3,7 +3,6 @@
 use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 
-use super::compression::{Findings, Packed, Tool};
 use crate::base::codec::Way;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
@@ -11,6 +10,7 @@ use crate::base::units::Nanos;
 use crate::io::clock;
 use crate::pump::speed::{self, Speed};
 use crate::pump::watch::Watch;
+use crate::study::compression::{Findings, Packed, Tool};
 
 /// What is measured of each source.
 #[derive(Clone, Debug)]

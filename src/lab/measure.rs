@@ -6,7 +6,6 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
 use super::probe::Probe;
 use super::rig::{Cache, Ran, Rig};
 use crate::accounting::gates::{self, Calibration, Seat};
@@ -19,6 +18,7 @@ use crate::pump::watch::Watch;
 use crate::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
 use crate::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use crate::statistics;
+use crate::study::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
 
 /// What is told while it goes on.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::experiment::{Cell, bytes_for};
 use super::file;
 use super::probe::FAR_SINK;
 use super::workplace::Workplace;
@@ -25,6 +24,7 @@ use crate::record::sample::Scenario;
 use crate::remote::copy;
 use crate::remote::demo::make_file;
 use crate::remote::launch::Launch;
+use crate::study::experiment::{Cell, bytes_for};
 
 /// How the page cache stands to the files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

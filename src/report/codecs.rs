@@ -2,7 +2,7 @@
 
 use super::sheet::Sheet;
 use crate::base::units::Bytes;
-use crate::lab::compression::Findings;
+use crate::study::compression::Findings;
 
 /// The processors that pack at one end, and their clock.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +96,8 @@ fn megabits(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::compression::{Packed, Tool};
     use crate::report::sheet::Form;
+    use crate::study::compression::{Packed, Tool};
 
     #[test]
     fn a_table_for_people() {

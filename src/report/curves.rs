@@ -2,11 +2,11 @@
 
 use super::sheet::{Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
-use crate::lab::study::compositions::name;
 use crate::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
 use crate::model::fit::{Fit, Intervals, SizeFit, balance_bytes};
 use crate::model::{Component, HostModel};
 use crate::statistics::Estimate;
+use crate::study::compositions::name;
 
 /// Observed, predicted and error at every request size, and below it the costs and how they fit.
 pub fn curve(title: &str, curve: &Curve) -> Sheet {

@@ -22,10 +22,10 @@ use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
 use crate::diagnosis::Verdict;
 use crate::doctor::Finding;
-use crate::lab::compression::Findings;
 use crate::lab::predict::Prediction;
 use crate::record::packed as lab;
 use crate::record::sample::Record;
+use crate::study::compression::Findings;
 
 pub const SCHEMA: u32 = 1;
 

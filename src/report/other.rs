@@ -2,11 +2,11 @@
 
 use super::curves::interval;
 use super::sheet::{Sheet, ns, percent, signed_percent, size, us};
-use crate::lab::study::compositions::name;
-use crate::lab::study::soaking::Soaking;
-use crate::lab::study::verdicts::{self, worst_and_median};
-use crate::lab::study::{CpuFrom, Study};
 use crate::statistics::{Estimate, median};
+use crate::study::compositions::name;
+use crate::study::soaking::Soaking;
+use crate::study::verdicts::{self, worst_and_median};
+use crate::study::{CpuFrom, Study};
 
 pub fn heading(cpu_from: CpuFrom) -> &'static str {
     match cpu_from {

@@ -7,15 +7,15 @@ use super::live::stamp;
 use super::other;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::base::units::Bytes;
-use crate::lab::study::cells::{Cell, Depths, End, Reads};
-use crate::lab::study::compositions::{Composition, name};
-use crate::lab::study::device::Interrupts;
-use crate::lab::study::parts::{Counts, PartStudy, Starts, advice};
-use crate::lab::study::verdicts::{self, ONE_DEVICE, per_request};
-use crate::lab::study::{Studies, Study, Void};
 use crate::model::Part;
 use crate::record::sample::{Environment, Scenario};
 use crate::statistics::Spread;
+use crate::study::cells::{Cell, Depths, End, Reads};
+use crate::study::compositions::{Composition, name};
+use crate::study::device::Interrupts;
+use crate::study::parts::{Counts, PartStudy, Starts, advice};
+use crate::study::verdicts::{self, ONE_DEVICE, per_request};
+use crate::study::{Studies, Study, Void};
 
 /// All of it, for the terminal or as the page that is kept.
 pub fn page(studies: &Studies, environments: &[Environment], form: Form) -> String {

@@ -4,10 +4,10 @@ use super::{Group, Kind, Knob, Limits, Range};
 use crate::base::limits;
 use crate::base::settings::PathSamples;
 use crate::cli::command::Verb;
-use crate::lab::experiment::{Order, Soak};
 use crate::lab::rig::Cache;
-use crate::lab::study::CpuFrom;
 use crate::record::export::What;
+use crate::study::CpuFrom;
+use crate::study::experiment::{Order, Soak};
 
 const MEASURE: &[Verb] = &[Verb::Measure];
 /// Takes a folder to work in or to look at.

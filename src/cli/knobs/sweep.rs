@@ -7,7 +7,7 @@ use crate::base::settings::DataSet;
 use crate::base::units::parse_size;
 use crate::cli::args::Preset;
 use crate::cli::command::Verb;
-use crate::lab::experiment::Order;
+use crate::study::experiment::Order;
 
 const SWEEP_VERB: &[Verb] = &[Verb::Sweep];
 

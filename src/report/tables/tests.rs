@@ -1,7 +1,7 @@
 use super::*;
-use crate::lab::study::CpuFrom;
-use crate::lab::study::tests::planted;
 use crate::record::sample::{Gate, Record};
+use crate::study::CpuFrom;
+use crate::study::tests::planted;
 
 fn studies(records: &[Record]) -> Studies {
     Studies::of(records, None, CpuFrom::Soaked)

@@ -1,6 +1,6 @@
+use super::cells::End;
+use super::verdicts::{Outcome, Verdict};
 use super::*;
-use crate::lab::study::cells::End;
-use crate::lab::study::verdicts::{Outcome, Verdict};
 use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::record::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
 use crate::statistics::{Estimate, generator};

@@ -8,7 +8,9 @@
 
 pub mod cells;
 pub mod compositions;
+pub mod compression;
 pub mod device;
+pub mod experiment;
 pub mod halves;
 pub mod parts;
 pub mod referee;
