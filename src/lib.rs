@@ -21,6 +21,7 @@ pub mod io;
 pub mod lab;
 pub mod model;
 pub mod nettest;
+pub mod predict;
 pub mod pump;
 pub mod record;
 pub mod remote;

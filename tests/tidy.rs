@@ -236,6 +236,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("doctor", &["base"]),
     ("model", &["base", "statistics", "record"]),
     ("study", &["base", "statistics", "record", "model"]),
+    ("predict", &["base", "record", "model"]),
     (
         "lab",
         &[
@@ -251,6 +252,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "doctor",
             "model",
             "study",
+            "predict",
         ],
     ),
     (
@@ -265,6 +267,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "doctor",
             "model",
             "study",
+            "predict",
             "lab",
         ],
     ),
@@ -286,6 +289,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "doctor",
             "model",
             "study",
+            "predict",
             "lab",
             "report",
         ],

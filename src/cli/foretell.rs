@@ -9,11 +9,11 @@ use crate::base::job::{Carrier, Job, Outcome};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::SideReport;
 use crate::lab::installed;
-use crate::lab::predict::{Plan, Prediction};
 use crate::lab::results::Store;
-use crate::lab::way::{self, Sought, Way};
 use crate::model::HostModel;
 use crate::model::shape::Shape;
+use crate::predict::way::{self, Sought, Way};
+use crate::predict::{Plan, Prediction};
 
 /// This host's model; what is wrong with it is a warning.
 pub fn model(options: &Options, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {

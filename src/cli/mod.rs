@@ -42,7 +42,7 @@ use crate::base::job::{Cleaned, Outcome, Sight, Verified};
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::io::system;
-use crate::lab::predict::Prediction;
+use crate::predict::Prediction;
 use crate::pump::clean::{self, Cleaning};
 use crate::pump::receipt::{self, Receipt};
 use crate::pump::watch::Watch;

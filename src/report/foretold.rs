@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::base::job::Outcome;
 use crate::base::units::{Nanos, Rate};
-use crate::lab::predict::Prediction;
+use crate::predict::Prediction;
 
 /// The lines of a dry run: time, rate, CPU of both sides, and what holds the copy back.
 pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
@@ -109,7 +109,7 @@ const NAME_WIDTH: usize = 18;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::predict::Binding;
+    use crate::predict::Binding;
     use crate::report::text::sample;
 
     fn prediction() -> Prediction {

@@ -22,7 +22,7 @@ use crate::base::tally::{SideReport, Stage};
 use crate::base::units::{Nanos, Rate};
 use crate::diagnosis::Verdict;
 use crate::doctor::Finding;
-use crate::lab::predict::Prediction;
+use crate::predict::Prediction;
 use crate::record::packed as lab;
 use crate::record::sample::Record;
 use crate::study::compression::Findings;

@@ -5,7 +5,9 @@
 //! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of
 //! each side. The five costs of each route are fitted to copies that were made for it.
 
-use super::way::Way;
+pub mod way;
+
+use self::way::Way;
 use crate::model::HostModel;
 use crate::model::shape::Shape;
 use crate::model::whole::cost::{Cost, Features};
