@@ -13,6 +13,7 @@
 
 pub mod accounting;
 pub mod base;
+pub mod campaign;
 pub mod cli;
 pub mod diagnosis;
 pub mod doctor;

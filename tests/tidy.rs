@@ -237,6 +237,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("model", &["base", "statistics", "record"]),
     ("study", &["base", "statistics", "record", "model"]),
     ("predict", &["base", "record", "model"]),
+    ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "model", "study"]),
     (
         "lab",
         &[
@@ -253,6 +254,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "model",
             "study",
             "predict",
+            "campaign",
         ],
     ),
     (
@@ -268,6 +270,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "model",
             "study",
             "predict",
+            "campaign",
             "lab",
         ],
     ),
@@ -290,6 +293,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "model",
             "study",
             "predict",
+            "campaign",
             "lab",
             "report",
         ],

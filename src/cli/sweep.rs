@@ -18,7 +18,7 @@ use crate::base::codec::{Compress, Way};
 use crate::base::fault::Fault;
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
-use crate::lab::campaign::{self, Extent, Grid, Plan, Setting};
+use crate::campaign::{self, Extent, Grid, Plan, Setting};
 use crate::report::campaign as page;
 use crate::report::json::{self, Event};
 use crate::study::experiment::Order;

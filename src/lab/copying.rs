@@ -5,11 +5,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::campaign::Extent;
-use super::campaign::fields::Copied;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Notice};
 use crate::base::units::{Nanos, Tick};
+use crate::campaign::Extent;
+use crate::campaign::fields::Copied;
 use crate::io::clock;
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;

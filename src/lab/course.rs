@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use super::campaign::{Cell, Extent, Plan, fields};
 use super::copying;
 use super::probe::{FAR_SINK, Probe};
 use super::results::Store;
@@ -16,6 +15,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Place, Remote};
 use crate::base::settings::{DataSet, Overwrite, Settings};
 use crate::base::units::{Nanos, Tick};
+use crate::campaign::{Cell, Extent, Plan, fields};
 use crate::io::clock;
 use crate::pump::watch::Watch;
 use crate::record::sample::{PlaceInExperiment, Record, Scenario};

@@ -1,7 +1,6 @@
 //! Measurement as a science: what is run, what is known of each run, what it means. Runs and probes
 //! touch the world; everything else here is a pure function of recorded samples.
 
-pub mod campaign;
 pub mod checkup;
 pub mod codec;
 pub mod copying;

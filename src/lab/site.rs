@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::campaign::Extent;
 use super::checkup::Toward;
 use super::environment;
 use super::knock;
@@ -12,6 +11,7 @@ use super::round_trips;
 use crate::base::fault::Fault;
 use crate::base::job::Remote;
 use crate::base::units::{Nanos, Tick};
+use crate::campaign::Extent;
 use crate::io::clock;
 use crate::io::echo::Reflector;
 use crate::record::sample::Environment;

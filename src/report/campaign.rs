@@ -6,10 +6,10 @@ use super::explain::bits;
 use super::live;
 use super::sheet::{self, Form, Sheet};
 use crate::base::units::{Bytes, Nanos};
-use crate::lab::campaign::study::{
+use crate::campaign::study::{
     self, Best, Choice, Growth, Length, Model, PASSES_MIN, Point, Row as Found,
 };
-use crate::lab::campaign::{Cell, Extent, Kind, Plan, Setting};
+use crate::campaign::{Cell, Extent, Kind, Plan, Setting};
 use crate::record::sample::Record;
 use crate::statistics::Estimate;
 

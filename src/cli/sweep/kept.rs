@@ -5,13 +5,13 @@ use std::fs;
 
 use super::under_way::as_typed;
 use crate::base::fault::{Class, Fault};
+use crate::campaign::study;
 use crate::cli::args::Options;
 use crate::cli::knobs::FORMATS;
 use crate::cli::profile;
 use crate::cli::record;
 use crate::cli::results;
 use crate::cli::voice::Voice;
-use crate::lab::campaign::study;
 use crate::lab::results::{Experiment, Filter, Store};
 use crate::record::export::Format;
 use crate::record::sample::Record;
