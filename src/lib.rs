@@ -18,6 +18,7 @@ pub mod cli;
 pub mod diagnosis;
 pub mod doctor;
 pub mod ends;
+pub mod host;
 pub mod io;
 pub mod lab;
 pub mod model;

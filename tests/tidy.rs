@@ -238,6 +238,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("study", &["base", "statistics", "record", "model"]),
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "model", "study"]),
+    ("host", &["base", "io", "record", "accounting"]),
     (
         "lab",
         &[
@@ -255,6 +256,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "predict",
             "campaign",
+            "host",
         ],
     ),
     (
@@ -294,6 +296,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "predict",
             "campaign",
+            "host",
             "lab",
             "report",
         ],

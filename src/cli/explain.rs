@@ -14,7 +14,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Outcome;
 use crate::base::settings::Settings;
 use crate::diagnosis::{Verdict, diagnose, evidence};
-use crate::lab::environment;
+use crate::host::environment;
 use crate::lab::results::{Filter, Store};
 use crate::record::sample::Record;
 use crate::report::escape;

@@ -13,7 +13,7 @@ use super::record;
 use super::results::{environments, into_file};
 use super::voice;
 use crate::base::fault::{Class, Fault};
-use crate::lab::environment;
+use crate::host::environment;
 use crate::lab::results::{Filter, Store};
 use crate::model::HostModel;
 use crate::model::curve::Curve;

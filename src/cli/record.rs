@@ -10,8 +10,9 @@ use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
 use crate::base::settings::Settings;
+use crate::host::environment;
+use crate::lab::measure;
 use crate::lab::results::{Lasting, Store};
-use crate::lab::{environment, measure};
 use crate::record::copied::{Copied, record_of_copy};
 use crate::record::sample::{Predicted, Record};
 

@@ -1,13 +1,9 @@
 //! Measurement as a science: what is run, what is known of each run, what it means. Runs and probes
 //! touch the world; everything else here is a pure function of recorded samples.
 
-pub mod checkup;
 pub mod codec;
 pub mod copying;
 pub mod course;
-pub mod environment;
-pub mod file;
-pub mod hold;
 pub mod installed;
 pub mod knock;
 pub mod measure;

@@ -18,9 +18,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::checkup::{self, Toward};
-use super::file::{self, FileState};
-use super::hold;
 use super::knock::{self, Token};
 use super::soaker::Soakers;
 use crate::accounting::gates::{self, Spun};
@@ -30,6 +27,9 @@ use crate::accounting::moment::{
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
+use crate::host::checkup::{self, Toward};
+use crate::host::file::{self, FileState};
+use crate::host::hold;
 use crate::io::clock;
 use crate::io::system::{self, CpuClock};
 use crate::record::sample::Environment;

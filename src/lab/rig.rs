@@ -9,7 +9,6 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::file;
 use super::probe::FAR_SINK;
 use super::workplace::Workplace;
 use crate::base::cpus::Cpus;
@@ -17,6 +16,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place, Remote};
 use crate::base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
 use crate::base::units::Bytes;
+use crate::host::file;
 use crate::io::{clock, system};
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;

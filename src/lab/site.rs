@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use super::checkup::Toward;
-use super::environment;
 use super::knock;
 use super::probe::Probe;
 use super::results::Store;
@@ -12,6 +10,8 @@ use crate::base::fault::Fault;
 use crate::base::job::Remote;
 use crate::base::units::{Nanos, Tick};
 use crate::campaign::Extent;
+use crate::host::checkup::Toward;
+use crate::host::environment;
 use crate::io::clock;
 use crate::io::echo::Reflector;
 use crate::record::sample::Environment;

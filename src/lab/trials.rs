@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::file::drop_from_cache;
 use super::workplace::Workplace;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
+use crate::host::file::drop_from_cache;
 use crate::io::{clock, medium};
 use crate::model::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
 use crate::remote::demo::make_file;
