@@ -28,6 +28,7 @@ pub mod pump;
 pub mod record;
 pub mod remote;
 pub mod report;
+pub mod results;
 pub mod statistics;
 pub mod study;
 pub mod wire;

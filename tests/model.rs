@@ -6,10 +6,10 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use datapump::lab::results::{Experiment, Store};
 use datapump::record::sample::{
     Conditions, Environment, Gate, Knobs, Machine, Moved, PlaceInExperiment, Record, Scenario, Side,
 };
+use datapump::results::{Experiment, Store};
 use support::{Scene, each, run};
 
 /// What each part costs: nanoseconds for a byte and for a request, and for one that wakes the disk.

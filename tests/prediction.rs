@@ -5,11 +5,11 @@ mod support;
 
 use std::path::Path;
 
-use datapump::lab::installed;
-use datapump::lab::results::Store;
 use datapump::model::HostModel;
 use datapump::model::whole::{Whole, WholeSample};
 use datapump::predict::{Plan, Prediction};
+use datapump::results::Store;
+use datapump::results::installed;
 use serde_json::Value;
 use support::run::Ran;
 use support::{Scene, far, run};

@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use datapump::lab::results::{Filter, Store};
 use datapump::record::export::{Format, flat};
 use datapump::record::sample::{Moved, Record, SeriesPoint, Side};
+use datapump::results::{Filter, Store};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use support::{Scene, each, is_root, need, run};

@@ -239,6 +239,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "model", "study"]),
     ("host", &["base", "io", "record", "accounting"]),
+    ("results", &["base", "record", "model"]),
     (
         "lab",
         &[
@@ -257,6 +258,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "predict",
             "campaign",
             "host",
+            "results",
         ],
     ),
     (
@@ -297,6 +299,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "predict",
             "campaign",
             "host",
+            "results",
             "lab",
             "report",
         ],

@@ -15,11 +15,11 @@ use crate::base::job::Outcome;
 use crate::base::settings::Settings;
 use crate::diagnosis::{Verdict, diagnose, evidence};
 use crate::host::environment;
-use crate::lab::results::{Filter, Store};
 use crate::record::sample::Record;
 use crate::report::escape;
 use crate::report::explain as page;
 use crate::report::json::{self, Event};
+use crate::results::{Filter, Store};
 
 /// What held a copy back; `None` where nobody looked at its streams, or it had none.
 pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {

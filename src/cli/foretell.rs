@@ -8,12 +8,12 @@ use super::args::Options;
 use crate::base::job::{Carrier, Job, Outcome};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::SideReport;
-use crate::lab::installed;
-use crate::lab::results::Store;
 use crate::model::HostModel;
 use crate::model::shape::Shape;
 use crate::predict::way::{self, Sought, Way};
 use crate::predict::{Plan, Prediction};
+use crate::results::Store;
+use crate::results::installed;
 
 /// This host's model; what is wrong with it is a warning.
 pub fn model(options: &Options, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {

@@ -25,7 +25,6 @@ use crate::host::file;
 use crate::io::{clock, tcp};
 use crate::lab::measure::{self, Audience, Bench, Eye, Step};
 use crate::lab::probe::{self, Probe};
-use crate::lab::results::{Experiment, Filter, Store};
 use crate::lab::rig::{Ground, Rig};
 use crate::pump::watch::Watch;
 use crate::record::sample::{Environment, Record, Scenario};
@@ -33,6 +32,7 @@ use crate::remote::launch::Launch;
 use crate::report::json::{self, Event};
 use crate::report::live;
 use crate::report::sheet::Form;
+use crate::results::{Experiment, Filter, Store};
 use crate::study::experiment::{Beside, Cell, Design, Soak};
 
 pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {

@@ -14,7 +14,6 @@ use super::results::{environments, into_file};
 use super::voice;
 use crate::base::fault::{Class, Fault};
 use crate::host::environment;
-use crate::lab::results::{Filter, Store};
 use crate::model::HostModel;
 use crate::model::curve::Curve;
 use crate::model::fit::Known;
@@ -24,6 +23,7 @@ use crate::record::sample::{Environment, Record};
 use crate::report::sheet::Form;
 use crate::report::tables;
 use crate::report::{self, curves};
+use crate::results::{Filter, Store};
 use crate::study::{CpuFrom, Studies, verdicts};
 
 pub fn run(

@@ -12,9 +12,9 @@ use crate::base::job::{Job, Outcome, Place};
 use crate::base::settings::Settings;
 use crate::host::environment;
 use crate::lab::measure;
-use crate::lab::results::{Lasting, Store};
 use crate::record::copied::{Copied, record_of_copy};
 use crate::record::sample::{Predicted, Record};
+use crate::results::{Lasting, Store};
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]

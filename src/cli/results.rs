@@ -13,11 +13,11 @@ use super::knobs::FORMATS;
 use super::record;
 use super::{voice, written};
 use crate::base::fault::{Class, Fault};
-use crate::lab::results::{Filter, Store};
 use crate::record::export::{Format, What};
 use crate::record::paths;
 use crate::record::sample::{Environment, Record};
 use crate::report::{escape, results as page};
+use crate::results::{Filter, Store};
 
 /// What is to be done with results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

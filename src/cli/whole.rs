@@ -9,13 +9,13 @@ use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Nanos};
 use crate::host::environment;
 use crate::io::clock;
-use crate::lab::results::Store;
 use crate::lab::trials::{self, Order};
 use crate::model::whole::Made;
 use crate::model::whole::records::record;
 use crate::pump::watch::Watch;
 use crate::report::json::Event;
 use crate::report::live;
+use crate::results::Store;
 
 /// Copies that are to be made.
 #[derive(Debug)]

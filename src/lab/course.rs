@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::copying;
 use super::probe::{FAR_SINK, Probe};
-use super::results::Store;
 use super::round_trips::Prober;
 use super::site::Site;
 use crate::base::fault::{Class, Fault};
@@ -19,6 +18,7 @@ use crate::campaign::{Cell, Extent, Plan, fields};
 use crate::io::clock;
 use crate::pump::watch::Watch;
 use crate::record::sample::{PlaceInExperiment, Record, Scenario};
+use crate::results::Store;
 
 /// What stays the same from cell to cell.
 #[derive(Debug)]

@@ -4,11 +4,9 @@
 pub mod codec;
 pub mod copying;
 pub mod course;
-pub mod installed;
 pub mod knock;
 pub mod measure;
 pub mod probe;
-pub mod results;
 pub mod rig;
 pub mod round_trips;
 pub mod site;

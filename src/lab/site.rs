@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::knock;
 use super::probe::Probe;
-use super::results::Store;
 use super::round_trips;
 use crate::base::fault::Fault;
 use crate::base::job::Remote;
@@ -18,6 +17,7 @@ use crate::record::sample::Environment;
 use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;
+use crate::results::Store;
 
 #[derive(Debug)]
 pub struct Site {

@@ -12,11 +12,11 @@ use crate::cli::profile;
 use crate::cli::record;
 use crate::cli::results;
 use crate::cli::voice::Voice;
-use crate::lab::results::{Experiment, Filter, Store};
 use crate::record::export::Format;
 use crate::record::sample::Record;
 use crate::report::campaign as page;
 use crate::report::sheet::Form;
+use crate::results::{Experiment, Filter, Store};
 
 pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
     let store = open(options)?;

@@ -22,12 +22,12 @@ use crate::io::clock;
 use crate::lab::course::{Course, Done, LeftOut, Step};
 use crate::lab::measure;
 use crate::lab::probe::Probe;
-use crate::lab::results::{Experiment, Store};
 use crate::pump::watch::Watch;
 use crate::record::sample::Record;
 use crate::report::campaign as page;
 use crate::report::json::Event;
 use crate::report::live;
+use crate::results::{Experiment, Store};
 
 /// What came of it, where that was not all.
 pub type Trouble = Option<(Class, String)>;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::results::Store;
+use super::Store;
 use crate::base::fault::{Class, Fault};
 use crate::base::limits::MODEL_BYTES_MAX;
 use crate::model::HostModel;

@@ -1,5 +1,6 @@
 //! The results store: one SQLite file in which every run stands with all that is known of it.
 
+pub mod installed;
 mod paths;
 pub mod schema;
 
