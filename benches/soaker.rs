@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datapump::accounting::gates::{Calibration, agreement, of_block, of_run, sentence};
-use datapump::lab::probe::{Probe, intrusion};
+use datapump::probe::{Probe, intrusion};
 use datapump::record::sample::{Gate, Machine};
 use datapump::remote::launch::Launch;
 

@@ -24,6 +24,7 @@ pub mod lab;
 pub mod model;
 pub mod nettest;
 pub mod predict;
+pub mod probe;
 pub mod pump;
 pub mod record;
 pub mod remote;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use datapump::accounting::gates::{Calibration, of_block, void_reason};
 use datapump::accounting::moment::Moment;
 use datapump::base::job::Remote;
-use datapump::lab::probe::{Probe, intrusion};
+use datapump::probe::{Probe, intrusion};
 use datapump::remote::launch::Launch;
 use rustix::process::Signal;
 use support::{PATIENCE, PROGRAM, Scene, each, far, processes, until_some};

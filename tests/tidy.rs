@@ -240,6 +240,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "model", "study"]),
     ("host", &["base", "io", "record", "accounting"]),
     ("results", &["base", "record", "model"]),
+    ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     (
         "lab",
         &[
@@ -259,6 +260,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "campaign",
             "host",
             "results",
+            "probe",
         ],
     ),
     (
@@ -300,6 +302,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "campaign",
             "host",
             "results",
+            "probe",
             "lab",
             "report",
         ],

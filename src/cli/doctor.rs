@@ -17,7 +17,7 @@ use crate::doctor::{self, Finding, Goal, Knocked, State};
 use crate::host::checkup::Toward;
 use crate::io::clock;
 use crate::lab::measure;
-use crate::lab::probe::{Probe, path};
+use crate::probe::{Probe, path};
 use crate::remote::addresses;
 use crate::remote::launch::Launch;
 use crate::remote::streams;

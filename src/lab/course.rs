@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::copying;
-use super::probe::{FAR_SINK, Probe};
 use super::round_trips::Prober;
 use super::site::Site;
 use crate::base::fault::{Class, Fault};
@@ -16,6 +15,7 @@ use crate::base::settings::{DataSet, Overwrite, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::campaign::{Cell, Extent, Plan, fields};
 use crate::io::clock;
+use crate::probe::{FAR_SINK, Probe};
 use crate::pump::watch::Watch;
 use crate::record::sample::{PlaceInExperiment, Record, Scenario};
 use crate::results::Store;

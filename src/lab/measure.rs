@@ -6,7 +6,6 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::probe::Probe;
 use super::rig::{Cache, Ran, Rig};
 use crate::accounting::gates::{self, Calibration, Seat};
 use crate::accounting::moment::Moment;
@@ -14,6 +13,7 @@ use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
+use crate::probe::Probe;
 use crate::pump::watch::Watch;
 use crate::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
 use crate::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
@@ -198,7 +198,7 @@ impl Bench {
         }
         let mut spinner = Probe::start(&own_process()?)?;
         self.near.probe.soak(&cpus)?;
-        self.intrusion = super::probe::intrusion(&mut self.near.probe, &mut spinner)?;
+        self.intrusion = crate::probe::intrusion(&mut self.near.probe, &mut spinner)?;
         self.near.probe.soak(&[])
     }
 

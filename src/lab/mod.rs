@@ -4,12 +4,9 @@
 pub mod codec;
 pub mod copying;
 pub mod course;
-pub mod knock;
 pub mod measure;
-pub mod probe;
 pub mod rig;
 pub mod round_trips;
 pub mod site;
-pub mod soaker;
 pub mod trials;
 pub mod workplace;

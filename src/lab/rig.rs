@@ -9,7 +9,6 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use super::probe::FAR_SINK;
 use super::workplace::Workplace;
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
@@ -18,6 +17,7 @@ use crate::base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
 use crate::base::units::Bytes;
 use crate::host::file;
 use crate::io::{clock, system};
+use crate::probe::FAR_SINK;
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;
 use crate::record::sample::Scenario;

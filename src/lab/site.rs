@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use super::knock;
-use super::probe::Probe;
 use super::round_trips;
 use crate::base::fault::Fault;
 use crate::base::job::Remote;
@@ -13,6 +11,8 @@ use crate::host::checkup::Toward;
 use crate::host::environment;
 use crate::io::clock;
 use crate::io::echo::Reflector;
+use crate::probe::Probe;
+use crate::probe::knock;
 use crate::record::sample::Environment;
 use crate::remote::addresses;
 use crate::remote::launch::Launch;

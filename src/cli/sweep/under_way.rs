@@ -21,7 +21,7 @@ use crate::host::hold;
 use crate::io::clock;
 use crate::lab::course::{Course, Done, LeftOut, Step};
 use crate::lab::measure;
-use crate::lab::probe::Probe;
+use crate::probe::Probe;
 use crate::pump::watch::Watch;
 use crate::record::sample::Record;
 use crate::report::campaign as page;

@@ -5,7 +5,9 @@
 //! and so that a far host is looked at in the same way as this one. It ends when its standard input
 //! is closed, so it never outlives who asks.
 
+pub mod knock;
 pub mod path;
+pub mod soaker;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +20,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::knock::{self, Token};
-use super::soaker::Soakers;
+use self::knock::Token;
+use self::soaker::Soakers;
 use crate::accounting::gates::{self, Spun};
 use crate::accounting::moment::{
     Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use super::Probe;
+use super::knock::{Token, knock};
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Nanos;
 use crate::doctor::Knocked;
 use crate::io::clock;
-use crate::lab::knock::{Token, knock};
 use crate::remote::peer::PROGRAM;
 
 /// Asks the far probe for its clock and for a port, and knocks there.
