@@ -21,6 +21,7 @@ pub mod ends;
 pub mod host;
 pub mod io;
 pub mod lab;
+pub mod measure;
 pub mod model;
 pub mod nettest;
 pub mod predict;

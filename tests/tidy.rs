@@ -242,6 +242,22 @@ const WALLS: &[(&str, &[&str])] = &[
     ("results", &["base", "record", "model"]),
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     (
+        "measure",
+        &[
+            "base",
+            "io",
+            "pump",
+            "remote",
+            "statistics",
+            "record",
+            "accounting",
+            "model",
+            "study",
+            "host",
+            "probe",
+        ],
+    ),
+    (
         "lab",
         &[
             "statistics",
@@ -261,6 +277,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "host",
             "results",
             "probe",
+            "measure",
         ],
     ),
     (
@@ -303,6 +320,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "host",
             "results",
             "probe",
+            "measure",
             "lab",
             "report",
         ],
@@ -321,7 +339,7 @@ const UNSAFE_FILES: &[&str] = &["src/io/buffer.rs", "src/io/uring.rs", "src/io/s
 /// Files outside `src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
 const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/whole.rs", "how long copies take in all is told while they are made"),
-    ("src/lab/trials.rs", "a run says when it began"),
+    ("src/measure/trials.rs", "a run says when it began"),
     ("src/cli/mod.rs", "the start of the program, from which its events count"),
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
     ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),

@@ -16,7 +16,7 @@ use crate::base::cpus::Cpus;
 use crate::base::job::Remote;
 use crate::base::settings::{DataSet, Seal, Settings};
 use crate::base::units::{Nanos, Rate};
-use crate::lab::rig::Cache;
+use crate::measure::rig::Cache;
 use crate::record::export::What;
 use crate::study::CpuFrom;
 use crate::study::experiment::{Order, Soak};

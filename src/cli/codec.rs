@@ -16,7 +16,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::units::Nanos;
 use crate::host::environment;
-use crate::lab::codec::{self, Plan};
+use crate::measure::codec::{self, Plan};
 use crate::pump::watch::Watch;
 use crate::report::codecs::{self, Host};
 use crate::report::json::{self, Event};

@@ -16,7 +16,7 @@ use crate::base::units::Nanos;
 use crate::doctor::{self, Finding, Goal, Knocked, State};
 use crate::host::checkup::Toward;
 use crate::io::clock;
-use crate::lab::measure;
+use crate::measure;
 use crate::probe::{Probe, path};
 use crate::remote::addresses;
 use crate::remote::launch::Launch;

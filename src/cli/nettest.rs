@@ -23,7 +23,7 @@ use crate::base::job::{Job, Notice, Outcome, Place, StreamPath};
 use crate::base::settings::{DigestKind, Seal, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
-use crate::lab::measure::own_process;
+use crate::measure::own_process;
 use crate::nettest::{Direction, Interval, Span, Way};
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;

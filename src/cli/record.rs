@@ -11,7 +11,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
 use crate::base::settings::Settings;
 use crate::host::environment;
-use crate::lab::measure;
+use crate::measure;
 use crate::record::copied::{Copied, record_of_copy};
 use crate::record::sample::{Predicted, Record};
 use crate::results::{Lasting, Store};

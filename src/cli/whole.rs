@@ -9,7 +9,7 @@ use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Nanos};
 use crate::host::environment;
 use crate::io::clock;
-use crate::lab::trials::{self, Order};
+use crate::measure::trials::{self, Order};
 use crate::model::whole::Made;
 use crate::model::whole::records::record;
 use crate::pump::watch::Watch;

@@ -4,7 +4,7 @@ use super::{Group, Kind, Knob, Limits, Range};
 use crate::base::limits;
 use crate::base::settings::PathSamples;
 use crate::cli::command::Verb;
-use crate::lab::rig::Cache;
+use crate::measure::rig::Cache;
 use crate::record::export::What;
 use crate::study::CpuFrom;
 use crate::study::experiment::{Order, Soak};

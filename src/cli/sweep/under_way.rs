@@ -20,7 +20,7 @@ use crate::cli::voice::Voice;
 use crate::host::hold;
 use crate::io::clock;
 use crate::lab::course::{Course, Done, LeftOut, Step};
-use crate::lab::measure;
+use crate::measure;
 use crate::probe::Probe;
 use crate::pump::watch::Watch;
 use crate::record::sample::Record;

@@ -1,12 +1,17 @@
 //! Carries an experiment out: sizes its runs, brackets each block of them with calibrations, and
 //! judges them.
 
+pub mod codec;
+pub mod rig;
+pub mod trials;
+pub mod workplace;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::rig::{Cache, Ran, Rig};
+use self::rig::{Cache, Ran, Rig};
 use crate::accounting::gates::{self, Calibration, Seat};
 use crate::accounting::moment::Moment;
 use crate::base::fault::Fault;
