@@ -19,7 +19,6 @@ use crate::cli::signals;
 use crate::cli::voice::Voice;
 use crate::host::hold;
 use crate::io::clock;
-use crate::lab::course::{Course, Done, LeftOut, Step};
 use crate::measure;
 use crate::probe::Probe;
 use crate::pump::watch::Watch;
@@ -28,6 +27,7 @@ use crate::report::campaign as page;
 use crate::report::json::Event;
 use crate::report::live;
 use crate::results::{Experiment, Store};
+use crate::sweep::course::{Course, Done, LeftOut, Step};
 
 /// What came of it, where that was not all.
 pub type Trouble = Option<(Class, String)>;
