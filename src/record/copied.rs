@@ -274,7 +274,7 @@ pub const SEGMENTS_SENT: &str = "segments_sent";
 pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
 /// True where files of that host are read from one and written to another.
 pub const TWO_DEVICES: &str = "two_devices";
-/// Of a copy to or from another host: that host as typed, the direction, the login and the round trip.
+/// Of a copy to or from another host: the host as typed, the direction, the login, the round trip.
 pub const FAR_HOST: &str = "far_host";
 pub const IS_PUSH: &str = "is_push";
 pub const LOGIN: &str = "login_s";
