@@ -5,5 +5,6 @@ pub mod columns;
 pub mod copied;
 pub mod export;
 pub mod packed;
+pub mod path_json;
 pub mod paths;
 pub mod sample;

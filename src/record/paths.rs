@@ -1,66 +1,13 @@
-//! What was seen of streams, as JSON and CSV.
+//! What was seen of streams, as CSV.
 
 use std::io::{self, Write};
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::sample::Record;
-use crate::base::job::{PathRole, PathSide, StreamPath};
+use crate::base::job::StreamPath;
 use crate::base::packed;
 
 /// How the store is asked for the paths of a run.
 pub type PathsOf<'a> = &'a dyn Fn(&Record) -> io::Result<Vec<StreamPath>>;
-
-/// A table as JSON: names once, then numbers, since a run has thousands of samples.
-#[derive(Serialize, Deserialize)]
-struct Table {
-    stream: u32,
-    side: String,
-    role: String,
-    columns: Vec<String>,
-    rows: Vec<Vec<u64>>,
-}
-
-pub fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(paths.iter().map(|path| Table {
-        stream: path.stream,
-        side: path.side.name().into(),
-        role: path.role.name().into(),
-        columns: packed::NAMES.map(String::from).into(),
-        rows: path.samples.iter().map(|sample| packed::numbers(sample).into()).collect(),
-    }))
-}
-
-pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<StreamPath>, D::Error> {
-    let tables = Vec::<Table>::deserialize(from)?;
-    tables.iter().map(|table| path(table).map_err(D::Error::custom)).collect()
-}
-
-/// Columns are found by name: who wrote them may have had fewer, or others.
-fn path(table: &Table) -> Result<StreamPath, String> {
-    let (side, role) = side_and_role(&table.side, &table.role)?;
-    let places: Vec<Option<usize>> = packed::NAMES
-        .iter()
-        .map(|name| table.columns.iter().position(|column| column == name))
-        .collect();
-    let sample = |row: &Vec<u64>| {
-        let mut numbers = [0; packed::COUNT];
-        for (number, place) in numbers.iter_mut().zip(&places) {
-            *number = place.and_then(|place| row.get(place)).copied().unwrap_or(0);
-        }
-        packed::of_numbers(&numbers).ok_or("a sample of a path has a number that is too large")
-    };
-    let samples = table.rows.iter().map(sample).collect::<Result<_, _>>()?;
-    Ok(StreamPath { stream: table.stream, side, role, samples })
-}
-
-/// The names that records have for the ends of a stream, read back.
-pub fn side_and_role(side: &str, role: &str) -> Result<(PathSide, PathRole), String> {
-    PathSide::parse(side)
-        .zip(PathRole::parse(role))
-        .ok_or_else(|| format!("a path of side '{side}' and role '{role}'"))
-}
 
 /// One line of names and one for each sample of each stream of each run.
 pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -84,6 +31,7 @@ pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::job::{PathRole, PathSide};
     use crate::base::path::PathSample;
     use crate::base::units::Tick;
 
@@ -105,20 +53,6 @@ mod tests {
             path(70, PathSide::Far, PathRole::Sink),
         ];
         Record { id: 8, paths, ..Record::default() }
-    }
-
-    #[test]
-    fn json_is_read_back() {
-        let record = record();
-        let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
-        let old = serde_json::to_string(&Record::default()).unwrap();
-        assert!(!old.contains("paths"), "{old}");
-        for (from, to) in [("\"near\"", "\"here\""), ("\"state\"", "\"at_ns\"")] {
-            let odd = text.replace(from, to);
-            let read = serde_json::from_str::<Record>(&odd);
-            assert_eq!(read.is_err(), from == "\"near\"", "{from}");
-        }
     }
 
     #[test]

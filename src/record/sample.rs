@@ -117,7 +117,7 @@ pub struct Record {
     pub packed: Option<Packed>,
     /// Each data stream as each of its ends saw it. The store keeps them apart, and gives them when
     /// it is asked for them.
-    #[serde(default, with = "super::paths", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "super::path_json", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StreamPath>,
     /// What only some kinds of runs have, by name: TCP's own account, the verdict on it, where a
     /// cell stands in a campaign.

@@ -4,7 +4,7 @@ use rusqlite::{Row, Transaction, params};
 
 use crate::base::job::StreamPath;
 use crate::base::packed;
-use crate::record::paths::side_and_role;
+use crate::record::path_json::side_and_role;
 
 /// One row for each stream and end: its samples are one value, a tenth of what they would be as
 /// rows.
