@@ -4,10 +4,25 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::CpuFrom;
 use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::record::sample::{Record, Scenario, Side};
 use crate::statistics::{Spread, median};
+
+/// Which runs CPU time is taken from, where there are both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuFrom {
+    /// Those beside a soaker: the report's procedure.
+    #[default]
+    Soaked,
+    /// Those without: what copies are like.
+    Bare,
+}
+
+impl CpuFrom {
+    pub const NAMES: &[&str] = &["soaked", "bare"];
+    pub const ALL: &[CpuFrom] = &[CpuFrom::Soaked, CpuFrom::Bare];
+}
 
 /// What runs of one cell have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use self::cells::Cell;
+pub use self::cells::CpuFrom;
 use self::compositions::Composition;
 use self::parts::PartStudy;
 use self::referee::Referee;
@@ -29,22 +30,6 @@ use self::soaking::Soaking;
 use crate::model::whole::records::is_whole;
 use crate::model::{Component, HostModel, Part};
 use crate::record::sample::{Record, Scenario};
-
-/// Which runs CPU time is taken from, where there are both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CpuFrom {
-    /// Those beside a soaker: the report's procedure.
-    #[default]
-    Soaked,
-    /// Those without: what copies are like.
-    Bare,
-}
-
-impl CpuFrom {
-    pub const NAMES: &[&str] = &["soaked", "bare"];
-    pub const ALL: &[CpuFrom] = &[CpuFrom::Soaked, CpuFrom::Bare];
-}
 
 /// The same runs studied with CPU time from either kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

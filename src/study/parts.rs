@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::CpuFrom;
-use super::cells::{self, Depths, End};
+use super::cells::{self, CpuFrom, Depths, End};
 use crate::model::curve::{Curve, Offer, advised};
 use crate::model::fit::{Known, Observation, SizeFit};
 use crate::model::{Component, Part};
