@@ -1,6 +1,6 @@
 //! The rules about the path between two hosts, from a connection that was tried over it.
 
-use super::{Facts, Finding, Knocked, Said, Tried};
+use super::finding::{Facts, Finding, Knocked, Said, Tried};
 use crate::base::units::Nanos;
 
 pub fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {

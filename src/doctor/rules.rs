@@ -1,6 +1,6 @@
 //! The rules about a host's network interface, processors, limits and files.
 
-use super::{Facts, Goal, Rule, Said};
+use super::finding::{Facts, Goal, Rule, Said};
 use crate::base::units::{Bytes, Rate};
 
 pub const RULES: &[(&str, Rule)] = &[

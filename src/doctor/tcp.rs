@@ -1,6 +1,6 @@
 //! The rules about TCP's settings on a host.
 
-use super::{Facts, Goal, Rule, Said};
+use super::finding::{Facts, Goal, Rule, Said};
 use crate::base::units::{Bytes, Rate};
 
 pub const RULES: &[(&str, Rule)] = &[

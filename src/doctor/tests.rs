@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::fault::Class;
+use crate::base::units::Nanos;
 
 /// A host with nothing to object to.
 fn sound() -> BTreeMap<String, String> {
