@@ -23,7 +23,7 @@ use crate::base::units::{Nanos, Rate};
 use crate::diagnosis::Verdict;
 use crate::doctor::Finding;
 use crate::predict::Prediction;
-use crate::record::packed as lab;
+use crate::record::packed as recorded;
 use crate::record::sample::Record;
 use crate::study::compression::Findings;
 
@@ -480,7 +480,7 @@ pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
         window_scale: source.window_scale.filter(|_| outcome.carrier == Carrier::Tcp),
         pace_chosen_bytes_per_second: source.pace_bytes_per_s,
         cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
-        packed: lab::Packed::of(outcome).as_ref().map(packed),
+        packed: recorded::Packed::of(outcome).as_ref().map(packed),
         expected: None,
         sides,
     }
@@ -551,7 +551,7 @@ fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
     }
 }
 
-fn packed(packed: &lab::Packed) -> Packed {
+fn packed(packed: &recorded::Packed) -> Packed {
     Packed {
         raw_bytes: packed.raw_bytes,
         packed_bytes: packed.packed_bytes,
