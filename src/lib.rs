@@ -1,8 +1,8 @@
 //! # datapump
 //!
 //! A bulk data mover over parallel TCP streams that is also the instrument that measures itself.
-//! The rooms below stand in dependency order: nobody knows a room below its own line, and
-//! `tests/tidy.rs` keeps the walls.
+//! The modules stand in dependency order, which ARCHITECTURE.md has: none knows a module below its
+//! own line, and `tests/tidy.rs` keeps the walls.
 //!
 //! A **request** carries an extent of the transfer's address space from a source to a sink. An
 //! **endpoint** says what to do next with it, an **engine** does it, a **passage** works on it in
