@@ -1,5 +1,5 @@
 //! All clocks of one host at one moment, and what passed between two moments. Reading stands in
-//! `probe.rs`; here are the shapes, the texts of `/proc`, and the arithmetic.
+//! `probe`; here are the shapes, the texts of `/proc`, and the arithmetic.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! A campaign: which settings are tried on which hosts, in which order, how often. Pure: the same
-//! plan gives the same order.
+//! A campaign: which settings are tried on which hosts, in which order, how often; a copy of it as
+//! a record; and what its records say. Pure: the same plan gives the same order. It knows no host
+//! and no store.
 
 pub mod fields;
 pub mod study;

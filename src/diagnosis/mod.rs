@@ -1,4 +1,5 @@
-//! What held a transfer back, said from recorded samples alone: no clock, no I/O, never a guess.
+//! What held a transfer back, said from recorded samples alone: it knows no clock, no I/O and no
+//! store, and never guesses.
 //!
 //! Each stream's steady time is cut into windows, each window is given to the class that held it
 //! (`rules`), a stream's shares are those of its time and a transfer's those of its bytes. The

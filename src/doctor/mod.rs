@@ -2,7 +2,7 @@
 //! was found, why it matters and the command that changes it. Nothing is changed here.
 //!
 //! The facts are texts by name, as in an environment, read on the host that they are of. The rules
-//! are pure functions of them.
+//! are pure functions of them: who reads facts and tries connections is not known here.
 
 mod finding;
 mod path;

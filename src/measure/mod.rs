@@ -1,5 +1,5 @@
 //! Carries an experiment out: sizes its runs, brackets each block of them with calibrations, and
-//! judges them.
+//! judges them. It knows no store: who hears of a run keeps it.
 
 pub mod codec;
 pub mod rig;

@@ -1,4 +1,5 @@
 //! What a byte costs: `CPU = B·Cb + N·Cr + S·Cs`, fitted to samples, and what follows from it.
+//! Pure arithmetic over numbers and records: it knows no experiment, no store and no clock.
 
 pub mod curve;
 pub mod fit;

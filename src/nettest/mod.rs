@@ -1,4 +1,5 @@
-//! A test of a path: what moved in each interval, from samples of its streams alone.
+//! A test of a path: what moved in each interval, from samples of its streams alone. Pure: it knows
+//! neither the copy that is the test nor a clock.
 //!
 //! One direction is a `Way`. The end that is here dates everything by its own clock; what the far
 //! end has told is shifted so that the first byte of each stream moves at the same time at both,

@@ -1,5 +1,6 @@
 //! What a copy will take: time and CPU on both sides, with 90 % intervals and the part that will
-//! hold it back. Pure: from what is to be copied and what whole copies cost on its hosts.
+//! hold it back. Pure: from what is to be copied and what whole copies cost on its hosts; it knows
+//! neither the store nor the copy.
 //!
 //! A copy's time is that of its login, plus
 //! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of

@@ -3,7 +3,8 @@
 //!
 //! It is a process of its own so that its soakers and its reading of clocks are nobody's CPU time,
 //! and so that a far host is looked at in the same way as this one. It ends when its standard input
-//! is closed, so it never outlives who asks.
+//! is closed, so it never outlives who asks. It knows no experiment
+//! and no store.
 
 pub mod knock;
 pub mod path;

@@ -1,4 +1,5 @@
 //! The results store: one SQLite file in which every run stands with all that is known of it.
+//! It keeps and finds records and models, and knows nobody who makes them.
 
 pub mod installed;
 mod paths;

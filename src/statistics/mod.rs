@@ -1,5 +1,5 @@
 //! What a sample says: its middle, its spread, how sure both are. Everything here is a pure
-//! function of numbers and, where it resamples, of a seed.
+//! function of numbers and, where it resamples, of a seed: it knows no record and no other module.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;

@@ -1,6 +1,7 @@
 //! What the runs of an experiment say together: every cell of the grid, each part's curve, and how
 //! well the parts predict what is composed of them. A pure function of stored records: the same
-//! records give the same study, in whatever order they come.
+//! records give the same study, in whatever order they come. It knows neither who makes the runs
+//! nor the store.
 //!
 //! CPU time is taken from runs beside the soaker, as the 1-1 data pump report did, or from those
 //! without one, by clocks alone: a soaker changes what it measures where a CPU that would have been
