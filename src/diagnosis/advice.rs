@@ -1,117 +1,9 @@
 //! What to change, with numbers, and the rate that is expected then.
 
-use serde::Serialize;
-
-use super::rules::SATURATED;
-use super::{Class, Evidence, Pace, Verdict};
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Advice {
-    pub change: Change,
-    /// Once this and all advice before it is followed; `None` where nobody can know.
-    pub predicted_bytes_per_s: Option<f64>,
-    /// The path was never seen to carry that: it is what this change alone would allow.
-    pub at_most: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "change")]
-pub enum Change {
-    /// A transfer of this size spends 95 % of its time at full speed.
-    MoveMore {
-        bytes: f64,
-        seconds: f64,
-    },
-    /// Credit ahead, so that the sender need not stop.
-    Prefetch {
-        bytes: f64,
-        pause_s: f64,
-        blocks: Option<f64>,
-    },
-    /// A window for each stream.
-    Window {
-        bytes: f64,
-        now_bytes: f64,
-        ceiling_bytes_per_s: f64,
-        limit_bytes: Option<u64>,
-        /// By arithmetic, where the path may well carry more than was seen of it.
-        for_link: Option<ForLink>,
-    },
-    /// The receiving host: what it does instead of taking bytes, and the share of its time.
-    Receiver {
-        stage: Stage,
-        share: f64,
-    },
-    SendBuffer {
-        bytes: f64,
-        now_bytes: f64,
-        limit_bytes: Option<u64>,
-    },
-    /// The sending host: how fast this stage is while it works.
-    Sender {
-        stage: Stage,
-        share: f64,
-        bytes_per_s: f64,
-    },
-    /// A higher pace for each stream, or a higher rate for the transfer.
-    RaisePace {
-        bytes_per_s: f64,
-        now_bytes_per_s: f64,
-    },
-    RaiseRate {
-        bytes_per_s: f64,
-        now_bytes_per_s: f64,
-    },
-    /// For all streams together.
-    Pace {
-        bytes_per_s: f64,
-    },
-    Streams {
-        count: u32,
-        now: u32,
-        loss_rate: f64,
-    },
-    /// Of the sending host.
-    Cpu {
-        busy: f64,
-        usable: Option<f64>,
-    },
-    /// The path is full.
-    Nothing {
-        queue_bytes: f64,
-    },
-    /// Look at the numbers.
-    Look,
-}
-
-/// What fills a link of a usual rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ForLink {
-    pub bits_per_s: f64,
-    pub bytes: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    Source,
-    Passage,
-    Sink,
-    Cpu,
-    Unknown,
-}
-
-impl Stage {
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Source => "reading the source",
-            Stage::Passage => "digest, codec and seal",
-            Stage::Sink => "writing",
-            Stage::Cpu => "its CPUs",
-            Stage::Unknown => "the application",
-        }
-    }
-}
+use super::evidence::{Evidence, Pace};
+use super::rules::{ReceiverLane, SATURATED};
+use super::stream::receiver_lane;
+use super::verdict::{Advice, Change, Class, ForLink, Stage, Verdict};
 
 /// For the primary class and each secondary one, in the order in which they help. What fills the
 /// path makes no advice beside another that does.
@@ -282,8 +174,8 @@ impl Adviser<'_> {
     }
 
     fn receiver(&self) -> Change {
-        let lanes: Vec<super::rules::ReceiverLane> =
-            self.evidence.streams.iter().filter_map(super::stream::receiver_lane).collect();
+        let lanes: Vec<ReceiverLane> =
+            self.evidence.streams.iter().filter_map(receiver_lane).collect();
         let count = lanes.len().max(1) as f64;
         let sink = lanes.iter().map(|lane| lane.sink).sum::<f64>() / count;
         let passage = lanes.iter().map(|lane| lane.passage).sum::<f64>() / count;

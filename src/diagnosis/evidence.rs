@@ -1,14 +1,70 @@
-//! Evidence from what is recorded of a transfer: in memory when it has just ended, or in the store.
+//! What is known of a transfer, from what is recorded of it: in memory when it has just ended, or
+//! in the store.
 
 use std::collections::BTreeMap;
 
 use super::path::pauses::LOCKSTEP;
-use super::{Asked, Evidence, Host, Pace, Stream};
 use crate::base::cpus::Cpus;
 use crate::base::job::{Outcome, PathRole, StreamPath};
+use crate::base::path::PathSample;
 use crate::base::settings::{self, Lockstep, Settings};
 use crate::base::tally::SideReport;
 use crate::record::sample::{Environment, Record, Side};
+
+/// All that is known of the path of a transfer. What is not known is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub streams: Vec<Stream>,
+    pub sender: Host,
+    pub receiver: Host,
+    pub asked: Asked,
+    /// What the path is known to carry from elsewhere, as from `measure net`.
+    pub capacity_bytes_per_s: Option<f64>,
+}
+
+/// The samples of one stream, by either host; each by its own clock.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    pub number: u32,
+    pub sent: Vec<PathSample>,
+    pub received: Vec<PathSample>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// CPUs that the process kept busy while data moved, on average; and those that it may use, a
+    /// quota taken into account.
+    pub busy_cpus: Option<f64>,
+    pub usable_cpus: Option<f64>,
+    /// The largest receive and send buffers that autotuning reaches here (`net.ipv4.tcp_rmem`,
+    /// `tcp_wmem`, the third values), and that may be asked for (`net.core.rmem_max`, `wmem_max`).
+    pub receive_buffer_auto_max: Option<u64>,
+    pub receive_buffer_asked_max: Option<u64>,
+    pub send_buffer_auto_max: Option<u64>,
+    pub send_buffer_asked_max: Option<u64>,
+    pub congestion: String,
+}
+
+/// What the transfer was told.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub window_bytes: Option<u64>,
+    pub pace: Pace,
+    /// The limit of the transfer's own rate.
+    pub rate_bytes_per_s: Option<f64>,
+    pub request_bytes: u64,
+    /// Sizes at which something may stop, with their names: `the lockstep of 32 MiB`.
+    pub blocks: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    #[default]
+    None,
+    /// The program found it out for itself, so it holds nothing back.
+    Auto,
+    Asked,
+}
 
 /// What is known when a copy has ended; `here` is this host.
 pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Evidence {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Evidence, Stream};
+use super::evidence::{Evidence, Stream};
 use crate::base::path::{LaneClocks, PathSample};
 use crate::base::units::{Nanos, Tick};
 

@@ -1,8 +1,9 @@
 //! The decision list: which class held a window. The first rule that matches decides.
 
+use super::evidence::Pace;
 use super::path::episodes::{Losses, WindowAtLoss};
 use super::path::windows::Features;
-use super::{Class, Pace};
+use super::verdict::Class;
 
 /// What is known of a stream beyond one window of it.
 #[derive(Clone, Debug, Default)]

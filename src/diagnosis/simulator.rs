@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-use super::{Evidence, Host, Stream};
+use super::evidence::{Evidence, Host, Stream};
 use crate::base::path::{LaneClocks, PathSample};
 use crate::base::units::{Nanos, Tick};
 use crate::statistics::generator;

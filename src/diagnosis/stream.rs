@@ -1,40 +1,17 @@
 //! One stream's verdict: its life cut into windows, and what held each of them.
 
-use serde::Serialize;
-
+use super::evidence::{Evidence, Host, Stream};
 use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
 use super::path::pauses::{Habit, Pause, Waiting, habit, pauses, period, told};
-use super::path::sawtooth::{Sawtooth, sawtooth};
+use super::path::sawtooth::sawtooth;
 use super::path::series::{Series, share, sum};
 use super::path::windows::{
     self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
     features,
 };
 use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
-use super::{Class, Evidence, Figures, Host, Shares, Stream};
+use super::verdict::{Class, Figures, Shares, StreamVerdict};
 use crate::statistics::median;
-
-/// What held one stream back.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StreamVerdict {
-    pub number: u32,
-    /// `None` is mixed.
-    pub primary: Option<Class>,
-    /// Of the time behind the ramp.
-    pub shares: Shares,
-    pub seconds: f64,
-    pub ramp_s: f64,
-    pub windows: usize,
-    pub acked_bytes: f64,
-    /// All of the stream behind its ramp, pauses left out.
-    pub features: Features,
-    pub losses: Losses,
-    pub pauses: Habit,
-    pub sawtooth: Option<Sawtooth>,
-    /// Each of them, in order; the first thousand.
-    pub episodes: Vec<Episode>,
-    pub pause_list: Vec<Pause>,
-}
 
 /// All streams of a transfer, in the order of their numbers, with what only all of them tell.
 pub struct Streams<'a> {

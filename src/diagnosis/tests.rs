@@ -1,5 +1,8 @@
+use super::path::episodes::Losses;
+use super::path::windows::Features;
 use super::simulator::{Application, Congestion, World};
 use super::*;
+use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
 use proptest::prelude::*;
 

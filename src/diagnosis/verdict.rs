@@ -1,0 +1,302 @@
+//! What a diagnosis says: classes and their shares, the verdict on a transfer and on each stream,
+//! and what is advised.
+
+use serde::Serialize;
+
+use super::path::episodes::{Episode, Losses, WindowAtLoss};
+use super::path::pauses::{Habit, Pause, Period};
+use super::path::sawtooth::Sawtooth;
+use super::path::series::share;
+use super::path::windows::Features;
+
+/// What can hold a transfer back, in the order in which it is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    TooShort,
+    Pauses,
+    ReceiveWindow,
+    SlowReceiver,
+    SendBuffer,
+    SlowSource,
+    SlowPassage,
+    /// Neither the lane's clocks nor its pauses say which stage.
+    SlowSender,
+    Pacing,
+    PathLoss,
+    PathFull,
+    ShallowBuffer,
+    HostCpu,
+    Undetermined,
+}
+
+impl Class {
+    pub const ALL: [Class; 14] = [
+        Class::TooShort,
+        Class::Pauses,
+        Class::ReceiveWindow,
+        Class::SlowReceiver,
+        Class::SendBuffer,
+        Class::SlowSource,
+        Class::SlowPassage,
+        Class::SlowSender,
+        Class::Pacing,
+        Class::PathLoss,
+        Class::PathFull,
+        Class::ShallowBuffer,
+        Class::HostCpu,
+        Class::Undetermined,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::TooShort => "too short",
+            Class::Pauses => "application pauses",
+            Class::ReceiveWindow => "receive window",
+            Class::SlowReceiver => "slow receiver",
+            Class::SendBuffer => "send buffer",
+            Class::SlowSource => "slow source",
+            Class::SlowPassage => "slow passage",
+            Class::SlowSender => "slow sender",
+            Class::Pacing => "pacing",
+            Class::PathLoss => "path loss",
+            Class::PathFull => "path full",
+            Class::ShallowBuffer => "shallow buffer",
+            Class::HostCpu => "host CPU",
+            Class::Undetermined => "undetermined",
+        }
+    }
+}
+
+/// Parts of a whole by class; they sum to 1, or to 0 where nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Shares(Vec<Share>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Share {
+    pub class: Class,
+    pub share: f64,
+}
+
+impl Shares {
+    /// Of weights, which may be of anything.
+    pub fn of(weights: &[(Class, f64)]) -> Shares {
+        let good = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
+        let total: f64 = weights.iter().map(|(_, weight)| good(*weight)).sum();
+        let of = |class: Class| {
+            let mine = weights.iter().filter(|(other, _)| *other == class);
+            share(mine.map(|(_, weight)| good(*weight)).sum(), total)
+        };
+        let mut shares: Vec<Share> = Class::ALL
+            .into_iter()
+            .map(|class| Share { class, share: of(class) })
+            .filter(|share| share.share > 0.0)
+            .collect();
+        shares.sort_by(|a, b| b.share.total_cmp(&a.share).then(a.class.cmp(&b.class)));
+        Shares(shares)
+    }
+
+    /// The largest first.
+    pub fn all(&self) -> &[Share] {
+        &self.0
+    }
+
+    pub fn get(&self, class: Class) -> f64 {
+        self.0.iter().find(|share| share.class == class).map_or(0.0, |share| share.share)
+    }
+}
+
+/// How sure a verdict is: by the share of what it names, and by how much was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    Low,
+    Medium,
+    High,
+}
+
+impl Confidence {
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// What held the transfer back, why we think so, and what would change it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// `None` is mixed: no class held half of the bytes.
+    pub primary: Option<Class>,
+    /// Others that held a tenth or more, the largest first.
+    pub secondary: Vec<Class>,
+    pub shares: Shares,
+    pub confidence: Confidence,
+    pub figures: Figures,
+    /// What to change, in order. Each says which rate is expected once it is followed, and all
+    /// before it are.
+    pub advice: Vec<Advice>,
+    /// After following all advice; `None` where nobody can know.
+    pub predicted_bytes_per_s: Option<f64>,
+    pub streams: Vec<StreamVerdict>,
+}
+
+/// The numbers of a whole transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    pub seconds: f64,
+    /// Of the longest stream's life.
+    pub ramp_s: f64,
+    pub acked_bytes: f64,
+    /// Behind the ramp, all streams together.
+    pub bytes_per_s: f64,
+    /// The same without the time of pauses.
+    pub bytes_per_s_active: f64,
+    pub round_trip_min_s: f64,
+    /// The fastest that acknowledgements came: the path carries at least about this.
+    pub seen_bytes_per_s: f64,
+    /// What the path is taken to carry: known from elsewhere, or seen.
+    pub capacity_bytes_per_s: f64,
+    /// Features of all streams, weighted by bytes.
+    pub features: Features,
+    pub losses: Losses,
+    /// The windows of all streams together when episodes began.
+    pub window_at_loss: Option<WindowAtLoss>,
+    /// Of the stream with most pauses.
+    pub pauses: Habit,
+    pub period: Option<Period>,
+    pub sender_busy_cpus: Option<f64>,
+    pub receiver_busy_cpus: Option<f64>,
+}
+
+/// What held one stream back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamVerdict {
+    pub number: u32,
+    /// `None` is mixed.
+    pub primary: Option<Class>,
+    /// Of the time behind the ramp.
+    pub shares: Shares,
+    pub seconds: f64,
+    pub ramp_s: f64,
+    pub windows: usize,
+    pub acked_bytes: f64,
+    /// All of the stream behind its ramp, pauses left out.
+    pub features: Features,
+    pub losses: Losses,
+    pub pauses: Habit,
+    pub sawtooth: Option<Sawtooth>,
+    /// Each of them, in order; the first thousand.
+    pub episodes: Vec<Episode>,
+    pub pause_list: Vec<Pause>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    pub change: Change,
+    /// Once this and all advice before it is followed; `None` where nobody can know.
+    pub predicted_bytes_per_s: Option<f64>,
+    /// The path was never seen to carry that: it is what this change alone would allow.
+    pub at_most: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub enum Change {
+    /// A transfer of this size spends 95 % of its time at full speed.
+    MoveMore {
+        bytes: f64,
+        seconds: f64,
+    },
+    /// Credit ahead, so that the sender need not stop.
+    Prefetch {
+        bytes: f64,
+        pause_s: f64,
+        blocks: Option<f64>,
+    },
+    /// A window for each stream.
+    Window {
+        bytes: f64,
+        now_bytes: f64,
+        ceiling_bytes_per_s: f64,
+        limit_bytes: Option<u64>,
+        /// By arithmetic, where the path may well carry more than was seen of it.
+        for_link: Option<ForLink>,
+    },
+    /// The receiving host: what it does instead of taking bytes, and the share of its time.
+    Receiver {
+        stage: Stage,
+        share: f64,
+    },
+    SendBuffer {
+        bytes: f64,
+        now_bytes: f64,
+        limit_bytes: Option<u64>,
+    },
+    /// The sending host: how fast this stage is while it works.
+    Sender {
+        stage: Stage,
+        share: f64,
+        bytes_per_s: f64,
+    },
+    /// A higher pace for each stream, or a higher rate for the transfer.
+    RaisePace {
+        bytes_per_s: f64,
+        now_bytes_per_s: f64,
+    },
+    RaiseRate {
+        bytes_per_s: f64,
+        now_bytes_per_s: f64,
+    },
+    /// For all streams together.
+    Pace {
+        bytes_per_s: f64,
+    },
+    Streams {
+        count: u32,
+        now: u32,
+        loss_rate: f64,
+    },
+    /// Of the sending host.
+    Cpu {
+        busy: f64,
+        usable: Option<f64>,
+    },
+    /// The path is full.
+    Nothing {
+        queue_bytes: f64,
+    },
+    /// Look at the numbers.
+    Look,
+}
+
+/// What fills a link of a usual rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ForLink {
+    pub bits_per_s: f64,
+    pub bytes: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Source,
+    Passage,
+    Sink,
+    Cpu,
+    Unknown,
+}
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Source => "reading the source",
+            Stage::Passage => "digest, codec and seal",
+            Stage::Sink => "writing",
+            Stage::Cpu => "its CPUs",
+            Stage::Unknown => "the application",
+        }
+    }
+}
