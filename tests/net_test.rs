@@ -20,7 +20,7 @@ fn the_rate_of_the_path_is_found_in_either_direction_and_in_both() {
     ];
     each(cases, |(line, directions)| {
         let scene = Scene::new();
-        let line = format!("measure net far {TIMES} --json {line}");
+        let line = format!("net-test far {TIMES} --json {line}");
         let ran = run::to_end(wan.datapump(&scene, &line), b"");
         assert_eq!(ran.code, 0, "{line}\n{ran}");
         let events = ran.events();
@@ -56,7 +56,7 @@ fn the_rate_of_the_path_is_found_in_either_direction_and_in_both() {
 fn text_has_a_line_for_each_interval_and_the_run_is_recorded() {
     let wan = Wan::up("--rate 20Mbit --rtt 20ms --queue 2bdp");
     let scene = Scene::new();
-    let line = format!("measure net far: {TIMES} --streams 2");
+    let line = format!("net-test far: {TIMES} --streams 2");
     let mut test = wan.datapump(&scene, &line);
     test.env("DATAPUMP_RESULTS", scene.path("store")).env("DATAPUMP_NO_RECORD", "0");
     let ran = run::to_end(test, b"");
@@ -78,7 +78,7 @@ fn text_has_a_line_for_each_interval_and_the_run_is_recorded() {
 fn ctrl_c_ends_it_early_with_what_was() {
     let wan = Wan::up("--rate 20Mbit --rtt 20ms --queue 2bdp");
     let scene = Scene::new();
-    let line = "measure net far --time 600 --interval 0.5 --json --reverse";
+    let line = "net-test far --time 600 --interval 0.5 --json --reverse";
     let mut running = run::start(wan.datapump(&scene, line));
     running.wait_for_line("\"interval\"");
     processes::send(running.pid(), Signal::INT);
@@ -96,20 +96,39 @@ fn what_cannot_be_tested_is_refused_with_what_to_write() {
     let scene = Scene::new();
     let nobody = format!("--ssh {}", scene.script("nobody", "exit 127").display());
     let cases = [
-        ("net --time 1 --udp far", 2, "UDP is out of scope"),
-        ("net --time 1 --reverse --bidir far", 2, "leave one out"),
-        ("net --time 1 far:/data", 2, "HOST or HOST:"),
-        ("net --time 1 far near", 2, "with one host"),
-        ("disk-sink --time 1", 2, "measure net --time 10 HOST"),
-        ("net far", 2, "measure net --time 10 HOST"),
-        ("net --streams 2", 2, "--streams is of a net test"),
-        ("net --time 1 --on far", 2, "write the host behind net"),
-        ("net --time 1 -s 64 --request-size 16M far", 2, "raise --memory"),
-        (&format!("net --time 1 far {nobody}"), 8, "there is no datapump at far"),
+        ("--time 1 --udp far", 2, "UDP is out of scope"),
+        ("--time 1 --reverse --bidir far", 2, "leave one out"),
+        ("--time 1 far:/data", 2, "HOST or HOST:"),
+        ("--time 1 far near", 2, "unexpected argument 'near'"),
+        ("--time 1 --on far", 2, "unexpected argument '--on'"),
+        ("--time 1 -s 64 --request-size 16M far", 2, "raise --memory"),
+        (&format!("--time 1 far {nobody}"), 8, "there is no datapump at far"),
     ];
     each(cases, |(line, code, expect)| {
-        let ran = scene.run(&format!("measure {line}"));
+        let ran = scene.run(&format!("net-test {line}"));
         assert_eq!(ran.code, *code, "{line}\n{ran}");
+        assert!(ran.stderr.contains(expect), "{line}\n{ran}");
+    });
+}
+
+#[test]
+fn the_form_of_earlier_versions_is_told_what_to_write() {
+    let scene = Scene::new();
+    let cases = [
+        ("measure net far", "write: datapump net-test far"),
+        (
+            "measure net --time 3 --omit 2 me@far:",
+            "write: datapump net-test --time 3 --omit 2 me@far:",
+        ),
+        ("measure -t 3 net far --seal tls", "write: datapump net-test -t 3 far --seal tls"),
+        ("measure net --streams 2", "write: datapump net-test --streams 2"),
+        ("measure net --time 1 far near", "write datapump net-test --time 10 HOST"),
+        ("measure disk-sink --time 1", "write datapump net-test --time 10 HOST"),
+        ("measure far", "datapump net-test HOST"),
+    ];
+    each(cases, |(line, expect)| {
+        let ran = scene.run(line);
+        assert_eq!(ran.code, 2, "{line}\n{ran}");
         assert!(ran.stderr.contains(expect), "{line}\n{ran}");
     });
 }

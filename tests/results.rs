@@ -168,7 +168,7 @@ fn lists_pages_and_exports() {
         ("results export --format parquet --output @/all.parquet", 0, ""),
         ("results export --output @/all.parquet", 1, "is there already"),
         ("results export --output @/no/such/folder", 1, "cannot write"),
-        ("results export --format text", 2, "export writes csv, json or parquet"),
+        ("results export --format text", 2, "write csv, json or parquet"),
         ("results export --format xml", 2, "--format 'xml'"),
         ("results show", 2, "show needs the number of a run"),
         ("results show 9", 1, "there is no run 9"),

@@ -143,7 +143,8 @@ fn assert_profile(wan: &Wan, scene: &Scene) {
         command.env("XDG_CONFIG_HOME", &home);
         command
     };
-    let ran = run::to_end(with_home(sweep(wan, scene, "profile")), b"");
+    let keep = scene.command(&scene.words("sweep --results @/store profile"));
+    let ran = run::to_end(with_home(keep), b"");
     assert_eq!(ran.code, 0, "{ran}");
     let path = home.join("datapump/profiles/far");
     assert!(fs::read_to_string(&path).unwrap().starts_with("# far, measured by sweep-"));

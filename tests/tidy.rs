@@ -379,7 +379,7 @@ const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
     ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),
 ];
-/// Rooms of which the simulation runs all as it ships, and what stands around that: files, or the
+/// Modules of which the simulation runs all as it ships, and what stands around that: files, or the
 /// beginnings of their paths, each with its reason.
 const DETERMINED: &[&str] = &["base", "wire", "work", "ends", "pump"];
 const SHELL_FILES: &[(&str, &str)] = &[
@@ -501,9 +501,9 @@ fn clocks(pages: &[Page]) -> Vec<Finding> {
 /// random order, no random number.
 fn undetermined(pages: &[Page]) -> Vec<Finding> {
     each_code_line(pages, |page, line| {
-        let room = room_of(&page.path)?;
+        let module = module_of(&page.path)?;
         let is_shell = SHELL_FILES.iter().any(|(path, _)| page.path.starts_with(path));
-        if !DETERMINED.contains(&room) || is_shell {
+        if !DETERMINED.contains(&module) || is_shell {
             return None;
         }
         let words = ["HashMap", "HashSet", "HostClock", "rand", "getrandom", "RandomState"];

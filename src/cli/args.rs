@@ -1,370 +1,153 @@
-//! Exactly what was typed: which command, which words, which options.
+//! The command line as typed arguments: which command, and its own arguments, which cannot be wrong
+//! any more.
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::str::FromStr;
 
-use clap::ArgMatches;
-use clap::error::ErrorKind;
+use clap_complete::Shell;
 
-use super::command::{ENDS, Verb, command};
-use super::help;
-use super::knobs::{self, Kind, Knob};
-use super::profile::{self, PROFILE};
-use super::words;
-use crate::base::codec::Compress;
+use super::clean::CleanArgs;
+use super::codec::CodecArgs;
+use super::command_id::CommandId;
+use super::demo::DemoArgs;
+use super::doctor::DoctorArgs;
+use super::explain::ExplainArgs;
+use super::foretell::PredictArgs;
+use super::measure::MeasureArgs;
+use super::model::{FitArgs, ShowModelArgs};
+use super::nettest::NetTestArgs;
+use super::old_forms;
+use super::options::{moving, showing};
+use super::order::{CopyArgs, Form};
+use super::parser;
+use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
+use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
+use super::typed::{Stop, Typed};
+use super::verify::VerifyArgs;
 use crate::base::cpus::Cpus;
-use crate::base::job::Remote;
-use crate::base::settings::{DataSet, Seal, Settings};
-use crate::base::units::{Nanos, Rate};
-use crate::measure::rig::Cache;
-use crate::record::export::What;
-use crate::study::CpuFrom;
-use crate::study::experiment::{Order, Soak};
 
-/// The command line, word by word.
+/// A command line that can be carried out.
 #[derive(Debug)]
 pub struct Args {
     pub task: Task,
-    pub options: Options,
-}
-
-/// What to do, with its words as typed.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Task {
-    Copy { sources: Vec<OsString>, target: OsString },
-    Demo,
-    Verify { manifest: PathBuf, path: OsString },
-    Clean { paths: Vec<OsString> },
-    Measure { what: Vec<OsString> },
-    Model { action: OsString, words: Vec<OsString> },
-    Results { action: OsString, runs: Vec<OsString> },
-    Explain { run: Option<OsString> },
-    Doctor { host: Option<OsString> },
-    Sweep { words: Vec<OsString> },
-    Peer,
-    Probe,
-    Man,
-    Completions(clap_complete::Shell),
-}
-
-/// Everything that a knob can set.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    pub settings: Settings,
-    /// As typed; what leaving it out means depends on what is copied.
-    pub compress: Option<Compress>,
-    pub remote: Remote,
+    /// In which form an error is told.
+    pub form: Form,
     /// The CPUs that this side is held to.
     pub cpus: Option<Cpus>,
-    pub seed: u64,
-    pub manifest: Option<PathBuf>,
-    /// `-p` was typed.
-    pub preserve: bool,
-    pub profile: Option<String>,
-    pub files_from: Option<PathBuf>,
-    pub files_from_nul: bool,
-    pub interval: Option<Nanos>,
-    pub json: bool,
-    pub quiet: bool,
-    pub measure: Measuring,
-    pub sweep: Sweeping,
-    pub demo_bytes: u64,
-    pub demo_files: u64,
-    /// The measurements of `model fit`, in place of the store.
-    pub input: Option<PathBuf>,
-    /// Where results are kept, if not in the usual place.
-    pub results: Option<PathBuf>,
-    pub no_record: bool,
-    /// Show the evidence of what held the copy back, not only the sentence.
-    pub explain: bool,
-    /// The rate that a doctor judges by.
-    pub target: Option<Rate>,
-    /// Runs that a list shows.
-    pub limit: u32,
-    /// Which runs a model's tables take CPU time from.
-    pub cpu_from: CpuFrom,
-    pub experiment: Option<String>,
-    /// Of `FORMATS`.
-    pub format: Option<usize>,
-    pub output: Option<PathBuf>,
-    pub export: What,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            settings: Settings::default(),
-            compress: None,
-            remote: Remote::default(),
-            cpus: None,
-            seed: 0,
-            manifest: None,
-            preserve: false,
-            profile: None,
-            files_from: None,
-            files_from_nul: false,
-            interval: None,
-            json: false,
-            quiet: false,
-            measure: Measuring::default(),
-            sweep: Sweeping::default(),
-            demo_bytes: 512 << 20,
-            demo_files: 2000,
-            input: None,
-            results: None,
-            no_record: false,
-            explain: false,
-            target: None,
-            limit: 20,
-            cpu_from: CpuFrom::default(),
-            experiment: None,
-            format: None,
-            output: None,
-            export: What::Runs,
-        }
-    }
-}
-
-/// What is measured and how, as typed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measuring {
-    pub request_sizes: Vec<u32>,
-    pub depths: Option<Vec<u16>>,
-    pub bytes: Option<u64>,
-    pub repeat: Option<u32>,
-    pub order: Order,
-    pub soak: Soak,
-    pub cache: Cache,
-    pub place: Option<PathBuf>,
-    /// The folder that is written in, where it is another.
-    pub sink_place: Option<PathBuf>,
-    pub on: Option<String>,
-    pub thorough: bool,
-    pub net: NetTesting,
-}
-
-/// A net test, as typed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NetTesting {
-    pub time: Option<Nanos>,
-    pub omit: Option<Nanos>,
-    pub interval: Option<Nanos>,
-    pub reverse: bool,
-    pub bidir: bool,
-    pub udp: bool,
-    pub streams: Option<u16>,
-    pub seal: Option<Seal>,
-    pub request_bytes: Option<u32>,
-}
-
-/// A campaign, as typed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sweeping {
-    pub hosts: Option<PathBuf>,
-    pub preset: Option<Preset>,
-    /// `None` among them leaves the window to TCP.
-    pub windows: Option<Vec<Option<u32>>>,
-    pub streams: Option<Vec<u16>>,
-    pub levels: Option<Vec<Compress>>,
-    pub time: Option<Nanos>,
-    pub sizes: Option<Vec<u64>>,
-    pub durations: Option<Vec<Nanos>>,
-    pub passes: Option<u32>,
-    pub order: Option<Order>,
-    pub data: DataSet,
-    pub request_bytes: Option<u32>,
-    pub resume: bool,
-}
-
-/// Orders that somebody has used before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    Slac,
-}
-
-impl Preset {
-    pub const NAMES: &[&str] = &["slac"];
-    pub const ALL: &[Preset] = &[Preset::Slac];
-}
-
-impl Default for Measuring {
-    fn default() -> Measuring {
-        Measuring {
-            request_sizes: (14..=20).map(|power| 1 << power).collect(),
-            depths: None,
-            bytes: None,
-            repeat: None,
-            order: Order::Random,
-            soak: Soak::All,
-            cache: Cache::Bypass,
-            place: None,
-            sink_place: None,
-            on: None,
-            thorough: false,
-            net: NetTesting::default(),
-        }
-    }
-}
-
-/// Why there is nothing to do: help that was asked for, or an error.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Text for standard output; not an error.
-    Help(String),
-    /// The command line is wrong. Written in JSON too when that is what the words asked for.
-    Wrong { text: String, json: bool },
+/// A command with its own arguments.
+#[derive(Debug)]
+pub enum Task {
+    Copy(Box<CopyArgs>),
+    Demo(Box<DemoArgs>),
+    Verify(VerifyArgs),
+    Clean(CleanArgs),
+    Measure(Box<MeasureArgs>),
+    MeasureCodec(CodecArgs),
+    NetTest(Box<NetTestArgs>),
+    ModelFit(FitArgs),
+    ModelShow(ShowModelArgs),
+    ModelPredict(Box<PredictArgs>),
+    ResultsList(ListArgs),
+    ResultsShow(ShowRunsArgs),
+    ResultsExport(ExportArgs),
+    Explain(ExplainArgs),
+    Doctor(DoctorArgs),
+    Sweep(SweepArgs),
+    SweepShow(ShowCampaignArgs),
+    SweepCompare(CompareArgs),
+    SweepProfile(ProfileArgs),
+    Man,
+    Completions(Shell),
+    Peer,
+    Probe,
 }
 
 impl Args {
     /// Reads the words of a command line, the program's name first.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, Stop> {
         let words: Vec<OsString> = words.into_iter().collect();
-        let mut matches =
-            command().try_get_matches_from(&words).map_err(|why| stop(&words, why))?;
-        let (name, mut below) =
-            matches.remove_subcommand().ok_or_else(|| wrong(&words, NO_COMMAND))?;
-        let verb = Verb::ALL.iter().copied().find(|verb| verb.name() == name);
-        let verb = verb.ok_or_else(|| wrong(&words, NO_COMMAND))?;
-        let options = options(verb, &mut below).map_err(|why| wrong(&words, why))?;
-        let task = task(verb, &mut below).map_err(|why| wrong(&words, why))?;
-        Ok(Args { task, options })
-    }
-}
-
-fn task(verb: Verb, typed: &mut ArgMatches) -> Result<Task, &'static str> {
-    let mut all = |name: &str| typed.remove_many(name).into_iter().flatten();
-    // clap has made sure that what is required is there.
-    Ok(match verb {
-        Verb::Copy => {
-            let mut sources: Vec<OsString> = all(ENDS).collect();
-            let target = sources.pop().filter(|_| !sources.is_empty());
-            Task::Copy { target: target.ok_or(help::NO_DESTINATION)?, sources }
-        }
-        Verb::Demo => Task::Demo,
-        Verb::Verify => Task::Verify {
-            manifest: PathBuf::from(all("MANIFEST").next().unwrap_or_default()),
-            path: all("PATH").next().unwrap_or_default(),
-        },
-        Verb::Clean => Task::Clean { paths: all("PATH").collect() },
-        Verb::Measure => Task::Measure { what: all("WHAT").collect() },
-        Verb::Model => Task::Model {
-            action: all("ACTION").next().unwrap_or_default(),
-            words: all("WORDS").collect(),
-        },
-        Verb::Results => Task::Results {
-            action: all("ACTION").next().unwrap_or_default(),
-            runs: all("RUN").collect(),
-        },
-        Verb::Explain => Task::Explain { run: all("RUN").next() },
-        Verb::Doctor => Task::Doctor { host: all("HOST").next() },
-        Verb::Sweep => Task::Sweep { words: all("WORDS").collect() },
-        Verb::Peer => Task::Peer,
-        Verb::Probe => Task::Probe,
-        Verb::Man => Task::Man,
-        Verb::Completions => {
-            let shell = typed.get_one("SHELL").copied();
-            Task::Completions(shell.unwrap_or(clap_complete::Shell::Bash))
-        }
-    })
-}
-
-fn options(verb: Verb, typed: &mut ArgMatches) -> Result<Options, String> {
-    let mut options = Options::default();
-    if verb == Verb::Copy
-        && let Some(name) = typed.get_one::<OsString>(PROFILE)
-    {
-        profile::apply(name, verb, &mut options)?;
-    }
-    let mut patterns: Vec<(usize, &Knob, OsString)> = Vec::new();
-    for knob in knobs::all().filter(|knob| knob.verbs.contains(&verb)) {
-        match knob.kind {
-            Kind::Flag(_) if typed.get_flag(knob.name) => knob.set(&mut options, OsStr::new(""))?,
-            Kind::Flag(_) => {}
-            Kind::Pattern(_) => {
-                let places: Vec<usize> =
-                    typed.indices_of(knob.name).into_iter().flatten().collect();
-                let lines = typed.remove_many::<OsString>(knob.name).into_iter().flatten();
-                patterns.extend(places.into_iter().zip(lines).map(|(at, line)| (at, knob, line)));
-            }
-            _ => {
-                if let Some(value) = typed.remove_one::<OsString>(knob.name) {
-                    knob.set(&mut options, &value)?;
-                }
-            }
+        let args = Typed::parse(&words)
+            .and_then(|typed| Args::of(&typed).map_err(|why| Stop::wrong(&words, why)));
+        match (args, old_forms::net_test(&words)) {
+            (Err(Stop::Wrong { .. }), Some(text)) => Err(Stop::wrong(&words, text)),
+            (args, _) => args,
         }
     }
-    // Of patterns the last one that matches counts, so they stay in the order that they came in.
-    patterns.sort_by_key(|(at, ..)| *at);
-    for (_, knob, line) in patterns {
-        knob.set(&mut options, &line)?;
-    }
-    Ok(options)
-}
 
-fn stop(words: &[OsString], why: clap::Error) -> Stop {
-    let text = why.render().to_string();
-    match why.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Help(text),
-        ErrorKind::MissingSubcommand => wrong(words, NO_COMMAND),
-        ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "copy") => {
-            wrong(words, help::NO_DESTINATION)
-        }
-        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if means_copy(words) => {
-            let typed: Vec<String> =
-                words[1..].iter().map(|word| words::quote(&word.to_string_lossy())).collect();
-            wrong(
-                words,
-                format!("the command is missing; write: datapump copy {}", typed.join(" ")),
-            )
-        }
-        _ => wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
+    pub fn of(typed: &Typed) -> Result<Args, String> {
+        let form = match typed.maybe(&showing::JSON)? {
+            Some(true) => Form::Json,
+            _ => Form::Text,
+        };
+        Ok(Args { task: Task::of(typed)?, form, cpus: typed.maybe(&moving::CPUS)? })
     }
 }
 
-/// True for `datapump SRC DST`: no command is named, and what stands there looks like ends of a
-/// copy.
-fn means_copy(words: &[OsString]) -> bool {
-    let names: Vec<_> = words[1..].iter().filter(|word| !is_option(word)).collect();
-    let command = |word: &OsStr| Verb::ALL.iter().any(|verb| word == verb.name());
-    let looks_like_an_end = |word: &OsStr| {
-        word.to_string_lossy().contains([':', '/', '.']) || std::path::Path::new(word).exists()
-    };
-    match names.first() {
-        Some(first) if command(first) => false,
-        Some(_) => names.len() > 1 && names.iter().any(|word| looks_like_an_end(word)),
-        None => false,
+impl Task {
+    fn of(typed: &Typed) -> Result<Task, String> {
+        Ok(match typed.command {
+            CommandId::Copy => Task::Copy(Box::new(CopyArgs::of(typed)?)),
+            CommandId::Demo => Task::Demo(Box::new(DemoArgs::of(typed)?)),
+            CommandId::Verify => Task::Verify(VerifyArgs::of(typed)?),
+            CommandId::Clean => Task::Clean(CleanArgs::of(typed)?),
+            CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
+            CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
+            CommandId::NetTest => Task::NetTest(Box::new(NetTestArgs::of(typed)?)),
+            CommandId::ModelFit => Task::ModelFit(FitArgs::of(typed)?),
+            CommandId::ModelShow => Task::ModelShow(ShowModelArgs::of(typed)?),
+            CommandId::ModelPredict => Task::ModelPredict(Box::new(PredictArgs::of(typed)?)),
+            CommandId::ResultsList => Task::ResultsList(ListArgs::of(typed)?),
+            CommandId::ResultsShow => Task::ResultsShow(ShowRunsArgs::of(typed)?),
+            CommandId::ResultsExport => Task::ResultsExport(ExportArgs::of(typed)?),
+            CommandId::Explain => Task::Explain(ExplainArgs::of(typed)?),
+            CommandId::Doctor => Task::Doctor(DoctorArgs::of(typed)?),
+            CommandId::Sweep => Task::Sweep(SweepArgs::of(typed)?),
+            CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
+            CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
+            CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
+            CommandId::Man => Task::Man,
+            CommandId::Completions => Task::Completions(shell(typed)?),
+            CommandId::Peer => Task::Peer,
+            CommandId::Probe => Task::Probe,
+        })
     }
 }
 
-fn is_option(word: &OsStr) -> bool {
-    word.len() > 1 && word.as_encoded_bytes().starts_with(b"-")
+fn shell(typed: &Typed) -> Result<Shell, String> {
+    let word = typed.word(parser::SHELL).unwrap_or_default();
+    Shell::from_str(&word.to_string_lossy())
 }
-
-fn wrong(words: &[OsString], text: impl Into<String>) -> Stop {
-    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    Stop::Wrong { text: text.into(), json }
-}
-
-const NO_COMMAND: &str = "no command; write 'datapump copy SRC DST' to copy, 'datapump demo' to \
-                          see it work, or 'datapump --help'";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::base::job::Place;
+    use crate::cli::order::Order;
 
     fn parse(line: &str) -> Result<Args, Stop> {
         let words = line.split_whitespace().map(OsString::from);
         Args::parse(std::iter::once(OsString::from("datapump")).chain(words))
     }
 
+    fn copy(line: &str) -> CopyArgs {
+        match parse(line) {
+            Ok(Args { task: Task::Copy(copy), .. }) => *copy,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
     #[test]
     fn sources_and_target() {
-        let args = parse("copy -r a b/ host:c -s 8 --streams=2 --json").unwrap();
-        let sources = vec!["a".into(), "b/".into()];
-        assert_eq!(args.task, Task::Copy { sources, target: "host:c".into() });
-        assert_eq!(args.options.settings.streams, 2, "the last one counts");
-        assert!(args.options.settings.recursive && args.options.json);
+        let args = copy("copy -r a b/ host:c -s 8 --streams=2 --json");
+        assert_eq!((args.sources, args.target), (vec!["a".into(), "b/".into()], "host:c".into()));
+        let settings = args.order.job.settings;
+        assert_eq!(settings.streams, 2, "the last one counts");
+        assert!(settings.recursive && args.order.show.form == Form::Json);
     }
 
     /// As with cp and rsync, an option may stand anywhere before `--`.
@@ -378,15 +161,15 @@ mod tests {
             "copy -r a --json b -- c",
         ];
         for line in lines {
-            let args = parse(line).unwrap_or_else(|why| panic!("{line}: {why:?}"));
-            let sources = vec!["a".into(), "b".into()];
-            assert_eq!(args.task, Task::Copy { sources, target: "c".into() }, "{line}");
-            assert!(args.options.settings.recursive && args.options.json, "{line}");
+            let args = copy(line);
+            let ends = (args.sources, args.target);
+            assert_eq!(ends, (vec!["a".into(), "b".into()], "c".into()), "{line}");
+            let order = args.order;
+            assert!(order.job.settings.recursive && order.show.form == Form::Json, "{line}");
         }
-        let args = parse("copy a -s 2 --exclude x b -- -s").unwrap();
-        let sources = vec!["a".into(), "b".into()];
-        assert_eq!(args.task, Task::Copy { sources, target: "-s".into() });
-        assert_eq!(args.options.settings.streams, 2);
+        let args = copy("copy a -s 2 --exclude x b -- -s");
+        assert_eq!((args.sources, args.target), (vec!["a".into(), "b".into()], "-s".into()));
+        assert_eq!(args.order.job.settings.streams, 2);
     }
 
     #[test]
@@ -394,9 +177,11 @@ mod tests {
         let bad = OsString::from_vec(vec![b'a', 0xff]);
         let words = ["datapump", "copy", "--manifest"].map(OsString::from).into_iter();
         let words = words.chain([bad.clone(), bad.clone(), bad.clone()]);
-        let args = Args::parse(words).unwrap();
-        assert_eq!(args.options.manifest, Some(PathBuf::from(bad.clone())));
-        assert_eq!(args.task, Task::Copy { sources: vec![bad.clone()], target: bad });
+        let Ok(Args { task: Task::Copy(args), .. }) = Args::parse(words) else { panic!() };
+        let Order { job, receipt, .. } = args.order;
+        assert_eq!(receipt.map(|receipt| receipt.path), Some(PathBuf::from(bad.clone())));
+        assert_eq!(job.sources, [Place::Path(PathBuf::from(bad.clone()))]);
+        assert_eq!(job.target, Place::Path(PathBuf::from(bad)));
     }
 
     #[test]
@@ -412,6 +197,27 @@ mod tests {
             ("copy --sael off a b", "unexpected argument '--sael' found"),
             ("copy --seal none a b", "--seal 'none': write tls, auth or off"),
             ("demo x", "unexpected argument 'x' found"),
+            (
+                "measure net far",
+                "a net test is a command of its own now; write: datapump net-test far",
+            ),
+            (
+                "measure net -R",
+                "a net test is a command of its own now; write: datapump net-test -R",
+            ),
+            ("measure cpu -R", "a net test is a command of its own now: write datapump net-test"),
+            ("measure net --request-sizes 5K", "--request-sizes '5K': write sizes as 16K..1M"),
+            ("results drop", "results 'drop': write list, show or export"),
+            ("results", "results needs a word for what to do: write list, show or export"),
+            ("model", "model needs a word for what to do: write fit, show or predict"),
+            ("model predict a", "model predict needs something to copy and a place to put it"),
+            ("model show a b", "unexpected argument 'b' found"),
+            ("results --limit 2 show 1", "--limit is an option of results list, and results show"),
+            ("measure --no-record cpu", "--no-record is an option of measure codec, and measure"),
+            ("measure cpu codec", "'codec' cannot be measured: write cpu, disk-source"),
+            ("sweep --what runs", "unexpected argument '--what' found"),
+            ("sweep compare a", "compare needs two campaigns"),
+            ("sweep shew", "sweep shew: write show, compare or profile"),
         ];
         for (line, expect) in cases {
             match parse(line) {
@@ -423,10 +229,24 @@ mod tests {
         }
     }
 
+    /// Options stood in front of an action's word before that was a command, and still may.
+    #[test]
+    fn options_in_front_of_the_word_of_a_command() {
+        for line in ["results list --limit 3 1 2", "results --limit 3 list 1 2"] {
+            assert!(matches!(parse(line), Ok(Args { task: Task::ResultsList(_), .. })), "{line}");
+        }
+        for line in ["sweep show --format csv", "sweep --format csv --results r show"] {
+            assert!(matches!(parse(line), Ok(Args { task: Task::SweepShow(_), .. })), "{line}");
+        }
+        for line in ["measure codec --thorough a", "measure --json --thorough codec a"] {
+            assert!(matches!(parse(line), Ok(Args { task: Task::MeasureCodec(_), .. })), "{line}");
+        }
+    }
+
     #[test]
     fn patterns_stay_in_order() {
-        let args = parse("copy --exclude *.o --include=keep.o -r --exclude tmp/ a b").unwrap();
-        assert_eq!(args.options.settings.filters, ["*.o", "!keep.o", "tmp/"]);
+        let args = copy("copy --exclude *.o --include=keep.o -r --exclude tmp/ a b");
+        assert_eq!(args.order.job.settings.filters, ["*.o", "!keep.o", "tmp/"]);
     }
 
     #[test]

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use super::args::Options;
 use super::endpoint::{End, Role};
-use super::order::{Channel, Show};
-use super::record;
+use super::options::{copying, measuring};
+use super::order::Show;
+use super::record::{self, Recording};
 use super::signals;
+use super::typed::Typed;
 use super::voice::Voice;
 use crate::base::codec::Way;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
+use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::host::environment;
 use crate::measure::codec::{self, Plan};
@@ -23,18 +25,40 @@ use crate::report::json::{self, Event};
 use crate::report::sheet::Form;
 use crate::study::compression;
 
-/// `what`: the words behind `codec`, each a file or something that makes bytes.
-pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let sources = sources(what, options.seed)?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    let words = sources.iter().map(|(name, _)| name.clone()).collect();
+#[derive(Debug)]
+pub struct CodecArgs {
+    /// Files, or what makes bytes, each with its name as typed.
+    sources: Vec<(String, Place)>,
+    thorough: bool,
+    /// Of each source; `None` for as many as are usual.
+    bytes_max: Option<u64>,
+    show: Show,
+    recording: Recording,
+}
+
+impl CodecArgs {
+    pub fn of(typed: &Typed) -> Result<CodecArgs, String> {
+        let seed = typed.value_or_default(&copying::SEED)?;
+        Ok(CodecArgs {
+            sources: sources(&typed.words("FILE"), seed)?,
+            thorough: typed.has(&measuring::THOROUGH),
+            bytes_max: typed.value(&measuring::BYTES)?.flatten(),
+            show: Show::of(typed)?,
+            recording: Recording::of(typed)?,
+        })
+    }
+}
+
+pub fn run(args: &CodecArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    let words = args.sources.iter().map(|(name, _)| name.clone()).collect();
     voice.event(&super::start("measure", words, None, None));
     let (notices, _) = channel();
     let watch = Arc::new(Watch::new(notices));
     if let Err(why) = signals::install(&watch) {
         voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let result = measure(&sources, options, &voice, &watch);
+    let result = measure(args, &voice, &watch);
     voice.clear();
     let (class, text) = match result {
         Ok(()) => (None, None),
@@ -47,7 +71,7 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     let end = json::end(class, text);
     let code = end.exit_code;
     voice.event(&Event::End(Box::new(end)));
-    Ok(code)
+    code
 }
 
 /// Without words, one source of each kind.
@@ -68,32 +92,27 @@ fn source(word: &OsStr, seed: u64) -> Result<(String, Place), String> {
     }
 }
 
-fn measure(
-    sources: &[(String, Place)],
-    options: &Options,
-    voice: &Voice,
-    watch: &Watch,
-) -> Result<(), Fault> {
-    let (ways, each) = match options.measure.thorough {
+fn measure(args: &CodecArgs, voice: &Voice, watch: &Watch) -> Result<(), Fault> {
+    let (ways, each) = match args.thorough {
         true => (THOROUGH.to_vec(), Nanos::from_millis(2000)),
         false => (QUICK.to_vec(), Nanos::from_millis(300)),
     };
     let plan = Plan {
         ways,
-        payload_bytes: options.settings.request_bytes,
+        payload_bytes: Settings::default().request_bytes,
         each,
-        bytes_max: options.measure.bytes.unwrap_or(BYTES_MAX),
+        bytes_max: args.bytes_max.unwrap_or(BYTES_MAX),
     };
     let host = Host {
         processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
         mhz: environment::here().facts.get("mhz").and_then(|mhz| mhz.parse().ok()),
     };
-    for (name, place) in sources {
+    for (name, place) in &args.sources {
         voice.draw(format!("packing {name}"));
         let findings = codec::study(name, place, &plan, watch)?;
         voice.clear();
         voice.summary(&codecs::sheet(&findings, host).write(Form::Text));
-        record::keep_measured(voice, options, |started_unix_s, environment| {
+        record::keep_measured(voice, &args.recording, |started_unix_s, environment| {
             compression::records(&findings, started_unix_s, environment)
         });
         voice.event(&Event::Codec(Box::new(findings)));

@@ -2,17 +2,19 @@
 //! back. Nothing is changed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::args::Options;
 use super::endpoint;
-use super::order::{Channel, Show};
+use super::options::measuring::{FILE, TARGET};
+use super::order::Show;
+use super::settings::remote;
+use super::typed::Typed;
 use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
-use crate::base::units::Nanos;
+use crate::base::job::Remote;
+use crate::base::units::{Nanos, Rate};
 use crate::doctor::{self, Finding, Goal, Knocked, State};
 use crate::host::checkup::Toward;
 use crate::io::clock;
@@ -24,12 +26,38 @@ use crate::remote::streams;
 use crate::report::doctor as page;
 use crate::report::json::{self, Event};
 
-pub fn run(host: Option<&OsString>, options: &Options, started: Instant) -> Result<u8, String> {
-    let far = host.map(|word| endpoint::host_and_folder(word)).transpose()?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    let shown = host.map(|host| host.to_string_lossy().into_owned());
-    voice.event(&super::start("doctor", shown.into_iter().collect(), None, None));
-    let examined = examine(far, options, &voice);
+#[derive(Debug)]
+pub struct DoctorArgs {
+    /// The other host, and the folder there.
+    far: Option<(String, PathBuf)>,
+    /// The other host as it was typed.
+    shown: Option<String>,
+    /// The folder of this host that is looked at.
+    folder: PathBuf,
+    /// The rate that is judged by; `None` for that of the interface.
+    target: Option<Rate>,
+    remote: Remote,
+    show: Show,
+}
+
+impl DoctorArgs {
+    pub fn of(typed: &Typed) -> Result<DoctorArgs, String> {
+        let host = typed.word("HOST");
+        Ok(DoctorArgs {
+            far: host.as_deref().map(endpoint::host_and_folder).transpose()?,
+            shown: host.map(|host| host.to_string_lossy().into_owned()),
+            folder: typed.value(&FILE)?.unwrap_or_else(|| PathBuf::from(".")),
+            target: typed.value(&TARGET)?.flatten(),
+            remote: remote(typed)?,
+            show: Show::of(typed)?,
+        })
+    }
+}
+
+pub fn run(args: &DoctorArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    voice.event(&super::start("doctor", args.shown.iter().cloned().collect(), None, None));
+    let examined = examine(args, &voice);
     voice.clear();
     let (class, text) = match examined {
         Err(fault) => (Some(fault.class), Some(fault.text)),
@@ -47,7 +75,7 @@ pub fn run(host: Option<&OsString>, options: &Options, started: Instant) -> Resu
     let end = json::end(class, text);
     let code = end.exit_code;
     voice.event(&Event::End(Box::new(end)));
-    Ok(code)
+    code
 }
 
 /// Trouble is an error, so that a script hears of it; advice is not.
@@ -66,48 +94,43 @@ struct Examined {
 
 type Facts = BTreeMap<String, String>;
 
-fn examine(
-    far: Option<(String, PathBuf)>,
-    options: &Options,
-    voice: &Voice,
-) -> Result<Examined, Fault> {
+fn examine(args: &DoctorArgs, voice: &Voice) -> Result<Examined, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
-    let folder = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
-    let folder = std::path::absolute(&folder).unwrap_or(folder);
+    let folder = std::path::absolute(&args.folder).unwrap_or_else(|_| args.folder.clone());
     let alone = |near: &mut Probe| {
         let facts = all_facts(near, &folder, Toward::World)?;
-        Ok(doctor::of_host(THIS_HOST, &facts, &goal(options, &[&facts], None)))
+        Ok(doctor::of_host(THIS_HOST, &facts, &goal(args, &[&facts], None)))
     };
-    let Some((host, far_folder)) = far else {
+    let Some((host, far_folder)) = &args.far else {
         return Ok(Examined { findings: alone(&mut near)?, not_reached: None });
     };
     if voice.has_line() {
         voice.remark(&format!("connecting to {host}"));
     }
-    let mut far = match Other::meet(&host, options) {
+    let mut far = match Other::meet(host, args) {
         Ok(far) => far,
         Err(fault) => {
-            let mut findings = vec![doctor::not_reached(&host, &fault)];
+            let mut findings = vec![doctor::not_reached(host, &fault)];
             findings.extend(alone(&mut near)?);
             return Ok(Examined { findings, not_reached: Some(fault.class) });
         }
     };
-    let far_facts = all_facts(&mut far.probe, &far_folder, Toward::WhoLoggedIn)?;
+    let far_facts = all_facts(&mut far.probe, far_folder, Toward::WhoLoggedIn)?;
     let named: Vec<String> = far_facts.get("reached_at").cloned().into_iter().collect();
-    let choice = addresses::choose(&launch(&host, options), &named);
+    let choice = addresses::choose(&launch(host, args), &named);
     let toward = choice.tries.first().map_or(Toward::World, |at| Toward::Address(at.ip()));
     let facts = all_facts(&mut near, &folder, toward)?;
-    let knocked = far.knock(&choice.tries, options)?;
+    let knocked = far.knock(&choice.tries, args)?;
     let round_trip = knocked.tried.as_ref().map_or(knocked.asked, |tried| tried.round_trip_min);
-    let goal = goal(options, &[&facts, &far_facts], Some(round_trip));
-    let mut findings = doctor::of_path(&host, &knocked, &facts);
+    let goal = goal(args, &[&facts, &far_facts], Some(round_trip));
+    let mut findings = doctor::of_path(host, &knocked, &facts);
     findings.extend(doctor::of_host(THIS_HOST, &facts, &goal));
-    findings.extend(doctor::of_host(&host, &far_facts, &goal));
+    findings.extend(doctor::of_host(host, &far_facts, &goal));
     Ok(Examined { findings, not_reached: None })
 }
 
-fn launch(host: &str, options: &Options) -> Launch {
-    Launch::Ssh { host: host.to_string(), remote: options.remote.clone() }
+fn launch(host: &str, args: &DoctorArgs) -> Launch {
+    Launch::Ssh { host: host.to_string(), remote: args.remote.clone() }
 }
 
 /// The probe on the other host, and how long the login took.
@@ -117,15 +140,15 @@ struct Other {
 }
 
 impl Other {
-    fn meet(host: &str, options: &Options) -> Result<Other, Fault> {
+    fn meet(host: &str, args: &DoctorArgs) -> Result<Other, Fault> {
         let begun = clock::now();
-        let probe = Probe::start(&launch(host, options))?;
+        let probe = Probe::start(&launch(host, args))?;
         Ok(Other { probe, login: clock::now().since(begun) })
     }
 
-    fn knock(&mut self, addresses: &[SocketAddr], options: &Options) -> Result<Knocked, Fault> {
+    fn knock(&mut self, addresses: &[SocketAddr], args: &DoctorArgs) -> Result<Knocked, Fault> {
         let token = streams::random()?;
-        path::try_path(&mut self.probe, self.login, addresses, options.remote.ports, token)
+        path::try_path(&mut self.probe, self.login, addresses, args.remote.ports, token)
     }
 }
 
@@ -138,11 +161,11 @@ fn all_facts(probe: &mut Probe, folder: &Path, toward: Toward) -> Result<Facts, 
 }
 
 /// What is wanted, else what the slowest interface that tells its speed has.
-fn goal(options: &Options, facts: &[&Facts], round_trip: Option<Nanos>) -> Goal {
+fn goal(args: &DoctorArgs, facts: &[&Facts], round_trip: Option<Nanos>) -> Goal {
     let mbit = |facts: &&Facts| facts.get("interface_mbit")?.parse::<f64>().ok();
     let slowest = facts.iter().filter_map(mbit).fold(f64::INFINITY, f64::min);
     let slowest = if slowest.is_finite() { slowest } else { USUAL_MBIT };
-    let wanted = options.target.map(|rate| rate.bytes_per_second);
+    let wanted = args.target.map(|rate| rate.bytes_per_second);
     Goal { bytes_per_s: wanted.unwrap_or(slowest * 1e6 / 8.0), round_trip }
 }
 

@@ -1,13 +1,14 @@
 //! `datapump explain`, and the sentence of a copy's summary.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use super::args::Options;
-use super::order::{Channel, Show};
+use super::options::recording::RESULTS;
+use super::order::{Form, Show};
 use super::record;
 use super::results::{environments, number};
+use super::typed::Typed;
 use super::voice::Voice;
 use super::written;
 use crate::base::fault::{Class, Fault};
@@ -30,10 +31,27 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
     (!evidence.streams.is_empty()).then(|| diagnose(&evidence))
 }
 
-pub fn run(run: Option<&OsString>, options: &Options, started: Instant) -> Result<u8, String> {
-    let id = run.map(number).transpose()?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    let verdict = match of_store(id, options) {
+#[derive(Debug)]
+pub struct ExplainArgs {
+    /// `None` for the newest that can be explained.
+    run: Option<i64>,
+    store: Option<PathBuf>,
+    show: Show,
+}
+
+impl ExplainArgs {
+    pub fn of(typed: &Typed) -> Result<ExplainArgs, String> {
+        Ok(ExplainArgs {
+            run: typed.word("RUN").as_ref().map(number).transpose()?,
+            store: typed.value(&RESULTS)?,
+            show: Show::of(typed)?,
+        })
+    }
+}
+
+pub fn run(args: &ExplainArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    let verdict = match of_store(args) {
         Ok(verdict) => verdict,
         Err(fault) => {
             voice.error(&fault.text);
@@ -41,20 +59,21 @@ pub fn run(run: Option<&OsString>, options: &Options, started: Instant) -> Resul
                 Some(fault.class),
                 Some(fault.text.clone()),
             ))));
-            return Ok(fault.class.exit_code());
+            return fault.class.exit_code();
         }
     };
-    if options.json {
+    if args.show.form == Form::Json {
         voice.event(&Event::Verdict(Box::new(verdict)));
         voice.event(&Event::End(Box::new(json::end(None, None))));
-        return Ok(0);
+        return 0;
     }
     let text = escape::page(&page::page(&verdict));
-    Ok(written("the explanation", io::stdout().lock().write_all(text.as_bytes())))
+    written("the explanation", io::stdout().lock().write_all(text.as_bytes()))
 }
 
-fn of_store(id: Option<i64>, options: &Options) -> Result<Verdict, Fault> {
-    let path = record::store_path(options)?;
+fn of_store(args: &ExplainArgs) -> Result<Verdict, Fault> {
+    let id = args.run;
+    let path = record::store_path(args.store.as_deref())?;
     let store = Store::open_existing(&path)?;
     let ids = id.into_iter().collect();
     let newest = id.is_none().then_some(LOOKED_AT);

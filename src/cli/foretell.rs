@@ -1,10 +1,13 @@
 //! What a copy is expected to take: said by a dry run, compared after a copy, and asked for by
 //! `datapump model predict`.
 
-use std::ffi::OsString;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
-use super::args::Options;
+use super::options::recording::RESULTS;
+use super::order::{CopyArgs, Order, Preserve, Show, Wanted, ends};
+use super::record::Recording;
+use super::settings::{remote, settings};
+use super::typed::Typed;
 use crate::base::job::{Carrier, Job, Outcome};
 use crate::base::settings::{Pace, Settings};
 use crate::base::tally::SideReport;
@@ -16,8 +19,8 @@ use crate::results::Store;
 use crate::results::installed;
 
 /// This host's model; what is wrong with it is a warning.
-pub fn model(options: &Options, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
-    let path = options.results.clone().or_else(Store::default_path)?;
+pub fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
+    let path = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     installed::model(&path).unwrap_or_else(|fault| {
         warn(&fault.text);
         None
@@ -26,7 +29,7 @@ pub fn model(options: &Options, warn: &mut dyn FnMut(&str)) -> Option<HostModel>
 
 /// What the far side of a copy tells of its host.
 pub fn told() -> String {
-    model(&Options::default(), &mut |_| {}).as_ref().map(installed::told).unwrap_or_default()
+    model(None, &mut |_| {}).as_ref().map(installed::told).unwrap_or_default()
 }
 
 /// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
@@ -51,9 +54,9 @@ pub fn foretell(
 
 /// What earlier copies say of the way to the far host of a job: one that was only tried, or one
 /// that was made and is not recorded yet.
-pub fn way(options: &Options, job: &Job, outcome: &Outcome) -> Option<Way> {
+pub fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<Way> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
-    let store = options.results.clone().or_else(Store::default_path)?;
+    let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
     let sought = Sought {
         far_host: far_host.clone(),
@@ -122,16 +125,42 @@ fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
     differences.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
-/// `datapump model predict SRC... DST`: a dry run, of which only what is expected is said.
-pub fn predict(words: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let Some((target, sources)) = words.split_last().filter(|(_, sources)| !sources.is_empty())
-    else {
-        return Err("model predict needs something to copy and a place to put it, as copy does: \
-                    model predict SRC... DST"
-            .into());
-    };
-    let mut options = options.clone();
-    options.settings.dry_run = true;
-    options.settings.recursive = true;
-    super::copy(sources, target, &options, started)
+/// The arguments of `datapump model predict SRC... DST`: a dry run, of which only what is expected
+/// is said.
+#[derive(Debug)]
+pub struct PredictArgs {
+    pub copy: CopyArgs,
 }
+
+impl PredictArgs {
+    pub fn of(typed: &Typed) -> Result<PredictArgs, String> {
+        let (sources, target) = ends(typed).ok_or(NO_DESTINATION)?;
+        let shown = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+        let (sources_typed, target_typed) = (sources.iter().map(shown).collect(), shown(&target));
+        let order = Order::of(Wanted {
+            sources,
+            target,
+            settings: Settings { dry_run: true, recursive: true, ..settings(typed)? },
+            compress: None,
+            remote: remote(typed)?,
+            seed: 0,
+            manifest: None,
+            preserve: Preserve::Usual,
+            files_from: None,
+            files_from_nul: false,
+            show: Show::of(typed)?,
+        })?;
+        let recording = Recording { store: typed.value(&RESULTS)?, refused: true };
+        let copy = CopyArgs {
+            sources: sources_typed,
+            target: target_typed,
+            order,
+            explain: false,
+            recording,
+        };
+        Ok(PredictArgs { copy })
+    }
+}
+
+const NO_DESTINATION: &str = "model predict needs something to copy and a place to put it, as \
+                              copy does: model predict SRC... DST";

@@ -12,13 +12,25 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
-                            \x20      datapump measure net --time SECONDS [HOST]\n\
+                            \x20      datapump measure codec [OPTIONS] [FILE]...\n\
+                            \x20      datapump net-test [OPTIONS] [HOST]\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
                             \x20      datapump explain [RUN]\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
-                            \x20      datapump sweep show|compare|profile [CAMPAIGN]...";
+                            \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...";
+
+/// Below the options of the commands of these names.
+pub const DEMO: &str = "The far side is another process. The data is made in $TMPDIR or /tmp.";
+
+pub const VERIFY: &str = "\
+Each file that differs, is missing or cannot be read is named. The exit code is\n\
+6 when one differs, else 3 when one is missing or unreadable.";
+
+pub const CLEAN: &str = "\
+Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
+runs stay. A copy that is begun again afterwards starts over.";
 
 /// Where the results are, below the options of the command that shows them.
 pub const RESULTS: &str = "\
@@ -39,6 +51,12 @@ Each finding has what was found, why it matters and the command that would chang
 is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
 judged by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8\n\
 when HOST cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
+
+/// What a net test is, below its options.
+pub const NET_TEST: &str = "\
+What iperf3 is used for, over the streams of a copy and without a server to start: rate,\n\
+retransmissions, congestion window and round trip of every interval, what arrived, what it cost\n\
+both hosts, and what held it back. Without HOST the path is the one inside this host.";
 
 /// How a campaign goes, below the options of the command.
 pub const SWEEP: &str = "\
@@ -147,7 +165,7 @@ mod tests {
             exit_codes().iter().map(|(code, text)| format!("| {code} | {text} |")).collect();
         assert_eq!(rows, expect);
         let mut page = Vec::new();
-        crate::cli::command::man(&mut page).unwrap();
+        crate::cli::parser::man(&mut page).unwrap();
         let page = String::from_utf8(page).unwrap().replace("\\-", "-");
         let status = page.split("EXIT STATUS").nth(1).unwrap();
         for (code, text) in exit_codes() {

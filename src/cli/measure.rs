@@ -1,29 +1,31 @@
 //! `datapump measure`: what a byte costs, part by part.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use super::args::{Measuring, Options};
 use super::model::{models, page, studied};
-use super::nettest;
-use super::order::{Channel, Show};
+use super::options::recording::RESULTS;
+use super::options::{any_of, copying, measuring, moving};
+use super::order::Show;
 use super::record;
 use super::results::environments;
+use super::settings::{remote, settings};
 use super::signals;
+use super::typed::Typed;
 use super::voice::Voice;
-use super::whole::Stage;
+use super::whole::{Stage, Wanted};
 use crate::base::cpus::Cpus;
 use crate::base::fault::{Class, Fault};
+use crate::base::job::Remote;
 use crate::base::settings::Settings;
 use crate::base::units::{Bytes, Nanos};
 use crate::host::environment;
 use crate::host::file;
 use crate::io::{clock, tcp};
-use crate::measure::rig::{Ground, Rig};
+use crate::measure::rig::{Cache, Ground, Rig};
 use crate::measure::{self, Audience, Bench, Eye, Step};
 use crate::probe::{self, Probe};
 use crate::pump::watch::Watch;
@@ -33,23 +35,104 @@ use crate::report::json::{self, Event};
 use crate::report::live;
 use crate::report::sheet::Form;
 use crate::results::{Experiment, Filter, Store};
-use crate::study::experiment::{Beside, Cell, Design, Soak};
+use crate::study::experiment::{Beside, Cell, Design, Order, Soak};
 
-pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    if nettest::is_asked(options) {
-        return nettest::run(what, options, started);
+/// The arguments of `measure`.
+#[derive(Debug)]
+pub struct MeasureArgs {
+    /// Empty for all.
+    what: Vec<Subject>,
+    /// `what` as typed.
+    shown: Vec<String>,
+    request_sizes: Vec<u32>,
+    depths: Option<Vec<u16>>,
+    /// Of each run; `None` leaves it to the program.
+    bytes: Option<u64>,
+    repeat: Option<u32>,
+    order: Order,
+    soak: Soak,
+    cache: Cache,
+    /// The folder that is read in, or a file; `None` for this folder.
+    place: Option<PathBuf>,
+    /// The folder that is written in, where it is another.
+    sink_place: Option<PathBuf>,
+    /// The host at the other end of the network.
+    on: Option<String>,
+    thorough: bool,
+    seed: u64,
+    settings: Settings,
+    cpus: Option<Cpus>,
+    remote: Remote,
+    show: Show,
+    store: Option<PathBuf>,
+}
+
+/// What is measured: one part or what is composed of parts, whole copies, or everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    One(Scenario),
+    Whole,
+    All,
+}
+
+impl MeasureArgs {
+    pub fn of(typed: &Typed) -> Result<MeasureArgs, String> {
+        let words = typed.words("WHAT");
+        let shown: Vec<String> =
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Ok(MeasureArgs {
+            what: shown.iter().map(|word| Subject::of(word)).collect::<Result<_, _>>()?,
+            shown,
+            request_sizes: typed.value_or_default(&measuring::REQUEST_SIZES)?,
+            depths: typed.value(&measuring::DEPTHS)?,
+            bytes: typed.value_or_default(&measuring::BYTES)?,
+            repeat: typed.value(&measuring::REPEAT)?,
+            order: typed.value_or_default(&measuring::ORDER)?,
+            soak: typed.value_or_default(&measuring::SOAK)?,
+            cache: typed.value_or_default(&measuring::CACHE)?,
+            place: typed.value(&measuring::FILE)?,
+            sink_place: typed.value(&measuring::SINK_FOLDER)?,
+            on: typed.value(&measuring::ON)?,
+            thorough: typed.has(&measuring::THOROUGH),
+            seed: typed.value_or_default(&copying::SEED)?,
+            settings: settings(typed)?,
+            cpus: typed.value(&moving::CPUS)?,
+            remote: remote(typed)?,
+            show: Show::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        })
     }
-    nettest::refuse_its_options(options)?;
-    let Subject { scenarios, whole } = subject(what, options)?;
-    let design = design(scenarios, options);
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    voice.event(&super::start("measure", words(what), None, None));
+}
+
+impl Subject {
+    fn of(word: &str) -> Result<Subject, String> {
+        match (word, Scenario::parse(word)) {
+            (ALL, _) => Ok(Subject::All),
+            (WHOLE, _) => Ok(Subject::Whole),
+            (_, Some(scenario)) => Ok(Subject::One(scenario)),
+            (_, None) => {
+                let known = [&Scenario::NAMES[..], &[WHOLE, ALL]].concat();
+                Err(format!(
+                    "'{word}' cannot be measured: write {}; the path to a host is tested by \
+                     datapump net-test HOST",
+                    any_of(&known)
+                ))
+            }
+        }
+    }
+}
+
+pub fn run(args: &MeasureArgs, started: Instant) -> u8 {
+    let (scenarios, whole) = subjects(args);
+    let design = design(scenarios, args);
+    let voice = Voice::new(args.show, started);
+    voice.event(&super::start("measure", args.shown.clone(), None, None));
     let (notices, _) = channel();
     let watch = Arc::new(Watch::new(notices));
     if let Err(why) = signals::install(&watch) {
         voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let result = carry_out(design, whole, options, &voice, &watch);
+    let result = carry_out(design, whole, args, &voice, &watch);
     voice.clear();
     let (class, text) = match result {
         Ok(()) => (None, None),
@@ -65,7 +148,7 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     let end = json::end(class, text);
     let code = end.exit_code;
     voice.event(&Event::End(Box::new(end)));
-    Ok(code)
+    code
 }
 
 /// The far eye: the exit code.
@@ -73,58 +156,41 @@ pub fn probe() -> u8 {
     probe::main(environment::here)
 }
 
-fn words(what: &[OsString]) -> Vec<String> {
-    what.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-/// What is measured: parts and what is composed of them, and whole copies.
-struct Subject {
-    scenarios: Vec<Scenario>,
-    whole: bool,
-}
-
-fn subject(what: &[OsString], options: &Options) -> Result<Subject, String> {
+/// The parts and what is composed of them, and whether whole copies are measured too.
+fn subjects(args: &MeasureArgs) -> (Vec<Scenario>, bool) {
     let mut scenarios = Vec::new();
-    let mut whole = what.is_empty();
-    let apart = ends_are_apart(&options.measure);
-    let all = || Scenario::ALL.into_iter().filter(|scenario| apart || !scenario.is_half());
-    if what.is_empty() {
-        scenarios.extend(all());
-    }
-    for word in words(what) {
-        match (word.as_str(), Scenario::parse(&word)) {
-            ("all", _) => {
-                scenarios.extend(all());
+    let mut whole = false;
+    let apart = ends_are_apart(args);
+    let everything = [Subject::All];
+    let what = if args.what.is_empty() { &everything[..] } else { &args.what };
+    for subject in what {
+        match subject {
+            Subject::One(scenario) => scenarios.push(*scenario),
+            Subject::Whole => whole = true,
+            Subject::All => {
+                let all = Scenario::ALL.into_iter();
+                scenarios.extend(all.filter(|scenario| apart || !scenario.is_half()));
                 whole = true;
-            }
-            ("whole", _) => whole = true,
-            (_, Some(scenario)) => scenarios.push(scenario),
-            (_, None) => {
-                return Err(format!(
-                    "'{word}' cannot be measured: write {}, whole or all; the path to a host is \
-                     tested by measure net --time 10 HOST",
-                    Scenario::NAMES.join(", ")
-                ));
             }
         }
     }
     scenarios.sort();
     scenarios.dedup();
-    Ok(Subject { scenarios, whole })
+    (scenarios, whole)
 }
 
 /// True where source and sink of a transfer wake no device together. Where they do, neither end
 /// can be told from the other, and halves tell nothing of it.
-fn ends_are_apart(measuring: &Measuring) -> bool {
+fn ends_are_apart(args: &MeasureArgs) -> bool {
     let here = Path::new(".");
-    let read = measuring.place.as_deref().unwrap_or(here);
-    let written = measuring.sink_place.as_deref().unwrap_or(read);
+    let read = args.place.as_deref().unwrap_or(here);
+    let written = args.sink_place.as_deref().unwrap_or(read);
     let in_memory = |path| file::state(path).is_ok_and(|state| state.is_in_memory());
-    measuring.on.is_some() || file::device(read) != file::device(written) || in_memory(read)
+    args.on.is_some() || file::device(read) != file::device(written) || in_memory(read)
 }
 
-fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
-    let Measuring { request_sizes, depths, repeat, order, soak, thorough, .. } = &options.measure;
+fn design(scenarios: Vec<Scenario>, args: &MeasureArgs) -> Design {
+    let MeasureArgs { request_sizes, depths, repeat, order, soak, thorough, .. } = args;
     let usual_depths = if *thorough { vec![1, 2, 3, 4] } else { vec![1] };
     Design {
         scenarios,
@@ -134,24 +200,30 @@ fn design(scenarios: Vec<Scenario>, options: &Options) -> Design {
         repeats: repeat.unwrap_or(if *thorough { 10 } else { 5 }),
         order: *order,
         soak: *soak,
-        seed: options.seed,
+        seed: args.seed,
     }
 }
 
 fn carry_out(
     design: Design,
     whole: bool,
-    options: &Options,
+    args: &MeasureArgs,
     voice: &Voice,
     watch: &Watch,
 ) -> Result<(), Fault> {
-    let mut store = open_store(options)?;
+    let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let seed = design.seed;
     // What cannot be done is said before anything is.
-    let stage = whole.then(|| Stage::of(options)).transpose()?;
+    let copies = || Wanted {
+        place: args.place.as_deref(),
+        seed,
+        repeats: args.repeat,
+        bytes_max: args.bytes,
+    };
+    let stage = whole.then(|| Stage::of(copies())).transpose()?;
     let mut bench = match design.scenarios.is_empty() {
         true => None,
-        false => Some(bench(design, options, &mut store)?),
+        false => Some(bench(design, args, &mut store)?),
     };
     voice.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
     if bench.as_ref().is_some_and(is_held_up) {
@@ -167,7 +239,7 @@ fn carry_out(
     if let Some(bench) = &mut bench {
         bench.name.clone_from(&name);
         let whole_s = stage.as_ref().map_or(0.0, Stage::duration_s);
-        let thorough = options.measure.thorough;
+        let thorough = args.thorough;
         measure_parts(bench, &mut store, (whole_s, thorough), voice, watch)?;
     }
     let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, voice, watch));
@@ -227,10 +299,6 @@ fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
     Ok(())
 }
 
-fn open_store(options: &Options) -> Result<Store, Fault> {
-    Store::open(&record::store_path(options)?)
-}
-
 /// What one run does, the next is to do again. BBR measures the path anew each time and settles on
 /// another pace: on one host its CPU time differs by a factor of two from run to run.
 fn steady_congestion() -> Option<String> {
@@ -239,12 +307,12 @@ fn steady_congestion() -> Option<String> {
 }
 
 /// Its name is given to it when it begins.
-fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, Fault> {
+fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let here = near.environment()?;
     let autogroup = here.facts.get(environment::AUTOGROUP).is_some_and(|fact| fact == "1");
     let near_environment = store.environment(&here)?;
-    let (far_launch, far_folder) = far(options)?;
+    let (far_launch, far_folder) = far(args)?;
     let far = match &far_launch {
         Launch::Process { .. } => None,
         Launch::Ssh { .. } => {
@@ -253,22 +321,22 @@ fn bench(design: Design, options: &Options, store: &mut Store) -> Result<Bench, 
             Some(Eye { probe, environment })
         }
     };
-    let (near_cpus, far_cpus) = seats(options, near.cpus(), far.is_some());
+    let (near_cpus, far_cpus) = seats(args, near.cpus(), far.is_some());
     let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
     let ground = Ground {
-        place: options.measure.place.clone().unwrap_or_else(|| PathBuf::from(".")),
-        sink_place: options.measure.sink_place.clone(),
+        place: args.place.clone().unwrap_or_else(|| PathBuf::from(".")),
+        sink_place: args.sink_place.clone(),
         settings: Settings {
-            congestion: options.settings.congestion.clone().or_else(steady_congestion),
-            ..options.settings.clone()
+            congestion: args.settings.congestion.clone().or_else(steady_congestion),
+            ..args.settings.clone()
         },
-        cache: options.measure.cache,
+        cache: args.cache,
         far: held_to(far_launch, far_cpus),
         far_folder,
         near_cpus,
         run_s: RUN_S,
-        bytes: options.measure.bytes,
-        seed: options.seed,
+        bytes: args.bytes,
+        seed: args.seed,
     };
     Ok(Bench {
         name: String::new(),
@@ -294,22 +362,22 @@ const HELD_UP: &str = "beside a soaker the kernel's own threads may wait for it,
                        kernel.sched_autogroup_enabled=0), or measure with --soak none";
 
 /// The other end of the network: another process here, or ssh to `HOST[:FOLDER]`.
-fn far(options: &Options) -> Result<(Launch, Option<PathBuf>), Fault> {
-    let Some(on) = &options.measure.on else { return Ok((measure::own_process()?, None)) };
+fn far(args: &MeasureArgs) -> Result<(Launch, Option<PathBuf>), Fault> {
+    let Some(on) = &args.on else { return Ok((measure::own_process()?, None)) };
     let (host, folder) = on.split_once(':').unwrap_or((on, ""));
-    let launch = Launch::Ssh { host: host.to_string(), remote: options.remote.clone() };
+    let launch = Launch::Ssh { host: host.to_string(), remote: args.remote.clone() };
     Ok((launch, Some(Path::new(folder).to_path_buf())))
 }
 
 /// On one host each end has a CPU of its own, so that its costs can be told from the other's.
-fn seats(options: &Options, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
+fn seats(args: &MeasureArgs, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
     let one = |place: usize| allowed.get(place).and_then(|cpu| Cpus::of([*cpu]));
     let usual = match (two_hosts, allowed.len()) {
         (_, 0 | 1) => (None, None),
         (true, _) => (one(0), None),
         (false, _) => (one(0), one(1)),
     };
-    (options.cpus.clone().or(usual.0), options.remote.cpus.clone().or(usual.1))
+    (args.cpus.clone().or(usual.0), args.remote.cpus.clone().or(usual.1))
 }
 
 fn held_to(launch: Launch, cpus: Option<Cpus>) -> Launch {
@@ -434,6 +502,8 @@ fn words_of(cell: Cell) -> String {
     format!("{} {size} depth {}", cell.scenario.name(), cell.depth)
 }
 
+const WHOLE: &str = "whole";
+const ALL: &str = "all";
 /// Deep enough that most requests find others in the air.
 const DEPTH_APART: u16 = 4;
 const PACE_FROM_RUNS: usize = 10;

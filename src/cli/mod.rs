@@ -2,58 +2,59 @@
 //! happens in this room.
 
 mod args;
+mod clean;
 mod codec;
-mod command;
+mod command_id;
+mod demo;
 mod doctor;
 mod endpoint;
 mod explain;
 mod foretell;
 mod help;
-mod knobs;
 mod measure;
 mod model;
 mod nettest;
+mod old_forms;
+mod options;
 mod order;
+mod parser;
 mod profile;
 mod progress;
 mod record;
 mod results;
+mod settings;
 mod signals;
 mod sweep;
+mod typed;
+mod verify;
 mod voice;
 mod whole;
 mod words;
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
-use self::args::{Args, Options, Stop, Task};
-use self::order::{Amount, Channel, Form, Order, Show};
+use self::args::{Args, Task};
+use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::progress::{Heard, follow};
+use self::typed::Stop;
 use self::voice::Voice;
-use crate::base::codec::Compress;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Cleaned, Outcome, Sight, Verified};
+use crate::base::job::{Outcome, Verified};
 use crate::base::settings::Settings;
 use crate::base::units::Nanos;
 use crate::io::system;
 use crate::predict::Prediction;
-use crate::pump::clean::{self, Cleaning};
-use crate::pump::receipt::{self, Receipt};
+use crate::pump::receipt::Receipt;
 use crate::pump::watch::Watch;
 use crate::remote;
 use crate::report::explain as page;
 use crate::report::foretold;
 use crate::report::json::{self, End, Event, Start};
 use crate::report::live::{Phase, count};
-use crate::report::text::{self, Dry};
-
-pub use self::knobs::Knob;
+use crate::report::text;
 
 /// The whole program.
 pub fn main() -> ExitCode {
@@ -73,35 +74,42 @@ pub fn main() -> ExitCode {
 }
 
 fn perform(args: &Args, started: Instant) -> u8 {
-    let form = if args.options.json { Form::Json } else { Form::Text };
     // Before there is any other thread: those that come are held to the same CPUs. A far side tells
     // its near side itself.
-    let cpus = args.options.cpus.as_ref().filter(|_| args.task != Task::Peer);
+    let cpus = args.cpus.as_ref().filter(|_| !matches!(args.task, Task::Peer));
     if let Some(Err(why)) = cpus.map(system::pin) {
-        return refuse(form, started, &format!("--cpus: {why}"));
+        return refuse(args.form, started, &format!("--cpus: {why}"));
     }
-    let done = match &args.task {
-        Task::Copy { sources, target } => copy(sources, target, &args.options, started),
-        Task::Demo => demo(&args.options, started),
-        Task::Verify { manifest, path } => verify(manifest, path, &args.options, started),
-        Task::Clean { paths } => clean(paths, &args.options, started),
-        Task::Measure { what } if what.first().is_some_and(|word| word == "codec") => {
-            codec::run(&what[1..], &args.options, started)
+    match &args.task {
+        Task::Copy(args) => copy(args, started),
+        Task::Demo(args) => demo::run(args, started),
+        Task::Verify(args) => verify::run(args, started),
+        Task::Clean(args) => clean::run(args, started),
+        Task::Measure(args) => measure::run(args, started),
+        Task::MeasureCodec(args) => codec::run(args, started),
+        Task::NetTest(args) => nettest::run(args, started),
+        Task::ModelFit(args) => model::run_fit(args),
+        Task::ModelShow(args) => model::run_show(args),
+        Task::ModelPredict(args) => copy(&args.copy, started),
+        Task::ResultsList(args) => results::list(args),
+        Task::ResultsShow(args) => results::show(args),
+        Task::ResultsExport(args) => results::export(args),
+        Task::Explain(args) => explain::run(args, started),
+        Task::Doctor(args) => doctor::run(args, started),
+        Task::Sweep(sweep) => {
+            let done = sweep::run(sweep, started);
+            done.unwrap_or_else(|why| refuse(args.form, started, &why))
         }
-        Task::Measure { what } => measure::run(what, &args.options, started),
-        Task::Model { action, words } => model::run(action, words, &args.options, started),
-        Task::Results { action, runs } => results::run(action, runs, &args.options, started),
-        Task::Explain { run } => explain::run(run.as_ref(), &args.options, started),
-        Task::Doctor { host } => doctor::run(host.as_ref(), &args.options, started),
-        Task::Sweep { words } => sweep::run(words, &args.options, started),
-        Task::Probe => Ok(measure::probe()),
-        Task::Peer => Ok(remote::peer::main(args.options.cpus.as_ref(), foretell::told())),
-        Task::Man => Ok(written("the man page", command::man(&mut io::stdout().lock()))),
+        Task::SweepShow(args) => sweep::run_show(args, started),
+        Task::SweepCompare(args) => sweep::run_compare(args, started),
+        Task::SweepProfile(args) => sweep::run_profile(args, started),
+        Task::Probe => measure::probe(),
+        Task::Peer => remote::peer::main(args.cpus.as_ref(), foretell::told()),
+        Task::Man => written("the man page", parser::man(&mut io::stdout().lock())),
         Task::Completions(shell) => {
-            Ok(written("completions", command::completions(*shell, &mut io::stdout().lock())))
+            written("completions", parser::completions(*shell, &mut io::stdout().lock()))
         }
-    };
-    done.unwrap_or_else(|why| refuse(form, started, &why))
+    }
 }
 
 /// Names what is wrong with the command line.
@@ -125,21 +133,12 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
     }
 }
 
-fn copy(
-    sources: &[OsString],
-    target: &OsString,
-    options: &Options,
-    started: Instant,
-) -> Result<u8, String> {
-    let Order { job, receipt, show, idle } = Order::of(sources, target, options)?;
-    let voice = Arc::new(Voice::new(show, started));
-    let shown = |word: &OsString| word.to_string_lossy().into_owned();
-    voice.event(&start(
-        "copy",
-        sources.iter().map(shown).collect(),
-        Some(shown(target)),
-        Some(&job.settings),
-    ));
+fn copy(args: &CopyArgs, started: Instant) -> u8 {
+    let CopyArgs { sources, target, order, explain, recording } = args;
+    let Order { job, receipt, show, idle } = order;
+    let voice = Arc::new(Voice::new(*show, started));
+    let settings = Some(&job.settings);
+    voice.event(&start("copy", sources.clone(), Some(target.clone()), settings));
     idle.iter().for_each(|text| voice.warning(text));
     let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
         Some(host) => {
@@ -150,104 +149,30 @@ fn copy(
         }
         None => Phase::Finding,
     };
-    let receipt = receipt.map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
+    let receipt =
+        receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
     let (result, mut heard) = match receipt {
-        Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(&job, watch)),
+        Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(job, watch)),
         Err(fault) => (Err(fault), Heard::default()),
     };
     heard.expected = result.as_ref().ok().and_then(|outcome| {
         // Where the run is to be recorded, that tells what is wrong with the store.
-        let model = foretell::model(options, &mut |text| {
+        let store = recording.store.as_deref();
+        let model = foretell::model(store, &mut |text| {
             outcome.dry.iter().for_each(|_| voice.warning(text));
         });
-        let way = foretell::way(options, &job, outcome);
+        let way = foretell::way(store, job, outcome);
         foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
     });
     if let Ok(outcome) = &result {
-        let sources = sources.iter().map(shown).collect();
-        let ends = record::Ends::of(&job, sources, shown(target));
-        record::keep(&voice, options, "copy", &ends, (outcome, &job.settings), &heard);
+        let ends = record::Ends::of(job, sources.clone(), target.clone());
+        record::keep(&voice, recording, "copy", &ends, (outcome, &job.settings), &heard);
     }
     let said = result.map(|outcome| {
         let said = moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref());
-        said.explained(&voice, (&outcome, &job.settings), options)
+        said.explained(&voice, (&outcome, &job.settings), *explain)
     });
-    Ok(conclude(&voice, said, heard))
-}
-
-fn demo(options: &Options, started: Instant) -> Result<u8, String> {
-    order::memory_suffices(&options.settings)?;
-    let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
-    let order = remote::demo::DemoOrder {
-        settings: Settings {
-            compress: options.compress.unwrap_or(Compress::Auto),
-            ..options.settings.clone()
-        },
-        bytes: options.demo_bytes,
-        files: options.demo_files,
-    };
-    voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
-    let (result, heard) =
-        watched(&voice, Phase::Connecting, None, |watch| remote::demo::run(&order, watch));
-    if let Ok(outcome) = &result {
-        let ends = record::Ends::of_demo();
-        record::keep(&voice, options, "demo", &ends, (outcome, &order.settings), &heard);
-    }
-    let said = result
-        .map(|o| moved(&o, &order.settings).explained(&voice, (&o, &order.settings), options));
-    Ok(conclude(&voice, said, heard))
-}
-
-fn verify(
-    manifest: &Path,
-    path: &OsString,
-    options: &Options,
-    started: Instant,
-) -> Result<u8, String> {
-    let root = order::verify_root(path)?;
-    let voice = Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started));
-    let shown = path.to_string_lossy().into_owned();
-    voice.event(&start("verify", vec![manifest.to_string_lossy().into_owned()], Some(shown), None));
-    let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (result, heard) = watched(&voice, Phase::Finding, None, |watch| {
-        receipt::verify(manifest, &root, threads, watch)
-    });
-    let elapsed = started.elapsed().into();
-    Ok(conclude(&voice, result.map(|found| read_again(&found, elapsed)), heard))
-}
-
-fn clean(paths: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let roots: Vec<PathBuf> = paths.iter().map(order::clean_root).collect::<Result<_, _>>()?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    let (cleaning, dry) = match options.settings.dry_run {
-        true => (Cleaning::Tell, Dry::Yes),
-        false => (Cleaning::Remove, Dry::No),
-    };
-    let shown = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-    voice.event(&start("clean", shown, None, None));
-    let mut heard = Heard::default();
-    let mut all = Cleaned::default();
-    for root in &roots {
-        let cleaned = clean::clean(root, cleaning, &mut |sight| {
-            voice.event(&json::cleaned(sight, dry));
-            match sight {
-                Sight::Failed(fault) => {
-                    heard.failed_count += 1;
-                    voice.error(&fault.text);
-                }
-                told => voice.summary(&text::sight(told, dry)),
-            }
-        });
-        all.add(&cleaned);
-    }
-    let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);
-    let said = Said {
-        summary: text::cleaned(&all, dry),
-        trouble: (all.failed > 0)
-            .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
-        end,
-    };
-    Ok(conclude(&voice, Ok(said), heard))
+    conclude(&voice, said, heard)
 }
 
 fn start(
@@ -304,10 +229,10 @@ impl Said {
         mut self,
         voice: &Voice,
         (outcome, settings): (&Outcome, &Settings),
-        options: &Options,
+        explain: bool,
     ) -> Said {
         if let Some(verdict) = explain::of_copy(outcome, settings) {
-            self.summary.push_str(&match options.explain {
+            self.summary.push_str(&match explain {
                 true => format!("\n{}", page::page(&verdict)),
                 false => page::line(&verdict),
             });

@@ -1,16 +1,17 @@
 //! `datapump model`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
-use super::args::Options;
-use super::knobs::FORMATS;
+use super::options::recording::{
+    CPU_FROM, EXPERIMENT, INPUT, MODEL_FORMAT, OUTPUT, PageFormat, RESULTS,
+};
+use super::options::showing::JSON;
 use super::record;
-use super::results::{environments, into_file};
+use super::results::{ended, environments, into_file};
+use super::typed::Typed;
 use super::voice;
 use crate::base::fault::{Class, Fault};
 use crate::host::environment;
@@ -26,31 +27,38 @@ use crate::report::{self, curves};
 use crate::results::{Filter, Store};
 use crate::study::{CpuFrom, Studies, verdicts};
 
-pub fn run(
-    action: &OsString,
-    words: &[OsString],
-    options: &Options,
-    started: Instant,
-) -> Result<u8, String> {
-    if action == "predict" {
-        return super::foretell::predict(words, options, started);
-    }
-    let form = form(options)?;
-    let action = action.to_string_lossy();
-    if let (Some(word), "fit") = (words.first(), &*action) {
-        return Err(format!("'{}': model fit takes no words", word.to_string_lossy()));
-    }
-    match (&*action, &options.input) {
-        ("fit", Some(path)) => Ok(ended(strangers(path, form, options))),
-        ("fit", None) => Ok(ended(fit(form, options))),
-        ("show", None) => match words {
-            [] => Ok(ended(show(&environment::here().host, form, options))),
-            [host] => Ok(ended(show(&host.to_string_lossy(), form, options))),
-            _ => Err("model show takes the name of one host, or none for this one".into()),
-        },
-        ("show", Some(_)) => Err("--input is for model fit".into()),
-        (other, _) => Err(format!("model has no '{other}'; write fit, show or predict")),
-    }
+/// The arguments of `model fit`.
+#[derive(Debug)]
+pub struct FitArgs {
+    input: Input,
+    page: Page,
+    store: Option<PathBuf>,
+}
+
+/// What a model is fitted to.
+#[derive(Debug)]
+enum Input {
+    /// Measurements by anything, as CSV.
+    Table(PathBuf),
+    /// The runs of an experiment, the newest where none is named, and of which of them the tables
+    /// take CPU time.
+    Runs { experiment: Option<String>, cpu_from: CpuFrom },
+}
+
+/// The arguments of `model show`.
+#[derive(Debug)]
+pub struct ShowModelArgs {
+    /// `None` for this host.
+    host: Option<String>,
+    page: Page,
+    store: Option<PathBuf>,
+}
+
+/// How a model is written, and to which file; `None` for standard output.
+#[derive(Debug)]
+struct Page {
+    form: Written,
+    output: Option<PathBuf>,
 }
 
 /// How a model is written.
@@ -60,40 +68,82 @@ enum Written {
     Json,
 }
 
-fn form(options: &Options) -> Result<Written, String> {
-    match options.format.map(|place| FORMATS[place]) {
-        None | Some("text") if !options.json => Ok(Written::Page(Form::Text)),
-        None | Some("json") => Ok(Written::Json),
-        Some("markdown") => Ok(Written::Page(Form::Markdown)),
-        Some("text") => Err("--json and --format text: leave one of the two out".into()),
-        Some(other) => Err(format!("--format '{other}': model writes text, json or markdown")),
+impl FitArgs {
+    pub fn of(typed: &Typed) -> Result<FitArgs, String> {
+        let experiment = typed.value(&EXPERIMENT)?;
+        let cpu_from = typed.value_or_default(&CPU_FROM)?;
+        Ok(FitArgs {
+            input: match typed.value(&INPUT)? {
+                Some(path) => Input::Table(path),
+                None => Input::Runs { experiment, cpu_from },
+            },
+            page: Page::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        })
     }
 }
 
-/// The exit code of a command; a fault is named.
-fn ended(result: Result<(), Fault>) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(fault) => {
-            voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
-            fault.class.exit_code()
+impl ShowModelArgs {
+    pub fn of(typed: &Typed) -> Result<ShowModelArgs, String> {
+        Ok(ShowModelArgs {
+            host: typed.word("HOST").map(|host| host.to_string_lossy().into_owned()),
+            page: Page::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        })
+    }
+}
+
+impl Page {
+    fn of(typed: &Typed) -> Result<Page, String> {
+        let form = match (typed.value(&MODEL_FORMAT)?, typed.has(&JSON)) {
+            (None, true) | (Some(PageFormat::Json), _) => Written::Json,
+            (Some(PageFormat::Text), true) => {
+                return Err("--json and --format text: leave one of the two out".into());
+            }
+            (None | Some(PageFormat::Text), false) => Written::Page(Form::Text),
+            (Some(PageFormat::Markdown), _) => Written::Page(Form::Markdown),
+        };
+        Ok(Page { form, output: typed.value(&OUTPUT)? })
+    }
+
+    /// Writes to standard output, or to a file that is not there yet.
+    fn put(&self, text: &str) -> Result<(), Fault> {
+        match &self.output {
+            Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
+            None => {
+                voice::print(&mut io::stdout().lock(), text);
+                Ok(())
+            }
         }
     }
 }
 
+pub fn run_fit(args: &FitArgs) -> u8 {
+    ended(match &args.input {
+        Input::Table(path) => fit_table(path, &args.page).map(|()| 0),
+        Input::Runs { experiment, cpu_from } => {
+            fit(experiment.as_deref(), *cpu_from, args).map(|()| 0)
+        }
+    })
+}
+
+pub fn run_show(args: &ShowModelArgs) -> u8 {
+    ended(show(args).map(|()| 0))
+}
+
 /// The runs of one experiment as tables, and what they say of each host kept as its model.
-fn fit(form: Written, options: &Options) -> Result<(), Fault> {
-    let mut store = store(options)?;
-    let experiment = experiment(&store, options)?;
+fn fit(named: Option<&str>, cpu_from: CpuFrom, args: &FitArgs) -> Result<(), Fault> {
+    let mut store = store(args.store.as_deref())?;
+    let experiment = experiment(&store, named)?;
     let filter = Filter { experiment: Some(experiment.clone()), ..Filter::default() };
     let records = store.records(&filter)?;
     let environments = environments(&store, &records)?;
-    let study = studied_from(&records, &environments, options.cpu_from);
+    let study = studied_from(&records, &environments, cpu_from);
     let models = models(&study, &records, &environments);
     for model in &models {
         store.put_model(model)?;
     }
-    let text = match form {
+    let text = match args.page.form {
         Written::Page(form) => {
             let environments: Vec<Environment> = environments.into_values().collect();
             page(&study, &environments, &models, form)
@@ -102,7 +152,7 @@ fn fit(form: Written, options: &Options) -> Result<(), Fault> {
             "study": study, "verdicts": verdicts::of(&study.full), "models": models,
         })),
     };
-    put(&text, options)?;
+    args.page.put(&text)?;
     match models.is_empty() {
         false => Ok(()),
         true => Err(Fault::new(
@@ -172,8 +222,9 @@ fn studied_from(
     Studies::of(records, caches.min(), cpu_from)
 }
 
-fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
-    let model = store(options)?.model(host)?.ok_or_else(|| {
+fn show(args: &ShowModelArgs) -> Result<(), Fault> {
+    let host = args.host.clone().unwrap_or_else(|| environment::here().host);
+    let model = store(args.store.as_deref())?.model(&host)?.ok_or_else(|| {
         Fault::new(
             Class::Local,
             format!(
@@ -182,7 +233,7 @@ fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
             ),
         )
     })?;
-    let text = match form {
+    let text = match args.page.form {
         Written::Page(form) => {
             let mut text = curves::host(&model).write(form);
             if let Some(whole) = &model.whole {
@@ -192,17 +243,17 @@ fn show(host: &str, form: Written, options: &Options) -> Result<(), Fault> {
         }
         Written::Json => json(&model),
     };
-    put(&text, options)
+    args.page.put(&text)
 }
 
-fn store(options: &Options) -> Result<Store, Fault> {
-    Store::open_existing(&record::store_path(options)?)
+fn store(named: Option<&Path>) -> Result<Store, Fault> {
+    Store::open_existing(&record::store_path(named)?)
 }
 
 /// The experiment that is asked for, else the newest.
-fn experiment(store: &Store, options: &Options) -> Result<String, Fault> {
+fn experiment(store: &Store, named: Option<&str>) -> Result<String, Fault> {
     let names: Vec<String> = store.experiments()?.into_iter().map(|one| one.name).collect();
-    let there = |name: &String| {
+    let missing = |name: &str| {
         let newest: Vec<&str> = names.iter().rev().take(NAMED_MAX).map(String::as_str).collect();
         Fault::new(
             Class::Local,
@@ -214,15 +265,15 @@ fn experiment(store: &Store, options: &Options) -> Result<String, Fault> {
             },
         )
     };
-    match &options.experiment {
-        Some(name) if names.contains(name) => Ok(name.clone()),
-        Some(name) => Err(there(name)),
-        None => names.last().cloned().ok_or_else(|| there(&String::new())),
+    match named {
+        Some(name) if names.iter().any(|known| known == name) => Ok(name.to_string()),
+        Some(name) => Err(missing(name)),
+        None => names.last().cloned().ok_or_else(|| missing("")),
     }
 }
 
 /// Measurements by anything.
-fn strangers(path: &Path, form: Written, options: &Options) -> Result<(), Fault> {
+fn fit_table(path: &Path, page: &Page) -> Result<(), Fault> {
     let text = read(path)?;
     let name = match path == Path::new("-") {
         true => "standard input".to_string(),
@@ -230,32 +281,21 @@ fn strangers(path: &Path, form: Written, options: &Options) -> Result<(), Fault>
     };
     let wrong = |why: String| Fault::new(Class::Local, format!("{name}: {why}"));
     let runs = observations::read(&text).map_err(wrong)?;
-    let curve = Curve::of(&runs, Known::default(), None, options.seed)
-        .map_err(|why| wrong(why.to_string()))?;
-    let text = match form {
+    let curve =
+        Curve::of(&runs, Known::default(), None, SEED).map_err(|why| wrong(why.to_string()))?;
+    let text = match page.form {
         Written::Page(form) => {
             curves::curve(&format!("Cost of a byte in {name}"), &curve).write(form)
         }
         Written::Json => json(&curve),
     };
-    put(&text, options)
+    page.put(&text)
 }
 
 fn json(value: &impl serde::Serialize) -> String {
     // Numbers without an end become null; nothing else in these can fail.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     format!("{text}\n")
-}
-
-/// Writes to standard output, or to a file that is not there yet.
-fn put(text: &str, options: &Options) -> Result<(), Fault> {
-    match &options.output {
-        Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
-        None => {
-            voice::print(&mut io::stdout().lock(), text);
-            Ok(())
-        }
-    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Fault> {
@@ -281,6 +321,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     }
 }
 
+/// Of the samples that intervals are made from: the same table gives the same page.
+const SEED: u64 = 0;
 /// A million rows: resampling them takes minutes already.
 const INPUT_BYTES_MAX: u64 = 32 << 20;
 const NAMED_MAX: usize = 5;

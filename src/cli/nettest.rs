@@ -1,4 +1,4 @@
-//! `datapump measure net --time 10 HOST`: what the path to a host carries, interval by interval.
+//! `datapump net-test HOST`: what the path to a host carries, interval by interval.
 //!
 //! It is a copy like any other, from an endless source to null, that is told when it is enough; one
 //! for each direction. What is shown is made from the samples that every copy takes.
@@ -10,16 +10,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::args::{NetTesting, Options};
-use super::endpoint::{End as Typed, Role};
-use super::order::{self, Channel, Show};
+use super::endpoint::{End, Role};
+use super::options::{net_test, showing};
+use super::order::{self, Show};
 use super::progress::Heard;
-use super::record::{self, Ends};
+use super::record::{self, Ends, Recording};
+use super::settings::{remote, settings};
+use super::typed::Typed;
 use super::voice::Voice;
 use super::{explain, signals, start};
 use crate::base::codec::Compress;
 use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Notice, Outcome, Place, StreamPath};
+use crate::base::job::{Job, Notice, Outcome, Place, Remote, StreamPath};
 use crate::base::settings::{DigestKind, Seal, Settings};
 use crate::base::units::{Nanos, Tick};
 use crate::io::clock;
@@ -28,42 +30,16 @@ use crate::nettest::{Direction, Interval, Span, Way};
 use crate::pump::watch::Watch;
 use crate::record::copied::Series;
 use crate::record::sample::Record;
-use crate::remote;
+use crate::remote::copy::run_with;
 use crate::remote::launch::Launch;
 use crate::report::explain as page;
 use crate::report::json::{self, Event};
 use crate::report::nettest::{self as report, NetTest, Passed, WayTotal};
 
-/// True where a net test is what the words ask for, and not what a byte costs on the network.
-pub fn is_asked(options: &Options) -> bool {
-    let NetTesting { time, omit, reverse, bidir, udp, .. } = options.measure.net;
-    time.is_some() || omit.is_some() || reverse || bidir || udp
-}
-
-/// Other measurements have no use for them, and a typing error should not cost a quarter of an
-/// hour.
-pub fn refuse_its_options(options: &Options) -> Result<(), String> {
-    let net = &options.measure.net;
-    let typed = [
-        ("--streams", net.streams.is_some()),
-        ("--seal", net.seal.is_some()),
-        ("--interval", net.interval.is_some()),
-        ("--request-size", net.request_bytes.is_some()),
-        ("--explain", options.explain),
-        ("--no-record", options.no_record),
-    ];
-    match typed.iter().find(|(_, typed)| *typed) {
-        Some((name, _)) => Err(format!(
-            "{name} is of a net test: write measure net --time 10 HOST as well, or leave it out"
-        )),
-        None => Ok(()),
-    }
-}
-
-pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let order = Order::of(what, options)?;
-    let voice = Voice::new(Show::of(options, Channel::Stdout)?, started);
-    let words = what.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+pub fn run(args: &NetTestArgs, started: Instant) -> u8 {
+    let order = &args.order;
+    let voice = Voice::new(args.show, started);
+    let words = args.shown.iter().cloned().collect();
     voice.event(&start("net-test", words, None, Some(&order.settings)));
     let (notices_in, notices) = channel();
     let control = Arc::new(Watch::new(notices_in));
@@ -74,15 +50,15 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     let span = report::span(order.span.omit, order.span.time);
     voice.remark(&report::opening(name, &order.directions, &span, &order.settings));
     let launch = match &order.host {
-        Some(host) => Ok(Launch::Ssh { host: host.clone(), remote: options.remote.clone() }),
+        Some(host) => Ok(Launch::Ssh { host: host.clone(), remote: args.remote.clone() }),
         None => own_process(),
     };
     let done = launch.and_then(|launch| {
-        let test = Test::new(&order, &voice, launch, (&control, &notices));
+        let test = Test::new(order, &voice, launch, (&control, &notices));
         test.run()
     });
     let (net_test, trouble) = match done {
-        Ok(done) => done.tell(&order, &voice, options),
+        Ok(done) => done.tell(args, &voice),
         Err(fault) => (None, Some((fault.class, fault.text))),
     };
     if let Some((_, text)) = &trouble {
@@ -92,10 +68,38 @@ pub fn run(what: &[OsString], options: &Options, started: Instant) -> Result<u8,
     let end = json::End { net_test: net_test.map(Box::new), ..json::end(class, message) };
     let code = end.exit_code;
     voice.event(&Event::End(Box::new(end)));
-    Ok(code)
+    code
+}
+
+/// The arguments of `net-test`.
+#[derive(Debug)]
+pub struct NetTestArgs {
+    order: Order,
+    /// The host as it was typed.
+    shown: Option<String>,
+    remote: Remote,
+    /// Show the evidence of what held it back, not only the sentence.
+    explain: bool,
+    show: Show,
+    recording: Recording,
+}
+
+impl NetTestArgs {
+    pub fn of(typed: &Typed) -> Result<NetTestArgs, String> {
+        let host = typed.word("HOST");
+        Ok(NetTestArgs {
+            order: Order::of(typed, host.as_ref())?,
+            shown: host.map(|host| host.to_string_lossy().into_owned()),
+            remote: remote(typed)?,
+            explain: typed.has(&showing::EXPLAIN),
+            show: Show::of(typed)?,
+            recording: Recording::of(typed)?,
+        })
+    }
 }
 
 /// A net test as it is meant.
+#[derive(Debug)]
 struct Order {
     /// `None` for another process on this host.
     host: Option<String>,
@@ -105,52 +109,35 @@ struct Order {
 }
 
 impl Order {
-    fn of(what: &[OsString], options: &Options) -> Result<Order, String> {
-        let net = &options.measure.net;
-        if net.udp {
+    fn of(typed: &Typed, host: Option<&OsString>) -> Result<Order, String> {
+        if typed.has(&net_test::UDP) {
             return Err(UDP.into());
         }
-        if net.reverse && net.bidir {
-            return Err("--bidir is both directions and --reverse is one: leave one out".into());
-        }
-        if options.measure.on.is_some() {
-            return Err("--on is for what a byte costs: write the host behind net, as in \
-                        measure net --time 10 HOST"
-                .into());
-        }
-        let host = match what {
-            [net] if net == "net" => None,
-            [net, host] if net == "net" => Some(host_of(host)?),
-            _ => {
-                return Err(
-                    "a net test is written measure net --time 10 HOST, with one host".into()
-                );
+        let directions = match (typed.has(&net_test::BIDIR), typed.has(&net_test::REVERSE)) {
+            (true, true) => {
+                return Err("--bidir is both directions and --reverse is one: leave one out".into());
             }
+            (true, false) => vec![Direction::Forward, Direction::Reverse],
+            (false, true) => vec![Direction::Reverse],
+            (false, false) => vec![Direction::Forward],
         };
+        let host = host.map(host_of).transpose()?;
         let settings = Settings {
-            streams: net.streams.unwrap_or(1),
-            seal: net.seal.unwrap_or(Seal::Off),
-            request_bytes: net.request_bytes.unwrap_or(REQUEST_BYTES),
+            streams: typed.value(&net_test::STREAMS)?.unwrap_or(1),
+            seal: typed.value(&net_test::SEAL)?.unwrap_or(Seal::Off),
+            request_bytes: typed.value(&net_test::REQUEST_SIZE)?.unwrap_or(REQUEST_BYTES),
             digest: DigestKind::None,
             // What nobody makes packs to nothing: the path would not be what is tested.
             compress: Compress::Off,
-            ..options.settings.clone()
+            ..settings(typed)?
         };
         order::memory_suffices(&settings)?;
-        Ok(Order {
-            host,
-            span: Span {
-                omit: net.omit.unwrap_or(Nanos(0)),
-                time: net.time.unwrap_or(TIME),
-                interval: net.interval.unwrap_or(INTERVAL),
-            },
-            directions: match (net.bidir, net.reverse) {
-                (true, _) => vec![Direction::Forward, Direction::Reverse],
-                (false, true) => vec![Direction::Reverse],
-                (false, false) => vec![Direction::Forward],
-            },
-            settings,
-        })
+        let span = Span {
+            omit: typed.value(&net_test::OMIT)?.unwrap_or(Nanos(0)),
+            time: typed.value(&net_test::TIME)?.unwrap_or(TIME),
+            interval: typed.value(&net_test::INTERVAL)?.unwrap_or(INTERVAL),
+        };
+        Ok(Order { host, span, directions, settings })
     }
 
     fn job(&self, direction: Direction, launch: &Launch) -> Job {
@@ -197,8 +184,8 @@ fn host_of(word: &OsString) -> Result<String, String> {
     if !shown.ends_with(':') {
         with_colon.push(":");
     }
-    match Typed::parse(&with_colon, Role::Target, 0)? {
-        Typed { host: Some(host), place: Place::Path(path) } if path.as_os_str() == "." => Ok(host),
+    match End::parse(&with_colon, Role::Target, 0)? {
+        End { host: Some(host), place: Place::Path(path) } if path.as_os_str() == "." => Ok(host),
         _ => Err(only()),
     }
 }
@@ -290,8 +277,7 @@ impl<'a> Test<'a> {
         let watch = Arc::new(Watch::new(notices_in).with_paths(paths_in));
         let job = self.order.job(direction, &self.launch);
         let (launch, its_watch, started) = (self.launch.clone(), watch.clone(), clock::now());
-        let thread =
-            thread::spawn(move || remote::copy::run_with(&job, &launch, &its_watch, started));
+        let thread = thread::spawn(move || run_with(&job, &launch, &its_watch, started));
         let way = Way::new(direction, self.order.span.interval);
         let series = Series::default();
         self.running.push(Running { direction, watch, notices, paths, thread, way, series });
@@ -416,7 +402,8 @@ type Trouble = Option<(Class, String)>;
 
 impl Done {
     /// Says what it came to, and records it.
-    fn tell(&self, order: &Order, voice: &Voice, options: &Options) -> (Option<NetTest>, Trouble) {
+    fn tell(&self, args: &NetTestArgs, voice: &Voice) -> (Option<NetTest>, Trouble) {
+        let order = &args.order;
         let from = self.began.after(order.span.omit);
         let lasted = self.until.since(from);
         let outcomes: Vec<&Outcome> = self.ways.iter().map(|(_, outcome, _)| outcome).collect();
@@ -432,10 +419,10 @@ impl Done {
         };
         let mut text = report::summary(&test);
         for ((direction, outcome, series), total) in self.ways.iter().zip(&test.ways) {
-            self.keep(order, voice, options, (*direction, outcome, series), total);
+            self.keep(args, voice, (*direction, outcome, series), total);
             if let Some(verdict) = explain::of_copy(outcome, &order.settings) {
                 text.push_str(&report::held_back(*direction, &page::sentence(&verdict)));
-                if options.explain {
+                if args.explain {
                     let _ = write!(text, "\n{}", page::page(&verdict));
                 }
                 voice.event(&Event::Verdict(Box::new(verdict)));
@@ -452,19 +439,19 @@ impl Done {
 
     fn keep(
         &self,
-        order: &Order,
+        args: &NetTestArgs,
         voice: &Voice,
-        options: &Options,
         (direction, outcome, series): (Direction, &Outcome, &Series),
         total: &WayTotal,
     ) {
         let heard = Heard { series: series.clone(), ..Heard::default() };
         let steady = total.receiver.or(total.sender);
-        let of = (outcome, &order.settings);
-        record::keep_with(voice, options, "net-test", &order.ends(direction), of, &heard, {
+        let ends = args.order.ends(direction);
+        let of = (outcome, &args.order.settings);
+        record::keep_with(voice, &args.recording, "net-test", &ends, of, &heard, {
             |record: &mut Record| {
                 record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_second / 8.0);
-                record.moved.steady_from_s = Some(order.span.omit.seconds());
+                record.moved.steady_from_s = Some(args.order.span.omit.seconds());
             }
         });
     }

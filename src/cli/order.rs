@@ -1,25 +1,68 @@
-//! What a command line means. Every conflict between words and options is named here, and nothing
-//! below checks again.
+//! What a command line of `copy` means. Every conflict between words and options is named here, and
+//! nothing below checks again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::args::Options;
 use super::endpoint::{End, Role};
+use super::help;
+use super::options::{copying, moving, showing};
+use super::parser::ENDS;
+use super::record::Recording;
+use super::settings::{remote, settings};
+use super::typed::Typed;
 use crate::base::codec::Compress;
-use crate::base::job::{Job, Listed, Place};
+use crate::base::job::{Job, Listed, Place, Remote};
 use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use crate::base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
 use crate::base::units::{Bytes, Nanos};
 
+/// The arguments of `copy`, none of which contradicts another.
+#[derive(Clone, Debug)]
+pub struct CopyArgs {
+    /// As typed.
+    pub sources: Vec<String>,
+    pub target: String,
+    pub order: Order,
+    /// Show the evidence of what held the copy back, not only the sentence.
+    pub explain: bool,
+    pub recording: Recording,
+}
+
 /// A copy as it is meant.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     pub job: Job,
     pub receipt: Option<ReceiptOrder>,
     pub show: Show,
     /// What was typed and has no effect; people are told.
     pub idle: Vec<String>,
+}
+
+/// What an order is made from.
+#[derive(Debug)]
+pub struct Wanted {
+    pub sources: Vec<OsString>,
+    pub target: OsString,
+    pub settings: Settings,
+    /// Left out, it depends on what is copied.
+    pub compress: Option<Compress>,
+    pub remote: Remote,
+    /// Of what is generated.
+    pub seed: u64,
+    pub manifest: Option<PathBuf>,
+    pub preserve: Preserve,
+    pub files_from: Option<PathBuf>,
+    /// The names in that file end with a NUL byte.
+    pub files_from_nul: bool,
+    pub show: Show,
+}
+
+/// Whether modes and times were asked for in so many words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preserve {
+    Asked,
+    Usual,
 }
 
 /// Where the receipt goes, and whether it may take another file's name.
@@ -59,83 +102,122 @@ pub enum Channel {
     Stderr,
 }
 
+impl CopyArgs {
+    pub fn of(typed: &Typed) -> Result<CopyArgs, String> {
+        let (sources, target) = ends(typed).ok_or(help::NO_DESTINATION)?;
+        let shown = |word: &OsString| word.to_string_lossy().into_owned();
+        let (sources_typed, target_typed) = (sources.iter().map(shown).collect(), shown(&target));
+        let preserve = match typed.has(&copying::PRESERVE) {
+            true => Preserve::Asked,
+            false => Preserve::Usual,
+        };
+        let order = Order::of(Wanted {
+            sources,
+            target,
+            settings: copied(typed)?,
+            compress: typed.value(&moving::COMPRESS)?,
+            remote: remote(typed)?,
+            seed: typed.value_or_default(&copying::SEED)?,
+            manifest: typed.value(&copying::MANIFEST)?,
+            preserve,
+            files_from: typed.value(&copying::FILES_FROM)?,
+            files_from_nul: typed.has(&copying::NULL),
+            show: Show::of(typed)?,
+        })?;
+        Ok(CopyArgs {
+            sources: sources_typed,
+            target: target_typed,
+            order,
+            explain: typed.has(&showing::EXPLAIN),
+            recording: Recording::of(typed)?,
+        })
+    }
+}
+
+/// The sources and the destination that stand behind a command's name.
+pub fn ends(typed: &Typed) -> Option<(Vec<OsString>, OsString)> {
+    let mut sources = typed.words(ENDS);
+    let target = sources.pop()?;
+    (!sources.is_empty()).then_some((sources, target))
+}
+
+/// The settings of `copy`, those among them that no other command has.
+fn copied(typed: &Typed) -> Result<Settings, String> {
+    let mut settings = Settings {
+        preserve: !typed.has(&copying::NO_PRESERVE),
+        archive: typed.has(&copying::ARCHIVE),
+        recursive: typed.has(&copying::RECURSIVE),
+        dry_run: typed.has(&copying::DRY_RUN),
+        fresh: typed.has(&copying::FRESH),
+        filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
+        // What is asked for twice is done the thorough way.
+        skip_unchanged: match (typed.has(&copying::CHECKSUM), typed.has(&copying::SKIP_UNCHANGED)) {
+            (true, _) => SkipUnchanged::Checksum,
+            (false, true) => SkipUnchanged::Times,
+            (false, false) => Settings::default().skip_unchanged,
+        },
+        ..settings(typed)?
+    };
+    typed.set(&mut settings.links, &copying::LINKS)?;
+    typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
+    Ok(settings)
+}
+
 impl Order {
-    pub fn of(sources: &[OsString], target: &OsString, options: &Options) -> Result<Order, String> {
-        let read = |word: &OsString, role| End::parse(word, role, options.seed);
+    pub fn of(wanted: Wanted) -> Result<Order, String> {
+        let read = |word: &OsString, role| End::parse(word, role, wanted.seed);
         let ends: Result<Vec<End>, String> =
-            sources.iter().map(|word| read(word, Role::Source)).collect();
+            wanted.sources.iter().map(|word| read(word, Role::Source)).collect();
         let ends = ends?;
-        let target = read(target, Role::Target)?;
+        let target = read(&wanted.target, Role::Target)?;
         let source_host = one_host(&ends)?;
         not_host_to_host(source_host.as_deref(), target.host.as_deref())?;
         sources_agree(&ends)?;
-        target_fits(&ends, &target, &options.settings)?;
-        memory_suffices(&options.settings)?;
-        choices_agree(options, &ends)?;
-        filters_fit(&options.settings.filters)?;
-        let compress = options.compress.unwrap_or_else(|| usual_compress(&ends));
+        target_fits(&ends, &target, &wanted.settings)?;
+        memory_suffices(&wanted.settings)?;
+        choices_agree(&wanted, &ends)?;
+        filters_fit(&wanted.settings.filters)?;
+        let receipt = receipt(&wanted)?;
+        let idle = idle(&wanted, source_host.is_some() || target.host.is_some());
+        let compress = wanted.compress.unwrap_or_else(|| usual_compress(&ends));
         let channel = match target.place {
             Place::Stdio => Channel::Stderr,
             _ => Channel::Stdout,
         };
         Ok(Order {
-            receipt: receipt(options)?,
-            show: Show::of(options, channel)?,
-            idle: idle(options, source_host.is_some() || target.host.is_some()),
+            receipt,
+            show: Show { channel, ..wanted.show },
+            idle,
             job: Job {
                 sources: ends.into_iter().map(|end| end.place).collect(),
                 source_host,
                 target: target.place,
                 target_host: target.host,
-                settings: Settings { compress, ..options.settings.clone() },
-                listed: options
-                    .files_from
-                    .clone()
-                    .map(|file| Listed { file, nul: options.files_from_nul }),
-                remote: options.remote.clone(),
+                settings: Settings { compress, ..wanted.settings },
+                listed: wanted.files_from.map(|file| Listed { file, nul: wanted.files_from_nul }),
+                remote: wanted.remote,
             },
         })
     }
 }
 
 impl Show {
-    pub fn of(options: &Options, channel: Channel) -> Result<Show, String> {
-        if options.quiet && options.interval.is_some() {
+    /// On standard output, as most commands speak.
+    pub fn of(typed: &Typed) -> Result<Show, String> {
+        let is_set = |option| Ok::<_, String>(typed.maybe(option)?.unwrap_or(false));
+        let (json, quiet) = (is_set(&showing::JSON)?, is_set(&showing::QUIET)?);
+        let interval = typed.maybe(&showing::INTERVAL)?;
+        if quiet && interval.is_some() {
             return Err(
                 "--quiet shows no progress and --interval asks for it: leave one out".into()
             );
         }
         Ok(Show {
-            form: if options.json { Form::Json } else { Form::Text },
-            amount: if options.quiet { Amount::Quiet } else { Amount::All },
-            channel,
-            interval: options.interval,
+            form: if json { Form::Json } else { Form::Text },
+            amount: if quiet { Amount::Quiet } else { Amount::All },
+            channel: Channel::Stdout,
+            interval,
         })
-    }
-}
-
-/// The folder or file that a receipt is checked against: always of this host.
-pub fn verify_root(word: &OsString) -> Result<PathBuf, String> {
-    match End::parse(word, Role::Target, 0)? {
-        End { host: None, place: Place::Path(path) } => Ok(path),
-        End { host: Some(host), place: Place::Path(path) } => Err(format!(
-            "verify reads files of this host: run it there, as in \
-             ssh {host} datapump verify MANIFEST {}",
-            super::words::quote(&path.to_string_lossy())
-        )),
-        _ => Err("verify needs a file or a folder to read".into()),
-    }
-}
-
-/// A folder to clean: always of this host.
-pub fn clean_root(word: &OsString) -> Result<PathBuf, String> {
-    match End::parse(word, Role::Target, 0)? {
-        End { host: None, place: Place::Path(path) } => Ok(path),
-        End { host: Some(host), place: Place::Path(path) } => Err(format!(
-            "clean works on this host: run it there, as in ssh {host} datapump clean {}",
-            super::words::quote(&path.to_string_lossy())
-        )),
-        _ => Err("clean needs a folder".into()),
     }
 }
 
@@ -226,25 +308,25 @@ pub fn memory_suffices(settings: &Settings) -> Result<(), String> {
     }
 }
 
-fn choices_agree(options: &Options, sources: &[End]) -> Result<(), String> {
-    let preserve = options.settings.preserve;
-    let why = match options {
-        Options { settings: Settings { archive: true, .. }, .. } if !preserve => {
+fn choices_agree(wanted: &Wanted, sources: &[End]) -> Result<(), String> {
+    let preserve = wanted.settings.preserve;
+    let why = match wanted {
+        Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
             "--archive keeps mode and time too and --no-preserve does not: leave one out"
         }
-        Options { preserve: true, .. } if !preserve => {
+        Wanted { preserve: Preserve::Asked, .. } if !preserve => {
             "--preserve and --no-preserve say the opposite: leave one out"
         }
-        Options { files_from: None, files_from_nul: true, .. } => {
+        Wanted { files_from: None, files_from_nul: true, .. } => {
             "--null is about the names of --files-from: write that too, or leave it out"
         }
-        Options { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
+        Wanted { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
             "--files-from names what is below one SRC folder: write one, and DST"
         }
-        Options { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
+        Wanted { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
             "--dry-run reads nothing, and what comes from '-' is known by reading only"
         }
-        Options { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
+        Wanted { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
             "--dry-run copies nothing that --manifest could list: leave one out"
         }
         _ => return Ok(()),
@@ -275,22 +357,22 @@ fn filters_fit(filters: &[String]) -> Result<(), String> {
     }
 }
 
-fn receipt(options: &Options) -> Result<Option<ReceiptOrder>, String> {
-    match (&options.manifest, options.settings.digest) {
+fn receipt(wanted: &Wanted) -> Result<Option<ReceiptOrder>, String> {
+    match (&wanted.manifest, wanted.settings.digest) {
         (Some(_), DigestKind::None) => {
             Err("--manifest needs digests and --digest none makes none: write --digest blake3"
                 .into())
         }
         (Some(path), _) => {
-            Ok(Some(ReceiptOrder { path: path.clone(), overwrite: options.settings.overwrite }))
+            Ok(Some(ReceiptOrder { path: path.clone(), overwrite: wanted.settings.overwrite }))
         }
         (None, _) => Ok(None),
     }
 }
 
 /// Options about the far side when there is none. Aliases set such things, so it is no error.
-fn idle(options: &Options, far_side: bool) -> Vec<String> {
-    let remote = &options.remote;
+fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
+    let remote = &wanted.remote;
     let typed = [
         ("--ssh", remote.ssh.is_some()),
         ("--remote-datapump", remote.datapump.is_some()),
@@ -303,7 +385,7 @@ fn idle(options: &Options, far_side: bool) -> Vec<String> {
         .filter(|(_, typed)| *typed && !far_side)
         .map(|(name, _)| format!("{name} has no effect: both ends are on this host"))
         .collect();
-    let settings = &options.settings;
+    let settings = &wanted.settings;
     if settings.skip_unchanged == SkipUnchanged::Times && !settings.preserve {
         idle.push(
             "--skip-unchanged compares times that --no-preserve does not keep: \
@@ -318,15 +400,11 @@ fn idle(options: &Options, far_side: bool) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::codec::Way;
-    use crate::cli::args::{Args, Task};
 
     fn order(line: &str) -> Result<Order, String> {
         let words = std::iter::once("datapump").chain(line.split_whitespace()).map(OsString::from);
-        let args = Args::parse(words).unwrap();
-        match args.task {
-            Task::Copy { sources, target } => Order::of(&sources, &target, &args.options),
-            other => panic!("{other:?}"),
-        }
+        let typed = Typed::parse(&words.collect::<Vec<_>>()).unwrap();
+        CopyArgs::of(&typed).map(|args| args.order)
     }
 
     #[test]
@@ -401,14 +479,5 @@ mod tests {
             let why = order(line).unwrap_err();
             assert!(why.starts_with(expect), "{line}: {why}");
         }
-    }
-
-    #[test]
-    fn verify_reads_here() {
-        assert_eq!(verify_root(&"a/".into()), Ok(PathBuf::from("a/")));
-        assert!(
-            verify_root(&"h:a".into()).unwrap_err().contains("ssh h datapump verify MANIFEST a")
-        );
-        assert!(verify_root(&"-".into()).is_err());
     }
 }

@@ -1,37 +1,47 @@
 //! Options of `copy` that are kept under a name: one a line, as `streams 8`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::args::Options;
-use super::command::Verb;
-use super::knobs;
+use super::command_id::CommandId;
+use super::options::moving::PROFILE;
+use super::options::{self, AnyOption};
 
-/// Sets what a profile says. What is typed beside it comes later, and counts.
-pub fn apply(name: &OsStr, verb: Verb, options: &mut Options) -> Result<(), String> {
-    let text_of = |why: String| format!("--profile '{}': {why}", name.to_string_lossy());
-    let path = path_of(&name.to_string_lossy()).map_err(text_of)?;
+/// What a profile says, each option with a good value. What is typed beside it comes later, and
+/// counts.
+pub fn options(
+    name: &str,
+    command: CommandId,
+) -> Result<Vec<(&'static dyn AnyOption, OsString)>, String> {
+    let text_of = |why: String| format!("--profile '{name}': {why}");
+    let path = path_of(name).map_err(text_of)?;
     let text = fs::read_to_string(&path).map_err(|why| {
         let shown = path.display();
         text_of(format!("cannot read '{shown}': {why}; 'datapump sweep profile' writes it"))
     })?;
+    let mut options = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
-            set(line, verb, options)
-                .map_err(|why| text_of(format!("line {number} of '{}': {why}", path.display())))?;
+            let option = option(line, command);
+            options.push(
+                option.map_err(|why| {
+                    text_of(format!("line {number} of '{}': {why}", path.display()))
+                })?,
+            );
         }
     }
-    Ok(())
+    Ok(options)
 }
 
-fn set(line: &str, verb: Verb, options: &mut Options) -> Result<(), String> {
+fn option(line: &str, command: CommandId) -> Result<(&'static dyn AnyOption, OsString), String> {
     let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let known = knobs::all().find(|knob| knob.name == name && knob.verbs.contains(&verb));
-    let knob = known.filter(|knob| knob.name != PROFILE);
-    let knob = knob.ok_or_else(|| format!("{} has no option --{name}", verb.name()))?;
-    knob.set(options, OsStr::new(value.trim()))
+    let known = options::find(command, name).filter(|_| name != PROFILE.name);
+    let option = known.ok_or_else(|| format!("{} has no option --{name}", command.typed()))?;
+    let value = OsStr::new(value.trim());
+    option.check(value)?;
+    Ok((option, value.to_os_string()))
 }
 
 /// Where a profile lies: in the folder of profiles, or where a path says.
@@ -47,11 +57,11 @@ pub fn path_of(name: &str) -> Result<PathBuf, String> {
     Ok(folder.join("datapump/profiles").join(name))
 }
 
-pub const PROFILE: &str = "profile";
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::settings::settings;
+    use crate::cli::typed::Typed;
 
     #[test]
     fn a_profile_sets_options_and_what_is_wrong_has_its_line() {
@@ -66,19 +76,22 @@ mod tests {
         ];
         for (text, expect) in cases {
             fs::write(&path, text).unwrap();
-            let mut options = Options::default();
-            let done = apply(path.as_os_str(), Verb::Copy, &mut options);
-            let settings = &options.settings;
+            let name = path.to_str().unwrap();
             match expect {
                 Ok(expect) => {
-                    assert_eq!(done, Ok(()), "{text}");
+                    let words = ["datapump", "copy", "a", "b", "--profile", name];
+                    let typed = Typed::parse(&words.map(OsString::from)).unwrap();
+                    let settings = settings(&typed).unwrap();
                     assert_eq!((settings.streams, settings.window_bytes), expect, "{text}");
                 }
-                Err(expect) => assert!(done.unwrap_err().contains(expect), "{text}"),
+                Err(expect) => {
+                    let why = options(name, CommandId::Copy).unwrap_err();
+                    assert!(why.contains(expect), "{text}: {why}");
+                }
             }
         }
         let none = folder.path().join("none");
-        let why = apply(none.as_os_str(), Verb::Copy, &mut Options::default()).unwrap_err();
+        let why = options(none.to_str().unwrap(), CommandId::Copy).unwrap_err();
         assert!(why.contains("'datapump sweep profile' writes it"), "{why}");
     }
 }

@@ -1,11 +1,12 @@
 //! A run that ran to its end is recorded in the results store. What goes wrong with that is one
 //! warning: the files are where they belong.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::args::Options;
+use super::options::recording::{NO_RECORD, RESULTS};
 use super::progress::Heard;
+use super::typed::Typed;
 use super::voice::Voice;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Job, Outcome, Place};
@@ -15,6 +16,30 @@ use crate::measure;
 use crate::record::copied::{Copied, record_of_copy};
 use crate::record::sample::{Predicted, Record};
 use crate::results::{Lasting, Store};
+
+/// Whether a run is recorded, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// `None` for the usual place.
+    pub store: Option<PathBuf>,
+    pub refused: bool,
+}
+
+impl Recording {
+    pub fn of(typed: &Typed) -> Result<Recording, String> {
+        Ok(Recording { store: typed.value(&RESULTS)?, refused: typed.has(&NO_RECORD) })
+    }
+
+    fn is_wanted(&self) -> bool {
+        let refused = std::env::var_os("DATAPUMP_NO_RECORD")
+            .is_some_and(|value| !value.is_empty() && value != "0");
+        !self.refused && !refused
+    }
+
+    fn store(&self) -> Result<Store, Fault> {
+        Store::open_lasting(&store_path(self.store.as_deref())?, Lasting::Program)
+    }
+}
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]
@@ -59,29 +84,29 @@ impl Ends {
 
 pub fn keep(
     voice: &Voice,
-    options: &Options,
+    recording: &Recording,
     command: &str,
     ends: &Ends,
     made: (&Outcome, &Settings),
     heard: &Heard,
 ) {
-    keep_with(voice, options, command, ends, made, heard, |_| {});
+    keep_with(voice, recording, command, ends, made, heard, |_| {});
 }
 
 /// The same; `add` adds what only that kind of run has.
 pub fn keep_with(
     voice: &Voice,
-    options: &Options,
+    recording: &Recording,
     command: &str,
     ends: &Ends,
     (outcome, settings): (&Outcome, &Settings),
     heard: &Heard,
     add: impl FnOnce(&mut Record),
 ) {
-    if outcome.dry.is_some() || !is_wanted(options) {
+    if outcome.dry.is_some() || !recording.is_wanted() {
         return;
     }
-    let done = store(options).and_then(|mut store| {
+    let done = recording.store().and_then(|mut store| {
         let environment = store.environment(&environment::here())?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut record = record_of_copy(&Copied {
@@ -109,13 +134,13 @@ pub fn keep_with(
 /// Records what was measured, made of the number of this host's environment.
 pub fn keep_measured(
     voice: &Voice,
-    options: &Options,
+    recording: &Recording,
     records: impl FnOnce(f64, i64) -> Vec<Record>,
 ) {
-    if !is_wanted(options) {
+    if !recording.is_wanted() {
         return;
     }
-    let done = store(options).and_then(|mut store| {
+    let done = recording.store().and_then(|mut store| {
         let environment = store.environment(&environment::here())?;
         let records = records(measure::unix_s(), environment);
         records.iter().try_for_each(|record| store.insert(record).map(|_| ()))
@@ -125,19 +150,9 @@ pub fn keep_measured(
     }
 }
 
-fn is_wanted(options: &Options) -> bool {
-    let refused = std::env::var_os("DATAPUMP_NO_RECORD")
-        .is_some_and(|value| !value.is_empty() && value != "0");
-    !options.no_record && !refused
-}
-
-fn store(options: &Options) -> Result<Store, Fault> {
-    Store::open_lasting(&store_path(options)?, Lasting::Program)
-}
-
 /// Where results are.
-pub fn store_path(options: &Options) -> Result<PathBuf, Fault> {
-    let path = options.results.clone().or_else(Store::default_path);
+pub fn store_path(named: Option<&Path>) -> Result<PathBuf, Fault> {
+    let path = named.map(Path::to_path_buf).or_else(Store::default_path);
     path.ok_or_else(|| {
         let text =
             "there is no place for results, since HOME is not set: name a file with --results";

@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
-use super::args::Options;
-use super::knobs::FORMATS;
+use super::options::recording::{EXPERIMENT, EXPORT_FORMAT, LIMIT, OUTPUT, RESULTS, WHAT};
 use super::record;
+use super::typed::Typed;
 use super::{voice, written};
 use crate::base::fault::{Class, Fault};
 use crate::record::export::{Format, What};
@@ -19,49 +18,117 @@ use crate::record::sample::{Environment, Record};
 use crate::report::{escape, results as page};
 use crate::results::{Filter, Store};
 
-/// What is to be done with results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    List,
-    Show,
-    Export(Format),
+/// The arguments of `results list`.
+#[derive(Debug)]
+pub struct ListArgs {
+    filter: Filter,
+    store: Option<PathBuf>,
 }
 
-pub fn run(
-    action: &OsString,
-    runs: &[OsString],
-    options: &Options,
-    _started: Instant,
-) -> Result<u8, String> {
-    let action = meant(action, options)?;
-    if options.export == What::Paths && action == Action::Export(Format::Parquet) {
-        return Err("--what paths: export writes csv or json, not parquet".into());
+/// The arguments of `results show`: one run at least.
+#[derive(Debug)]
+pub struct ShowRunsArgs {
+    filter: Filter,
+    store: Option<PathBuf>,
+}
+
+/// The arguments of `results export`.
+#[derive(Debug)]
+pub struct ExportArgs {
+    filter: Filter,
+    format: Format,
+    what: What,
+    output: Option<PathBuf>,
+    store: Option<PathBuf>,
+}
+
+impl ListArgs {
+    pub fn of(typed: &Typed) -> Result<ListArgs, String> {
+        let ids = numbers(typed)?;
+        let limit = typed.value_or_default(&LIMIT)?;
+        let newest = ids.is_empty().then_some(limit);
+        let experiment = typed.value(&EXPERIMENT)?;
+        let filter = Filter { ids, newest, experiment, ..Filter::default() };
+        Ok(ListArgs { filter, store: typed.value(&RESULTS)? })
     }
-    let ids: Vec<i64> = runs.iter().map(number).collect::<Result<_, _>>()?;
-    if action == Action::Show && ids.is_empty() {
-        return Err("show needs the number of a run; 'datapump results list' has them".into());
+}
+
+impl ShowRunsArgs {
+    pub fn of(typed: &Typed) -> Result<ShowRunsArgs, String> {
+        let ids = numbers(typed)?;
+        if ids.is_empty() {
+            return Err("show needs the number of a run; 'datapump results list' has them".into());
+        }
+        let filter = Filter { ids, ..Filter::default() };
+        Ok(ShowRunsArgs { filter, store: typed.value(&RESULTS)? })
     }
-    let newest = (action == Action::List && ids.is_empty()).then_some(options.limit);
-    let filter =
-        Filter { ids, newest, experiment: options.experiment.clone(), ..Filter::default() };
-    Ok(perform(action, &filter, options).unwrap_or_else(|fault| {
-        voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
-        fault.class.exit_code()
+}
+
+impl ExportArgs {
+    pub fn of(typed: &Typed) -> Result<ExportArgs, String> {
+        let format = typed.value_or_default(&EXPORT_FORMAT)?;
+        let what = typed.value_or_default(&WHAT)?;
+        if what == What::Paths && format == Format::Parquet {
+            return Err("--what paths: export writes csv or json, not parquet".into());
+        }
+        let experiment = typed.value(&EXPERIMENT)?;
+        Ok(ExportArgs {
+            filter: Filter { ids: numbers(typed)?, experiment, ..Filter::default() },
+            format,
+            what,
+            output: typed.value(&OUTPUT)?,
+            store: typed.value(&RESULTS)?,
+        })
+    }
+}
+
+pub fn list(args: &ListArgs) -> u8 {
+    ended(found(&args.filter, args.store.as_deref()).map(|(_, records)| {
+        told("the list of runs", &mut |out| {
+            out.write_all(escape::page(&page::list(&records)).as_bytes())
+        })
     }))
 }
 
-fn meant(action: &OsString, options: &Options) -> Result<Action, String> {
-    let format = options.format.map_or("json", |at| FORMATS[at]);
-    match action.to_str() {
-        Some("list") => Ok(Action::List),
-        Some("show") => Ok(Action::Show),
-        Some("export") => Format::ALL
-            .into_iter()
-            .find(|(name, _)| *name == format)
-            .map(|(_, format)| Action::Export(format))
-            .ok_or_else(|| format!("--format '{format}': export writes csv, json or parquet")),
-        _ => Err(format!("results '{}': write list, show or export", action.to_string_lossy())),
-    }
+pub fn show(args: &ShowRunsArgs) -> u8 {
+    let pages = || {
+        let (store, records) = found(&args.filter, args.store.as_deref())?;
+        let environments = environments(&store, &records)?;
+        let mut pages = Vec::new();
+        for record in records {
+            let record = Record { paths: store.paths(record.id)?, ..record };
+            pages.push(page::show(&record, &environments));
+        }
+        Ok(pages.join("\n"))
+    };
+    ended(
+        pages()
+            .map(|text| told("the runs", &mut |out| out.write_all(escape::page(&text).as_bytes()))),
+    )
+}
+
+pub fn export(args: &ExportArgs) -> u8 {
+    let ExportArgs { filter, format, what, output, store } = args;
+    ended(found(filter, store.as_deref()).and_then(|(store, records)| {
+        let paths_of =
+            |record: &Record| store.paths(record.id).map_err(|fault| io::Error::other(fault.text));
+        put(*format, output.as_deref(), &mut |out| match (what, format) {
+            (What::Paths, Format::Csv) => paths::csv(&records, &paths_of, out),
+            _ => format.write(&records, &paths_of, out),
+        })
+    }))
+}
+
+/// The exit code of a command; a fault is named.
+pub fn ended(result: Result<u8, Fault>) -> u8 {
+    result.unwrap_or_else(|fault| {
+        voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
+        fault.class.exit_code()
+    })
+}
+
+fn numbers(typed: &Typed) -> Result<Vec<i64>, String> {
+    typed.words("RUN").iter().map(number).collect()
 }
 
 pub fn number(word: &OsString) -> Result<i64, String> {
@@ -72,8 +139,9 @@ pub fn number(word: &OsString) -> Result<i64, String> {
     })
 }
 
-fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fault> {
-    let path = record::store_path(options)?;
+/// The store, and the runs in it that are asked for.
+fn found(filter: &Filter, store: Option<&Path>) -> Result<(Store, Vec<Record>), Fault> {
+    let path = record::store_path(store)?;
     let store = Store::open_existing(&path)?;
     let records = store.records(filter)?;
     let missing = filter.ids.iter().find(|id| !records.iter().any(|run| run.id == **id));
@@ -84,36 +152,11 @@ fn perform(action: Action, filter: &Filter, options: &Options) -> Result<u8, Fau
         );
         return Err(Fault::new(Class::Local, text));
     }
-    match action {
-        Action::List => Ok(told("the list of runs", &mut |out| {
-            out.write_all(escape::page(&page::list(&records)).as_bytes())
-        })),
-        Action::Show => {
-            let environments = environments(&store, &records)?;
-            let mut pages = Vec::new();
-            for record in records {
-                let record = Record { paths: store.paths(record.id)?, ..record };
-                pages.push(page::show(&record, &environments));
-            }
-            Ok(told("the runs", &mut |out| {
-                out.write_all(escape::page(&pages.join("\n")).as_bytes())
-            }))
-        }
-        Action::Export(format) => {
-            let paths_of = |record: &Record| {
-                store.paths(record.id).map_err(|fault| io::Error::other(fault.text))
-            };
-            let mut write = |out: &mut dyn Write| match (options.export, format) {
-                (What::Paths, Format::Csv) => paths::csv(&records, &paths_of, out),
-                _ => format.write(&records, &paths_of, out),
-            };
-            put(format, options.output.as_deref(), &mut write)
-        }
-    }
+    Ok((store, records))
 }
 
 /// Records for other programs, to a file or to standard output.
-pub fn export(
+pub fn write_runs(
     store: &Store,
     records: &[Record],
     format: Format,

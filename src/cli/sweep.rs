@@ -4,52 +4,121 @@ mod hosts;
 mod kept;
 mod under_way;
 
-use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use self::hosts::Host;
 use self::under_way::Trouble;
-use super::args::{Options, Preset, Sweeping};
-use super::order::{self, Channel, Show};
+use super::options::copying;
+use super::options::recording::RESULTS;
+use super::options::sweeping::{self, Preset};
+use super::order::{self, Show};
+use super::record;
+use super::settings::{remote, settings};
+use super::typed::Typed;
 use super::voice::Voice;
 use crate::base::codec::{Compress, Way};
 use crate::base::fault::Fault;
-use crate::base::settings::Settings;
+use crate::base::job::Remote;
+use crate::base::settings::{DataSet, Settings};
 use crate::base::units::Nanos;
 use crate::campaign::{self, Extent, Grid, Plan, Setting};
 use crate::report::campaign as page;
 use crate::report::json::{self, Event};
 use crate::study::experiment::Order;
 
-pub fn run(words: &[OsString], options: &Options, started: Instant) -> Result<u8, String> {
-    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let voice =
-        || Ok::<_, String>(Arc::new(Voice::new(Show::of(options, Channel::Stdout)?, started)));
-    match (&words[..], options.sweep.resume) {
-        ([], false) => begin(options, &voice()?),
-        ([] | [_], true) => Ok(resume(words.first().copied(), options, &voice()?)),
-        (["show", rest @ ..], false) if rest.len() < 2 => {
-            let voice = voice()?;
-            Ok(read(&voice, kept::show(rest.first().copied(), options, &voice)))
+pub use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
+pub use self::kept::{run_compare, run_profile, run_show};
+
+/// The arguments of `sweep` alone: a campaign is begun, or gone on with.
+#[derive(Debug)]
+pub enum SweepArgs {
+    Begin(Box<BeginArgs>),
+    Resume {
+        /// `None` for the newest.
+        campaign: Option<String>,
+        show: Show,
+        store: Option<PathBuf>,
+    },
+}
+
+/// The arguments of a campaign from its beginning.
+#[derive(Debug)]
+pub struct BeginArgs {
+    /// The file that names the hosts.
+    hosts: PathBuf,
+    grid: Grid,
+    passes: u32,
+    order: Order,
+    seed: u64,
+    data: DataSet,
+    settings: Settings,
+    remote: Remote,
+    dry_run: bool,
+    show: Show,
+    store: Option<PathBuf>,
+}
+
+impl SweepArgs {
+    pub fn of(typed: &Typed) -> Result<SweepArgs, String> {
+        let words = typed.words("CAMPAIGN");
+        let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        match (&words[..], typed.has(&sweeping::RESUME)) {
+            ([], false) => Ok(SweepArgs::Begin(Box::new(BeginArgs::of(typed)?))),
+            ([] | [_], true) => Ok(SweepArgs::Resume {
+                campaign: words.first().cloned(),
+                show: Show::of(typed)?,
+                store: typed.value(&RESULTS)?,
+            }),
+            _ => Err(format!(
+                "sweep {}: write show, compare or profile, --resume, or --hosts FILE to measure",
+                words.join(" ")
+            )),
         }
-        (["profile", rest @ ..], false) if rest.len() < 2 => {
-            let voice = voice()?;
-            Ok(read(&voice, kept::profiles(rest.first().copied(), options, &voice)))
+    }
+}
+
+impl BeginArgs {
+    fn of(typed: &Typed) -> Result<BeginArgs, String> {
+        let preset = typed.value(&sweeping::PRESET)?;
+        let (passes, order) = match preset {
+            Some(_) => (1, Order::Given),
+            None => (PASSES, Order::Random),
+        };
+        let request_bytes = typed.value(&sweeping::REQUEST_SIZE)?.unwrap_or(REQUEST_BYTES);
+        let args = BeginArgs {
+            hosts: typed.value(&sweeping::HOSTS)?.ok_or(NO_HOSTS)?,
+            grid: grid(typed, preset)?,
+            passes: typed.value(&sweeping::REPEAT)?.unwrap_or(passes),
+            order: typed.value(&sweeping::ORDER)?.unwrap_or(order),
+            seed: typed.value_or_default(&copying::SEED)?,
+            data: typed.value_or_default(&sweeping::DATA)?,
+            settings: Settings { request_bytes, ..settings(typed)? },
+            remote: remote(typed)?,
+            dry_run: typed.has(&copying::DRY_RUN),
+            show: Show::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        };
+        let streams = args.grid.streams.iter().copied().max().unwrap_or(1);
+        order::memory_suffices(&Settings { streams, ..args.settings.clone() })?;
+        Ok(args)
+    }
+}
+
+pub fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
+    match args {
+        SweepArgs::Begin(args) => begin(args, &Arc::new(Voice::new(args.show, started))),
+        SweepArgs::Resume { campaign, show, store } => {
+            let voice = Arc::new(Voice::new(*show, started));
+            let store = record::store_path(store.as_deref());
+            let done = store.and_then(|store| {
+                let told = |campaign: &Campaign| tell(campaign, &voice);
+                under_way::resume(campaign.as_deref(), &store, &voice, &told)
+            });
+            Ok(ended(&voice, done))
         }
-        (["compare", before, after], false) => {
-            let voice = voice()?;
-            Ok(read(&voice, kept::compare([before, after], options, &voice)))
-        }
-        (["compare", ..], _) => {
-            Err("compare needs two campaigns: the earlier, and the later".into())
-        }
-        _ => Err(format!(
-            "sweep {}: write show, compare or profile, --resume, or --hosts FILE to measure",
-            words.join(" ")
-        )),
     }
 }
 
@@ -61,34 +130,25 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn of(options: &Options) -> Result<Campaign, String> {
-        let file = options.sweep.hosts.as_ref().ok_or(NO_HOSTS)?;
-        let shown = file.display();
-        let text = fs::read_to_string(file).map_err(|why| {
+    fn of(args: &BeginArgs) -> Result<Campaign, String> {
+        let shown = args.hosts.display();
+        let text = fs::read_to_string(&args.hosts).map_err(|why| {
             format!("--hosts '{shown}': cannot be read: {why}; name a file with a host a line")
         })?;
         let hosts = hosts::read(&text).map_err(|why| format!("--hosts '{shown}': {why}"))?;
-        Campaign::with_hosts(hosts, options)
+        Ok(Campaign::with_hosts(hosts, args))
     }
 
-    fn with_hosts(hosts: Vec<Host>, options: &Options) -> Result<Campaign, String> {
-        let Sweeping { preset, passes, order, request_bytes, .. } = &options.sweep;
-        let grid = grid(&options.sweep)?;
+    fn with_hosts(hosts: Vec<Host>, args: &BeginArgs) -> Campaign {
         let plan = Plan {
             hosts: hosts.len(),
-            auto: auto(&grid.levels),
-            passes: passes.unwrap_or(if preset.is_some() { 1 } else { PASSES }),
-            order: order.unwrap_or(if preset.is_some() { Order::Given } else { Order::Random }),
-            seed: options.seed,
-            grid,
+            auto: auto(&args.grid.levels),
+            passes: args.passes,
+            order: args.order,
+            seed: args.seed,
+            grid: args.grid.clone(),
         };
-        let settings = Settings {
-            request_bytes: request_bytes.unwrap_or(REQUEST_BYTES),
-            ..options.settings.clone()
-        };
-        let most = plan.grid.streams.iter().copied().max().unwrap_or(1);
-        order::memory_suffices(&Settings { streams: most, ..settings.clone() })?;
-        Ok(Campaign { hosts, plan, settings })
+        Campaign { hosts, plan, settings: args.settings.clone() }
     }
 
     fn names(&self) -> Vec<String> {
@@ -97,13 +157,13 @@ impl Campaign {
 }
 
 /// What is typed, else what the preset has, else the usual.
-fn grid(typed: &Sweeping) -> Result<Grid, String> {
+fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
     let kib = |kib: &u32| Some(kib << 10);
     let zlib = |level: &u8| match level {
         0 => Compress::Off,
         level => Compress::Always(Way::Zlib(*level)),
     };
-    let (windows, streams, levels) = match typed.preset {
+    let (windows, streams, levels) = match preset {
         Some(Preset::Slac) => (
             campaign::SLAC_WINDOWS_KIB.iter().map(kib).collect(),
             campaign::SLAC_STREAMS.to_vec(),
@@ -111,11 +171,15 @@ fn grid(typed: &Sweeping) -> Result<Grid, String> {
         ),
         None => (WINDOWS.to_vec(), STREAMS.to_vec(), vec![Compress::Off]),
     };
-    let extents = match (&typed.time, &typed.sizes, &typed.durations) {
+    let extents = match (
+        typed.value(&sweeping::TIME)?,
+        typed.value(&sweeping::SIZES)?,
+        typed.value(&sweeping::DURATIONS)?,
+    ) {
         (None, None, None) => vec![Extent::Time(TIME)],
-        (Some(time), None, None) => vec![Extent::Time(*time)],
-        (None, Some(sizes), None) => sizes.iter().copied().map(Extent::Bytes).collect(),
-        (None, None, Some(times)) => times.iter().copied().map(Extent::Time).collect(),
+        (Some(time), None, None) => vec![Extent::Time(time)],
+        (None, Some(sizes), None) => sizes.into_iter().map(Extent::Bytes).collect(),
+        (None, None, Some(times)) => times.into_iter().map(Extent::Time).collect(),
         _ => {
             return Err(
                 "--time, --sizes and --durations each say when a copy ends: keep one".into()
@@ -123,9 +187,9 @@ fn grid(typed: &Sweeping) -> Result<Grid, String> {
         }
     };
     Ok(Grid {
-        windows: typed.windows.clone().unwrap_or(windows),
-        streams: typed.streams.clone().unwrap_or(streams),
-        levels: typed.levels.clone().unwrap_or(levels),
+        windows: typed.value(&sweeping::WINDOWS)?.unwrap_or(windows),
+        streams: typed.value(&sweeping::STREAMS)?.unwrap_or(streams),
+        levels: typed.value(&sweeping::LEVELS)?.unwrap_or(levels),
         extents,
     })
 }
@@ -140,33 +204,21 @@ fn auto(levels: &[Compress]) -> Vec<Setting> {
     [of(Compress::Off)].into_iter().chain(packing).collect()
 }
 
-fn begin(options: &Options, voice: &Arc<Voice>) -> Result<u8, String> {
-    let campaign = Campaign::of(options)?;
+fn begin(args: &BeginArgs, voice: &Arc<Voice>) -> Result<u8, String> {
+    let campaign = Campaign::of(args)?;
     tell(&campaign, voice);
-    if options.settings.dry_run {
+    if args.dry_run {
         let cells = campaign.plan.cells();
         voice.summary(&page::order(&campaign.names(), &cells));
         voice.event(&Event::Order { cells: page::rows(&campaign.names(), &cells) });
         return Ok(ended(voice, Ok(None)));
     }
-    Ok(ended(voice, under_way::begin(&campaign, options, voice)))
-}
-
-fn resume(named: Option<&str>, options: &Options, voice: &Arc<Voice>) -> u8 {
-    let done = under_way::resume(named, options, voice, &|campaign| tell(campaign, voice));
-    ended(voice, done)
+    Ok(ended(voice, under_way::begin(&campaign, args, voice)))
 }
 
 fn tell(campaign: &Campaign, voice: &Voice) {
     voice.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
     voice.remark(&page::opening(&campaign.names(), &campaign.plan));
-}
-
-/// What is kept was read; only what is wrong is left to be said.
-fn read(voice: &Voice, done: Result<(), Fault>) -> u8 {
-    let Err(fault) = done else { return 0 };
-    voice.error(&fault.text);
-    fault.class.exit_code()
 }
 
 /// What was wrong, for people and programs; the exit code.

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::Options;
 use super::voice::Voice;
 use crate::base::fault::Fault;
 use crate::base::units::{Bytes, Nanos};
@@ -24,15 +23,26 @@ pub struct Stage {
     copies: usize,
 }
 
+/// What the copies are made with; `None` for what is usual.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Where files are on a disk.
+    pub place: Option<&'a Path>,
+    pub seed: u64,
+    pub repeats: Option<u32>,
+    /// Of one copy.
+    pub bytes_max: Option<u64>,
+}
+
 impl Stage {
-    pub fn of(options: &Options) -> Result<Stage, Fault> {
-        let place = options.measure.place.clone().unwrap_or_else(|| PathBuf::from("."));
+    pub fn of(wanted: Wanted<'_>) -> Result<Stage, Fault> {
+        let Wanted { place, seed, repeats, bytes_max } = wanted;
         let order = Order {
             memory: memory_folder(),
-            disk: folder_of(place),
-            seed: options.seed,
-            repeats: options.measure.repeat.unwrap_or(trials::REPEATS),
-            bytes_max: options.measure.bytes,
+            disk: folder_of(place.map_or_else(|| PathBuf::from("."), Path::to_path_buf)),
+            seed,
+            repeats: repeats.unwrap_or(trials::REPEATS),
+            bytes_max,
         };
         let copies = order.jobs()?.len();
         Ok(Stage { order, copies })

@@ -82,7 +82,7 @@ cargo xtask COMMAND
                          planted bottlenecks over the WAN: are they found, and does advice help?
                          writes runs/DATE-diagnosis.md
   bench net-test [--program FILE] [--only PATH]
-                         does measure net --time say what iperf3 says? 20 minutes; writes
+                         does datapump net-test say what iperf3 says? 20 minutes; writes
                          runs/DATE-net-test.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   experiment NAME...|list|all [--program FILE]

@@ -2,15 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::under_way::as_typed;
 use crate::base::fault::{Class, Fault};
 use crate::campaign::study;
-use crate::cli::args::Options;
-use crate::cli::knobs::FORMATS;
+use crate::cli::options::recording::{
+    COMPARE_FORMAT, CampaignFormat, OUTPUT, RESULTS, SHOW_FORMAT,
+};
+use crate::cli::order::{Form as Spoken, Show};
 use crate::cli::profile;
 use crate::cli::record;
 use crate::cli::results;
+use crate::cli::typed::Typed;
 use crate::cli::voice::Voice;
 use crate::record::export::Format;
 use crate::record::sample::Record;
@@ -18,24 +23,119 @@ use crate::report::campaign as page;
 use crate::report::sheet::Form;
 use crate::results::{Experiment, Filter, Store};
 
-pub fn show(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
-    let store = open(options)?;
-    let experiment = find(&store, named)?;
+/// The arguments of `sweep show`.
+#[derive(Debug)]
+pub struct ShowCampaignArgs {
+    /// `None` for the newest.
+    campaign: Option<String>,
+    format: CampaignFormat,
+    output: Option<PathBuf>,
+    show: Show,
+    store: Option<PathBuf>,
+}
+
+/// The arguments of `sweep compare`.
+#[derive(Debug)]
+pub struct CompareArgs {
+    before: String,
+    after: String,
+    form: Form,
+    output: Option<PathBuf>,
+    show: Show,
+    store: Option<PathBuf>,
+}
+
+/// The arguments of `sweep profile`.
+#[derive(Debug)]
+pub struct ProfileArgs {
+    /// `None` for the newest.
+    campaign: Option<String>,
+    show: Show,
+    store: Option<PathBuf>,
+}
+
+impl ShowCampaignArgs {
+    pub fn of(typed: &Typed) -> Result<ShowCampaignArgs, String> {
+        let show = Show::of(typed)?;
+        let usual = match show.form {
+            Spoken::Json => CampaignFormat::Runs(Format::Json),
+            Spoken::Text => CampaignFormat::Page(Form::Text),
+        };
+        Ok(ShowCampaignArgs {
+            campaign: campaigns(typed).into_iter().next(),
+            format: typed.value(&SHOW_FORMAT)?.unwrap_or(usual),
+            output: typed.value(&OUTPUT)?,
+            show,
+            store: typed.value(&RESULTS)?,
+        })
+    }
+}
+
+impl CompareArgs {
+    pub fn of(typed: &Typed) -> Result<CompareArgs, String> {
+        let [before, after] = campaigns(typed).try_into().map_err(|_| TWO)?;
+        Ok(CompareArgs {
+            before,
+            after,
+            form: typed.value_or_default(&COMPARE_FORMAT)?,
+            output: typed.value(&OUTPUT)?,
+            show: Show::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        })
+    }
+}
+
+impl ProfileArgs {
+    pub fn of(typed: &Typed) -> Result<ProfileArgs, String> {
+        Ok(ProfileArgs {
+            campaign: campaigns(typed).into_iter().next(),
+            show: Show::of(typed)?,
+            store: typed.value(&RESULTS)?,
+        })
+    }
+}
+
+fn campaigns(typed: &Typed) -> Vec<String> {
+    let words = typed.words("CAMPAIGN");
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+pub fn run_show(args: &ShowCampaignArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    ended(&voice, show(args, &voice))
+}
+
+pub fn run_compare(args: &CompareArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    ended(&voice, compare(args, &voice))
+}
+
+pub fn run_profile(args: &ProfileArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    ended(&voice, profiles(args, &voice))
+}
+
+/// What is kept was read; only what is wrong is left to be said.
+fn ended(voice: &Voice, done: Result<(), Fault>) -> u8 {
+    let Err(fault) = done else { return 0 };
+    voice.error(&fault.text);
+    fault.class.exit_code()
+}
+
+fn show(args: &ShowCampaignArgs, voice: &Voice) -> Result<(), Fault> {
+    let store = open(args.store.as_deref())?;
+    let experiment = find(&store, args.campaign.as_deref())?;
     let name = &experiment.name;
     let records = cells(&store, name)?;
     let left = left(&experiment, &records);
-    let usual = if options.json { "json" } else { "text" };
-    let format = options.format.map_or(usual, |at| FORMATS[at]);
-    let text = match format {
-        "markdown" => page::page(name, &records, &left, Form::Markdown),
-        "text" => page::page(name, &records, &left, Form::Text),
-        other => {
-            let known = Format::ALL.into_iter().find(|(name, _)| *name == other);
-            let (_, format) = known.ok_or_else(|| Fault::usage(format!("no format {other}")))?;
-            return results::export(&store, &records, format, options.output.as_deref()).map(drop);
+    match args.format {
+        CampaignFormat::Page(form) => {
+            put(&page::page(name, &records, &left, form), args.output.as_deref(), voice)
         }
-    };
-    put(&text, options, voice)
+        CampaignFormat::Runs(format) => {
+            results::write_runs(&store, &records, format, args.output.as_deref()).map(drop)
+        }
+    }
 }
 
 /// Hosts of which cells are missing, and how many; none where its plan can no longer be read.
@@ -48,27 +148,19 @@ fn left(experiment: &Experiment, records: &[Record]) -> Vec<(String, usize)> {
     campaign.names().into_iter().enumerate().map(of).filter(|(_, left)| *left > 0).collect()
 }
 
-pub fn compare(named: [&str; 2], options: &Options, voice: &Voice) -> Result<(), Fault> {
-    let store = open(options)?;
-    let [before, after] = named.map(|name| find(&store, Some(name)));
+fn compare(args: &CompareArgs, voice: &Voice) -> Result<(), Fault> {
+    let store = open(args.store.as_deref())?;
+    let [before, after] = [&args.before, &args.after].map(|name| find(&store, Some(name)));
     let (before, after) = (before?.name, after?.name);
     let (old, new) = (cells(&store, &before)?, cells(&store, &after)?);
-    let form = match options.format.map(|at| FORMATS[at]) {
-        None | Some("text") => Form::Text,
-        Some("markdown") => Form::Markdown,
-        Some(other) => {
-            return Err(Fault::usage(format!(
-                "--format '{other}': a comparison is written as text or markdown"
-            )));
-        }
-    };
-    put(&page::comparison([&before, &after], &old, &new, form), options, voice)
+    let text = page::comparison([&before, &after], &old, &new, args.form);
+    put(&text, args.output.as_deref(), voice)
 }
 
 /// Writes what is best for each host where `copy --profile HOST` finds it.
-pub fn profiles(named: Option<&str>, options: &Options, voice: &Voice) -> Result<(), Fault> {
-    let store = open(options)?;
-    let name = find(&store, named)?.name;
+fn profiles(args: &ProfileArgs, voice: &Voice) -> Result<(), Fault> {
+    let store = open(args.store.as_deref())?;
+    let name = find(&store, args.campaign.as_deref())?.name;
     let rows = study::rows(&cells(&store, &name)?);
     for best in study::best(&rows) {
         let path = profile::path_of(best.host).map_err(Fault::usage)?;
@@ -81,8 +173,8 @@ pub fn profiles(named: Option<&str>, options: &Options, voice: &Voice) -> Result
     Ok(())
 }
 
-fn put(text: &str, options: &Options, voice: &Voice) -> Result<(), Fault> {
-    match &options.output {
+fn put(text: &str, output: Option<&Path>, voice: &Voice) -> Result<(), Fault> {
+    match output {
         Some(file) => results::into_file(file, &mut |out| out.write_all(text.as_bytes())),
         None => {
             voice.summary(text);
@@ -91,12 +183,8 @@ fn put(text: &str, options: &Options, voice: &Voice) -> Result<(), Fault> {
     }
 }
 
-pub fn open(options: &Options) -> Result<Store, Fault> {
-    Store::open_existing(&record::store_path(options)?)
-}
-
-pub fn open_to_write(options: &Options) -> Result<Store, Fault> {
-    Store::open(&record::store_path(options)?)
+fn open(store: Option<&Path>) -> Result<Store, Fault> {
+    Store::open_existing(&record::store_path(store)?)
 }
 
 /// The campaign of this name, or of which the name ends so; the newest where none is named.
@@ -128,3 +216,5 @@ pub fn measured(records: &[Record]) -> BTreeSet<u32> {
 }
 
 pub const COMMAND: &str = "sweep";
+
+const TWO: &str = "compare needs two campaigns: the earlier, and the later";

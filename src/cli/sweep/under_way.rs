@@ -1,21 +1,24 @@
 //! A campaign is measured, from its beginning or from where it stopped.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
 use serde_json::json;
 
-use super::Campaign;
 use super::hosts::Host;
 use super::kept;
+use super::{BeginArgs, Campaign, SweepArgs};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
 use crate::base::units::{Nanos, Tick};
 use crate::campaign::Plan;
-use crate::cli::args::{Args, Options};
+use crate::cli::record;
 use crate::cli::signals;
+use crate::cli::typed::Typed;
 use crate::cli::voice::Voice;
 use crate::host::hold;
 use crate::io::clock;
@@ -33,8 +36,8 @@ use crate::sweep::course::{Course, Done, LeftOut, Step};
 pub type Trouble = Option<(Class, String)>;
 
 /// A new campaign.
-pub fn begin(campaign: &Campaign, options: &Options, voice: &Arc<Voice>) -> Result<Trouble, Fault> {
-    let mut store = kept::open_to_write(options)?;
+pub fn begin(campaign: &Campaign, args: &BeginArgs, voice: &Arc<Voice>) -> Result<Trouble, Fault> {
+    let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(campaign.hosts))];
@@ -47,17 +50,17 @@ pub fn begin(campaign: &Campaign, options: &Options, voice: &Arc<Voice>) -> Resu
     };
     let near = claim(&experiment.name)?;
     let name = store.begin_experiment(&experiment)?;
-    measure_rest(campaign, options, (&name, Done::default(), near), &mut store, voice)
+    measure_rest(campaign, args, (&name, Done::default(), near), &mut store, voice)
 }
 
 /// What is missing of an earlier one.
 pub fn resume(
     named: Option<&str>,
-    options: &Options,
+    store: &Path,
     voice: &Arc<Voice>,
     tell: &dyn Fn(&Campaign),
 ) -> Result<Trouble, Fault> {
-    let mut store = kept::open(options)?;
+    let mut store = Store::open_existing(store)?;
     let experiment = kept::find(&store, named)?;
     let (campaign, typed) = as_typed(&experiment)?;
     tell(&campaign);
@@ -77,7 +80,7 @@ pub fn resume(
 }
 
 /// The campaign and its options, as they were typed then.
-pub fn as_typed(experiment: &Experiment) -> Result<(Campaign, Options), Fault> {
+pub fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs), Fault> {
     let unreadable = |why: String| {
         let text = format!("{} cannot be gone on with: {why}; begin a new one", experiment.name);
         Fault::new(Class::Local, text)
@@ -87,10 +90,13 @@ pub fn as_typed(experiment: &Experiment) -> Result<(Campaign, Options), Fault> {
         serde_json::from_value(part(TYPED)).map_err(|why| unreadable(why.to_string()))?;
     let hosts: Vec<Host> =
         serde_json::from_value(part(HOSTS)).map_err(|why| unreadable(why.to_string()))?;
-    let args = Args::parse(typed.into_iter().map(Into::into))
+    let words: Vec<OsString> = typed.into_iter().map(Into::into).collect();
+    let typed = Typed::parse(&words)
         .map_err(|why| unreadable(format!("its command line means something else: {why:?}")))?;
-    let campaign = Campaign::with_hosts(hosts, &args.options).map_err(unreadable)?;
-    Ok((campaign, args.options))
+    match SweepArgs::of(&typed).map_err(unreadable)? {
+        SweepArgs::Begin(args) => Ok((Campaign::with_hosts(hosts, &args), *args)),
+        SweepArgs::Resume { .. } => Err(unreadable("it goes on with another".into())),
+    }
 }
 
 /// This host, which nobody else is to measure from meanwhile.
@@ -102,7 +108,7 @@ fn claim(name: &str) -> Result<Probe, Fault> {
 
 fn measure_rest(
     campaign: &Campaign,
-    options: &Options,
+    args: &BeginArgs,
     (name, done, near): (&str, Done, Probe),
     store: &mut Store,
     voice: &Arc<Voice>,
@@ -113,8 +119,8 @@ fn measure_rest(
         plan: campaign.plan.clone(),
         hosts: campaign.hosts.iter().map(|h| (h.name.clone(), h.folder.clone())).collect(),
         settings: campaign.settings.clone(),
-        remote: options.remote.clone(),
-        data: options.sweep.data,
+        remote: args.remote.clone(),
+        data: args.data,
     };
     let all = campaign.plan.cells().len();
     let mut told = Told {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench net-test`: does `measure net --time` say what iperf3 says? Both over the same
+//! `cargo xtask bench net-test`: does `datapump net-test` say what iperf3 says? Both over the same
 //! desk WAN, by turns.
 
 use std::fmt::Write;
@@ -134,7 +134,7 @@ fn measure(program: &Path, ground: &Ground) -> Result<Vec<Row>, String> {
 /// What arrived in Mbit/s, and segments sent again.
 fn ours(wan: &Wan, program: &Path, ground: &Ground, cell: Cell) -> Result<(f64, f64), String> {
     let mut test = Command::new(program);
-    test.args(["measure", "net", "far", "--json", "--no-record", "--ssh", &wan.ssh_command()]);
+    test.args(["net-test", "far", "--json", "--no-record", "--ssh", &wan.ssh_command()]);
     test.args(OURS.split_whitespace()).args(["--time", &TIME_S.to_string()]);
     test.args(["--omit", &ground.omit_s.to_string(), "--streams", &cell.streams.to_string()]);
     test.args(cell.reverse.then_some("--reverse"));
@@ -205,7 +205,7 @@ fn page(rows: &[Row]) -> String {
     }
     let _ = write!(
         text,
-        "\n`cargo xtask bench net-test`: `datapump measure net far {OURS} --time {TIME_S}` and \
+        "\n`cargo xtask bench net-test`: `datapump net-test far {OURS} --time {TIME_S}` and \
          `iperf3 -c far -C cubic -t {TIME_S}` over the same WAN on the desk (`cargo xtask wan \
          up`, with tcp_rmem and tcp_wmem to 128 MiB), by turns, {REPEATS} times each; `--omit` \
          and `-O` by the path: {}. Medians with the range, in Mbit/s of what arrived; ours counts \

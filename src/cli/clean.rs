@@ -1,0 +1,88 @@
+//! `datapump clean`: what abandoned copies have left below a folder is removed.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::endpoint::{End, Role};
+use super::options::copying;
+use super::order::Show;
+use super::progress::Heard;
+use super::typed::Typed;
+use super::voice::Voice;
+use super::words::quote;
+use super::{Said, conclude, start};
+use crate::base::fault::Class;
+use crate::base::job::{Cleaned, Place, Sight};
+use crate::pump::clean::{self, Cleaning};
+use crate::report::json;
+use crate::report::live::count;
+use crate::report::text::{self, Dry};
+
+#[derive(Debug)]
+pub struct CleanArgs {
+    roots: Vec<PathBuf>,
+    /// The roots as they were typed.
+    shown: Vec<String>,
+    cleaning: Cleaning,
+    show: Show,
+}
+
+impl CleanArgs {
+    pub fn of(typed: &Typed) -> Result<CleanArgs, String> {
+        let paths = typed.words("PATH");
+        Ok(CleanArgs {
+            roots: paths.iter().map(|path| root(path)).collect::<Result<_, _>>()?,
+            shown: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            cleaning: match typed.has(&copying::DRY_RUN) {
+                true => Cleaning::Tell,
+                false => Cleaning::Remove,
+            },
+            show: Show::of(typed)?,
+        })
+    }
+}
+
+/// A folder to clean: always of this host.
+fn root(word: &OsStr) -> Result<PathBuf, String> {
+    match End::parse(word, Role::Target, 0)? {
+        End { host: None, place: Place::Path(path) } => Ok(path),
+        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+            "clean works on this host: run it there, as in ssh {host} datapump clean {}",
+            quote(&path.to_string_lossy())
+        )),
+        _ => Err("clean needs a folder".into()),
+    }
+}
+
+pub fn run(args: &CleanArgs, started: Instant) -> u8 {
+    let voice = Voice::new(args.show, started);
+    let dry = match args.cleaning {
+        Cleaning::Tell => Dry::Yes,
+        Cleaning::Remove => Dry::No,
+    };
+    voice.event(&start("clean", args.shown.clone(), None, None));
+    let mut heard = Heard::default();
+    let mut all = Cleaned::default();
+    for root in &args.roots {
+        let cleaned = clean::clean(root, args.cleaning, &mut |sight| {
+            voice.event(&json::cleaned(sight, dry));
+            match sight {
+                Sight::Failed(fault) => {
+                    heard.failed_count += 1;
+                    voice.error(&fault.text);
+                }
+                told => voice.summary(&text::sight(told, dry)),
+            }
+        });
+        all.add(&cleaned);
+    }
+    let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);
+    let said = Said {
+        summary: text::cleaned(&all, dry),
+        trouble: (all.failed > 0)
+            .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
+        end,
+    };
+    conclude(&voice, Ok(said), heard)
+}

@@ -1,0 +1,215 @@
+//! Every command that can be typed, as one row of one table: its words, and what it is for.
+
+/// A command: what stands at the end of a branch of the command tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommandId {
+    Copy,
+    Demo,
+    Verify,
+    Clean,
+    Measure,
+    MeasureCodec,
+    NetTest,
+    ModelFit,
+    ModelShow,
+    ModelPredict,
+    ResultsList,
+    ResultsShow,
+    ResultsExport,
+    Explain,
+    Doctor,
+    Sweep,
+    SweepShow,
+    SweepCompare,
+    SweepProfile,
+    Man,
+    Completions,
+    Peer,
+    Probe,
+}
+
+/// One branch at the top of the command tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    Command(CommandId),
+    Group(&'static Group),
+}
+
+/// Commands that have their first word in common.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// What the first word alone does, if it does something.
+    pub alone: Option<CommandId>,
+    pub commands: &'static [CommandId],
+}
+
+/// The command tree, in the order of `--help`.
+pub const TREE: &[Branch] = &[
+    Branch::Command(CommandId::Copy),
+    Branch::Command(CommandId::Demo),
+    Branch::Command(CommandId::Verify),
+    Branch::Command(CommandId::Clean),
+    Branch::Group(&Group {
+        name: "measure",
+        about: CommandId::Measure.about(),
+        alone: Some(CommandId::Measure),
+        commands: &[CommandId::MeasureCodec],
+    }),
+    Branch::Command(CommandId::NetTest),
+    Branch::Group(&Group {
+        name: "model",
+        about: "Fit, show and use the cost model of what was measured",
+        alone: None,
+        commands: &[CommandId::ModelFit, CommandId::ModelShow, CommandId::ModelPredict],
+    }),
+    Branch::Group(&Group {
+        name: "results",
+        about: "List, show and export what was recorded of every run",
+        alone: None,
+        commands: &[CommandId::ResultsList, CommandId::ResultsShow, CommandId::ResultsExport],
+    }),
+    Branch::Command(CommandId::Explain),
+    Branch::Command(CommandId::Doctor),
+    Branch::Group(&Group {
+        name: "sweep",
+        about: CommandId::Sweep.about(),
+        alone: Some(CommandId::Sweep),
+        commands: &[CommandId::SweepShow, CommandId::SweepCompare, CommandId::SweepProfile],
+    }),
+    Branch::Command(CommandId::Man),
+    Branch::Command(CommandId::Completions),
+    Branch::Command(CommandId::Peer),
+    Branch::Command(CommandId::Probe),
+];
+
+impl CommandId {
+    /// Every command.
+    pub fn all() -> impl Iterator<Item = CommandId> {
+        TREE.iter().flat_map(|branch| branch.commands())
+    }
+
+    /// The command as it is typed: `model fit`.
+    pub fn typed(self) -> String {
+        match self.group() {
+            Some(group) if group.alone != Some(self) => format!("{} {}", group.name, self.name()),
+            _ => self.name().to_string(),
+        }
+    }
+
+    /// `model` of `model fit`.
+    pub fn first_word(self) -> &'static str {
+        self.group().map_or(self.name(), |group| group.name)
+    }
+
+    /// Its last word.
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandId::Copy => "copy",
+            CommandId::Demo => "demo",
+            CommandId::Verify => "verify",
+            CommandId::Clean => "clean",
+            CommandId::Measure => "measure",
+            CommandId::MeasureCodec => "codec",
+            CommandId::NetTest => "net-test",
+            CommandId::ModelFit => "fit",
+            CommandId::ModelShow | CommandId::ResultsShow | CommandId::SweepShow => "show",
+            CommandId::ModelPredict => "predict",
+            CommandId::ResultsList => "list",
+            CommandId::ResultsExport => "export",
+            CommandId::Explain => "explain",
+            CommandId::Doctor => "doctor",
+            CommandId::Sweep => "sweep",
+            CommandId::SweepCompare => "compare",
+            CommandId::SweepProfile => "profile",
+            CommandId::Man => "man",
+            CommandId::Completions => "completions",
+            CommandId::Peer => "peer",
+            CommandId::Probe => "probe",
+        }
+    }
+
+    pub const fn about(self) -> &'static str {
+        match self {
+            CommandId::Copy => {
+                "Copy files, folders and streams between this host and another, or on this host"
+            }
+            CommandId::Demo => {
+                "Show all of it on this host alone: make data, move it sealed, verify, clean up"
+            }
+            CommandId::Verify => "Read again what a receipt (copy --manifest) says was written",
+            CommandId::Clean => "Remove what copies that were given up have left below a folder",
+            CommandId::Measure => {
+                "Measure what a byte costs: each part alone, then what is made of them"
+            }
+            CommandId::MeasureCodec => {
+                "Measure what compression costs and gains on this host, with data of each kind"
+            }
+            CommandId::NetTest => {
+                "Test the path to a host: rate, retransmissions and round trip of every interval"
+            }
+            CommandId::ModelFit => "Fit the cost model to the runs of an experiment, or to a table",
+            CommandId::ModelShow => "Show the cost model of a host",
+            CommandId::ModelPredict => "Say what a copy would take, and copy nothing",
+            CommandId::ResultsList => "List the newest runs, with rate and CPU time of each byte",
+            CommandId::ResultsShow => "Show all that is known of a run",
+            CommandId::ResultsExport => "Write runs as CSV, JSON or Parquet",
+            CommandId::Explain => {
+                "Say what held a recorded run back, with the evidence, and what to change"
+            }
+            CommandId::Doctor => {
+                "Look for what would hold copies back: on this host, on another and between them"
+            }
+            CommandId::Sweep => {
+                "Try windows, streams and levels on many hosts, again and again, and say which suit"
+            }
+            CommandId::SweepShow => "Show a campaign: medians, and the best setting of each host",
+            CommandId::SweepCompare => "Compare two campaigns, cell by cell",
+            CommandId::SweepProfile => {
+                "Keep the best setting of each host as a profile for copy --profile"
+            }
+            CommandId::Peer => "The far side of a copy, started over ssh; not for typing",
+            CommandId::Probe => "The clocks of a host while something is measured; not for typing",
+            CommandId::Man => "Print the man page",
+            CommandId::Completions => "Print a shell's completions",
+        }
+    }
+
+    /// Commands that only the other host types.
+    pub fn is_hidden(self) -> bool {
+        matches!(self, CommandId::Peer | CommandId::Probe)
+    }
+
+    fn group(self) -> Option<&'static Group> {
+        TREE.iter().find_map(|branch| match branch {
+            Branch::Group(group) if branch.commands().any(|command| command == self) => {
+                Some(*group)
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Branch {
+    /// The first word of its commands.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Branch::Command(command) => command.name(),
+            Branch::Group(group) => group.name,
+        }
+    }
+
+    pub fn commands(&self) -> impl Iterator<Item = CommandId> + use<> {
+        let (first, others) = match *self {
+            Branch::Command(command) => (Some(command), [].as_slice()),
+            Branch::Group(group) => (group.alone, group.commands),
+        };
+        first.into_iter().chain(others.iter().copied())
+    }
+}
+
+/// The branch that begins with this word.
+pub fn branch(name: &str) -> Option<&'static Branch> {
+    TREE.iter().find(|branch| branch.name() == name)
+}

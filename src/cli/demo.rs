@@ -1,0 +1,62 @@
+//! `datapump demo`: everything shown on this host alone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::options::{copying, moving, showing};
+use super::order::{self, Show};
+use super::record::{self, Recording};
+use super::settings::settings;
+use super::typed::Typed;
+use super::voice::Voice;
+use super::{conclude, moved, start, watched};
+use crate::base::codec::Compress;
+use crate::base::settings::Settings;
+use crate::remote::demo::{self, DemoOrder};
+use crate::report::live::Phase;
+
+#[derive(Debug)]
+pub struct DemoArgs {
+    settings: Settings,
+    /// Of the one large file.
+    bytes: u64,
+    /// The small ones beside it.
+    files: u64,
+    explain: bool,
+    show: Show,
+    recording: Recording,
+}
+
+impl DemoArgs {
+    pub fn of(typed: &Typed) -> Result<DemoArgs, String> {
+        let compress = typed.value(&moving::COMPRESS)?.unwrap_or(Compress::Auto);
+        let settings = Settings { compress, ..settings(typed)? };
+        order::memory_suffices(&settings)?;
+        Ok(DemoArgs {
+            settings,
+            bytes: typed.value_or_default(&copying::DEMO_BYTES)?,
+            files: typed.value_or_default(&copying::DEMO_FILES)?,
+            explain: typed.has(&showing::EXPLAIN),
+            show: Show::of(typed)?,
+            recording: Recording::of(typed)?,
+        })
+    }
+}
+
+pub fn run(args: &DemoArgs, started: Instant) -> u8 {
+    let voice = Arc::new(Voice::new(args.show, started));
+    let order = DemoOrder { settings: args.settings.clone(), bytes: args.bytes, files: args.files };
+    voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
+    let (result, heard) =
+        watched(&voice, Phase::Connecting, None, |watch| demo::run(&order, watch));
+    if let Ok(outcome) = &result {
+        let ends = record::Ends::of_demo();
+        let made = (outcome, &order.settings);
+        record::keep(&voice, &args.recording, "demo", &ends, made, &heard);
+    }
+    let said = result.map(|outcome| {
+        let said = moved(&outcome, &order.settings);
+        said.explained(&voice, (&outcome, &order.settings), args.explain)
+    });
+    conclude(&voice, said, heard)
+}

@@ -1,0 +1,177 @@
+//! Every option, described once. The parser, `--help`, the man page, the completions, profiles and
+//! the axes of a campaign are made from these descriptions and take the names from them; sentences
+//! that name an option are tested against them (`tests.rs`).
+
+pub mod copying;
+mod kind;
+pub mod measuring;
+pub mod moving;
+pub mod net_test;
+pub mod recording;
+pub mod remote;
+pub mod showing;
+pub mod storage;
+pub mod sweeping;
+
+pub use self::kind::{Kind, any_of};
+
+use std::ffi::OsStr;
+use std::fmt::Debug;
+
+use super::command_id::CommandId;
+
+/// One option: how it is typed, what it means, and what its value becomes.
+#[derive(Debug)]
+pub struct CliOption<T: 'static> {
+    /// The long name, without its dashes.
+    pub name: &'static str,
+    pub letter: Option<char>,
+    /// What stands for its value in a synopsis; empty for a flag.
+    pub value: &'static str,
+    pub kind: Kind<T>,
+    /// What leaving it out means, as it would be typed; empty where that is nothing.
+    pub default: &'static str,
+    /// One line for `-h`.
+    pub help: &'static str,
+    /// What else there is to know, for `--help` and the man page.
+    pub more: &'static str,
+    pub group: Group,
+    /// The commands that take it.
+    pub commands: &'static [CommandId],
+}
+
+/// The heading under which an option stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Copying,
+    Remote,
+    Moving,
+    Storage,
+    Measuring,
+    NetTest,
+    Sweeping,
+    Showing,
+    Recording,
+}
+
+impl Group {
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Copying => "What is copied",
+            Group::Remote => "The far side",
+            Group::Moving => "How bytes move",
+            Group::Storage => "Reading and writing files",
+            Group::Measuring => "What is measured",
+            Group::NetTest => "What is tested",
+            Group::Sweeping => "A campaign",
+            Group::Showing => "What is shown",
+            Group::Recording => "What is recorded",
+        }
+    }
+}
+
+/// An option whose value may be of any type.
+pub trait AnyOption: Debug + Sync {
+    fn description(&self) -> Description;
+    fn shape(&self) -> Shape;
+    /// The values it takes, as a phrase; empty where anything goes.
+    fn phrase(&self) -> String;
+    /// The error says what to type instead.
+    fn check(&self, typed: &OsStr) -> Result<(), String>;
+}
+
+impl dyn AnyOption + '_ {
+    /// True for the same option, not only one of the same name.
+    pub fn is(&self, other: &dyn AnyOption) -> bool {
+        let (this, other) = (self.description(), other.description());
+        this.name == other.name && this.commands == other.commands
+    }
+}
+
+/// All of an option but its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    pub name: &'static str,
+    pub letter: Option<char>,
+    pub value: &'static str,
+    pub default: &'static str,
+    pub help: &'static str,
+    pub more: &'static str,
+    pub group: Group,
+    pub commands: &'static [CommandId],
+}
+
+/// What follows an option's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Nothing,
+    Value,
+    /// A value; the option may be typed again, and each counts.
+    Values,
+    OneOf(&'static [&'static str]),
+}
+
+impl<T: Debug> AnyOption for CliOption<T> {
+    fn description(&self) -> Description {
+        let CliOption { name, letter, value, default, help, more, group, commands, .. } = *self;
+        Description { name, letter, value, default, help, more, group, commands }
+    }
+
+    fn shape(&self) -> Shape {
+        match self.kind {
+            Kind::Flag(_) => Shape::Nothing,
+            Kind::Pattern(_) => Shape::Values,
+            Kind::Choice(names, _) => Shape::OneOf(names),
+            _ => Shape::Value,
+        }
+    }
+
+    fn phrase(&self) -> String {
+        self.kind.phrase()
+    }
+
+    fn check(&self, typed: &OsStr) -> Result<(), String> {
+        self.kind.read(self.name, typed).map(drop)
+    }
+}
+
+/// Every option, in the order of `--help`.
+pub fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
+    let tables = [
+        copying::TABLE,
+        remote::TABLE,
+        moving::TABLE,
+        storage::TABLE,
+        showing::TABLE,
+        measuring::TABLE,
+        net_test::TABLE,
+        sweeping::TABLE,
+        recording::TABLE,
+    ];
+    tables.into_iter().flatten().copied()
+}
+
+/// Those that a command takes.
+pub fn of(command: CommandId) -> impl Iterator<Item = &'static dyn AnyOption> {
+    all().filter(move |option| option.description().commands.contains(&command))
+}
+
+/// The option of this name that a command takes.
+pub fn find(command: CommandId, name: &str) -> Option<&'static dyn AnyOption> {
+    of(command).find(|option| option.description().name == name)
+}
+
+/// Numbers whose limits fit the narrower type.
+fn narrowed<T: TryFrom<u64>>(list: &[u64]) -> Vec<T> {
+    list.iter().filter_map(|number| T::try_from(*number).ok()).collect()
+}
+
+const COPY: &[CommandId] = &[CommandId::Copy];
+const MOVING: &[CommandId] = &[CommandId::Copy, CommandId::Demo];
+const COPYING: &[CommandId] = &[CommandId::Copy, CommandId::Measure, CommandId::NetTest];
+/// What holds for all copies of a campaign.
+const SWEPT: &[CommandId] =
+    &[CommandId::Copy, CommandId::Demo, CommandId::Measure, CommandId::NetTest, CommandId::Sweep];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+//! The options of what is recorded, and of reading it.
+
+use std::path::PathBuf;
+
+use super::kind::{Kind, Limits};
+use super::{AnyOption, CliOption, Group, MOVING};
+use crate::base::settings::PathSamples;
+use crate::cli::command_id::CommandId;
+use crate::record::export::{Format, What};
+use crate::report::sheet::Form;
+use crate::study::CpuFrom;
+
+const RECORDS: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::Demo,
+    CommandId::Measure,
+    CommandId::MeasureCodec,
+    CommandId::NetTest,
+    CommandId::ModelFit,
+    CommandId::ModelShow,
+    CommandId::ModelPredict,
+    CommandId::ResultsList,
+    CommandId::ResultsShow,
+    CommandId::ResultsExport,
+    CommandId::Explain,
+    CommandId::Sweep,
+    CommandId::SweepShow,
+    CommandId::SweepCompare,
+    CommandId::SweepProfile,
+];
+const RECORDED_OR_NOT: &[CommandId] =
+    &[CommandId::Copy, CommandId::Demo, CommandId::NetTest, CommandId::MeasureCodec];
+const FIT: &[CommandId] = &[CommandId::ModelFit];
+const LIST: &[CommandId] = &[CommandId::ResultsList];
+const CHOSEN: &[CommandId] =
+    &[CommandId::ModelFit, CommandId::ResultsList, CommandId::ResultsExport];
+const MODELS: &[CommandId] = &[CommandId::ModelFit, CommandId::ModelShow];
+const EXPORT: &[CommandId] = &[CommandId::ResultsExport];
+const SHOW: &[CommandId] = &[CommandId::SweepShow];
+const COMPARE: &[CommandId] = &[CommandId::SweepCompare];
+const WRITING: &[CommandId] = &[
+    CommandId::ModelFit,
+    CommandId::ModelShow,
+    CommandId::ResultsExport,
+    CommandId::SweepShow,
+    CommandId::SweepCompare,
+];
+
+/// How a model is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFormat {
+    Text,
+    Json,
+    Markdown,
+}
+
+impl PageFormat {
+    const NAMES: &[&str] = &["text", "json", "markdown"];
+    const ALL: &[PageFormat] = &[PageFormat::Text, PageFormat::Json, PageFormat::Markdown];
+}
+
+/// How a campaign is written: as a page, or its runs for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CampaignFormat {
+    Page(Form),
+    Runs(Format),
+}
+
+impl CampaignFormat {
+    const NAMES: &[&str] = &["text", "markdown", "csv", "json", "parquet"];
+    const ALL: &[CampaignFormat] = &[
+        CampaignFormat::Page(Form::Text),
+        CampaignFormat::Page(Form::Markdown),
+        CampaignFormat::Runs(Format::Csv),
+        CampaignFormat::Runs(Format::Json),
+        CampaignFormat::Runs(Format::Parquet),
+    ];
+}
+
+/// In the order of `--help`.
+pub const TABLE: &[&dyn AnyOption] = &[
+    &RESULTS,
+    &NO_RECORD,
+    &INPUT,
+    &LIMIT,
+    &EXPERIMENT,
+    &CPU_FROM,
+    &MODEL_FORMAT,
+    &EXPORT_FORMAT,
+    &SHOW_FORMAT,
+    &COMPARE_FORMAT,
+    &WHAT,
+    &PATH_SAMPLES,
+    &OUTPUT,
+];
+
+pub static RESULTS: CliOption<PathBuf> = CliOption {
+    name: "results",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "The results store, an SQLite file",
+    more: "Left out, it is what the variable DATAPUMP_RESULTS names, else datapump/results.db \
+           in $XDG_STATE_HOME or ~/.local/state.",
+    group: Group::Recording,
+    commands: RECORDS,
+};
+
+pub static NO_RECORD: CliOption<bool> = CliOption {
+    name: "no-record",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Do not record this run in the results store",
+    more: "The same with the variable DATAPUMP_NO_RECORD set to 1.",
+    group: Group::Recording,
+    commands: RECORDED_OR_NOT,
+};
+
+pub static INPUT: CliOption<PathBuf> = CliOption {
+    name: "input",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Fit the measurements in this CSV file, - for standard input, not those in the store",
+    more: "The first line names the columns: request_size (32K or 32768) and ns_per_byte, or \
+           request_size, bytes, cpu_s and, where they were counted, calls and starts; depth \
+           too, where runs differ in it.",
+    group: Group::Recording,
+    commands: FIT,
+};
+
+pub static LIMIT: CliOption<u32> = CliOption {
+    name: "limit",
+    letter: None,
+    value: "N",
+    kind: Kind::Number(Limits::count(1, u32::MAX as u64), |n| n as u32),
+    default: "20",
+    help: "Runs that a list shows, the newest",
+    more: "",
+    group: Group::Recording,
+    commands: LIST,
+};
+
+pub static EXPERIMENT: CliOption<String> = CliOption {
+    name: "experiment",
+    letter: None,
+    value: "NAME",
+    kind: Kind::Text(|text| text),
+    default: "",
+    help: "Only runs of this experiment",
+    more: "A model is made from the newest one where nothing is said.",
+    group: Group::Recording,
+    commands: CHOSEN,
+};
+
+pub static CPU_FROM: CliOption<CpuFrom> = CliOption {
+    name: "cpu",
+    letter: None,
+    value: "KIND",
+    kind: Kind::Choice(CpuFrom::NAMES, |i| CpuFrom::ALL[i]),
+    default: "soaked",
+    help: "Which runs the tables take CPU time from",
+    more: "soaked are those beside a soaker, bare those without, by clocks alone; the other \
+           kind is summed up below. Models of hosts are always from bare runs, as copies have \
+           no soaker.",
+    group: Group::Recording,
+    commands: FIT,
+};
+
+pub static MODEL_FORMAT: CliOption<PageFormat> = CliOption {
+    name: "format",
+    letter: None,
+    value: "FORMAT",
+    kind: Kind::Choice(PageFormat::NAMES, |i| PageFormat::ALL[i]),
+    default: "",
+    help: "How it is written",
+    more: "",
+    group: Group::Recording,
+    commands: MODELS,
+};
+
+pub static EXPORT_FORMAT: CliOption<Format> = CliOption {
+    name: "format",
+    letter: None,
+    value: "FORMAT",
+    kind: Kind::Choice(EXPORT_NAMES, |i| Format::ALL[i].1),
+    default: "json",
+    help: "How it is written",
+    more: "",
+    group: Group::Recording,
+    commands: EXPORT,
+};
+
+pub static SHOW_FORMAT: CliOption<CampaignFormat> = CliOption {
+    name: "format",
+    letter: None,
+    value: "FORMAT",
+    kind: Kind::Choice(CampaignFormat::NAMES, |i| CampaignFormat::ALL[i]),
+    default: "",
+    help: "How it is written",
+    more: "",
+    group: Group::Recording,
+    commands: SHOW,
+};
+
+pub static COMPARE_FORMAT: CliOption<Form> = CliOption {
+    name: "format",
+    letter: None,
+    value: "FORMAT",
+    kind: Kind::Choice(&["text", "markdown"], |i| [Form::Text, Form::Markdown][i]),
+    default: "text",
+    help: "How it is written",
+    more: "",
+    group: Group::Recording,
+    commands: COMPARE,
+};
+
+pub static WHAT: CliOption<What> = CliOption {
+    name: "what",
+    letter: None,
+    value: "WHAT",
+    kind: Kind::Choice(What::NAMES, |i| What::ALL[i]),
+    default: "runs",
+    help: "What export writes rows of",
+    more: "With paths each line is one sample of one data stream, as one of its ends saw it: \
+           what TCP_INFO said and where the time of the lane went. json has runs with their \
+           paths inside, whatever is said here.",
+    group: Group::Recording,
+    commands: EXPORT,
+};
+
+pub static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
+    name: "path-samples",
+    letter: None,
+    value: "HOW",
+    kind: Kind::Choice(PathSamples::NAMES, |i| PathSamples::ALL[i]),
+    default: "on",
+    help: "Whether TCP's view of each stream is sampled while it runs",
+    more: "It takes no time worth mentioning, is recorded with the run, and is what a verdict \
+           on the path is made from. off is for measuring just that.",
+    group: Group::Recording,
+    commands: MOVING,
+};
+
+pub static OUTPUT: CliOption<PathBuf> = CliOption {
+    name: "output",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Write there, and not to standard output",
+    more: "A file that is there already is not replaced.",
+    group: Group::Recording,
+    commands: WRITING,
+};
+
+const EXPORT_NAMES: &[&str] = &[Format::ALL[0].0, Format::ALL[1].0, Format::ALL[2].0];

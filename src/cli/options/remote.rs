@@ -1,0 +1,99 @@
+//! The options of the other host.
+
+use super::kind::Kind;
+use super::{AnyOption, COPY, COPYING, CliOption, Group};
+use crate::base::addresses::{ADDRESSES_PHRASE, AddressList};
+use crate::base::cpus::Cpus;
+use crate::base::units::Nanos;
+use crate::cli::command_id::CommandId;
+
+const FAR: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::Measure,
+    CommandId::NetTest,
+    CommandId::ModelPredict,
+    CommandId::Doctor,
+    CommandId::Sweep,
+];
+
+/// In the order of `--help`.
+pub const TABLE: &[&dyn AnyOption] =
+    &[&SSH, &REMOTE_DATAPUMP, &PORTS, &ADDRESSES, &REMOTE_CPUS, &RETRY_FOR];
+
+pub static SSH: CliOption<Vec<String>> = CliOption {
+    name: "ssh",
+    letter: None,
+    value: "CMD",
+    kind: Kind::Words(|words| words),
+    default: "ssh",
+    help: "The command that stands for ssh, with its arguments",
+    more: "Split like a shell does, with quotes: --ssh 'ssh -p 2222 -i \"my key\"'. The \
+           host and the far command follow. Your ssh configuration, agent and jump hosts \
+           apply; one login.",
+    group: Group::Remote,
+    commands: FAR,
+};
+
+pub static REMOTE_DATAPUMP: CliOption<String> = CliOption {
+    name: "remote-datapump",
+    letter: None,
+    value: "PATH",
+    kind: Kind::Text(|text| text),
+    default: "datapump",
+    help: "The far side's datapump, where it is not in PATH",
+    more: "",
+    group: Group::Remote,
+    commands: FAR,
+};
+
+pub static PORTS: CliOption<(u16, u16)> = CliOption {
+    name: "ports",
+    letter: Some('Z'),
+    value: "LO-HI",
+    kind: Kind::Ports(|range| range),
+    default: "",
+    help: "Ports that the far side may listen on",
+    more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
+           data goes over the ssh connection itself, and a warning says so.",
+    group: Group::Remote,
+    commands: FAR,
+};
+
+pub static ADDRESSES: CliOption<AddressList> = CliOption {
+    name: "addresses",
+    letter: None,
+    value: "LIST",
+    kind: Kind::Parsed(ADDRESSES_PHRASE, AddressList::parse),
+    default: "",
+    help: "Where data may go besides the addresses of HOST",
+    more: "Addresses, networks and names of hosts. Data connections go to addresses of the \
+           host that was typed, as this host's resolver and 'ssh -G' know them. An address \
+           or a name in LIST is tried before these: an interface for data. A network allows \
+           what the far side names as its address, as behind a jump host.",
+    group: Group::Remote,
+    commands: FAR,
+};
+
+pub static REMOTE_CPUS: CliOption<Cpus> = CliOption {
+    name: "remote-cpus",
+    letter: None,
+    value: "LIST",
+    kind: Kind::Cpus(|cpus| cpus),
+    default: "",
+    help: "Hold the far side to these CPUs",
+    more: "As --cpus does here.",
+    group: Group::Remote,
+    commands: COPYING,
+};
+
+pub static RETRY_FOR: CliOption<Nanos> = CliOption {
+    name: "retry-for",
+    letter: None,
+    value: "TIME",
+    kind: Kind::Time(|time| time),
+    default: "10m",
+    help: "How long a lost ssh connection is made again",
+    more: "off ends the copy at once; the same command goes on where it stopped.",
+    group: Group::Remote,
+    commands: COPY,
+};

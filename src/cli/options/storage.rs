@@ -1,0 +1,75 @@
+//! The options of reading and writing files.
+
+use super::kind::{Kind, Limits, SIZE_MAX};
+use super::{AnyOption, CliOption, Group, MOVING, SWEPT};
+use crate::base::limits;
+use crate::base::settings::{Direct, EngineChoice, Fsync, Preallocate};
+use crate::cli::command_id::CommandId;
+
+const WRITTEN: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Measure];
+
+/// In the order of `--help`.
+pub const TABLE: &[&dyn AnyOption] = &[&ENGINE, &DIRECT, &FSYNC, &PREALLOCATE, &MEMORY];
+
+pub static ENGINE: CliOption<EngineChoice> = CliOption {
+    name: "engine",
+    letter: None,
+    value: "WHICH",
+    kind: Kind::Choice(EngineChoice::NAMES, |i| EngineChoice::ALL[i]),
+    default: "auto",
+    help: "What does the input and output",
+    more: "auto takes what measures best for each end; the summary names it.",
+    group: Group::Storage,
+    commands: SWEPT,
+};
+
+pub static DIRECT: CliOption<Direct> = CliOption {
+    name: "direct",
+    letter: None,
+    value: "WHEN",
+    kind: Kind::Choice(Direct::NAMES, |i| Direct::ALL[i]),
+    default: "auto",
+    help: "Whether files bypass the page cache",
+    more: "",
+    group: Group::Storage,
+    commands: MOVING,
+};
+
+pub static FSYNC: CliOption<Fsync> = CliOption {
+    name: "fsync",
+    letter: None,
+    value: "WHAT",
+    kind: Kind::Choice(Fsync::NAMES, |i| Fsync::ALL[i]),
+    default: "file",
+    help: "Whether a file is on stable storage before it gets its name",
+    more: "file: each file, and then its folder, is synced. off: the system writes when it \
+           likes; a crash soon after can leave files without their bytes.",
+    group: Group::Storage,
+    commands: WRITTEN,
+};
+
+pub static PREALLOCATE: CliOption<Preallocate> = CliOption {
+    name: "preallocate",
+    letter: None,
+    value: "WHETHER",
+    kind: Kind::Choice(Preallocate::NAMES, |i| Preallocate::ALL[i]),
+    default: "auto",
+    help: "Give a file its length, and room for it, before its bytes arrive",
+    more: "Writes behind a file's end wait for each other; a disk that is too small is found \
+           at once. auto: where files are written around the page cache (--direct). Where the \
+           file system cannot do it, nothing is reserved.",
+    group: Group::Storage,
+    commands: MOVING,
+};
+
+pub static MEMORY: CliOption<u64> = CliOption {
+    name: "memory",
+    letter: None,
+    value: "SIZE",
+    kind: Kind::Number(Limits::bytes(limits::MEMORY_BYTES_MIN, SIZE_MAX), |n| n),
+    default: "256M",
+    help: "Memory that each side may use for buffers",
+    more: "Depths that are left to the program are chosen to fit.",
+    group: Group::Storage,
+    commands: SWEPT,
+};

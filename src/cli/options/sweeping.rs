@@ -1,0 +1,235 @@
+//! The options of a campaign. Its axes are lists of values of options of `copy`.
+
+use std::path::PathBuf;
+
+use super::kind::{Kind, Limits, Range, SIZE_MAX};
+use super::{AnyOption, CliOption, Group, moving, narrowed};
+use crate::base::codec::Compress;
+use crate::base::settings::DataSet;
+use crate::base::units::Nanos;
+use crate::cli::command_id::CommandId;
+use crate::study::experiment::Order;
+
+const SWEEP: &[CommandId] = &[CommandId::Sweep];
+
+/// Orders that somebody has used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    Slac,
+}
+
+impl Preset {
+    pub const NAMES: &[&str] = &["slac"];
+    pub const ALL: &[Preset] = &[Preset::Slac];
+}
+
+/// The axes of a campaign, each with the option of `copy` that its cells vary.
+pub const AXES: &[(&dyn AnyOption, &dyn AnyOption)] =
+    &[(&WINDOWS, &moving::WINDOW), (&STREAMS, &moving::STREAMS), (&LEVELS, &moving::COMPRESS)];
+
+/// In the order of `--help`.
+pub const TABLE: &[&dyn AnyOption] = &[
+    &HOSTS,
+    &PRESET,
+    &WINDOWS,
+    &STREAMS,
+    &LEVELS,
+    &TIME,
+    &SIZES,
+    &DURATIONS,
+    &REPEAT,
+    &ORDER,
+    &DATA,
+    &REQUEST_SIZE,
+    &RESUME,
+];
+
+pub static HOSTS: CliOption<PathBuf> = CliOption {
+    name: "hosts",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "The hosts that are measured, one a line: [USER@]HOST[:FOLDER]",
+    more: "What follows a # is a comment. With a FOLDER the bytes are written to a file there, \
+           which goes when the cell is over; without one they go to nothing.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static PRESET: CliOption<Preset> = CliOption {
+    name: "preset",
+    letter: None,
+    value: "NAME",
+    kind: Kind::Choice(Preset::NAMES, |i| Preset::ALL[i]),
+    default: "",
+    help: "Lists and order that somebody has used before",
+    more: "slac is the order of SLAC's measurements of 2001: windows \
+           8,1024,16,512,32,256,128,64 KB, streams \
+           1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten seconds \
+           each. A list that is typed takes the place of the preset's.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static WINDOWS: CliOption<Vec<Option<u32>>> = CliOption {
+    name: "windows",
+    letter: Some('w'),
+    value: "LIST",
+    kind: Kind::Parsed(WINDOWS_PHRASE, windows),
+    default: "",
+    help: "TCP windows of each stream that are tried [default: 64K,256K,1M,auto]",
+    more: "auto leaves the window to TCP.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static STREAMS: CliOption<Vec<u16>> = CliOption {
+    name: "streams",
+    letter: Some('s'),
+    value: "LIST",
+    kind: Kind::List(Limits::STREAMS, Range::Each, |list| narrowed(&list)),
+    default: "",
+    help: "Numbers of streams that are tried [default: 1,4,8,16]",
+    more: "",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static LEVELS: CliOption<Vec<Compress>> = CliOption {
+    name: "levels",
+    letter: None,
+    value: "LIST",
+    kind: Kind::Parsed(LEVELS_PHRASE, levels),
+    default: "",
+    help: "Levels of compression that are tried [default: 0]",
+    more: "A number is one of zlib, 0 is none. What a level gains depends on the data: see \
+           --data.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static TIME: CliOption<Nanos> = CliOption {
+    name: "time",
+    letter: Some('t'),
+    value: "SECONDS",
+    kind: Kind::Seconds(|time| time),
+    default: "",
+    help: "How long each copy lasts [default: 10]",
+    more: "What has been begun then is still sent.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static SIZES: CliOption<Vec<u64>> = CliOption {
+    name: "sizes",
+    letter: None,
+    value: "LIST",
+    kind: Kind::List(Limits::bytes(1, SIZE_MAX), Range::Doubling, |list| list),
+    default: "",
+    help: "Copy so many bytes instead, to find from which size on the rate no longer grows",
+    more: "1M..256M doubles from one to the other. Nine passes say most.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static DURATIONS: CliOption<Vec<Nanos>> = CliOption {
+    name: "durations",
+    letter: None,
+    value: "LIST",
+    kind: Kind::Parsed(DURATIONS_PHRASE, durations),
+    default: "",
+    help: "Copy for each of these times, to find how long a copy must be to tell the rate",
+    more: "",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static REPEAT: CliOption<u32> = CliOption {
+    name: "repeat",
+    letter: None,
+    value: "N",
+    kind: Kind::Number(Limits::count(1, 1000), |n| n as u32),
+    default: "",
+    help: "Passes through all cells [default: 3, with a preset 1]",
+    more: "",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static ORDER: CliOption<Order> = CliOption {
+    name: "order",
+    letter: None,
+    value: "HOW",
+    kind: Kind::Choice(Order::NAMES, |i| Order::ALL[i]),
+    default: "",
+    help: "In which order cells are measured [default: random, with a preset given]",
+    more: "random mixes every pass by --seed, over all hosts. given goes host by host through \
+           the lists as they are typed.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static DATA: CliOption<DataSet> = CliOption {
+    name: "data",
+    letter: None,
+    value: "KIND",
+    kind: Kind::Choice(DataSet::NAMES, |i| DataSet::ALL[i]),
+    default: "records",
+    help: "What the bytes are like: this matters to compression only",
+    more: "They are made from --seed, as those of records:SIZE and the like of copy.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static REQUEST_SIZE: CliOption<u32> = CliOption {
+    name: "request-size",
+    letter: None,
+    value: "SIZE",
+    kind: Kind::Number(Limits::REQUEST_BYTES, |n| n as u32),
+    default: "",
+    help: "Bytes that one request moves [default: 64K]",
+    more: "At the end of its time a copy sends what has been begun: of small requests that is \
+           less, which matters where windows are small and round trips long.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub static RESUME: CliOption<bool> = CliOption {
+    name: "resume",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Go on with a campaign that was interrupted: sweep --resume [CAMPAIGN]",
+    more: "As it was typed then; what it has measured is not measured again.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+/// Words between commas, each as the option takes it that the axis varies.
+fn each<T>(text: &str, read: impl Fn(&str) -> Option<T>, phrase: &str) -> Result<Vec<T>, String> {
+    let all: Option<Vec<T>> = text.split(',').map(|word| read(word.trim())).collect();
+    all.ok_or_else(|| format!("write {phrase}"))
+}
+
+fn windows(text: &str) -> Result<Vec<Option<u32>>, String> {
+    each(text, |word| moving::WINDOW.kind.read_text(word).ok(), WINDOWS_PHRASE)
+}
+
+/// As SLAC wrote them, or in the words of `copy --compress`.
+fn levels(text: &str) -> Result<Vec<Compress>, String> {
+    let level = |word: &str| match word.parse::<u8>() {
+        Ok(level) => moving::COMPRESS.kind.read_text(&format!("zlib:{level}")).ok(),
+        Err(_) => moving::COMPRESS.kind.read_text(word).ok(),
+    };
+    each(text, level, LEVELS_PHRASE)
+}
+
+fn durations(text: &str) -> Result<Vec<Nanos>, String> {
+    each(text, |word| TIME.kind.read_text(word).ok(), DURATIONS_PHRASE)
+}
+
+const WINDOWS_PHRASE: &str = "sizes as 64K,1M, each from 4K to 1G, or auto among them";
+const LEVELS_PHRASE: &str = "levels as 0,1,9 (of zlib), or as copy --compress takes them: zstd:3";
+const DURATIONS_PHRASE: &str = "times as 2,5,10: each seconds from 0.1 to 3600";

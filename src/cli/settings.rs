@@ -1,0 +1,50 @@
+//! What several commands make of their options alike: the settings of a transfer, and the other
+//! host.
+
+use super::options::{copying, moving, recording, remote, storage};
+use super::typed::Typed;
+use crate::base::job::Remote;
+use crate::base::settings::Settings;
+
+/// The settings that the command has options for; the others are the usual ones.
+pub fn settings(typed: &Typed) -> Result<Settings, String> {
+    let mut settings = Settings {
+        dscp: typed.maybe(&moving::DSCP)?,
+        lockstep: typed.maybe(&moving::LOCKSTEP)?,
+        errors_max: typed.maybe(&copying::MAX_ERRORS)?,
+        ..Settings::default()
+    };
+    typed.set(&mut settings.streams, &moving::STREAMS)?;
+    typed.set(&mut settings.request_bytes, &moving::REQUEST_SIZE)?;
+    typed.set(&mut settings.depth_source, &moving::DEPTH_SOURCE)?;
+    typed.set(&mut settings.depth_sink, &moving::DEPTH_SINK)?;
+    typed.set(&mut settings.window_bytes, &moving::WINDOW)?;
+    typed.set(&mut settings.congestion, &moving::CONGESTION)?;
+    typed.set(&mut settings.rate, &moving::RATE)?;
+    typed.set(&mut settings.pace, &moving::PACE)?;
+    typed.set(&mut settings.seal, &moving::SEAL)?;
+    typed.set(&mut settings.digest, &moving::DIGEST)?;
+    typed.set(&mut settings.receive, &moving::RECEIVE)?;
+    typed.set(&mut settings.stall, &moving::STALL)?;
+    typed.set(&mut settings.engine, &storage::ENGINE)?;
+    typed.set(&mut settings.direct, &storage::DIRECT)?;
+    typed.set(&mut settings.fsync, &storage::FSYNC)?;
+    typed.set(&mut settings.preallocate, &storage::PREALLOCATE)?;
+    typed.set(&mut settings.memory_bytes, &storage::MEMORY)?;
+    typed.set(&mut settings.path_samples, &recording::PATH_SAMPLES)?;
+    Ok(settings)
+}
+
+/// How the other host is reached.
+pub fn remote(typed: &Typed) -> Result<Remote, String> {
+    let mut far = Remote {
+        ssh: typed.value(&remote::SSH)?,
+        datapump: typed.value(&remote::REMOTE_DATAPUMP)?,
+        ports: typed.value(&remote::PORTS)?,
+        cpus: typed.maybe(&remote::REMOTE_CPUS)?,
+        ..Remote::default()
+    };
+    typed.set(&mut far.addresses, &remote::ADDRESSES)?;
+    typed.set(&mut far.retry_for, &remote::RETRY_FOR)?;
+    Ok(far)
+}

@@ -1,0 +1,299 @@
+//! What was typed: the command, its words, and its options as they stand, those of a profile
+//! before those of the command line. A command makes its own arguments of it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::command_id::{self, Branch, CommandId, Group};
+use super::help;
+use super::options::moving::PROFILE;
+use super::options::{self, AnyOption, CliOption, Shape, any_of};
+use super::parser;
+use super::profile;
+use super::words;
+
+/// A command line, read. Every option in it is one that the command takes, with a good value.
+#[derive(Debug)]
+pub struct Typed {
+    pub command: CommandId,
+    /// Of several of one name the last counts.
+    options: Vec<Given>,
+    words: BTreeMap<String, Vec<OsString>>,
+    /// The options that the command has asked for, by name.
+    asked: RefCell<BTreeSet<&'static str>>,
+}
+
+/// An option with its value as typed, which is empty for a flag.
+#[derive(Debug)]
+struct Given {
+    option: &'static dyn AnyOption,
+    value: OsString,
+}
+
+/// Why there is nothing to do: help that was asked for, or an error.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Text for standard output; not an error.
+    Help(String),
+    /// The command line is wrong. Written in JSON too when that is what the words asked for.
+    Wrong { text: String, json: bool },
+}
+
+impl Stop {
+    pub fn wrong(words: &[OsString], text: impl Into<String>) -> Stop {
+        let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+        Stop::Wrong { text: text.into(), json }
+    }
+}
+
+impl Typed {
+    /// Reads the words of a command line, the program's name first.
+    pub fn parse(words: &[OsString]) -> Result<Typed, Stop> {
+        let mut matches =
+            parser::command().try_get_matches_from(words).map_err(|why| stop(words, &why))?;
+        let (name, below) =
+            matches.remove_subcommand().ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
+        let branch = command_id::branch(&name).ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
+        let typed = match branch {
+            Branch::Command(command) => Typed::of(*command, vec![below]),
+            Branch::Group(group) => of_group(group, below),
+        };
+        typed.map_err(|why| Stop::wrong(words, why))
+    }
+
+    /// What was typed in front of a command's own word comes before what follows it.
+    fn of(command: CommandId, matches: Vec<ArgMatches>) -> Result<Typed, String> {
+        let mut typed = Typed {
+            command,
+            options: Vec::new(),
+            words: BTreeMap::new(),
+            asked: RefCell::default(),
+        };
+        for mut level in matches {
+            typed.take(&mut level)?;
+        }
+        if command == CommandId::Copy
+            && let Some(name) = typed.value(&PROFILE)?
+        {
+            let of_profile = profile::options(&name, command)?;
+            let of_profile = of_profile.into_iter().map(|(option, value)| Given { option, value });
+            typed.options = of_profile.chain(std::mem::take(&mut typed.options)).collect();
+        }
+        Ok(typed)
+    }
+
+    fn take(&mut self, matches: &mut ArgMatches) -> Result<(), String> {
+        let names: Vec<String> = matches.ids().map(|id| id.to_string()).collect();
+        let mut repeated: Vec<(usize, Given)> = Vec::new();
+        for name in names {
+            let is_typed =
+                matches.value_source(&name) == Some(clap::parser::ValueSource::CommandLine);
+            if !is_typed {
+                continue;
+            }
+            if parser::is_word(&name) {
+                let words = matches.remove_many(&name).into_iter().flatten().collect();
+                self.words.insert(name, words);
+                continue;
+            }
+            let option =
+                options::find(self.command, &name).ok_or_else(|| not_of(self.command, &name))?;
+            match option.shape() {
+                Shape::Nothing => self.options.push(Given { option, value: OsString::new() }),
+                _ => {
+                    let places: Vec<usize> =
+                        matches.indices_of(&name).into_iter().flatten().collect();
+                    let values = matches.remove_many::<OsString>(&name).into_iter().flatten();
+                    for (at, value) in places.into_iter().zip(values) {
+                        option.check(&value)?;
+                        repeated.push((at, Given { option, value }));
+                    }
+                }
+            }
+        }
+        // Of patterns the last one that matches counts, so they stay in the order they came in.
+        repeated.sort_by_key(|(at, _)| *at);
+        self.options.extend(repeated.into_iter().map(|(_, given)| given));
+        Ok(())
+    }
+
+    /// True where a flag was typed.
+    pub fn has(&self, option: &'static CliOption<bool>) -> bool {
+        self.given(option).next_back().is_some()
+    }
+
+    /// The value of an option that was typed.
+    pub fn value<T: std::fmt::Debug>(
+        &self,
+        option: &'static CliOption<T>,
+    ) -> Result<Option<T>, String> {
+        let last = self.given(option).next_back();
+        last.map(|given| option.kind.read(option.name, &given.value)).transpose()
+    }
+
+    /// The value that was typed, else the option's default.
+    pub fn value_or_default<T: std::fmt::Debug>(
+        &self,
+        option: &'static CliOption<T>,
+    ) -> Result<T, String> {
+        match self.value(option)? {
+            Some(value) => Ok(value),
+            None => option.kind.read(option.name, OsStr::new(option.default)),
+        }
+    }
+
+    /// Sets a field that several commands have, if this one takes the option and it was typed.
+    pub fn set<T: std::fmt::Debug>(
+        &self,
+        field: &mut T,
+        option: &'static CliOption<T>,
+    ) -> Result<(), String> {
+        if let Some(value) = self.maybe(option)? {
+            *field = value;
+        }
+        Ok(())
+    }
+
+    /// The value of an option that this command may not take.
+    pub fn maybe<T: std::fmt::Debug>(
+        &self,
+        option: &'static CliOption<T>,
+    ) -> Result<Option<T>, String> {
+        match option.commands.contains(&self.command) {
+            true => self.value(option),
+            false => Ok(None),
+        }
+    }
+
+    /// All values of options of one type, in the order in which they were typed.
+    pub fn values<T: std::fmt::Debug>(
+        &self,
+        of: &[&'static CliOption<T>],
+    ) -> Result<Vec<T>, String> {
+        of.iter().for_each(|option| self.note(option));
+        let mut values = Vec::new();
+        for given in &self.options {
+            let name = given.option.description().name;
+            if let Some(option) = of.iter().find(|option| option.name == name) {
+                values.push(option.kind.read(name, &given.value)?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// The words of this name that are no options.
+    pub fn words(&self, name: &str) -> Vec<OsString> {
+        self.words.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The only word of this name.
+    pub fn word(&self, name: &str) -> Option<OsString> {
+        self.words.get(name).and_then(|words| words.first().cloned())
+    }
+
+    /// The options that were asked for so far, by name.
+    #[cfg(test)]
+    pub fn asked(&self) -> BTreeSet<&'static str> {
+        self.asked.borrow().clone()
+    }
+
+    fn given<T: std::fmt::Debug>(
+        &self,
+        option: &'static CliOption<T>,
+    ) -> impl DoubleEndedIterator<Item = &Given> {
+        self.note(option);
+        self.options.iter().filter(|given| given.option.description().name == option.name)
+    }
+
+    fn note<T>(&self, option: &'static CliOption<T>) {
+        let CliOption { name, commands, .. } = option;
+        debug_assert!(commands.contains(&self.command), "{} has --{name}", self.command.typed());
+        self.asked.borrow_mut().insert(name);
+    }
+}
+
+fn of_group(group: &'static Group, mut first: ArgMatches) -> Result<Typed, String> {
+    match first.remove_subcommand() {
+        Some((name, second)) => {
+            let command = group.commands.iter().find(|command| command.name() == name);
+            let command = command.ok_or_else(|| actions(group))?;
+            Typed::of(*command, vec![first, second])
+        }
+        None => Typed::of(group.alone.ok_or_else(|| actions(group))?, vec![first]),
+    }
+}
+
+/// Options that only commands of the same group have are known in front of their word.
+fn not_of(command: CommandId, name: &str) -> String {
+    let having = CommandId::all().filter(|other| options::find(*other, name).is_some());
+    let group = command.first_word();
+    let of: Vec<String> = having.filter(|c| c.first_word() == group).map(|c| c.typed()).collect();
+    let of: Vec<&str> = of.iter().map(String::as_str).collect();
+    format!(
+        "--{name} is an option of {}, and {} has none of that name",
+        any_of(&of),
+        command.typed()
+    )
+}
+
+fn actions(group: &Group) -> String {
+    let names: Vec<&str> = group.commands.iter().map(|command| command.name()).collect();
+    format!("{} needs a word for what to do: write {}", group.name, any_of(&names))
+}
+
+fn stop(words: &[OsString], why: &clap::Error) -> Stop {
+    let text = why.render().to_string();
+    let first = words.get(1).and_then(|word| word.to_str()).and_then(command_id::branch);
+    match (why.kind(), first) {
+        (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, _) => Stop::Help(text),
+        (ErrorKind::MissingSubcommand, Some(Branch::Group(group))) => {
+            Stop::wrong(words, actions(group))
+        }
+        (ErrorKind::MissingSubcommand, _) => Stop::wrong(words, NO_COMMAND),
+        (ErrorKind::MissingRequiredArgument, Some(Branch::Command(CommandId::Copy))) => {
+            Stop::wrong(words, help::NO_DESTINATION)
+        }
+        (ErrorKind::InvalidSubcommand, Some(Branch::Group(group))) => {
+            let names: Vec<&str> = group.commands.iter().map(|command| command.name()).collect();
+            let typed = match why.get(ContextKind::InvalidSubcommand) {
+                Some(ContextValue::String(typed)) => typed.as_str(),
+                _ => "",
+            };
+            Stop::wrong(words, format!("{} '{typed}': write {}", group.name, any_of(&names)))
+        }
+        (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _) if means_copy(words) => {
+            let typed: Vec<String> =
+                words[1..].iter().map(|word| words::quote(&word.to_string_lossy())).collect();
+            let line = typed.join(" ");
+            Stop::wrong(words, format!("the command is missing; write: datapump copy {line}"))
+        }
+        _ => Stop::wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
+    }
+}
+
+/// True for `datapump SRC DST`: no command is named, and what stands there looks like ends of a
+/// copy.
+fn means_copy(words: &[OsString]) -> bool {
+    let names: Vec<_> = words[1..].iter().filter(|word| !is_option(word)).collect();
+    let command =
+        |word: &OsStr| word.to_str().is_some_and(|word| command_id::branch(word).is_some());
+    let looks_like_an_end = |word: &OsStr| {
+        word.to_string_lossy().contains([':', '/', '.']) || std::path::Path::new(word).exists()
+    };
+    match names.first() {
+        Some(first) if command(first) => false,
+        Some(_) => names.len() > 1 && names.iter().any(|word| looks_like_an_end(word)),
+        None => false,
+    }
+}
+
+fn is_option(word: &OsStr) -> bool {
+    word.len() > 1 && word.as_encoded_bytes().starts_with(b"-")
+}
+
+const NO_COMMAND: &str = "no command; write 'datapump copy SRC DST' to copy, 'datapump demo' to \
+                          see it work, or 'datapump --help'";

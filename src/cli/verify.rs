@@ -1,0 +1,78 @@
+//! `datapump verify`: what a receipt says was written is read again.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use super::endpoint::{End, Role};
+use super::order::Show;
+use super::typed::Typed;
+use super::voice::Voice;
+use super::words::quote;
+use super::{conclude, read_again, start, watched};
+use crate::base::job::Place;
+use crate::pump::receipt;
+use crate::report::live::Phase;
+
+#[derive(Debug)]
+pub struct VerifyArgs {
+    manifest: PathBuf,
+    root: PathBuf,
+    /// The root as it was typed.
+    shown: String,
+    show: Show,
+}
+
+impl VerifyArgs {
+    pub fn of(typed: &Typed) -> Result<VerifyArgs, String> {
+        // clap has made sure that both are there.
+        let path = typed.word("PATH").unwrap_or_default();
+        Ok(VerifyArgs {
+            manifest: PathBuf::from(typed.word("MANIFEST").unwrap_or_default()),
+            root: root(&path)?,
+            shown: path.to_string_lossy().into_owned(),
+            show: Show::of(typed)?,
+        })
+    }
+}
+
+/// The folder or file that a receipt is checked against: always of this host.
+fn root(word: &OsStr) -> Result<PathBuf, String> {
+    match End::parse(word, Role::Target, 0)? {
+        End { host: None, place: Place::Path(path) } => Ok(path),
+        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+            "verify reads files of this host: run it there, as in \
+             ssh {host} datapump verify MANIFEST {}",
+            quote(&path.to_string_lossy())
+        )),
+        _ => Err("verify needs a file or a folder to read".into()),
+    }
+}
+
+pub fn run(args: &VerifyArgs, started: Instant) -> u8 {
+    let VerifyArgs { manifest, root, shown, show } = args;
+    let voice = Arc::new(Voice::new(*show, started));
+    let receipt = manifest.to_string_lossy().into_owned();
+    voice.event(&start("verify", vec![receipt], Some(shown.clone()), None));
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let (result, heard) = watched(&voice, Phase::Finding, None, |watch| {
+        receipt::verify(manifest, root, threads, watch)
+    });
+    let elapsed = started.elapsed().into();
+    conclude(&voice, result.map(|found| read_again(&found, elapsed)), heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verify_reads_here() {
+        assert_eq!(root(OsStr::new("a/")), Ok(PathBuf::from("a/")));
+        let there = root(OsStr::new("h:a")).unwrap_err();
+        assert!(there.contains("ssh h datapump verify MANIFEST a"), "{there}");
+        assert!(root(OsStr::new("-")).is_err());
+    }
+}
