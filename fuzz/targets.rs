@@ -16,7 +16,7 @@ use datapump::base::limits::{
 };
 use datapump::base::units::Tick;
 use datapump::io::request::Request;
-use datapump::pump::journal::{Record, Replay};
+use datapump::pump::sink::journal::{Record, Replay};
 use datapump::wire::frame::{self, HEADER_BYTES};
 use datapump::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
 use datapump::wire::message::{Message, Role};

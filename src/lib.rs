@@ -26,6 +26,7 @@ pub mod nettest;
 pub mod predict;
 pub mod probe;
 pub mod pump;
+pub mod receipt;
 pub mod record;
 pub mod remote;
 pub mod report;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use datapump::base::settings::DigestKind;
-use datapump::pump::journal::{Held, Partial, Record, Replay};
+use datapump::pump::sink::journal::{Held, Partial, Record, Replay};
 use datapump::work::digest::nodes_of;
 use rustix::process::Signal;
 use support::relay::{Relay, Toward, Trouble, What};

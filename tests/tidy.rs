@@ -188,7 +188,7 @@ const RULES: &[Rule] = &[
             ("src/pump/transfer.rs", "let now = clock::now();"),
             ("src/wire/session.rs", "use std::collections::{BTreeMap, HashMap};"),
             ("src/pump/sink.rs", "seen: HashSet<u64>,"),
-            ("src/pump/plan.rs", "let clock = HostClock;"),
+            ("src/pump/source/plan.rs", "let clock = HostClock;"),
             ("src/work/codec.rs", "let pick = rand::random();"),
         ],
         good: &[
@@ -250,6 +250,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("ends", &["base", "wire", "io", "work"]),
     ("pump", &["base", "wire", "io", "work", "ends"]),
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
+    // Receipts of what was written, and whether it is still so.
+    ("receipt", &["base", "pump"]),
     // Pure: what was measured, and what it means.
     ("statistics", &[]),
     ("record", &["base"]),
@@ -288,6 +290,8 @@ const WALLS: &[(&str, &[&str])] = &[
 const MEASURE: &[&str] = &[
     "base",
     "io",
+    "work",
+    "ends",
     "pump",
     "remote",
     "statistics",
@@ -307,6 +311,7 @@ const CLI: &[&str] = &[
     "ends",
     "pump",
     "remote",
+    "receipt",
     "statistics",
     "record",
     "accounting",
@@ -384,10 +389,9 @@ const CLOCK_FILES: &[(&str, &str)] = &[
 const DETERMINED: &[&str] = &["base", "wire", "work", "ends", "pump"];
 const SHELL_FILES: &[(&str, &str)] = &[
     ("src/pump/run", "threads, sockets and the clock around a transfer"),
-    ("src/pump/assembly.rs", "hands out the host's clock to workers"),
-    ("src/pump/resume.rs", "waits for another process that ends"),
-    ("src/pump/crew.rs", "its tests run on threads"),
-    ("src/pump/speed.rs", "measures"),
+    ("src/pump/lane/assembly.rs", "hands out the host's clock to workers"),
+    ("src/pump/sink/resume.rs", "waits for another process that ends"),
+    ("src/pump/lane/crew.rs", "its tests run on threads"),
 ];
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;

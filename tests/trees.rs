@@ -13,7 +13,7 @@ use std::process::Command;
 
 use datapump::base::job::Place;
 use datapump::base::settings::Settings;
-use datapump::pump::walk::{Sighting, Sources};
+use datapump::pump::source::walk::{Sighting, Sources};
 use datapump::wire::manifest::Entry;
 use rustix::fs::{
     AtFlags, CWD, FileType, Timespec, Timestamps, UTIME_OMIT, XattrFlags, setxattr, utimensat,

@@ -16,12 +16,12 @@ use datapump::base::units::Nanos;
 use datapump::io::call::Call;
 use datapump::io::sim::{Dice, Failure, SimVolume, Weather, World};
 use datapump::io::volume::Volume;
-use datapump::pump::assembly::Stream;
-use datapump::pump::journal::{Held, Replay};
 use datapump::pump::lane::Wire;
-use datapump::pump::resume::Memory;
+use datapump::pump::lane::assembly::Stream;
+use datapump::pump::sink::journal::{Held, Replay};
+use datapump::pump::sink::resume::Memory;
+use datapump::pump::source::walk::Found;
 use datapump::pump::transfer::{Event, PeerSetup, Work};
-use datapump::pump::walk::Found;
 
 #[path = "two_hosts/checks.rs"]
 mod checks;

@@ -14,7 +14,7 @@ use super::words::quote;
 use super::{Said, conclude, start};
 use crate::base::fault::Class;
 use crate::base::job::{Cleaned, Place, Sight};
-use crate::pump::clean::{self, Cleaning};
+use crate::pump::sink::clean::{self, Cleaning};
 use crate::report::json;
 use crate::report::live::count;
 use crate::report::text::{self, Dry};

@@ -13,7 +13,7 @@ use super::voice::Voice;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use crate::base::job::Place;
-use crate::pump::receipt;
+use crate::receipt;
 use crate::report::live::Phase;
 
 #[derive(Debug)]

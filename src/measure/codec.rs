@@ -8,7 +8,7 @@ use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
 use crate::base::units::Nanos;
 use crate::io::clock;
-use crate::pump::speed::{self, Speed};
+use crate::measure::speed::{self, Speed};
 use crate::pump::watch::Watch;
 use crate::study::compression::{Findings, Packed, Tool};
 

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod rig;
+mod speed;
 pub mod trials;
 pub mod workplace;
 

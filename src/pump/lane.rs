@@ -3,12 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::brake::Brake;
-use super::crew::{Desk, Passed};
-use super::gate::Gate;
-use super::objects::Objects;
-use super::packing::Sent;
-use super::plan::{Claim, Plan};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Label};
 use crate::base::tally::Tally;
@@ -20,7 +14,18 @@ use crate::io::request::{Leg, Request, Stamps};
 use crate::io::sampler::{Awaited, Outbox};
 use crate::io::tcp;
 use crate::io::volume::Handle;
+use crate::pump::brake::Brake;
+use crate::pump::lane::crew::{Desk, Passed};
+use crate::pump::lane::gate::Gate;
+use crate::pump::lane::packing::Sent;
+use crate::pump::sink::objects::Objects;
+use crate::pump::source::plan::{Claim, Plan};
 use crate::work::passage::Passage;
+
+pub mod assembly;
+pub mod crew;
+pub mod gate;
+pub mod packing;
 
 /// What a lane is made of.
 #[derive(Debug)]

@@ -1,31 +1,10 @@
-//! Putting it together: ledgers, lanes, and the two sides of a transfer.
+//! The pump: moves what a transfer is made of. What belongs to a source, to a sink, to a lane
+//! between them, and to the transfer, which decides; and what runs it on a host.
 
-pub mod afterwards;
-pub mod assembly;
 pub mod brake;
-pub mod clean;
-pub mod compare;
-pub mod crew;
-pub mod expected;
-pub mod finisher;
-pub mod gate;
-pub mod governor;
-pub mod journal;
 pub mod lane;
-pub mod names;
-pub mod objects;
-pub mod packing;
-pub mod paths;
-pub mod places;
-pub mod plan;
-pub mod receipt;
-pub mod resume;
 pub mod run;
-mod safe_links;
-pub mod select;
 pub mod sink;
 pub mod source;
-pub mod speed;
 pub mod transfer;
-pub mod walk;
 pub mod watch;

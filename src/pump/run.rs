@@ -10,27 +10,29 @@ use std::time::Duration;
 
 use self::sockets::Sockets;
 use self::threads::FinisherThread;
-use super::assembly::{Assembly, Ends, Stream};
-use super::brake::Brake;
-use super::compare::Compare;
-use super::expected::Expected;
-use super::finisher::Finisher;
-use super::resume::Memory;
-use super::sink::{Begin, Target};
-use super::transfer::{
-    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer, Work,
-};
-use super::walk::Sources;
-use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Carrier, PathRole, Place};
 use crate::base::settings::{Settings, SkipUnchanged};
 use crate::base::tally::{About, SideReport};
 use crate::base::units::Nanos;
 use crate::io::{clock, system, tcp};
+use crate::pump::brake::Brake;
+use crate::pump::lane::assembly::{Assembly, Ends, Stream};
+use crate::pump::sink::compare::Compare;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::finisher::Finisher;
+use crate::pump::sink::resume::Memory;
+use crate::pump::sink::{Begin, Target};
+use crate::pump::source::walk::Sources;
+use crate::pump::transfer::{
+    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer, Work,
+};
+use crate::pump::watch::Watch;
 use crate::wire::message::Message;
 use crate::wire::session::Session;
 
+pub mod governor;
+pub mod paths;
 mod sockets;
 mod threads;
 

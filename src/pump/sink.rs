@@ -6,10 +6,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+pub mod afterwards;
+pub mod clean;
+pub mod compare;
 mod credit;
+pub mod expected;
+pub mod finisher;
 mod folders;
 mod held;
+pub mod journal;
 mod metadata;
+pub mod objects;
+pub mod places;
+pub mod resume;
 mod room;
 mod target;
 
@@ -17,17 +26,6 @@ use folders::{Folders, no_directory};
 use room::Rooms;
 pub use target::{Root, Target};
 
-use super::afterwards::{Afterwards, End, Ready};
-use super::clean::is_ours;
-use super::expected::Expected;
-use super::finisher::{Ending, Finished};
-use super::journal::{Partial, Past, key_of};
-use super::objects::{Objects, Wanted};
-use super::places::{is_place, is_same_file};
-use super::resume::{free_temporary, temporary};
-use super::source::is_file;
-use super::walk::{has_time, mtime_of};
-use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
 use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
@@ -35,6 +33,17 @@ use crate::io::disk::{exists, special};
 use crate::io::volume::{
     Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
 };
+use crate::pump::sink::afterwards::{Afterwards, End, Ready};
+use crate::pump::sink::clean::is_ours;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::finisher::{Ending, Finished};
+use crate::pump::sink::journal::{Partial, Past, key_of};
+use crate::pump::sink::objects::{Objects, Wanted};
+use crate::pump::sink::places::{is_place, is_same_file};
+use crate::pump::sink::resume::{free_temporary, temporary};
+use crate::pump::source::is_file;
+use crate::pump::source::walk::{has_time, mtime_of};
+use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 

@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::plan::{Plan, Run};
-use super::walk::{Found, From, mtime_of};
-use super::watch::Watch;
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
@@ -14,8 +11,17 @@ use crate::base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX, STRETCHES_MA
 use crate::base::settings::{Direct, Settings};
 use crate::base::units::Tick;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
+use crate::pump::source::plan::{Plan, Run};
+use crate::pump::source::walk::{Found, From, mtime_of};
+use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
 use crate::wire::message::{Message, Wish};
+
+pub mod names;
+pub mod plan;
+pub mod safe_links;
+pub mod select;
+pub mod walk;
 
 /// The conversation of a host that has the source.
 #[derive(Debug)]

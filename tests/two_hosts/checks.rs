@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use datapump::base::job::Notice;
 use datapump::base::settings::{DigestKind, Fsync};
-use datapump::pump::walk::Found;
+use datapump::pump::source::walk::Found;
 
 use super::{Ground, Hosts, SLOT, Tree3};
 

@@ -13,19 +13,19 @@ use datapump::base::tally::SideReport;
 use datapump::base::units::{Nanos, Tick};
 use datapump::io::sim::{Dice, World};
 use datapump::io::volume::Volume;
-use datapump::pump::assembly::Stream;
 use datapump::pump::brake::Brake;
-use datapump::pump::compare::Compare;
-use datapump::pump::expected::Expected;
-use datapump::pump::finisher::Finisher;
+use datapump::pump::lane::assembly::Stream;
 use datapump::pump::lane::{Lane, Patience, Turn, Wire};
-use datapump::pump::resume::{Memory, Voice};
+use datapump::pump::sink::compare::Compare;
+use datapump::pump::sink::expected::Expected;
+use datapump::pump::sink::finisher::Finisher;
+use datapump::pump::sink::resume::{Memory, Voice};
 use datapump::pump::sink::{Begin, Root, Target};
+use datapump::pump::source::walk::{Found, Sighting};
 use datapump::pump::transfer::{
     Action, CHUNKS_AHEAD, Check, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Setup,
     Transfer, Work,
 };
-use datapump::pump::walk::{Found, Sighting};
 use datapump::pump::watch::Watch;
 use datapump::wire::message::Message;
 

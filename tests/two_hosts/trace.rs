@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use datapump::base::units::Tick;
+use datapump::pump::source::walk::Sighting;
 use datapump::pump::transfer::{Action, Event, Work};
-use datapump::pump::walk::Sighting;
 
 /// A digest of all lines.
 pub struct Trace {
@@ -51,13 +51,13 @@ pub fn of_action(action: &Action) -> String {
             format!("start {:?}", stream.as_ref().map(|stream| stream.wire.number))
         }
         Action::Finish(Work::Finish(objects)) => {
-            let one = |object: &datapump::pump::objects::Complete| {
+            let one = |object: &datapump::pump::sink::objects::Complete| {
                 format!("{} {:?}", object.wanted.number, object.outcome)
             };
             format!("finish {:?}", objects.iter().map(one).collect::<Vec<_>>())
         }
         Action::Finish(Work::Advance(advances) | Work::Stop { advances, .. }) => {
-            let one = |advance: &datapump::pump::objects::Advance| {
+            let one = |advance: &datapump::pump::sink::objects::Advance| {
                 format!("{} {:?}", advance.number, advance.written.ranges)
             };
             format!("advance {:?}", advances.iter().map(one).collect::<Vec<_>>())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datapump::io::sim::{Dice, SimVolume};
 use datapump::io::volume::Mtime;
-use datapump::pump::walk::{Found, From};
+use datapump::pump::source::walk::{Found, From};
 use datapump::wire::manifest::{Entry, EntryKind};
 
 use super::{SLOT, Tree3};

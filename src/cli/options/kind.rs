@@ -7,7 +7,7 @@ use crate::base::cpus::{CPUS_PHRASE, Cpus};
 use crate::base::limits;
 use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 use crate::cli::words;
-use crate::pump::select;
+use crate::pump::source::select;
 
 /// What may be typed as an option's value, and what a good value becomes.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use crate::base::fault::{Class, Fault};
 use crate::base::settings::Settings;
 use crate::pump::brake::Brake;
-use crate::pump::compare::Compare;
-use crate::pump::finisher::{EPOCH_OBJECTS_MAX, Finisher};
 use crate::pump::lane::{Lane, Over};
+use crate::pump::sink::compare::Compare;
+use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Finisher};
+use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{CHUNKS_AHEAD, Event, Work};
-use crate::pump::walk::Sources;
 use crate::wire::message::Message;
 
 pub(super) type FinisherThread = (SyncSender<Work>, JoinHandle<()>);

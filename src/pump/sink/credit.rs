@@ -1,8 +1,8 @@
 //! What of an offer is refused before it is looked at.
 
-use super::SinkSide;
 use crate::base::fault::Fault;
 use crate::base::limits::OFFERED_BYTES_MAX;
+use crate::pump::sink::SinkSide;
 use crate::wire::manifest::Entry;
 use crate::wire::message::Message;
 

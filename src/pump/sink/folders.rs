@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::afterwards::End;
-use super::super::journal::Past;
-use super::{OWNER_BITS, SinkSide, Target, Verdict};
 use crate::base::fault::{Class, Fault};
 use crate::base::settings::Fsync;
 use crate::io::system;
 use crate::io::volume::{Durable, Metadata, Status, StatusKind, Volume, show};
+use crate::pump::sink::afterwards::End;
+use crate::pump::sink::journal::Past;
+use crate::pump::sink::{OWNER_BITS, SinkSide, Target, Verdict};
 use crate::wire::manifest::{Entry, EntryKind};
 
 #[derive(Debug, Default)]

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::journal::{Left, Origin, Partial, Past};
-use super::super::resume::{free_temporary, temporary};
-use super::super::walk::mtime_of;
-use super::{SinkSide, Target};
 use crate::base::extent::ExtentSet;
 use crate::base::fault::Fault;
 use crate::base::limits::STRETCHES_MAX;
 use crate::base::settings::DigestKind;
 use crate::base::units::Bytes;
 use crate::io::volume::show;
+use crate::pump::sink::journal::{Left, Origin, Partial, Past};
+use crate::pump::sink::resume::{free_temporary, temporary};
+use crate::pump::sink::{SinkSide, Target};
+use crate::pump::source::walk::mtime_of;
 use crate::wire::manifest::{Chunk, Entry, EntryKind};
 use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, Wish};
 

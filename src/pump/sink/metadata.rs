@@ -1,10 +1,10 @@
 //! What a new file gets besides its bytes.
 
-use super::super::walk::{has_time, mtime_of};
-use super::SinkSide;
 use crate::base::settings::Settings;
 use crate::io::system;
 use crate::io::volume::Metadata;
+use crate::pump::sink::SinkSide;
+use crate::pump::source::walk::{has_time, mtime_of};
 use crate::wire::manifest::Entry;
 
 impl SinkSide {

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::SinkSide;
 use crate::base::fault::{Class, Fault};
 use crate::base::units::Bytes;
 use crate::io::volume::show;
+use crate::pump::sink::SinkSide;
 
 /// What is wanted, by the file system that it goes to.
 #[derive(Debug, Default)]

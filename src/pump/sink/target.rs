@@ -6,12 +6,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::OWNER_BITS;
 use crate::base::fault::Fault;
 use crate::base::job::Place;
 use crate::base::settings::Settings;
 use crate::io::disk::Disk;
 use crate::io::volume::Volume;
+use crate::pump::sink::OWNER_BITS;
 use crate::wire::message::Origin;
 
 /// Where objects go.

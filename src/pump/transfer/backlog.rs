@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::Event;
 use crate::base::path::PathSample;
+use crate::pump::transfer::Event;
 use crate::wire::manifest::Entry;
 use crate::wire::message::{Message, Wish};
 

@@ -3,15 +3,15 @@
 
 use std::sync::mpsc::Receiver;
 
-use super::{Action, Core, Done, Event, Report, Work};
 use crate::base::fault::{Class, Fault};
 use crate::base::tally::SideReport;
 use crate::base::units::{Nanos, Tick};
-use crate::pump::finisher::Ending;
 use crate::pump::lane::Over;
-use crate::pump::objects::Unfinished;
 use crate::pump::sink::SinkSide;
+use crate::pump::sink::finisher::Ending;
+use crate::pump::sink::objects::Unfinished;
 use crate::pump::source::SourceSide;
+use crate::pump::transfer::{Action, Core, Done, Event, Report, Work};
 use crate::wire::message::Message;
 
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! What a sink hands to its finisher: what is complete, and what the journal is to be told.
 
-use super::{Action, Core};
 use crate::base::fault::Fault;
 use crate::base::units::{Nanos, Tick};
-use crate::pump::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
-use crate::pump::objects::{Advance, Complete};
+use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use crate::pump::sink::objects::{Advance, Complete};
 use crate::pump::source::Settled;
 use crate::pump::transfer::Event;
+use crate::pump::transfer::{Action, Core};
 
 /// What the finisher is given to do.
 #[derive(Debug)]

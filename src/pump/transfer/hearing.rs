@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Action, COMPARING_MAX, Core, compared_objects, open_here_only};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
 use crate::base::label::Sum;
 use crate::pump::source::Settled;
+use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects, open_here_only};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
 use crate::work::digest::to_hex;

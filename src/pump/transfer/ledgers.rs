@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::base::job::Place;
 use crate::base::settings::Settings;
-use crate::pump::assembly::pipe_window_bytes;
 use crate::pump::brake::Brake;
-use crate::pump::objects::{Complete, Objects};
-use crate::pump::plan::Plan;
+use crate::pump::lane::assembly::pipe_window_bytes;
+use crate::pump::sink::objects::{Complete, Objects};
+use crate::pump::source::plan::Plan;
 use crate::pump::watch::Watch;
 
 /// The source's ledger, where the source is here; the sink's, where the sink is; and what stops

@@ -1,9 +1,9 @@
 //! What a source does with what its walk finds.
 
-use super::{Action, Core, Walk};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Notice;
-use crate::pump::walk::Sighting;
+use crate::pump::source::walk::Sighting;
+use crate::pump::transfer::{Action, Core, Walk};
 use crate::wire::message::Message;
 
 impl Core {

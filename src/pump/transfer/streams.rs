@@ -1,12 +1,12 @@
 //! What a transfer does about its data streams: parts with those that break, and opens others.
 
-use super::{Action, Check, Core, Report};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Carrier;
 use crate::base::units::Nanos;
-use crate::pump::assembly::Stream;
 use crate::pump::lane::Over;
+use crate::pump::lane::assembly::Stream;
 use crate::pump::sink::SinkSide;
+use crate::pump::transfer::{Action, Check, Core, Report};
 use crate::wire::message::Message;
 
 /// How long to wait before a stream that could not be opened is tried again, and how many stalls a

@@ -289,7 +289,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// What a plan has for ledgers (`pump/assembly.rs`); one file needs nothing of it.
+/// What a plan has for ledgers (`pump/lane/assembly.rs`); one file needs nothing of it.
 const LEDGERS_MIB: f64 = 12.0;
 /// The share at which the target's cost is measured.
 const KNOWN_PERCENT: u32 = 10;

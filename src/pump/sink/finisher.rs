@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::journal::{Journal, key_of};
-use super::objects::{Advance, Complete, Wanted};
-use super::places::{self, Synced, is_place};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
 use crate::base::settings::Fsync;
 use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
+use crate::pump::sink::journal::{Journal, key_of};
+use crate::pump::sink::objects::{Advance, Complete, Wanted};
+use crate::pump::sink::places::{self, Synced, is_place};
 use crate::wire::manifest::EntryKind;
 
 /// Small files that are synced one by one; more on one file system are synced by one call for it.

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::brake::Brake;
 use crate::base::extent::{Extent, ExtentSet};
 use crate::base::label::{Kind, Label};
 use crate::base::settings::Lockstep;
 use crate::base::units::{Nanos, Rate, Tick};
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
+use crate::pump::brake::Brake;
 
 /// A stretch of wanted addresses that lanes have not claimed yet.
 #[derive(Clone, Debug)]

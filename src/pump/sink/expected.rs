@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::names::{Names, hash_of};
-use super::safe_links::leads_out;
-use super::select::{Select, Shape};
-use super::walk::{made_object, means_contents};
 use crate::base::fault::Fault;
 use crate::base::job::{Job, Place};
 use crate::base::settings::Links;
+use crate::pump::source::names::{Names, hash_of};
+use crate::pump::source::safe_links::leads_out;
+use crate::pump::source::select::{Select, Shape};
+use crate::pump::source::walk::{made_object, means_contents};
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Origin;
 

@@ -1,13 +1,13 @@
 //! What earlier runs left, as their journal says it, and what of that can be believed.
 
-use super::{
-    DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, Past, Record,
-    front_of,
-};
 use crate::base::fault::Fault;
 use crate::base::limits::BLOCK_BYTES;
 use crate::base::settings::Cut;
 use crate::io::volume::{Handle, READ_THROUGH, Volume};
+use crate::pump::sink::journal::{
+    DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, Past, Record,
+    front_of,
+};
 use crate::work::digest::{Node, node_matches, nodes_of};
 
 /// What earlier runs left of a file that is offered.

@@ -13,9 +13,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Spot;
 use crate::io::beneath::{Folder, Links};
 use crate::io::disk::Disk;
+use crate::pump::source::walk::Spot;
 
 /// What is known of a file, folder or link without opening it.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-use super::brake::Brake;
 use crate::base::fault::Fault;
 use crate::base::label::Sum;
 use crate::io::volume::{Access, Cache, StatusKind, Volume};
+use crate::pump::brake::Brake;
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Message;
 
@@ -46,7 +46,7 @@ impl Compare {
 
 /// The BLAKE3 of a file.
 pub fn sum_of(volume: &dyn Volume, path: &[u8], going: impl Fn() -> bool) -> Result<Sum, Fault> {
-    let name = volume.root().join(crate::pump::walk::name_of(path));
+    let name = volume.root().join(crate::pump::source::walk::name_of(path));
     let handle = volume.open(path, Access::Read { cache: Cache::Through })?;
     let fd = handle.fd().try_clone_to_owned().map_err(|why| Fault::io("open", &name, &why))?;
     let mut file = File::from(fd);

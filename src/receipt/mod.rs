@@ -17,10 +17,10 @@ use std::thread;
 
 use crc_fast::CrcAlgorithm;
 
-use super::watch::Watch;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::{Notice, Verified};
 use crate::base::settings::Overwrite;
+use crate::pump::watch::Watch;
 
 /// A receipt that is being written, under a temporary name until `finish`.
 #[derive(Debug)]

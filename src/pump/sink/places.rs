@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::finisher::{SINGLE_SYNCS_MAX, apply, folder};
-use super::objects::{Complete, Wanted};
 use crate::base::fault::Fault;
 use crate::base::settings::Fsync;
 use crate::io::volume::{Durable, Volume};
+use crate::pump::sink::finisher::{SINGLE_SYNCS_MAX, apply, folder};
+use crate::pump::sink::objects::{Complete, Wanted};
 use crate::wire::manifest::EntryKind;
 
 /// True for what this is about.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::lane::Wire;
 use crate::base::job::{PathRole, PathSide, StreamPath};
 use crate::base::limits::{PATH_SAMPLES_MAX, SAMPLES_MAX, SIDE_SAMPLES_MAX};
 use crate::base::packed::{self, not_behind};
@@ -11,6 +10,7 @@ use crate::base::path::PathSample;
 use crate::base::units::{Nanos, Tick};
 use crate::io::sampler::{self, Outbox};
 use crate::io::volume::Handle;
+use crate::pump::lane::Wire;
 use crate::wire::message::Message;
 
 /// All streams of a side, under their numbers: those that are lost stay.

@@ -12,10 +12,6 @@ use rustix::io::Errno;
 
 use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
-use super::compare::sum_of;
-use super::names::Names;
-use super::safe_links::leads_out;
-use super::select::{Select, Shape};
 use crate::base::attributes::Attributes;
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
@@ -24,6 +20,10 @@ use crate::base::settings::{Links, Settings, SkipUnchanged};
 use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
+use crate::pump::sink::compare::sum_of;
+use crate::pump::source::names::Names;
+use crate::pump::source::safe_links::leads_out;
+use crate::pump::source::select::{Select, Shape};
 use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
 use crate::wire::message::Origin;
 

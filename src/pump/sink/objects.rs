@@ -5,8 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::journal::{Held, Origin};
-use super::watch::Watch;
 use crate::base::extent::{Extent, ExtentSet};
 use crate::base::fault::{Class, Fault};
 use crate::base::label::{Kind, Sum};
@@ -14,6 +12,8 @@ use crate::base::settings::DigestKind;
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
+use crate::pump::sink::journal::{Held, Origin};
+use crate::pump::watch::Watch;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use crate::work::digest::{FileSum, Shift};
 

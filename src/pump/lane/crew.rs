@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::packing::{Advisor, Sent};
 use crate::base::codec::{Codec, Toil, Unpacked};
 use crate::base::fault::{Class, Fault};
 use crate::base::tally::Stage;
@@ -15,6 +14,7 @@ use crate::base::units::{Nanos, Tick};
 use crate::io::backend::Wake;
 use crate::io::clock::Clock;
 use crate::io::request::Request;
+use crate::pump::lane::packing::{Advisor, Sent};
 use crate::work::passage::Passage;
 
 /// The threads. They end when the last lane has gone.

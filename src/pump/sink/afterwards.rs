@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::objects::Wanted;
 use crate::base::extent::ExtentSet;
+use crate::pump::sink::objects::Wanted;
 
 /// What has become of an object that somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,15 +4,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::journal::{
-    self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
-};
-use super::sink::Target;
 use crate::base::fault::Fault;
 use crate::base::settings::{Cut, Settings};
 use crate::base::units::{Bytes, Nanos};
 use crate::io::clock;
 use crate::io::volume::{Volume, show};
+use crate::pump::sink::Target;
+use crate::pump::sink::journal::{
+    self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
+};
 
 /// Whom a beginning can tell something, and who may stop it.
 pub struct Voice<'a> {

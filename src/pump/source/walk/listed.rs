@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::names::Names;
-use super::super::select::Shape;
-use super::listing::{At, Meta};
-use super::{Found, Offers, Spot, entry_from, name_of};
 use crate::base::fault::{Class, Fault};
 use crate::base::settings::Links;
 use crate::io::beneath::{Folder, Links as On};
 use crate::io::disk::Disk;
+use crate::pump::source::names::Names;
+use crate::pump::source::select::Shape;
+use crate::pump::source::walk::listing::{At, Meta};
+use crate::pump::source::walk::{Found, Offers, Spot, entry_from, name_of};
 use crate::wire::manifest::EntryKind;
 
 /// The only names below a source that are copied.

@@ -2,13 +2,6 @@
 
 use std::sync::Arc;
 
-use super::brake::Brake;
-use super::crew::{Crew, Work};
-use super::lane::{Lane, Parts, Wire};
-use super::objects::Objects;
-use super::packing::Advisor;
-use super::plan::Plan;
-use super::sink::Target;
 use crate::base::codec::{Compress, Unpacked, Way};
 use crate::base::fault::{Class, Fault};
 use crate::base::job::Place;
@@ -28,6 +21,13 @@ use crate::io::request::Request;
 use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
+use crate::pump::brake::Brake;
+use crate::pump::lane::crew::{Crew, Work};
+use crate::pump::lane::packing::Advisor;
+use crate::pump::lane::{Lane, Parts, Wire};
+use crate::pump::sink::Target;
+use crate::pump::sink::objects::Objects;
+use crate::pump::source::plan::Plan;
 use crate::work::codec::{self, Pack, Unpack};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
