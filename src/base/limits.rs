@@ -58,6 +58,10 @@ pub const NOISE_BYTES_MAX: usize = 64 << 10;
 /// Connections to the data port that have not yet proved who they are.
 pub const STRANGERS_MAX: usize = 128;
 
+/// Files of this size and more go around the page cache where that is left to us: they would push
+/// everything else out of it, and must reach the disk anyway.
+pub const DIRECT_BYTES_MIN: u64 = 16 << 20;
+
 const _: () = assert!(SAMPLES_MAX * super::packed::SAMPLE_BYTES_MAX + 64 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(OFFER_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));

@@ -9,6 +9,7 @@ use crate::io::call::Call;
 use crate::io::holes;
 use crate::io::request::{Cargo, Leg, Part, Request};
 use crate::io::volume::{Cache, LazyFile, changed, show};
+use crate::work::voids;
 
 /// One end of files; which ones, each request's cargo says.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Endpoint for Tree {
                 Ok(Next::Do(Verb::Gather(batch.clone())))
             }
             (Cargo::Batch(batch), Leg::In, _) => {
-                request.write_voids();
+                voids::write(request);
                 if request.voids.is_empty() && batch.segments.iter().any(|file| file.sparse) {
                     request.find_holes();
                 }

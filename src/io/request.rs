@@ -8,9 +8,9 @@ use super::buffer::Buffer;
 use super::holes;
 use super::volume::{Batch, LazyFile};
 use crate::base::codec::{Codec, Way};
-use crate::base::fault::{Class, Fault};
+use crate::base::fault::Fault;
 use crate::base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
-use crate::base::limits::{BLOCK_BYTES, HEADROOM_BYTES, OFFER_ENTRIES_MAX};
+use crate::base::limits::HEADROOM_BYTES;
 use crate::base::units::Tick;
 
 /// Which way a request is going.
@@ -99,13 +99,6 @@ pub struct Request {
     pub buffer: Buffer,
     pub stamps: Stamps,
 }
-
-/// A void without a reason.
-const VOID_BYTES_MIN: usize = 4;
-/// The length that says: for the same reason as the one before.
-const SAME_REASON: u8 = u8::MAX;
-const REASON_BYTES_MAX: usize = SAME_REASON as usize - 1;
-const _: () = assert!(VOID_BYTES_MIN * OFFER_ENTRIES_MAX <= BLOCK_BYTES as usize);
 
 impl Request {
     pub fn new(body_bytes: u32) -> Request {
@@ -243,126 +236,13 @@ impl Request {
         }
     }
 
-    /// Writes the list of voids behind the payload: `segment u16 | class u8 | length u8 | reason`.
-    /// Where the list does not fit a block, reasons are told without the names of their files, and
-    /// one like the reason before it by a mark; what then still does not fit is cut.
-    pub fn write_voids(&mut self) {
-        self.voids.sort_by_key(|(segment, _)| *segment);
-        let start = (HEADROOM_BYTES + self.payload_len()) as usize;
-        let mut at = start;
-        let fronts = VOID_BYTES_MIN * self.voids.len();
-        let mut room = BLOCK_BYTES as usize - fronts;
-        let reasons = self.voids.iter().map(|(_, fault)| fault.text.len().min(REASON_BYTES_MAX));
-        let fits = reasons.sum::<usize>() <= room;
-        let mut before: Option<String> = None;
-        for (segment, fault) in &self.voids {
-            let text = if fits { fault.text.clone() } else { nameless(&fault.text) };
-            let same = !fits && before.as_ref() == Some(&text);
-            let count = if same { 0 } else { text.len().min(room).min(REASON_BYTES_MAX) };
-            room -= count;
-            let len = if same { SAME_REASON } else { count as u8 };
-            let [low, high] = segment.to_le_bytes();
-            let front = [low, high, fault.class.exit_code(), len];
-            let bytes = self.buffer.bytes_mut();
-            bytes[at..at + VOID_BYTES_MIN].copy_from_slice(&front);
-            at += VOID_BYTES_MIN;
-            bytes[at..at + count].copy_from_slice(&text.as_bytes()[..count]);
-            at += count;
-            before = Some(text);
-        }
-        let len = (at - start) as u32;
-        self.label.body_len = self.payload_len() + len;
-        self.label.voids_len = len as u16;
-    }
-
-    /// Reads the list that came behind the payload.
-    pub fn read_voids(&mut self) -> Result<(), Fault> {
-        let mut voids = std::mem::take(&mut self.voids);
-        let mut list = &self.body()[self.payload_len() as usize..];
-        let mut before: &[u8] = b"";
-        while let [low, high, class, len, rest @ ..] = list {
-            let (same, len) = (*len == SAME_REASON, usize::from(*len));
-            let Some((reason, rest)) = rest.split_at_checked(if same { 0 } else { len }) else {
-                break;
-            };
-            let Some(class) = Class::from_code(*class) else { break };
-            if !same {
-                before = reason;
-            }
-            let reason = match before {
-                b"" => "its reason did not fit: copied alone it is told".to_string(),
-                reason => String::from_utf8_lossy(reason).into_owned(),
-            };
-            voids.push((u16::from_le_bytes([*low, *high]), Fault::new(class, reason)));
-            list = rest;
-        }
-        let whole = list.is_empty();
-        self.voids = voids;
-        match whole {
-            true => Ok(()),
-            false => Err(Fault::peer("a frame with a list of voids that cannot be read")),
-        }
-    }
-
     pub fn is_void(&self, segment: usize) -> bool {
         self.voids.iter().any(|(void, _)| usize::from(*void) == segment)
-    }
-}
-
-/// A reason without the name that it quotes: whoever tells it has the file's name.
-fn nameless(text: &str) -> String {
-    match (text.find('\''), text.rfind('\'')) {
-        (Some(open), Some(close)) if open < close => {
-            format!("{}it{}", &text[..open], &text[close + 1..])
-        }
-        _ => text.to_string(),
     }
 }
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({:?}, hop {}, {:?})", self.leg, self.hops, self.label.extent)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// However many files of a batch fail, each has its reason at the other end.
-    #[test]
-    fn every_void_has_its_reason() {
-        let denied = "Permission denied (os error 13)";
-        for count in [1, 20, OFFER_ENTRIES_MAX / 2] {
-            let mut request = Request::new(BLOCK_BYTES);
-            for segment in 0..count {
-                let text = format!("cannot open '/data/a folder/{segment}.txt': {denied}");
-                request.voids.push((segment as u16, Fault::new(Class::Local, text)));
-            }
-            request.write_voids();
-            request.voids.clear();
-            request.read_voids().unwrap();
-            assert_eq!(request.voids.len(), count);
-            for (segment, (number, fault)) in request.voids.iter().enumerate() {
-                assert_eq!(usize::from(*number), segment);
-                assert!(fault.text.ends_with(denied), "{count}: {segment}: {}", fault.text);
-                assert!(fault.text.starts_with("cannot open"), "{count}: {segment}: {fault}");
-            }
-        }
-    }
-
-    /// What fits no list says so, and is not empty.
-    #[test]
-    fn reasons_that_fit_no_list_are_not_empty() {
-        let mut request = Request::new(BLOCK_BYTES);
-        for segment in 0..200 {
-            let text = format!("{segment}{}", "why".repeat(80));
-            request.voids.push((segment, Fault::new(Class::Local, text)));
-        }
-        request.write_voids();
-        assert!(u32::from(request.label.voids_len) <= BLOCK_BYTES);
-        request.voids.clear();
-        request.read_voids().unwrap();
-        assert!(request.voids.iter().all(|(_, fault)| !fault.text.is_empty()));
     }
 }

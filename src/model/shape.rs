@@ -1,5 +1,7 @@
 //! What is copied, in the numbers that a copy's costs depend on.
 
+use crate::base::limits::DIRECT_BYTES_MIN;
+
 /// How many files and bytes. Files of 16 MiB and more go around the page cache at a disk, and never
 /// share a request: their bytes cost another price.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -10,7 +12,7 @@ pub struct Shape {
 }
 
 /// The length from which a file's bytes are large.
-pub const LARGE_FROM_BYTES: u64 = 16 << 20;
+pub const LARGE_FROM_BYTES: u64 = DIRECT_BYTES_MIN;
 
 impl Shape {
     pub fn add(&mut self, file_bytes: u64) {

@@ -21,6 +21,7 @@ use crate::pump::lane::packing::Sent;
 use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::{Claim, Plan};
 use crate::work::passage::Passage;
+use crate::work::voids;
 
 pub mod assembly;
 pub mod crew;
@@ -607,7 +608,7 @@ impl Lane {
                 request.label.kind = Kind::Void;
                 request.label.body_len = 0;
                 request.label.voids_len = 0;
-                request.write_voids();
+                voids::write(&mut request);
                 self.turn_around(request)
             }
             Leg::Out => {

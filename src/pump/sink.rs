@@ -28,6 +28,7 @@ pub use target::{Root, Target};
 
 use crate::base::fault::{Class, Fault};
 use crate::base::label::Sum;
+use crate::base::limits::DIRECT_BYTES_MIN;
 use crate::base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
 use crate::io::disk::{exists, special};
 use crate::io::volume::{
@@ -46,10 +47,6 @@ use crate::pump::source::walk::{has_time, mtime_of};
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
-
-/// Files of this size and more go around the page cache where that is left to us: they would push
-/// everything else out of it, and must reach the disk anyway.
-const DIRECT_BYTES_MIN: u64 = 16 << 20;
 
 /// What the owner of a directory needs to put things there.
 const OWNER_BITS: u32 = 0o700;

@@ -28,6 +28,7 @@ use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Dial;
 use crate::pump::transfer::Event;
 use crate::wire::message::Role;
+use crate::wire::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
 
 /// How long a connection may take to prove who it is, and how long connecting may take.
@@ -36,9 +37,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long to wait before connections are accepted again after that failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
-
-const MAGIC: &[u8; 4] = b"DPS1";
-const PREAMBLE_BYTES: usize = 40;
 
 /// What a side must know to prove itself and to check the other.
 #[derive(Debug)]
@@ -259,11 +257,8 @@ fn prove_connector(
     let mut connection = Proving::new(connection);
     connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     let nonce: [u8; 32] = random()?;
-    let mut preamble = [0; PREAMBLE_BYTES];
-    preamble[..4].copy_from_slice(MAGIC);
-    preamble[4..6].copy_from_slice(&index.to_le_bytes());
-    preamble[8..].copy_from_slice(&nonce);
-    connection.write_all(&preamble).map_err(|error| unreachable(&error))?;
+    let preamble = Preamble { stream: index, nonce };
+    connection.write_all(&preamble.encode()).map_err(|error| unreachable(&error))?;
     let (protection, begun) = match credentials.seal {
         Seal::Tls => shake_hands(&mut connection, credentials)?,
         seal => {
@@ -292,12 +287,9 @@ fn prove_listener(
     connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
     let mut preamble = [0; PREAMBLE_BYTES];
     connection.read_exact(&mut preamble).map_err(|error| unreachable(&error))?;
-    let index = u16::from_le_bytes([preamble[4], preamble[5]]);
-    if preamble[..4] != *MAGIC {
+    let Some(Preamble { stream: index, nonce }) = Preamble::decode(&preamble) else {
         return Err(Fault::peer("a connection to the data port that is no stream"));
-    }
-    let mut nonce = [0; 32];
-    nonce.copy_from_slice(&preamble[8..]);
+    };
     let (protection, begun) = match credentials.seal {
         Seal::Tls => shake_hands(&mut connection, credentials)?,
         seal => {

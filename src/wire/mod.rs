@@ -1,8 +1,10 @@
-//! Bytes and conversation as pure values: nothing here can block. `docs/WIRE.md` is this room in
+//! Bytes and conversation as pure values: nothing here can block. `docs/WIRE.md` is this module in
 //! prose.
 
 pub mod frame;
 pub mod manifest;
 pub mod message;
+pub mod preamble;
 pub mod reader;
 pub mod session;
+pub mod voids;

@@ -5,3 +5,4 @@ pub mod digest;
 pub mod passage;
 pub mod seal;
 pub mod sparse;
+pub mod voids;

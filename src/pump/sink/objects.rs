@@ -16,6 +16,7 @@ use crate::pump::sink::journal::{Held, Origin};
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use crate::work::digest::{FileSum, Shift};
+use crate::work::voids;
 
 /// An object that is wanted here.
 #[derive(Debug)]
@@ -515,7 +516,7 @@ fn check_payload(request: &mut Request) -> Result<(), Fault> {
         return Err(unexpected(extent));
     }
     if request.label.voids_len > 0 && request.voids.is_empty() {
-        request.read_voids()?;
+        voids::read(request)?;
     }
     Ok(())
 }

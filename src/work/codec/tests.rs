@@ -16,7 +16,7 @@ fn request(payload: &[u8], voids: usize) -> Request {
     for segment in 0..voids {
         request.voids.push((segment as u16, Fault::new(Class::Local, "gone")));
     }
-    request.write_voids();
+    crate::work::voids::write(&mut request);
     request
 }
 

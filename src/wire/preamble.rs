@@ -1,0 +1,42 @@
+//! What the driver says first on a data stream: `"DPS1" | stream u16 | zero u16 | nonce 32`.
+
+const MAGIC: &[u8; 4] = b"DPS1";
+pub const PREAMBLE_BYTES: usize = 40;
+
+/// Which stream it is, and a number that nobody has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preamble {
+    pub stream: u16,
+    pub nonce: [u8; 32],
+}
+
+impl Preamble {
+    pub fn encode(&self) -> [u8; PREAMBLE_BYTES] {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        bytes[..4].copy_from_slice(MAGIC);
+        bytes[4..6].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.nonce);
+        bytes
+    }
+
+    /// `None` for what is none.
+    pub fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Preamble> {
+        let (front, nonce) = bytes.split_last_chunk::<32>()?;
+        let stream = u16::from_le_bytes([front[4], front[5]]);
+        front.starts_with(MAGIC).then_some(Preamble { stream, nonce: *nonce })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood_and_nothing_else() {
+        let preamble = Preamble { stream: 513, nonce: [7; 32] };
+        let bytes = preamble.encode();
+        assert_eq!(bytes[..8], *b"DPS1\x01\x02\0\0");
+        assert_eq!(Preamble::decode(&bytes), Some(preamble));
+        assert_eq!(Preamble::decode(b"GET / HTTP/1.1\r\nHost: somebody else's\r\n\r"), None);
+    }
+}
