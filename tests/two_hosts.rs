@@ -52,6 +52,8 @@ const SLOT_MAX: u32 = 3 * SLOT;
 const TRANSFER: [u8; 16] = [7; 16];
 /// Within so many steps a transfer must be over once nothing goes wrong any more.
 const CALM_STEPS_MAX: u64 = 100_000;
+/// What has landed is in the journal within this time: a second, and what the finisher takes.
+const JOURNAL_WITHIN: Nanos = Nanos::from_millis(4_000);
 /// After so many steps in which nothing has moved, time goes by faster.
 const STILL_STEPS: u64 = 300;
 
@@ -64,7 +66,8 @@ enum Scenario {
     Rough,
     /// Some files cannot be read: those are named, the others arrive.
     Failing,
-    /// Streams break, and bits flip on them: others take their place, and everything arrives.
+    /// Streams break, bring nothing any more, or bits flip on them: others take their place, and
+    /// everything arrives.
     Breaking,
     /// The disk fills, or fails: the transfer may end, and another one goes on where it stopped.
     Ending,
@@ -95,9 +98,10 @@ impl Scenario {
         match self {
             Scenario::Rough | Scenario::Crash | Scenario::Login => rough,
             Scenario::Failing => Weather { read_fails: 25, ..rough },
-            Scenario::Breaking => match dice.below(2) {
+            Scenario::Breaking => match dice.below(3) {
                 0 => Weather { cut: 60, ..rough },
-                _ => Weather { flip: 60, ..rough },
+                1 => Weather { flip: 60, ..rough },
+                _ => Weather { stuck: 60, ..rough },
             },
             Scenario::Ending => match dice.below(2) {
                 0 => Weather { disk_full: 30, ..rough },
@@ -152,6 +156,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
     let holes_bytes: u64 = holes.map(|block| block.len() as u64).sum();
     let mut sent_bytes = 0;
     let mut here_bytes = 0;
+    let mut was_killed = false;
     for _ in 0..1 + dice.below(6) {
         let steps = if dice.once_in(2) { dice.below(200) } else { dice.below(5000) };
         hosts.drive_for(steps, &mut trace);
@@ -159,8 +164,12 @@ fn interrupted(seed: u64) -> Result<(), String> {
             break;
         }
         let untold_bytes = hosts.untold_bytes(&mut trace);
-        if dice.once_in(2) {
-            hosts.interrupt(&mut trace)?;
+        match dice.once_in(2) {
+            true => hosts.interrupt(&mut trace)?,
+            false => was_killed = true, // it may leave what its journal had not been told of
+        }
+        if !was_killed {
+            hosts.check_parts()?;
         }
         sent_bytes += hosts.sink().landed_bytes();
         allowed_bytes += untold_bytes + holes_bytes;
@@ -523,7 +532,8 @@ impl Hosts {
         let complete: u64 = waiting.flatten().map(|object| object.wanted.size).sum();
         let small = self.ground.sent.values().map(|bytes| bytes.len() as u64);
         let small: u64 = small.filter(|size| *size <= SLOT_MAX.into()).sum();
-        sink.landed_bytes() - sink.told_bytes + complete + small
+        let untold = sink.landed_bytes() - sink.told_bytes;
+        untold.min(sink.landed_within(JOURNAL_WITHIN)) + complete + small
     }
 
     /// What has its final name, and what the journal says of the rest.
@@ -629,7 +639,7 @@ impl Hosts {
         let now = world.now();
         let due = self.hosts[driver].dials.iter().position(|(at, _)| *at <= now);
         let Some((_, number)) = due.map(|at| self.hosts[driver].dials.remove(at)) else { return };
-        let fails = dice.once_in(5);
+        let fails = dice.once_in(3);
         if fails {
             self.hosts[driver].events.push_back(Event::NotJoined(gone()));
         }

@@ -41,6 +41,8 @@ pub struct Weather {
     pub cut: u64,
     /// A bit flips on a connection.
     pub flip: u64,
+    /// A connection takes what is sent and brings nothing any more.
+    pub stuck: u64,
     /// A write says that it is done and drops a byte: no honest disk, but a test of the tests.
     pub lying_disk: u64,
 }
@@ -66,6 +68,8 @@ struct Inner {
 struct Socket {
     bytes: VecDeque<u8>,
     cut: bool,
+    /// What is sent from now on is lost on its way.
+    stuck: bool,
     /// When the last byte came to its end.
     came_at: Tick,
 }
@@ -159,6 +163,11 @@ impl World {
         }
     }
 
+    /// True for a connection that brings nothing any more.
+    pub fn is_stuck(&self, socket: &Handle) -> bool {
+        matches!(socket, Handle::Sim(id) if self.lock().sockets[*id as usize].stuck)
+    }
+
     /// What the other end of a connection says, whatever room there is.
     pub fn say(&self, socket: &Handle, bytes: &[u8]) {
         if let Handle::Sim(id) = socket {
@@ -219,9 +228,14 @@ impl Inner {
         if self.dice.once_in(self.weather.cut) {
             self.sockets[id as usize].cut = true;
         }
+        let sticks = self.dice.once_in(self.weather.stuck);
         let socket = &mut self.sockets[id as usize];
         if socket.cut {
             return Some(Err(io::Error::from_raw_os_error(libc::EPIPE)));
+        }
+        socket.stuck |= sticks;
+        if socket.stuck {
+            return Some(Ok(count as u32));
         }
         let count = count.min(SOCKET_BYTES - socket.bytes.len());
         if count == 0 {

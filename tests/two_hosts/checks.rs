@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use datapump::base::job::Notice;
 use datapump::base::settings::{DigestKind, Fsync};
+use datapump::pump::sink::journal::{Replay, tag_of};
+use datapump::pump::sink::resume::temporary;
 use datapump::pump::source::walk::Found;
 
-use super::{Ground, Hosts, SLOT, Tree3};
+use super::{Ground, Hosts, SLOT, TRANSFER, Tree3};
 
 impl Hosts {
     /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
@@ -37,6 +39,25 @@ impl Hosts {
             return Err(format!("{} was left", left.escape_ascii()));
         }
         self.check_digests()
+    }
+
+    /// A run that has ended by itself leaves no temporary file of which its journal does not speak.
+    pub fn check_parts(&self) -> Result<(), String> {
+        if self.sink().has_left_lanes {
+            return Ok(());
+        }
+        let files = self.ground.target.files();
+        let mut replay = Replay::default();
+        if let Some((_, bytes)) = files.iter().find(|(path, _)| path.ends_with(b".journal")) {
+            replay.take(bytes, &TRANSFER);
+        }
+        let of = |path: &[u8]| temporary(&tag_of(&TRANSFER), path);
+        let known: BTreeSet<Vec<u8>> =
+            replay.partials().map(|part| of(&part.origin.path)).collect();
+        match files.keys().find(|path| path.ends_with(b".part") && !known.contains(*path)) {
+            None => Ok(()),
+            Some(part) => Err(format!("no journal speaks of {}", part.escape_ascii())),
+        }
     }
 
     /// Files that people were told have failed.

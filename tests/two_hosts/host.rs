@@ -64,17 +64,27 @@ pub struct Host {
     pub work: VecDeque<(Work, u64)>,
     /// Of what has landed in this run, what the journal has been told by now.
     pub told_bytes: u64,
+    /// What had landed at some times of this run.
+    landed: Vec<(Tick, u64)>,
     walk: VecDeque<Sighting>,
     walk_may: usize,
     has_walked: bool,
     compare: Option<Compare>,
     offers: VecDeque<Message>,
     brake: Arc<Brake>,
+    /// Until when lanes must be waited for, once they have been told to end.
+    lanes_until: Option<Tick>,
+    /// Lanes had not ended by then.
+    pub has_left_lanes: bool,
     world: Arc<World>,
     settings: Settings,
     next_local: u32,
 }
 
+/// How long lanes are waited for when a transfer stops.
+const LANES_WITHIN: Nanos = Nanos::from_millis(400);
+/// Turns that a lane may still have while a process goes away.
+const LEAVING_TURNS: usize = 20;
 /// What a line holds before it is called full.
 const LINE_MESSAGES: usize = 6;
 
@@ -152,12 +162,15 @@ impl Host {
             finisher: None,
             work: VecDeque::new(),
             told_bytes: 0,
+            landed: Vec::new(),
             walk,
             walk_may: CHUNKS_AHEAD,
             has_walked: !has_source,
             compare: None,
             offers: VecDeque::new(),
             brake: ledgers.brake.clone(),
+            lanes_until: None,
+            has_left_lanes: false,
             world: ground.world.clone(),
             settings: ground.settings.clone(),
             next_local: 0,
@@ -168,8 +181,16 @@ impl Host {
     pub fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
         let Some(transfer) = self.transfer.take() else { return };
         trace.note(self.name, self.world.now(), &of_event(&event));
+        let joined = match &event {
+            Event::Joined(stream) => Some(stream.wire.clone()),
+            _ => None,
+        };
         let drain = transfer.handle(self.world.now(), event);
         self.settle(drain, dice, trace);
+        // What is not taken is dropped, and so closed.
+        if let Some(wire) = joined.filter(|wire| !self.sockets.contains_key(&wire.number)) {
+            self.world.cut(&wire.socket);
+        }
     }
 
     fn settle(&mut self, mut drain: Drain, dice: &mut Dice, trace: &mut Trace) {
@@ -204,14 +225,21 @@ impl Host {
                 let Some(wire) = self.sockets.get(&stream) else { return };
                 let half = Nanos(self.settings.stall.0 / 2);
                 let holds = match check {
-                    Check::PathIsDead => false, // a cut is known at once here
+                    // Every second one is answered on the way, by something that is no far host.
+                    Check::PathIsDead => stream % 2 == 0 && self.world.is_stuck(&wire.socket),
                     Check::IsStarved => self.world.is_starved(&wire.socket, half),
                 };
                 self.events.push_front(Event::Checked { stream, check, holds });
             }
             Action::WalkOn => self.walk_may += 1,
             Action::Compare(message) => self.offers.push_back(message),
-            Action::Finish(work) => self.work.push_back((work, self.landed_bytes())),
+            Action::Finish(work) => {
+                let has_waited = self.lanes_until.is_some_and(|at| self.world.now() >= at);
+                let leaves = matches!(work, Work::Stop { .. }) && !self.lanes.is_empty();
+                assert!(!leaves || has_waited, "lanes still run, and nobody has waited for them");
+                self.has_left_lanes |= leaves;
+                self.work.push_back((work, self.landed_bytes()));
+            }
             Action::NoteUnpacked(unpacked) => {
                 self.packers.iter().for_each(|packers| packers.crew.hear_unpacked(&unpacked));
             }
@@ -220,6 +248,7 @@ impl Host {
                 self.events.push_front(Event::Measured(Box::<SideReport>::default(), Vec::new()));
             }
             Action::Brake(fault) => {
+                self.lanes_until = Some(self.world.now().after(LANES_WITHIN));
                 self.brake.pull(fault);
                 self.sockets.values().for_each(|wire| self.world.cut(&wire.socket));
             }
@@ -240,6 +269,13 @@ impl Host {
     pub fn landed_bytes(&self) -> u64 {
         let gauge = &self.watch.gauge;
         gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
+    }
+
+    /// What has landed in so long.
+    pub fn landed_within(&self, time: Nanos) -> u64 {
+        let now = self.world.now();
+        let before = self.landed.iter().rev().find(|(at, _)| now.since(*at).0 > time.0);
+        self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
     }
 
     /// This host does one thing of those that it could do, as the dice will have it.
@@ -339,11 +375,20 @@ impl Host {
         {
             self.tell(Event::Unpacked(unpacked), dice, trace);
         }
+        self.landed.push((self.world.now(), self.landed_bytes()));
         self.tell(Event::Beat, dice, trace);
     }
 
     /// What moves without the transfer once that is over.
     pub fn leave(&mut self, trace: &mut Trace) {
+        // Lanes that are left go on until the process has gone.
+        for number in self.lanes.keys().copied().collect::<Vec<_>>() {
+            for _ in 0..LEAVING_TURNS {
+                if self.lanes.contains_key(&number) {
+                    self.step_lane(number, trace);
+                }
+            }
+        }
         while self.step_finisher() {}
         self.abandon_lanes();
         trace.note(self.name, self.world.now(), "left");

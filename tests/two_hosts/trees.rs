@@ -17,7 +17,8 @@ pub fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<V
     let mut chunks = VecDeque::new();
     let mut number = 0;
     let mut offered = 0;
-    for _ in 0..1 + dice.below(3) {
+    let many = if dice.once_in(3) { 8 } else { 3 };
+    for _ in 0..1 + dice.below(many) {
         let mut chunk = Vec::new();
         for directory in [&b"a"[..], b"b"] {
             chunk.push(Found {

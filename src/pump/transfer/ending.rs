@@ -173,14 +173,19 @@ impl Core {
         if let Some(sink) = &self.sink {
             sink.restore_modes();
             let advances = sink.objects.take_advances();
-            let Unfinished { told, untold } = sink.objects.unfinished();
+            let Unfinished { told: mut left, untold } = sink.objects.unfinished();
+            // What is complete and with nobody: the journal may know of those with a file of
+            // their own.
+            let complete = self.complete.iter().flat_map(Receiver::try_iter);
+            let (large, small): (Vec<_>, Vec<_>) =
+                complete.map(|object| object.wanted).partition(|wanted| wanted.file.is_some());
+            let begun_now = large.into_iter().filter(|wanted| wanted.begun.is_none());
+            left.extend(begun_now.map(|wanted| (wanted.number, wanted.temporary)));
             if let Some(volume) = sink.target().volume() {
-                let complete = self.complete.iter().flat_map(Receiver::try_iter);
-                let small = complete.filter(|object| object.wanted.file.is_none());
-                let names = small.map(|object| object.wanted.temporary).chain(untold);
+                let names = small.into_iter().map(|wanted| wanted.temporary).chain(untold);
                 names.for_each(|temporary| drop(volume.remove(&temporary)));
             }
-            self.actions.push_back(Action::Finish(Work::Stop { advances, left: told }));
+            self.actions.push_back(Action::Finish(Work::Stop { advances, left }));
         }
         self.phase = Phase::Over(Err(fault));
     }
