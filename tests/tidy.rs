@@ -207,6 +207,18 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        name: "the journeys of ARCHITECTURE.md lead where they say",
+        look: journeys,
+        bad: &[
+            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`: it goes."),
+            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`\n2. `src/io/tcp.rs`: no function"),
+        ],
+        good: &[
+            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`: of `src/pump/lane.rs` `POOL`."),
+            ("src/pump/lane.rs", "static POOL: u8 = 1;\nfn depart() {}"),
+        ],
+    },
+    Rule {
         name: "docs/WIRE.md states the hash of src/wire",
         look: wire_document,
         bad: &[("src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", "hash: 00")],
@@ -524,6 +536,20 @@ fn decisions(pages: &[Page]) -> Vec<Finding> {
         .filter(|page| !map.contains(page.path.as_str()))
         .map(|page| format!("{} is not linked from ARCHITECTURE.md", page.path))
         .collect()
+}
+
+/// Each `file` `name` of the page is a function, constant or static that stands there.
+fn journeys(pages: &[Page]) -> Vec<Finding> {
+    let map = text_of(pages, "ARCHITECTURE.md");
+    let words: Vec<&str> = map.split('`').collect();
+    let is_file = |word: &str| word.starts_with("src/") && word.ends_with(".rs");
+    let steps = words.windows(3).filter(|three| is_file(three[0]) && three[1] == " ");
+    let lost = steps.filter(|three| {
+        let text = text_of(pages, three[0]);
+        let starts = ["fn ", "static ", "const "].map(|kind| format!("{kind}{}", three[2]));
+        !starts.iter().any(|start| text.contains(start))
+    });
+    lost.map(|three| format!("ARCHITECTURE.md: {} has no {}", three[0], three[2])).collect()
 }
 
 fn wire_document(pages: &[Page]) -> Vec<Finding> {
