@@ -326,7 +326,7 @@ fn the_same_command_twice_at_once() {
         fs::create_dir(scene.path("dst")).unwrap();
         let mut first = start(&scene, way, "--rate 100KB");
         first.wait_for_bytes();
-        let second = scene.run(&line(way, "--stall 1s"));
+        let second = scene.run(&line(way, "--stall 4s"));
         assert_eq!(second.code, 1, "{way}\n{second}");
         assert!(second.stderr.contains("another"), "{way}\n{second}");
         end_by(&scene, first, Blow::Near(Signal::INT), 1);
