@@ -547,7 +547,10 @@ fn journeys(pages: &[Page]) -> Vec<Finding> {
     let lost = steps.filter(|three| {
         let text = text_of(pages, three[0]);
         let starts = ["fn ", "static ", "const "].map(|kind| format!("{kind}{}", three[2]));
-        !starts.iter().any(|start| text.contains(start))
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        !starts.iter().any(|start| {
+            text.match_indices(start.as_str()).any(|(at, found)| ends(&text[at + found.len()..]))
+        })
     });
     lost.map(|three| format!("ARCHITECTURE.md: {} has no {}", three[0], three[2])).collect()
 }

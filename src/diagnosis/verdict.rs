@@ -9,7 +9,8 @@ use super::path::sawtooth::Sawtooth;
 use super::path::series::share;
 use super::path::windows::Features;
 
-/// What can hold a transfer back, in the order in which it is asked about.
+/// What can hold a transfer back, in the order in which advice is given. `rules.rs` has the order
+/// in which it is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {

@@ -64,8 +64,8 @@ impl Core {
             self.say_to_source(ack)?;
         }
         let first = self.streams.say_lost(number);
-        if first && self.peer.is_some() {
-            self.say(Message::Lost { stream: number });
+        if first {
+            self.say_lost(number);
         }
         let told = first && self.drives() && self.needs_streams();
         if told && let Some(why) = why {
@@ -93,7 +93,7 @@ impl Core {
         if self.streams.is_unseen(number) {
             // Its handshake was whole for the peer alone: nothing has come or gone on it.
             if self.sink.is_some() {
-                self.say(Message::Lost { stream: number });
+                self.say_lost(number);
             }
             return Ok(());
         }
@@ -106,6 +106,14 @@ impl Core {
                 self.give_up(number, "the far side lost it".to_string());
                 Ok(())
             }
+        }
+    }
+
+    /// Behind its report a side says nothing more, and nobody waits for it.
+    fn say_lost(&mut self, number: u32) {
+        let has_reported = self.report == Report::Made && !self.drives();
+        if self.peer.is_some() && !has_reported {
+            self.say(Message::Lost { stream: number });
         }
     }
 

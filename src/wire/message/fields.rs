@@ -445,7 +445,7 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
     parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
 }
 
-/// A series of its own: the first sample of each message is told whole.
+/// One entry for each codec there is, in the order of their numbers.
 pub fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
     for toil in &unpacked.by_codec {
         out.u64(toil.raw_bytes);
@@ -465,6 +465,7 @@ pub fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
     Ok(unpacked)
 }
 
+/// A series of its own: the first sample of each message is told whole.
 pub fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
     assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
     out.u32(stream);
