@@ -163,6 +163,15 @@ impl World {
         }
     }
 
+    /// Ends a connection at once: what is under way on it is lost.
+    pub fn reset(&self, socket: &Handle) {
+        if let Handle::Sim(id) = socket {
+            let socket = &mut self.lock().sockets[*id as usize];
+            socket.bytes.clear();
+            socket.cut = true;
+        }
+    }
+
     /// True for a connection that brings nothing any more.
     pub fn is_stuck(&self, socket: &Handle) -> bool {
         matches!(socket, Handle::Sim(id) if self.lock().sockets[*id as usize].stuck)

@@ -25,7 +25,7 @@ use crate::pump::sink::resume::Memory;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{
-    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer, Work,
+    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer,
 };
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
@@ -208,7 +208,7 @@ impl Host {
             }
             self.look_around();
             self.pending.push_back(Event::Beat);
-            let first = self.pending.pop_front().expect("a beat at least");
+            let first = self.next_event().expect("a beat at least");
             transfer = match self.settle(self.tell(transfer, first)) {
                 Settled::Waits(transfer) => transfer,
                 Settled::Over(ended) => return ended,
@@ -225,12 +225,23 @@ impl Host {
                     rest
                 }
                 Next::Over(ended) => return Settled::Over(ended),
-                Next::Waits(transfer) => match self.pending.pop_front() {
+                Next::Waits(transfer) => match self.next_event() {
                     Some(event) => self.tell(transfer, event),
                     None => return Settled::Waits(transfer),
                 },
             }
         }
+    }
+
+    /// What is told next: first of all whether the line takes more, as it is at this moment.
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(peer) = &mut self.peer {
+            let is_full = peer.line.is_full();
+            if std::mem::replace(&mut peer.was_full, is_full) != is_full {
+                return Some(Event::LineFull(is_full));
+            }
+        }
+        self.pending.pop_front()
     }
 
     fn tell(&self, transfer: Transfer, event: Event) -> Drain {
@@ -257,12 +268,12 @@ impl Host {
                 let _ = self.walk.as_ref().map(|walk| walk.try_send(()));
             }
             Action::Compare(message) => {
-                let compare = self.compare.as_ref().expect("asked for where files are compared");
-                compare.send(message).expect("the thread listens as long as this side lives");
+                // A thread that has panicked has told so.
+                let _ = self.compare.as_ref().map(|compare| compare.send(message));
             }
             Action::Finish(work) => {
-                // One that has panicked is told of when it is joined.
-                let _ = self.finisher.as_ref().map(|(work_in, _)| hand_over(work_in, work));
+                // A thread that has panicked has told so.
+                let _ = self.finisher.as_ref().map(|(work_in, _)| work_in.send(work));
             }
             Action::NoteUnpacked(unpacked) => self.assembly.hear_unpacked(&unpacked),
             Action::NoteSamples { stream, samples } => {
@@ -287,18 +298,8 @@ impl Host {
 
     fn say(&mut self, message: &Message) {
         let Some(peer) = &mut self.peer else { return };
-        match peer.line.send(message) {
-            Ok(()) => self.note_fullness(),
-            Err(fault) => self.pending.push_back(Event::Failed(fault)),
-        }
-    }
-
-    fn note_fullness(&mut self) {
-        let Some(peer) = &mut self.peer else { return };
-        let is_full = peer.line.is_full();
-        if std::mem::replace(&mut peer.was_full, is_full) != is_full {
-            // Before anything else is said.
-            self.pending.push_front(Event::LineFull(is_full));
+        if let Err(fault) = peer.line.send(message) {
+            self.pending.push_back(Event::Failed(fault));
         }
     }
 
@@ -309,7 +310,6 @@ impl Host {
                 self.sockets.lane_over(*stream);
             }
         }
-        self.note_fullness();
         if self.peer.as_ref().is_some_and(|peer| peer.pulse.felt()) {
             self.pending.push_back(Event::PeerActive);
         }
@@ -400,14 +400,6 @@ fn connection(peer: Peer) -> (Connection, PeerSetup) {
     let Peer { session, line, pulse, dial, drives } = peer;
     let setup = PeerSetup { session, drives, dials: dial.is_some() };
     (Connection { line, was_full: false, pulse, dial, drives }, setup)
-}
-
-/// The last work of all is not waited with: a finisher may be busy for long.
-fn hand_over(work_in: &SyncSender<Work>, work: Work) {
-    let _ = match work {
-        Work::Stop { .. } => work_in.try_send(work).is_ok(),
-        _ => work_in.send(work).is_ok(),
-    };
 }
 
 /// Where unchanged files are to be found by their bytes, who does that.

@@ -179,7 +179,16 @@ impl Host {
 
     /// Tells the transfer what has happened, and does what it says.
     pub fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
-        let Some(transfer) = self.transfer.take() else { return };
+        let is_full = self.said.len() >= LINE_MESSAGES;
+        if std::mem::replace(&mut self.line_was_full, is_full) != is_full {
+            self.tell(Event::LineFull(is_full), dice, trace);
+        }
+        let Some(transfer) = self.transfer.take() else {
+            if let Event::Joined(stream) = event {
+                self.world.cut(&stream.wire.socket);
+            }
+            return;
+        };
         trace.note(self.name, self.world.now(), &of_event(&event));
         let joined = match &event {
             Event::Joined(stream) => Some(stream.wire.clone()),
@@ -217,7 +226,10 @@ impl Host {
             Action::Cut { stream } => {
                 if let Some(wire) = self.sockets.get(&stream) {
                     wire.given_up.store(true, Relaxed);
-                    self.world.cut(&wire.socket);
+                    match dice.once_in(2) {
+                        true => self.world.reset(&wire.socket),
+                        false => self.world.cut(&wire.socket),
+                    }
                 }
             }
             Action::Forget { stream } => drop(self.sockets.remove(&stream)),
@@ -229,7 +241,7 @@ impl Host {
                     Check::PathIsDead => stream % 2 == 0 && self.world.is_stuck(&wire.socket),
                     Check::IsStarved => self.world.is_starved(&wire.socket, half),
                 };
-                self.events.push_front(Event::Checked { stream, check, holds });
+                self.events.push_back(Event::Checked { stream, check, holds });
             }
             Action::WalkOn => self.walk_may += 1,
             Action::Compare(message) => self.offers.push_back(message),
@@ -245,7 +257,7 @@ impl Host {
             }
             Action::NoteSamples { .. } => {}
             Action::Measure => {
-                self.events.push_front(Event::Measured(Box::<SideReport>::default(), Vec::new()));
+                self.events.push_back(Event::Measured(Box::<SideReport>::default(), Vec::new()));
             }
             Action::Brake(fault) => {
                 self.lanes_until = Some(self.world.now().after(LANES_WITHIN));
@@ -349,10 +361,12 @@ impl Host {
     pub fn step_finisher(&mut self) -> bool {
         let Some((work, landed)) = self.work.pop_front() else { return false };
         let Some(finisher) = &mut self.finisher else { return false };
-        if matches!(work, Work::Advance(_) | Work::Stop { .. }) {
+        let tells = matches!(work, Work::Advance(_) | Work::Stop { .. });
+        let event = work.run(finisher);
+        if tells && !matches!(event, Some(Event::Advanced(Err(_)))) {
             self.told_bytes = landed;
         }
-        self.events.extend(work.run(finisher));
+        self.events.extend(event);
         true
     }
 
@@ -364,11 +378,7 @@ impl Host {
     }
 
     pub fn beat(&mut self, dice: &mut Dice, trace: &mut Trace) {
-        let is_full = self.said.len() >= LINE_MESSAGES;
-        if std::mem::replace(&mut self.line_was_full, is_full) != is_full {
-            self.tell(Event::LineFull(is_full), dice, trace);
-        }
-        if !is_full
+        if self.said.len() < LINE_MESSAGES
             && let Some(packers) = &self.packers
             && packers.tells
             && let Some(unpacked) = packers.crew.unpacked(self.world.now())

@@ -1,9 +1,8 @@
 //! The threads of one side, each of which tells the transfer what it does as events.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::base::fault::{Class, Fault};
@@ -16,7 +15,7 @@ use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{CHUNKS_AHEAD, Event, Work};
 use crate::wire::message::Message;
 
-pub(super) type FinisherThread = (SyncSender<Work>, JoinHandle<()>);
+pub(super) type FinisherThread = (Sender<Work>, JoinHandle<()>);
 
 /// Finds what is to be offered, so many chunks ahead of it: whoever takes one lets it go on.
 pub(super) fn walk(
@@ -37,7 +36,7 @@ pub(super) fn walk(
         }));
         let _ = events.send(match walked {
             Ok(()) => Event::Walked,
-            Err(panic) => Event::Failed(panicked("the walk", &panic)),
+            Err(_) => Event::Failed(panicked("the walk")),
         });
     });
     go_on
@@ -46,7 +45,7 @@ pub(super) fn walk(
 pub(super) fn lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
     spawn("datapump-lane", move || {
         let run = catch_unwind(AssertUnwindSafe(|| lane.run()));
-        let over = run.unwrap_or_else(|panic| failed(panicked("a lane", &panic)));
+        let over = run.unwrap_or_else(|_| failed(panicked("a lane")));
         let _ = events.send(Event::LaneOver(stream, over));
     })
 }
@@ -64,9 +63,14 @@ fn failed(fault: Fault) -> Over {
 pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message> {
     let (offered, messages) = channel::<Message>();
     spawn("datapump-compare", move || {
-        while let Ok(message) = messages.recv() {
-            let same = compare.same(&message);
-            let _ = events.send(Event::Compared(message, same));
+        let compared = catch_unwind(AssertUnwindSafe(|| {
+            while let Ok(message) = messages.recv() {
+                let same = compare.same(&message);
+                let _ = events.send(Event::Compared(message, same));
+            }
+        }));
+        if compared.is_err() {
+            let _ = events.send(Event::Failed(panicked("what compares")));
         }
     });
     offered
@@ -74,32 +78,41 @@ pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message
 
 /// Finishes, and journals, what is handed to it.
 pub(super) fn finish(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
-    let (work_in, work) = sync_channel::<Work>(1024);
+    // Each work is of objects that are open, and the credit of offers bounds those.
+    let (work_in, work) = channel::<Work>();
     let thread = spawn("datapump-finish", move || {
-        let mut next = work.recv().ok();
-        while let Some(mut now) = next.take() {
-            if let Work::Finish(epoch) = &mut now {
-                // What has gathered meanwhile is synced with it.
-                while epoch.len() < EPOCH_OBJECTS_MAX {
-                    match work.try_recv() {
-                        Ok(Work::Finish(more)) => epoch.extend(more),
-                        other => {
-                            next = other.ok();
-                            break;
-                        }
-                    }
-                }
-            }
-            if let Some(event) = now.run(&mut finisher) {
-                let _ = events.send(event);
-            }
-            next = next.or_else(|| work.recv().ok());
+        let run = AssertUnwindSafe(|| work_off(&mut finisher, &work, &events));
+        if let Err(panic) = catch_unwind(run) {
+            let _ = events.send(Event::Failed(panicked("the finisher")));
+            resume_unwind(panic); // whoever joins it is told, too
         }
     });
     (work_in, thread)
 }
 
-fn panicked(who: &str, _panic: &(dyn Any + Send)) -> Fault {
+fn work_off(finisher: &mut Finisher, work: &Receiver<Work>, events: &Sender<Event>) {
+    let mut next = work.recv().ok();
+    while let Some(mut now) = next.take() {
+        if let Work::Finish(epoch) = &mut now {
+            // What has gathered meanwhile is synced with it.
+            while epoch.len() < EPOCH_OBJECTS_MAX {
+                match work.try_recv() {
+                    Ok(Work::Finish(more)) => epoch.extend(more),
+                    other => {
+                        next = other.ok();
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(event) = now.run(finisher) {
+            let _ = events.send(event);
+        }
+        next = next.or_else(|| work.recv().ok());
+    }
+}
+
+fn panicked(who: &str) -> Fault {
     Fault::new(Class::Local, format!("{who} panicked (its message is above): please report this"))
 }
 
