@@ -602,9 +602,12 @@ impl Hosts {
     fn drive_for(&mut self, steps: u64, trace: &mut Trace) {
         for _ in 0..steps {
             if self.is_over() {
-                return self.hosts.iter_mut().for_each(|host| host.leave(trace));
+                break;
             }
             self.step(trace);
+        }
+        if self.is_over() {
+            self.hosts.iter_mut().for_each(|host| host.leave(trace));
         }
     }
 
