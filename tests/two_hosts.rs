@@ -173,7 +173,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
             hosts.check_parts()?;
         }
         sent_bytes += hosts.sink().landed_bytes();
-        // What lands while a run is being stopped may complete a file that nobody finishes any more.
+        // What lands while a run is being stopped may complete a file that nobody finishes.
         let landed_meanwhile = hosts.sink().landed_bytes() - landed_before;
         allowed_bytes += untold_bytes + landed_meanwhile + holes_bytes;
         let now = hosts.here_bytes();
