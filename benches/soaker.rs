@@ -9,10 +9,10 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use datapump::accounting::gates::{Calibration, agreement, of_block, of_run, sentence};
+use analysis::accounting::gates::{Calibration, agreement, of_block, of_run, sentence};
+use analysis::record::sample::{Gate, Machine};
 use datapump::probe::{Probe, intrusion};
-use datapump::record::sample::{Gate, Machine};
-use datapump::remote::launch::Launch;
+use mover::remote::launch::Launch;
 
 const CALIBRATION: Duration = Duration::from_secs(2);
 /// How often a row is measured until it passes its gates.
@@ -133,7 +133,7 @@ fn calibrate(probe: &mut Probe, best: &mut BTreeMap<u32, f64>) -> Calibration {
 
 /// All threads of this process.
 fn own_s() -> f64 {
-    let clock = datapump::io::system::CpuClock::of_process(std::process::id());
+    let clock = mover::io::system::CpuClock::of_process(std::process::id());
     clock.and_then(|clock| clock.now()).map_or(0.0, |time| time.seconds())
 }
 

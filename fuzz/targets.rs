@@ -5,26 +5,24 @@
 #[path = "conversation.rs"]
 mod conversation;
 
+use base::codec::Codec;
+use base::extent::Extent;
+use base::fault::{Class, Fault};
+use base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
+use base::limits::{HEADROOM_BYTES, MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
+use base::units::Tick;
 pub use conversation::conversation;
 use crc_fast::{CrcAlgorithm, checksum};
-use datapump::base::codec::Codec;
-use datapump::base::extent::Extent;
-use datapump::base::fault::{Class, Fault};
-use datapump::base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
-use datapump::base::limits::{
-    HEADROOM_BYTES, MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX,
-};
-use datapump::base::units::Tick;
-use datapump::io::request::Request;
-use datapump::pump::sink::journal::{Record, Replay};
-use datapump::wire::frame::{self, HEADER_BYTES};
-use datapump::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
-use datapump::wire::message::{Message, Role};
-use datapump::wire::reader::{Reader, Writer};
-use datapump::wire::session::Session;
-use datapump::work::codec::Unpack;
-use datapump::work::passage::Step;
-use datapump::work::sparse::Expand;
+use mover::io::request::Request;
+use mover::pump::sink::journal::{Record, Replay};
+use mover::wire::frame::{self, HEADER_BYTES};
+use mover::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe};
+use mover::wire::message::{Message, Role};
+use mover::wire::reader::{Reader, Writer};
+use mover::wire::session::Session;
+use mover::work::codec::Unpack;
+use mover::work::passage::Step;
+use mover::work::sparse::Expand;
 
 /// A label that is read is written as the same bytes; the check sum is made right, or nothing
 /// behind it would ever be reached.

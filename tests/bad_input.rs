@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use datapump::wire::message::{VERSION_MAX, VERSION_MIN};
+use mover::wire::message::{VERSION_MAX, VERSION_MIN};
 use rustix::process::Signal;
 use support::data::{self, assert_same, write_file};
 use support::processes::{self, assert_end, children_named, send};

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use datapump::base::codec::{Compress, Way};
-use datapump::base::job::{Job, Outcome, Place, Remote};
-use datapump::base::settings::{DigestKind, Fsync, Seal, Settings};
-use datapump::base::tally::Stage;
-use datapump::io::clock;
-use datapump::pump::watch::Watch;
-use datapump::remote::copy::run_with;
-use datapump::remote::launch::Launch;
+use base::codec::{Compress, Way};
+use base::job::{Job, Outcome, Place, Remote};
+use base::settings::{DigestKind, Fsync, Seal, Settings};
+use base::tally::Stage;
+use mover::io::clock;
+use mover::pump::watch::Watch;
+use mover::remote::copy::run_with;
+use mover::remote::launch::Launch;
 use support::data::{assert_same, bytes, write_file, write_tree};
 use support::{PROGRAM, Scene, each};
 

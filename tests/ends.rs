@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 
-use datapump::base::job::Place;
-use datapump::base::settings::Settings;
-use datapump::base::units::Nanos;
-use datapump::wire::message::{Message, Role, Wish};
+use base::job::Place;
+use base::settings::Settings;
+use base::units::Nanos;
+use mover::wire::message::{Message, Role, Wish};
 use rustix::process::Signal;
 use support::liar::{near_on, opened};
 use support::processes::{assert_end, children_named, send};

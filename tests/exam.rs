@@ -6,16 +6,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use datapump::base::limits::HEADROOM_BYTES;
-use datapump::base::settings::Receive;
-use datapump::io::backend::{Backend, Speed, Verb, Wait};
-use datapump::io::disk::Disk;
-use datapump::io::engine::Engine;
-use datapump::io::request::Request;
-use datapump::io::sim::{SimVolume, Weather, World};
-use datapump::io::threads::Threads;
-use datapump::io::uring::Uring;
-use datapump::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, Volume};
+use base::limits::HEADROOM_BYTES;
+use base::settings::Receive;
+use mover::io::backend::{Backend, Speed, Verb, Wait};
+use mover::io::disk::Disk;
+use mover::io::engine::Engine;
+use mover::io::request::Request;
+use mover::io::sim::{SimVolume, Weather, World};
+use mover::io::threads::Threads;
+use mover::io::uring::Uring;
+use mover::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, Volume};
 
 const BODY: u32 = 64 << 10;
 

@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use datapump::base::codec::Way;
-use datapump::base::extent::Extent;
-use datapump::base::job::Place;
-use datapump::base::label::{Kind, Label};
-use datapump::base::limits::STRANGERS_MAX;
-use datapump::base::path::PathSample;
-use datapump::base::settings::{Pace, Seal, Settings};
-use datapump::base::units::{Nanos, Rate};
-use datapump::wire::frame;
-use datapump::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
-use datapump::wire::message::{Message, Origin, Role, Wish};
-use datapump::work::codec::Packer;
+use base::codec::Way;
+use base::extent::Extent;
+use base::job::Place;
+use base::label::{Kind, Label};
+use base::limits::STRANGERS_MAX;
+use base::path::PathSample;
+use base::settings::{Pace, Seal, Settings};
+use base::units::{Nanos, Rate};
+use mover::wire::frame;
+use mover::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
+use mover::wire::message::{Message, Origin, Role, Wish};
+use mover::work::codec::Packer;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use support::data::{self, write_file};
 use support::liar::{self, Move, Stands, file, offer, offer_at, payload, play, settings};
@@ -253,7 +253,7 @@ fn packed_cases() -> Vec<Case> {
 
 fn rubbish_cases() -> Vec<Case> {
     let pings = vec![Move::Raw(Message::Ping.encode().repeat(300_000)), Move::Raw(vec![0; 4])];
-    let spoken = Message::Stop(datapump::base::fault::Fault::peer("\u{1b}[31mred\u{7}"));
+    let spoken = Message::Stop(base::fault::Fault::peer("\u{1b}[31mred\u{7}"));
     vec![
         ("an empty envelope", vec![Move::Raw(vec![0; 4])], Ends::Refused),
         ("an envelope of 4 GB", vec![Move::Raw(vec![0xff; 4])], Ends::Refused),

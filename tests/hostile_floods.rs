@@ -7,15 +7,15 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datapump::base::attributes::Attributes;
-use datapump::base::codec::Unpacked;
-use datapump::base::fault::{Class, Fault};
-use datapump::base::job::Place;
-use datapump::base::path::PathSample;
-use datapump::base::settings::Settings;
-use datapump::base::units::Nanos;
-use datapump::wire::manifest::{Entry, EntryKind};
-use datapump::wire::message::{Message, Origin, Role};
+use base::attributes::Attributes;
+use base::codec::Unpacked;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::path::PathSample;
+use base::settings::Settings;
+use base::units::Nanos;
+use mover::wire::manifest::{Entry, EntryKind};
+use mover::wire::message::{Message, Origin, Role};
 use support::data::write_file;
 use support::liar::{self, file, settings};
 use support::speaker::{Speaker, Watched, honest_follower, watch};
@@ -126,10 +126,8 @@ fn fault() -> Fault {
 }
 
 fn samples(at: u64) -> Message {
-    let sample = |step| PathSample {
-        at: datapump::base::units::Tick(at * 256 + step),
-        ..PathSample::default()
-    };
+    let sample =
+        |step| PathSample { at: base::units::Tick(at * 256 + step), ..PathSample::default() };
     Message::Samples { stream: at as u32 % 60_000, samples: (0..256).map(sample).collect() }
 }
 

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datapump::base::attributes::Attributes;
-use datapump::wire::manifest::{Entry, EntryKind};
-use datapump::wire::message::{Message, Opened, Origin, Wish};
+use base::attributes::Attributes;
+use mover::wire::manifest::{Entry, EntryKind};
+use mover::wire::message::{Message, Opened, Origin, Wish};
 use support::data::write_file;
 use support::liar::{self, Move, file, offer, payload};
 use support::speaker::Speaker;

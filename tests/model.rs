@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use datapump::record::sample::{
+use analysis::record::sample::{
     Conditions, Environment, Gate, Knobs, Machine, Moved, PlaceInExperiment, Record, Scenario, Side,
 };
 use datapump::results::{Experiment, Store};

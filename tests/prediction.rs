@@ -5,9 +5,9 @@ mod support;
 
 use std::path::Path;
 
-use datapump::model::HostModel;
-use datapump::model::whole::{Whole, WholeSample};
-use datapump::predict::{Plan, Prediction};
+use analysis::model::HostModel;
+use analysis::model::whole::{Whole, WholeSample};
+use analysis::predict::{Plan, Prediction};
 use datapump::results::Store;
 use datapump::results::installed;
 use serde_json::Value;

@@ -7,12 +7,12 @@
 //! relative error is max/min - 1, computed from numbers before they were rounded for print, so
 //! that printed errors and those of printed numbers differ a little.
 
-use datapump::model::curve::Curve;
-use datapump::model::fit::{Fit, Intervals, Known, Observation};
-use datapump::model::observations;
-use datapump::report::curves;
-use datapump::report::sheet::Form;
-use datapump::statistics::symmetric_error;
+use analysis::model::curve::Curve;
+use analysis::model::fit::{Fit, Intervals, Known, Observation};
+use analysis::model::observations;
+use analysis::report::curves;
+use analysis::report::sheet::Form;
+use analysis::statistics::symmetric_error;
 
 struct Published {
     name: &'static str,
@@ -237,7 +237,7 @@ fn table_4_is_at_the_bound_and_says_what_does_not_fit() {
 #[test]
 fn balance_sizes() {
     let balance = |part: (f64, f64)| {
-        datapump::model::fit::balance_bytes(part.0, part.1 * 1e3).map(|bytes| bytes.round())
+        analysis::model::fit::balance_bytes(part.0, part.1 * 1e3).map(|bytes| bytes.round())
     };
     assert_eq!(balance(PUMP), None, "a pump's bytes cost nothing");
     assert_eq!(balance(DISK_SOURCE), Some(132_000.0));

@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use datapump::record::export::{Format, flat};
-use datapump::record::sample::{Moved, Record, SeriesPoint, Side};
+use analysis::record::export::{Format, flat};
+use analysis::record::sample::{Moved, Record, SeriesPoint, Side};
 use datapump::results::{Filter, Store};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;

@@ -6,9 +6,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use datapump::base::settings::DigestKind;
-use datapump::pump::sink::journal::{Held, Partial, Record, Replay};
-use datapump::work::digest::nodes_of;
+use base::settings::DigestKind;
+use mover::pump::sink::journal::{Held, Partial, Record, Replay};
+use mover::work::digest::nodes_of;
 use rustix::process::Signal;
 use support::relay::{Relay, Toward, Trouble, What};
 use support::run::{self, Ran, Running};

@@ -11,11 +11,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use datapump::accounting::gates::{Calibration, of_block, void_reason};
-use datapump::accounting::moment::Moment;
-use datapump::base::job::Remote;
+use analysis::accounting::gates::{Calibration, of_block, void_reason};
+use analysis::accounting::moment::Moment;
+use base::job::Remote;
 use datapump::probe::{Probe, intrusion};
-use datapump::remote::launch::Launch;
+use mover::remote::launch::Launch;
 use rustix::process::Signal;
 use support::{PATIENCE, PROGRAM, Scene, each, far, processes, until_some};
 

@@ -5,8 +5,8 @@ mod support;
 
 use std::fs;
 
-use datapump::base::tally::SideReport;
-use datapump::wire::message::{Message, Origin};
+use base::tally::SideReport;
+use mover::wire::message::{Message, Origin};
 use support::data::write_file;
 use support::liar::{self, Move, Stands, file, offer, payload, steps};
 use support::run::Ran;
@@ -41,7 +41,7 @@ fn words_of_a_peer() {
             SideReport { engine: said(engine), congestion: said(PAINT), ..SideReport::default() };
         Message::Report(Box::new(report))
     };
-    let fault = || datapump::base::fault::Fault::new(datapump::base::fault::Class::Local, PAINT);
+    let fault = || base::fault::Fault::new(base::fault::Class::Local, PAINT);
     let unoffered = Message::Unoffered { path: PAINT.into(), fault: fault() };
     let cases = [
         ("a warning", Some(Message::Warning { text: said(PAINT) }), report("x")),

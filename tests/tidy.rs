@@ -2,6 +2,8 @@
 
 #[path = "tidy/code.rs"]
 mod code;
+#[path = "tidy/packages.rs"]
+mod packages;
 #[path = "support/wire_hash.rs"]
 mod wire_hash;
 
@@ -16,7 +18,7 @@ struct Page {
     text: String,
 }
 
-/// Where and what: `src/io/tcp.rs:17: unsafe without a SAFETY comment`.
+/// Where and what: `mover/src/io/tcp.rs:17: unsafe without a SAFETY comment`.
 type Finding = String;
 
 struct Rule {
@@ -66,10 +68,11 @@ fn modules_stand_in_a_line() {
 #[test]
 fn wire_document_states_the_hash() {
     let stated = |page: &str| {
-        let pages = pages_of(&[("src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", page)]);
+        let pages =
+            pages_of(&[("mover/src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", page)]);
         wire_document(&pages)
     };
-    let files = vec![("src/wire/frame.rs".to_string(), "struct Frame;".to_string())];
+    let files = vec![("mover/src/wire/frame.rs".to_string(), "struct Frame;".to_string())];
     assert_eq!(stated(&format!("hash: {}", wire_hash::wire_hash(files))), Vec::<String>::new());
     assert_eq!(stated("hash: none").len(), 1);
 }
@@ -79,38 +82,45 @@ const RULES: &[Rule] = &[
         name: "walls between modules",
         look: walls,
         bad: &[
-            ("src/wire/frame.rs", "use crate::io::Engine;"),
-            ("src/base/units.rs", "fn f() -> crate::wire::Frame { todo() }"),
-            ("src/ends/tree.rs", "use crate::{base::Extent, pump::Plan};"),
-            ("src/io/tcp.rs", "use super::super::wire::Frame;"),
+            ("mover/src/wire/frame.rs", "use crate::io::Engine;"),
+            ("base/src/units.rs", "fn f() -> crate::wire::Frame { todo() }"),
+            ("mover/src/ends/tree.rs", "use crate::{base::Extent, pump::Plan};"),
+            ("mover/src/io/tcp.rs", "use super::super::wire::Frame;"),
             ("src/attic/mod.rs", "use crate::base::Extent;"),
-            ("src/diagnosis/stream.rs", "use crate::io::clock;"),
-            ("src/model/fit.rs", "use crate::results::Store;"),
+            ("analysis/src/diagnosis/stream.rs", "use crate::io::clock;"),
+            ("analysis/src/model/fit.rs", "use crate::results::Store;"),
             ("src/probe/knock.rs", "fn f(x: crate::sweep::course::Course) {}"),
+            ("src/results/mod.rs", "use mover::pump::Plan;"),
+            ("src/host/file.rs", "use analysis::{record::Sample, study::cells};"),
         ],
         good: &[
-            ("src/wire/frame.rs", "use crate::base::Extent; // not crate::io\nuse crate::wire::x;"),
+            (
+                "mover/src/wire/frame.rs",
+                "use crate::base::Extent; // not crate::io\nuse crate::wire::x;",
+            ),
             ("src/cli/mod.rs", "use crate::{remote::Far, report};"),
-            ("src/ends/tree.rs", "use crate::{base::{Extent, label::Label}, io::Verb};"),
+            ("mover/src/ends/tree.rs", "use base::Extent;\nuse crate::{io::Verb, work::seal};"),
+            ("src/cli/order.rs", "use mover::remote::Far;\nuse analysis::report;"),
+            ("base/src/job.rs", "use crate::codec::Codec;"),
         ],
     },
     Rule {
         name: "what a module must never contain",
         look: banned_in_module,
         bad: &[
-            ("src/wire/frame.rs", "use std::io::Read;"),
-            ("src/wire/session.rs", "use std::{fmt, io};"),
-            ("src/ends/tree.rs", "std::thread::spawn(|| ());"),
-            ("src/report/text.rs", "fn f() { std::fs::read(x); }"),
-            ("src/predict/way.rs", "use std::{fmt, thread};"),
-            ("src/record/export.rs", "use std::io;\nfn f() { io::stdout(); }"),
-            ("src/doctor/tests.rs", "fn f() { tempfile::tempdir(); }"),
-            ("src/study/cells.rs", "use rustix::process::geteuid;"),
+            ("mover/src/wire/frame.rs", "use std::io::Read;"),
+            ("mover/src/wire/session.rs", "use std::{fmt, io};"),
+            ("mover/src/ends/tree.rs", "std::thread::spawn(|| ());"),
+            ("analysis/src/report/text.rs", "fn f() { std::fs::read(x); }"),
+            ("analysis/src/predict/way.rs", "use std::{fmt, thread};"),
+            ("analysis/src/record/export.rs", "use std::io;\nfn f() { io::stdout(); }"),
+            ("analysis/src/doctor/tests.rs", "fn f() { tempfile::tempdir(); }"),
+            ("analysis/src/study/cells.rs", "use rustix::process::geteuid;"),
         ],
         good: &[
-            ("src/wire/frame.rs", "use std::fmt; use std::{fmt, mem}; // std::io"),
-            ("src/io/tcp.rs", "use std::io;"),
-            ("src/record/export.rs", "use std::io::{self, Write};"),
+            ("mover/src/wire/frame.rs", "use std::fmt; use std::{fmt, mem}; // std::io"),
+            ("mover/src/io/tcp.rs", "use std::io;"),
+            ("analysis/src/record/export.rs", "use std::io::{self, Write};"),
             ("src/host/file.rs", "use std::fs;"),
         ],
     },
@@ -118,21 +128,21 @@ const RULES: &[Rule] = &[
         name: "unsafe has an address and a reason",
         look: unsafe_has_address,
         bad: &[
-            ("src/pump/lane.rs", "// SAFETY: it is not.\nunsafe { f() }"),
-            ("src/io/uring.rs", "fn f() {\n    unsafe { g() }\n}"),
-            ("src/io/tcp.rs", "// SAFETY: of something else.\n\nunsafe { g() }"),
+            ("mover/src/pump/lane.rs", "// SAFETY: it is not.\nunsafe { f() }"),
+            ("mover/src/io/uring.rs", "fn f() {\n    unsafe { g() }\n}"),
+            ("mover/src/io/tcp.rs", "// SAFETY: of something else.\n\nunsafe { g() }"),
         ],
         good: &[
-            ("src/io/uring.rs", "// SAFETY: the ring is ours.\nlet x =\n    unsafe { g() };"),
+            ("mover/src/io/uring.rs", "// SAFETY: the ring is ours.\nlet x =\n    unsafe { g() };"),
             ("src/lib.rs", "#![deny(unsafe_code)] // unsafe"),
         ],
     },
     Rule {
         name: "a function fits a screen",
         look: function_length,
-        bad: &[("src/io/tcp.rs", LONG_FUNCTION)],
+        bad: &[("mover/src/io/tcp.rs", LONG_FUNCTION)],
         good: &[(
-            "src/io/tcp.rs",
+            "mover/src/io/tcp.rs",
             "trait T { fn f(a: [u8; 2]); }\nfn g<F: Fn(u8)>(f: fn(u8)) {\n}",
         )],
     },
@@ -145,56 +155,59 @@ const RULES: &[Rule] = &[
     Rule {
         name: "a file has at most 900 lines",
         look: file_length,
-        bad: &[("src/io/tcp.rs", LONG_FILE)],
-        good: &[("src/io/tcp.rs", "fn f() {}\n")],
+        bad: &[("mover/src/io/tcp.rs", LONG_FILE)],
+        good: &[("mover/src/io/tcp.rs", "fn f() {}\n")],
     },
     Rule {
         name: "printing is the business of cli",
         look: printing,
         bad: &[
-            ("src/pump/lane.rs", "fn f() { eprintln!(\"x\") }"),
-            ("src/io/tcp.rs", "print!(\"x\")"),
+            ("mover/src/pump/lane.rs", "fn f() { eprintln!(\"x\") }"),
+            ("mover/src/io/tcp.rs", "print!(\"x\")"),
         ],
         good: &[
             ("src/cli/progress.rs", "println!(\"x\")"),
-            ("src/io/tcp.rs", "// println!(\"x\")"),
+            ("mover/src/io/tcp.rs", "// println!(\"x\")"),
         ],
     },
     Rule {
         name: "nothing is left for later",
         look: leftovers,
         bad: &[
-            ("src/io/tcp.rs", concat!("to", "do!()")),
-            ("src/io/tcp.rs", concat!("// FIX", "ME: later")),
+            ("mover/src/io/tcp.rs", concat!("to", "do!()")),
+            ("mover/src/io/tcp.rs", concat!("// FIX", "ME: later")),
             ("tests/copy.rs", concat!("db", "g!(x)")),
             ("xtask/src/main.rs", concat!("unimple", "mented!()")),
         ],
-        good: &[("src/io/tcp.rs", "// todo is a word of the language of people\n")],
+        good: &[("mover/src/io/tcp.rs", "// todo is a word of the language of people\n")],
     },
     Rule {
         name: "clocks stand in io and cli/progress",
         look: clocks,
         bad: &[
-            ("src/pump/lane.rs", "let now = Instant::now();"),
+            ("mover/src/pump/lane.rs", "let now = Instant::now();"),
             ("src/cli/order.rs", "std::time::SystemTime::now()"),
-            ("src/report/json.rs", "Instant::now()"),
+            ("analysis/src/report/json.rs", "Instant::now()"),
         ],
-        good: &[("src/io/tcp.rs", "Instant::now()"), ("src/cli/progress.rs", "Instant::now()")],
+        good: &[
+            ("mover/src/io/tcp.rs", "Instant::now()"),
+            ("src/cli/progress.rs", "Instant::now()"),
+        ],
     },
     Rule {
         name: "decisions depend on nothing but what they are told",
         look: undetermined,
         bad: &[
-            ("src/pump/transfer.rs", "let now = clock::now();"),
-            ("src/wire/session.rs", "use std::collections::{BTreeMap, HashMap};"),
-            ("src/pump/sink.rs", "seen: HashSet<u64>,"),
-            ("src/pump/source/plan.rs", "let clock = HostClock;"),
-            ("src/work/codec.rs", "let pick = rand::random();"),
+            ("mover/src/pump/transfer.rs", "let now = clock::now();"),
+            ("mover/src/wire/session.rs", "use std::collections::{BTreeMap, HashMap};"),
+            ("mover/src/pump/sink.rs", "seen: HashSet<u64>,"),
+            ("mover/src/pump/source/plan.rs", "let clock = HostClock;"),
+            ("mover/src/work/codec.rs", "let pick = rand::random();"),
         ],
         good: &[
-            ("src/pump/run.rs", "transfer.handle(clock::now(), event)"),
-            ("src/pump/transfer.rs", "use std::collections::BTreeMap; // no HashMap"),
-            ("src/remote/copy.rs", "let now = clock::now();"),
+            ("mover/src/pump/run.rs", "transfer.handle(clock::now(), event)"),
+            ("mover/src/pump/transfer.rs", "use std::collections::BTreeMap; // no HashMap"),
+            ("mover/src/remote/copy.rs", "let now = clock::now();"),
         ],
     },
     Rule {
@@ -210,28 +223,34 @@ const RULES: &[Rule] = &[
         name: "the journeys of ARCHITECTURE.md lead where they say",
         look: journeys,
         bad: &[
-            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`: it goes."),
-            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`\n2. `src/io/tcp.rs`: no function"),
+            ("ARCHITECTURE.md", "1. `mover/src/pump/lane.rs` `depart`: it goes."),
+            (
+                "ARCHITECTURE.md",
+                "1. `mover/src/pump/lane.rs` `depart`\n2. `mover/src/io/tcp.rs`: no function",
+            ),
         ],
         good: &[
-            ("ARCHITECTURE.md", "1. `src/pump/lane.rs` `depart`: of `src/pump/lane.rs` `POOL`."),
-            ("src/pump/lane.rs", "static POOL: u8 = 1;\nfn depart() {}"),
+            (
+                "ARCHITECTURE.md",
+                "1. `mover/src/pump/lane.rs` `depart`: of `mover/src/pump/lane.rs` `POOL`.",
+            ),
+            ("mover/src/pump/lane.rs", "static POOL: u8 = 1;\nfn depart() {}"),
         ],
     },
     Rule {
-        name: "docs/WIRE.md states the hash of src/wire",
+        name: "docs/WIRE.md states the hash of mover/src/wire",
         look: wire_document,
-        bad: &[("src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", "hash: 00")],
+        bad: &[("mover/src/wire/frame.rs", "struct Frame;"), ("docs/WIRE.md", "hash: 00")],
         good: &[],
     },
     Rule {
         name: "every file is reachable",
         look: reachable,
-        bad: &[("src/io/tcp.rs", "fn f() {}"), ("src/io/mod.rs", "mod tcp;")],
+        bad: &[("mover/src/io/tcp.rs", "fn f() {}"), ("mover/src/io/mod.rs", "mod tcp;")],
         good: &[
-            ("src/lib.rs", "pub mod io;"),
-            ("src/io/mod.rs", "mod tcp;"),
-            ("src/io/tcp.rs", ""),
+            ("mover/src/lib.rs", "pub mod io;"),
+            ("mover/src/io/mod.rs", "mod tcp;"),
+            ("mover/src/io/tcp.rs", ""),
         ],
     },
     Rule {
@@ -240,15 +259,19 @@ const RULES: &[Rule] = &[
         bad: &[
             ("README.md", concat!("run /wo", "rk/main/x")),
             ("runs/2026-11-20-peers.md", concat!("`/ro", "ot/.ssh`")),
-            ("src/io/tcp.rs", concat!("// /ho", "me/ada/data")),
+            ("mover/src/io/tcp.rs", concat!("// /ho", "me/ada/data")),
         ],
-        good: &[("README.md", "src/work/seal.rs and ../work/seal.rs and /home/user/data")],
+        good: &[("README.md", "mover/src/work/seal.rs and ../work/seal.rs and /home/user/data")],
     },
     Rule {
         name: "no drawer for everything",
         look: drawers,
-        bad: &[("src/io/utils.rs", ""), ("src/pump/manager.rs", ""), ("src/common/mod.rs", "")],
-        good: &[("src/io/tcp.rs", "")],
+        bad: &[
+            ("mover/src/io/utils.rs", ""),
+            ("mover/src/pump/manager.rs", ""),
+            ("src/common/mod.rs", ""),
+        ],
+        good: &[("mover/src/io/tcp.rs", "")],
     },
 ];
 
@@ -387,8 +410,12 @@ const IMPURE: &[&str] = &[
     "rusqlite::Transaction",
 ];
 
-const UNSAFE_FILES: &[&str] = &["src/io/buffer.rs", "src/io/uring.rs", "src/io/system.rs"];
-/// Files outside `src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
+/// Where the sources of the program's packages begin.
+const SOURCES: &[&str] = &["analysis/src/", "base/src/", "mover/src/", "src/"];
+
+const UNSAFE_FILES: &[&str] =
+    &["mover/src/io/buffer.rs", "mover/src/io/uring.rs", "mover/src/io/system.rs"];
+/// Files outside `mover/src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
 const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/whole.rs", "how long copies take in all is told while they are made"),
     ("src/measure/trials.rs", "a run says when it began"),
@@ -400,10 +427,10 @@ const CLOCK_FILES: &[(&str, &str)] = &[
 /// beginnings of their paths, each with its reason.
 const DETERMINED: &[&str] = &["base", "wire", "work", "ends", "pump"];
 const SHELL_FILES: &[(&str, &str)] = &[
-    ("src/pump/run", "threads, sockets and the clock around a transfer"),
-    ("src/pump/lane/assembly.rs", "hands out the host's clock to workers"),
-    ("src/pump/sink/resume.rs", "waits for another process that ends"),
-    ("src/pump/lane/crew.rs", "its tests run on threads"),
+    ("mover/src/pump/run", "threads, sockets and the clock around a transfer"),
+    ("mover/src/pump/lane/assembly.rs", "hands out the host's clock to workers"),
+    ("mover/src/pump/sink/resume.rs", "waits for another process that ends"),
+    ("mover/src/pump/lane/crew.rs", "its tests run on threads"),
 ];
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
@@ -440,7 +467,7 @@ fn banned_in_module(pages: &[Page]) -> Vec<Finding> {
 
 fn unsafe_has_address(pages: &[Page]) -> Vec<Finding> {
     each_code_line_numbered(pages, |page, number, line| {
-        if !page.path.starts_with("src/") || !has_word(line, "unsafe") {
+        if of_the_program(&page.path).is_none() || !has_word(line, "unsafe") {
             return None;
         }
         if !UNSAFE_FILES.contains(&page.path.as_str()) {
@@ -484,7 +511,7 @@ fn file_length(pages: &[Page]) -> Vec<Finding> {
 
 fn printing(pages: &[Page]) -> Vec<Finding> {
     each_code_line(pages, |page, line| {
-        let allowed = !page.path.starts_with("src/") || page.path.starts_with("src/cli/");
+        let allowed = of_the_program(&page.path).is_none() || page.path.starts_with("src/cli/");
         let word = ["println", "eprintln", "print", "eprint"];
         let printed = word.iter().find(|word| has_macro(line, word))?;
         (!allowed).then(|| format!("{printed}! outside cli"))
@@ -504,8 +531,8 @@ fn leftovers(pages: &[Page]) -> Vec<Finding> {
 
 fn clocks(pages: &[Page]) -> Vec<Finding> {
     each_code_line(pages, |page, line| {
-        let allowed = !page.path.starts_with("src/")
-            || page.path.starts_with("src/io/")
+        let allowed = of_the_program(&page.path).is_none()
+            || page.path.starts_with("mover/src/io/")
             || page.path == "src/cli/progress.rs"
             || CLOCK_FILES.iter().any(|(path, _)| *path == page.path);
         let clock = ["Instant::now", "SystemTime::now"].into_iter().find(|c| line.contains(c))?;
@@ -542,7 +569,7 @@ fn decisions(pages: &[Page]) -> Vec<Finding> {
 fn journeys(pages: &[Page]) -> Vec<Finding> {
     let map = text_of(pages, "ARCHITECTURE.md");
     let words: Vec<&str> = map.split('`').collect();
-    let is_file = |word: &str| word.starts_with("src/") && word.ends_with(".rs");
+    let is_file = |word: &str| of_the_program(word).is_some() && word.ends_with(".rs");
     let steps = words.windows(3).filter(|three| is_file(three[0]) && three[1] == " ");
     let lost = steps.filter(|three| {
         let text = text_of(pages, three[0]);
@@ -556,7 +583,7 @@ fn journeys(pages: &[Page]) -> Vec<Finding> {
 }
 
 fn wire_document(pages: &[Page]) -> Vec<Finding> {
-    let wire = pages.iter().filter(|page| page.path.starts_with("src/wire/"));
+    let wire = pages.iter().filter(|page| page.path.starts_with("mover/src/wire/"));
     let files: Vec<_> = wire.map(|page| (page.path.clone(), page.text.clone())).collect();
     let stated = pages.iter().any(|page| page.path == "docs/WIRE.md");
     if files.is_empty() && !stated {
@@ -566,24 +593,23 @@ fn wire_document(pages: &[Page]) -> Vec<Finding> {
     match text_of(pages, "docs/WIRE.md").contains(&hash) {
         true => Vec::new(),
         false => vec![format!(
-            "src/wire has changed: read docs/WIRE.md against it, then state the hash {hash} there"
+            "mover/src/wire has changed: read docs/WIRE.md against it, then state the hash {hash}"
         )],
     }
 }
 
 fn reachable(pages: &[Page]) -> Vec<Finding> {
     let lost = pages.iter().filter(|page| {
-        let Some(inner) = page.path.strip_prefix("src/").and_then(|p| p.strip_suffix(".rs")) else {
-            return false;
-        };
+        let Some((package, inner)) = of_the_program(&page.path) else { return false };
+        let Some(inner) = inner.strip_suffix(".rs") else { return false };
         if matches!(inner, "lib" | "main") {
             return false;
         }
         let inner = inner.strip_suffix("/mod").unwrap_or(inner);
         let (parent, name) = inner.rsplit_once('/').unwrap_or(("", inner));
         let homes = match parent {
-            "" => vec!["src/lib.rs".to_string(), "src/main.rs".to_string()],
-            parent => vec![format!("src/{parent}/mod.rs"), format!("src/{parent}.rs")],
+            "" => vec![format!("{package}lib.rs"), format!("{package}main.rs")],
+            parent => vec![format!("{package}{parent}/mod.rs"), format!("{package}{parent}.rs")],
         };
         let declares = |home: &String| text_of(pages, home).contains(&format!("mod {name};"));
         !homes.iter().any(declares)
@@ -625,19 +651,32 @@ fn drawers(pages: &[Page]) -> Vec<Finding> {
     named.map(|page| format!("{}: say what it is for", page.path)).collect()
 }
 
-/// The module of a file in `src`, or `None` for `lib.rs`, `main.rs` and everything outside.
+/// The module of a file of the program, or `None` for `lib.rs`, `main.rs` and everything outside.
+/// The package `base` is one module.
 fn module_of(path: &str) -> Option<&str> {
-    path.strip_prefix("src/")?.split_once('/').map(|(module, _)| module)
+    let (package, inner) = of_the_program(path)?;
+    match package {
+        "base/src/" => Some("base"),
+        _ => inner.split_once('/').map(|(module, _)| module),
+    }
 }
 
-/// The modules that a line of code names through `crate::` or `super::super::`.
+/// Where the sources of a package begin, and the rest of the path, if the program has the file.
+fn of_the_program(path: &str) -> Option<(&'static str, &str)> {
+    SOURCES.iter().find_map(|package| Some((*package, path.strip_prefix(package)?)))
+}
+
+/// The modules that a line of code names, in its own package or in another.
 fn modules_named(line: &str) -> Vec<String> {
-    let paths = paths_named(line);
+    let begins = ["crate::", "super::super::", "mover::", "analysis::"];
     let module = |path: &String| -> Option<String> {
-        let inner = path.strip_prefix("crate::").or_else(|| path.strip_prefix("super::super::"))?;
+        if path.starts_with("base::") {
+            return Some("base".to_string());
+        }
+        let inner = begins.iter().find_map(|begin| path.strip_prefix(begin))?;
         inner.split("::").next().map(String::from)
     };
-    paths.iter().filter_map(module).collect()
+    paths_named(line).iter().filter_map(module).collect()
 }
 
 /// Every path of a line, with groups written out: `a::{b::c, d}` names `a::b::c` and `a::d`.
@@ -728,7 +767,7 @@ fn project() -> Vec<Page> {
             }
         }
     }
-    assert!(pages.iter().any(|page| page.path == "src/lib.rs"), "the project was not found");
+    assert!(pages.iter().any(|page| page.path == "mover/src/lib.rs"), "the project was not found");
     pages.sort_by(|a, b| a.path.cmp(&b.path));
     pages
 }

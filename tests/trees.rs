@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use datapump::base::job::Place;
-use datapump::base::settings::Settings;
-use datapump::pump::source::walk::{Sighting, Sources};
-use datapump::wire::manifest::Entry;
+use base::job::Place;
+use base::settings::Settings;
+use mover::pump::source::walk::{Sighting, Sources};
+use mover::wire::manifest::Entry;
 use rustix::fs::{
     AtFlags, CWD, FileType, Timespec, Timestamps, UTIME_OMIT, XattrFlags, setxattr, utimensat,
 };

@@ -24,7 +24,7 @@ use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
-use crate::base::cpus::Cpus;
+use base::cpus::Cpus;
 
 /// A command line that can be carried out.
 #[derive(Debug)]
@@ -126,8 +126,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::base::job::Place;
     use crate::cli::order::Order;
+    use base::job::Place;
 
     fn parse(line: &str) -> Result<Args, Stop> {
         let words = line.split_whitespace().map(OsString::from);

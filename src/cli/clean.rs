@@ -12,12 +12,12 @@ use super::typed::Typed;
 use super::voice::Voice;
 use super::words::quote;
 use super::{Said, conclude, start};
-use crate::base::fault::Class;
-use crate::base::job::{Cleaned, Place, Sight};
-use crate::pump::sink::clean::{self, Cleaning};
-use crate::report::json;
-use crate::report::live::count;
-use crate::report::text::{self, Dry};
+use analysis::report::json;
+use analysis::report::live::count;
+use analysis::report::text::{self, Dry};
+use base::fault::Class;
+use base::job::{Cleaned, Place, Sight};
+use mover::pump::sink::clean::{self, Cleaning};
 
 #[derive(Debug)]
 pub struct CleanArgs {

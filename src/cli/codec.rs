@@ -12,18 +12,18 @@ use super::record::{self, Recording};
 use super::signals;
 use super::typed::Typed;
 use super::voice::Voice;
-use crate::base::codec::Way;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Place;
-use crate::base::settings::Settings;
-use crate::base::units::Nanos;
 use crate::host::environment;
 use crate::measure::codec::{self, Plan};
-use crate::pump::watch::Watch;
-use crate::report::codecs::{self, Host};
-use crate::report::json::{self, Event};
-use crate::report::sheet::Form;
-use crate::study::compression;
+use analysis::report::codecs::{self, Host};
+use analysis::report::json::{self, Event};
+use analysis::report::sheet::Form;
+use analysis::study::compression;
+use base::codec::Way;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::settings::Settings;
+use base::units::Nanos;
+use mover::pump::watch::Watch;
 
 #[derive(Debug)]
 pub struct CodecArgs {

@@ -10,10 +10,10 @@ use super::settings::settings;
 use super::typed::Typed;
 use super::voice::Voice;
 use super::{conclude, moved, start, watched};
-use crate::base::codec::Compress;
-use crate::base::settings::Settings;
-use crate::remote::demo::{self, DemoOrder};
-use crate::report::live::Phase;
+use analysis::report::live::Phase;
+use base::codec::Compress;
+use base::settings::Settings;
+use mover::remote::demo::{self, DemoOrder};
 
 #[derive(Debug)]
 pub struct DemoArgs {

@@ -12,19 +12,19 @@ use super::order::Show;
 use super::settings::remote;
 use super::typed::Typed;
 use super::voice::Voice;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Remote;
-use crate::base::units::{Nanos, Rate};
-use crate::doctor::{self, Finding, Goal, Knocked, State};
 use crate::host::checkup::Toward;
-use crate::io::clock;
 use crate::measure;
 use crate::probe::{Probe, path};
-use crate::remote::addresses;
-use crate::remote::launch::Launch;
-use crate::remote::streams;
-use crate::report::doctor as page;
-use crate::report::json::{self, Event};
+use analysis::doctor::{self, Finding, Goal, Knocked, State};
+use analysis::report::doctor as page;
+use analysis::report::json::{self, Event};
+use base::fault::{Class, Fault};
+use base::job::Remote;
+use base::units::{Nanos, Rate};
+use mover::io::clock;
+use mover::remote::addresses;
+use mover::remote::launch::Launch;
+use mover::remote::streams;
 
 #[derive(Debug)]
 pub struct DoctorArgs {

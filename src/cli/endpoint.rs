@@ -5,9 +5,9 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::base::job::Place;
-use crate::base::settings::DataSet;
-use crate::base::units::parse_size;
+use base::job::Place;
+use base::settings::DataSet;
+use base::units::parse_size;
 
 /// An end, read: on which host, and what there.
 #[derive(Clone, Debug, PartialEq, Eq)]

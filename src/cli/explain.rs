@@ -11,16 +11,16 @@ use super::results::{environments, number};
 use super::typed::Typed;
 use super::voice::Voice;
 use super::written;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Outcome;
-use crate::base::settings::Settings;
-use crate::diagnosis::{Verdict, diagnose, evidence};
 use crate::host::environment;
-use crate::record::sample::Record;
-use crate::report::escape;
-use crate::report::explain as page;
-use crate::report::json::{self, Event};
 use crate::results::{Filter, Store};
+use analysis::diagnosis::{Verdict, diagnose, evidence};
+use analysis::record::sample::Record;
+use analysis::report::escape;
+use analysis::report::explain as page;
+use analysis::report::json::{self, Event};
+use base::fault::{Class, Fault};
+use base::job::Outcome;
+use base::settings::Settings;
 
 /// What held a copy back; `None` where nobody looked at its streams, or it had none.
 pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {

@@ -8,15 +8,16 @@ use super::order::{CopyArgs, Order, Preserve, Show, Wanted, ends};
 use super::record::Recording;
 use super::settings::{remote, settings};
 use super::typed::Typed;
-use crate::base::job::{Carrier, Job, Outcome};
-use crate::base::settings::{Pace, Settings};
-use crate::base::tally::SideReport;
-use crate::model::HostModel;
-use crate::model::shape::Shape;
-use crate::predict::way::{self, Sought, Way};
-use crate::predict::{Plan, Prediction};
 use crate::results::Store;
 use crate::results::installed;
+use analysis::model::HostModel;
+use analysis::model::shape::Shape;
+use analysis::model::travelling;
+use analysis::predict::way::{self, Sought, Way};
+use analysis::predict::{Plan, Prediction};
+use base::job::{Carrier, Job, Outcome};
+use base::settings::{Pace, Settings};
+use base::tally::SideReport;
 
 /// This host's model; what is wrong with it is a warning.
 pub fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
@@ -29,7 +30,7 @@ pub fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostMod
 
 /// What the far side of a copy tells of its host.
 pub fn told() -> String {
-    model(None, &mut |_| {}).as_ref().map(installed::told).unwrap_or_default()
+    model(None, &mut |_| {}).as_ref().map(travelling::told).unwrap_or_default()
 }
 
 /// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
@@ -48,7 +49,7 @@ pub fn foretell(
     if disturbed || shape.files == 0 {
         return None;
     }
-    let far = outcome.far.as_ref().and_then(|far| installed::heard(&far.about.model));
+    let far = outcome.far.as_ref().and_then(|far| travelling::heard(&far.about.model));
     Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), way)
 }
 

@@ -1,7 +1,7 @@
 //! The words of the first screen, as values: `--help` and the man page are laid out from the same
 //! tables.
 
-use crate::base::fault::Class;
+use base::fault::Class;
 
 /// What the program is, in one sentence.
 pub const ABOUT: &str =

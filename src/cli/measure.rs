@@ -17,25 +17,25 @@ use super::signals;
 use super::typed::Typed;
 use super::voice::Voice;
 use super::whole::{Stage, Wanted};
-use crate::base::cpus::Cpus;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Remote;
-use crate::base::settings::Settings;
-use crate::base::units::{Bytes, Nanos};
 use crate::host::environment;
 use crate::host::file;
-use crate::io::{clock, tcp};
 use crate::measure::rig::{Cache, Ground, Rig};
 use crate::measure::{self, Audience, Bench, Eye, Step};
 use crate::probe::{self, Probe};
-use crate::pump::watch::Watch;
-use crate::record::sample::{Environment, Record, Scenario};
-use crate::remote::launch::Launch;
-use crate::report::json::{self, Event};
-use crate::report::live;
-use crate::report::sheet::Form;
 use crate::results::{Experiment, Filter, Store};
-use crate::study::experiment::{Beside, Cell, Design, Order, Soak};
+use analysis::record::sample::{Environment, Record, Scenario};
+use analysis::report::json::{self, Event};
+use analysis::report::live;
+use analysis::report::sheet::Form;
+use analysis::study::experiment::{Beside, Cell, Design, Order, Soak};
+use base::cpus::Cpus;
+use base::fault::{Class, Fault};
+use base::job::Remote;
+use base::settings::Settings;
+use base::units::{Bytes, Nanos};
+use mover::io::{clock, tcp};
+use mover::pump::watch::Watch;
+use mover::remote::launch::Launch;
 
 /// The arguments of `measure`.
 #[derive(Debug)]

@@ -41,20 +41,20 @@ use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::progress::{Heard, follow};
 use self::typed::Stop;
 use self::voice::Voice;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::{Outcome, Verified};
-use crate::base::settings::Settings;
-use crate::base::units::Nanos;
-use crate::io::system;
-use crate::predict::Prediction;
-use crate::pump::watch::Watch;
-use crate::receipt::Receipt;
-use crate::remote;
-use crate::report::explain as page;
-use crate::report::foretold;
-use crate::report::json::{self, End, Event, Start};
-use crate::report::live::{Phase, count};
-use crate::report::text;
+use analysis::predict::Prediction;
+use analysis::report::explain as page;
+use analysis::report::foretold;
+use analysis::report::json::{self, End, Event, Start};
+use analysis::report::live::{Phase, count};
+use analysis::report::text;
+use base::fault::{Class, Fault};
+use base::job::{Outcome, Verified};
+use base::settings::Settings;
+use base::units::Nanos;
+use mover::io::system;
+use mover::pump::watch::Watch;
+use mover::receipt::Receipt;
+use mover::remote;
 
 /// The whole program.
 pub fn main() -> ExitCode {

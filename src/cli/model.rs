@@ -13,19 +13,19 @@ use super::record;
 use super::results::{ended, environments, into_file};
 use super::typed::Typed;
 use super::voice;
-use crate::base::fault::{Class, Fault};
 use crate::host::environment;
-use crate::model::HostModel;
-use crate::model::curve::Curve;
-use crate::model::fit::Known;
-use crate::model::observations;
-use crate::model::whole::records::{fitted, is_whole};
-use crate::record::sample::{Environment, Record};
-use crate::report::sheet::Form;
-use crate::report::tables;
-use crate::report::{self, curves};
 use crate::results::{Filter, Store};
-use crate::study::{CpuFrom, Studies, verdicts};
+use analysis::model::HostModel;
+use analysis::model::curve::Curve;
+use analysis::model::fit::Known;
+use analysis::model::observations;
+use analysis::model::whole::records::{fitted, is_whole};
+use analysis::record::sample::{Environment, Record};
+use analysis::report::sheet::Form;
+use analysis::report::tables;
+use analysis::report::{self, curves};
+use analysis::study::{CpuFrom, Studies, verdicts};
+use base::fault::{Class, Fault};
 
 /// The arguments of `model fit`.
 #[derive(Debug)]

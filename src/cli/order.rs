@@ -11,11 +11,11 @@ use super::parser::ENDS;
 use super::record::Recording;
 use super::settings::{remote, settings};
 use super::typed::Typed;
-use crate::base::codec::Compress;
-use crate::base::job::{Job, Listed, Place, Remote};
-use crate::base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
-use crate::base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
-use crate::base::units::{Bytes, Nanos};
+use base::codec::Compress;
+use base::job::{Job, Listed, Place, Remote};
+use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
+use base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
+use base::units::{Bytes, Nanos};
 
 /// The arguments of `copy`, none of which contradicts another.
 #[derive(Clone, Debug)]
@@ -399,7 +399,7 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::codec::Way;
+    use base::codec::Way;
 
     fn order(line: &str) -> Result<Order, String> {
         let words = std::iter::once("datapump").chain(line.split_whitespace()).map(OsString::from);

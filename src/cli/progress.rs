@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use super::order::{Amount, Form};
 use super::voice::Voice;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Notice;
-use crate::base::units::Nanos;
-use crate::model::shape::Shape;
-use crate::predict::Prediction;
-use crate::pump::watch::{Pending, Watch};
-use crate::receipt::Receipt;
-use crate::record::copied::Series;
-use crate::report::json;
-use crate::report::live::{self, Meter, Phase, Seen, Walk};
-use crate::report::text;
+use analysis::model::shape::Shape;
+use analysis::predict::Prediction;
+use analysis::record::copied::Series;
+use analysis::report::json;
+use analysis::report::live::{self, Meter, Phase, Seen, Walk};
+use analysis::report::text;
+use base::fault::{Class, Fault};
+use base::job::Notice;
+use base::units::Nanos;
+use mover::pump::watch::{Pending, Watch};
+use mover::receipt::Receipt;
 
 /// A transfer's watch with somebody behind it.
 #[derive(Debug)]

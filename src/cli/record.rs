@@ -8,14 +8,14 @@ use super::options::recording::{NO_RECORD, RESULTS};
 use super::progress::Heard;
 use super::typed::Typed;
 use super::voice::Voice;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Outcome, Place};
-use crate::base::settings::Settings;
 use crate::host::environment;
 use crate::measure;
-use crate::record::copied::{Copied, record_of_copy};
-use crate::record::sample::{Predicted, Record};
 use crate::results::{Lasting, Store};
+use analysis::record::copied::{Copied, record_of_copy};
+use analysis::record::sample::{Predicted, Record};
+use base::fault::{Class, Fault};
+use base::job::{Job, Outcome, Place};
+use base::settings::Settings;
 
 /// Whether a run is recorded, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use super::options::recording::{EXPERIMENT, EXPORT_FORMAT, LIMIT, OUTPUT, RESULT
 use super::record;
 use super::typed::Typed;
 use super::{voice, written};
-use crate::base::fault::{Class, Fault};
-use crate::record::export::{Format, What};
-use crate::record::paths;
-use crate::record::sample::{Environment, Record};
-use crate::report::{escape, results as page};
 use crate::results::{Filter, Store};
+use analysis::record::export::{Format, What};
+use analysis::record::paths;
+use analysis::record::sample::{Environment, Record};
+use analysis::report::{escape, results as page};
+use base::fault::{Class, Fault};
 
 /// The arguments of `results list`.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use super::options::{copying, moving, recording, remote, storage};
 use super::typed::Typed;
-use crate::base::job::Remote;
-use crate::base::settings::Settings;
+use base::job::Remote;
+use base::settings::Settings;
 
 /// The settings that the command has options for; the others are the usual ones.
 pub fn settings(typed: &Typed) -> Result<Settings, String> {

@@ -9,8 +9,8 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::base::fault::Class;
-use crate::pump::watch::Watch;
+use base::fault::Class;
+use mover::pump::watch::Watch;
 
 /// From here on, signals go to the watch.
 pub fn install(watch: &Arc<Watch>) -> io::Result<()> {

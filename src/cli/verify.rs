@@ -12,9 +12,9 @@ use super::typed::Typed;
 use super::voice::Voice;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
-use crate::base::job::Place;
-use crate::receipt;
-use crate::report::live::Phase;
+use analysis::report::live::Phase;
+use base::job::Place;
+use mover::receipt;
 
 #[derive(Debug)]
 pub struct VerifyArgs {

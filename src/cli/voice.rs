@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::order::{Amount, Channel, Form, Show};
-use crate::report::escape;
-use crate::report::json::{self, Event, Stamp};
+use analysis::report::escape;
+use analysis::report::json::{self, Event, Stamp};
 
 #[derive(Debug)]
 pub struct Voice {

@@ -4,17 +4,17 @@
 use std::path::{Path, PathBuf};
 
 use super::voice::Voice;
-use crate::base::fault::Fault;
-use crate::base::units::{Bytes, Nanos};
 use crate::host::environment;
-use crate::io::clock;
 use crate::measure::trials::{self, Order};
-use crate::model::whole::Made;
-use crate::model::whole::records::record;
-use crate::pump::watch::Watch;
-use crate::report::json::Event;
-use crate::report::live;
 use crate::results::Store;
+use analysis::model::whole::Made;
+use analysis::model::whole::records::record;
+use analysis::report::json::Event;
+use analysis::report::live;
+use base::fault::Fault;
+use base::units::{Bytes, Nanos};
+use mover::io::clock;
+use mover::pump::watch::Watch;
 
 /// Copies that are to be made.
 #[derive(Debug)]

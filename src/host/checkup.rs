@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::file;
-use crate::accounting::moment::read_available_bytes;
-use crate::io::system;
+use analysis::accounting::moment::read_available_bytes;
+use mover::io::system;
 
 /// Facts by name, as in an environment.
 type Facts = BTreeMap<String, String>;

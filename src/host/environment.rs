@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::base::units::parse_size;
-use crate::record::sample::Environment;
+use analysis::record::sample::Environment;
+use base::units::parse_size;
 
 /// The texts that facts are made of, by path.
 pub type Texts = BTreeMap<String, String>;

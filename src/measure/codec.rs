@@ -3,14 +3,14 @@
 use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 
-use crate::base::codec::Way;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Place;
-use crate::base::units::Nanos;
-use crate::io::clock;
 use crate::measure::speed::{self, Speed};
-use crate::pump::watch::Watch;
-use crate::study::compression::{Findings, Packed, Tool};
+use analysis::study::compression::{Findings, Packed, Tool};
+use base::codec::Way;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::units::Nanos;
+use mover::io::clock;
+use mover::pump::watch::Watch;
 
 /// What is measured of each source.
 #[derive(Clone, Debug)]

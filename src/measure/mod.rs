@@ -13,18 +13,18 @@ use std::thread;
 use std::time::Duration;
 
 use self::rig::{Cache, Ran, Rig};
-use crate::accounting::gates::{self, Calibration, Seat};
-use crate::accounting::moment::Moment;
-use crate::base::fault::Fault;
-use crate::base::job::Place;
-use crate::base::units::{Nanos, Tick};
-use crate::io::clock;
 use crate::probe::Probe;
-use crate::pump::watch::Watch;
-use crate::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
-use crate::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
-use crate::statistics;
-use crate::study::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
+use analysis::accounting::gates::{self, Calibration, Seat};
+use analysis::accounting::moment::Moment;
+use analysis::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
+use analysis::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
+use analysis::statistics;
+use analysis::study::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
+use base::fault::Fault;
+use base::job::Place;
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::pump::watch::Watch;
 
 /// What is told while it goes on.
 #[derive(Debug)]
@@ -434,9 +434,9 @@ fn steady(series: &[SeriesPoint], bytes: u64) -> Option<(f64, f64)> {
 }
 
 /// This program as another process on this host.
-pub fn own_process() -> Result<crate::remote::launch::Launch, Fault> {
-    let program = crate::remote::launch::own_program()?;
-    Ok(crate::remote::launch::Launch::Process { program, cpus: None })
+pub fn own_process() -> Result<mover::remote::launch::Launch, Fault> {
+    let program = mover::remote::launch::own_program()?;
+    Ok(mover::remote::launch::Launch::Process { program, cpus: None })
 }
 
 /// What people call the time, for records.

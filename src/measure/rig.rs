@@ -10,21 +10,21 @@ use std::thread;
 use std::time::Duration;
 
 use super::workplace::Workplace;
-use crate::base::cpus::Cpus;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Outcome, Place, Remote};
-use crate::base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
-use crate::base::units::Bytes;
 use crate::host::file;
-use crate::io::{clock, system};
 use crate::probe::FAR_SINK;
-use crate::pump::watch::Watch;
-use crate::record::copied::Series;
-use crate::record::sample::Scenario;
-use crate::remote::copy;
-use crate::remote::demo::make_file;
-use crate::remote::launch::Launch;
-use crate::study::experiment::{Cell, bytes_for};
+use analysis::record::copied::Series;
+use analysis::record::sample::Scenario;
+use analysis::study::experiment::{Cell, bytes_for};
+use base::cpus::Cpus;
+use base::fault::{Class, Fault};
+use base::job::{Job, Outcome, Place, Remote};
+use base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
+use base::units::Bytes;
+use mover::io::{clock, system};
+use mover::pump::watch::Watch;
+use mover::remote::copy;
+use mover::remote::demo::make_file;
+use mover::remote::launch::Launch;
 
 /// How the page cache stands to the files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

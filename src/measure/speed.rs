@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::base::codec::Way;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Place;
-use crate::base::units::Nanos;
-use crate::ends::made::Maker;
-use crate::ends::null::fill_seeded;
-use crate::io::system::CpuClock;
-use crate::work::codec::{Packer, Unpacker};
+use base::codec::Way;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::units::Nanos;
+use mover::ends::made::Maker;
+use mover::ends::null::fill_seeded;
+use mover::io::system::CpuClock;
+use mover::work::codec::{Packer, Unpacker};
 
 /// What one way came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,7 +118,7 @@ mod tests {
     use rustix::fs::{FileType, Mode};
 
     use super::*;
-    use crate::base::settings::DataSet;
+    use base::settings::DataSet;
 
     /// How much smaller a way makes the front of a data set.
     fn ratio(set: DataSet, way: Way) -> f64 {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::workplace::Workplace;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::Place;
 use crate::host::file::drop_from_cache;
-use crate::io::{clock, medium};
-use crate::model::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
-use crate::remote::demo::make_file;
-use crate::remote::launch::own_program;
+use analysis::model::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
+use base::fault::{Class, Fault};
+use base::job::Place;
+use mover::io::{clock, medium};
+use mover::remote::demo::make_file;
+use mover::remote::launch::own_program;
 
 /// A calibration: where, in which order, and how often.
 #[derive(Clone, Debug)]

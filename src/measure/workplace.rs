@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::base::fault::Fault;
+use base::fault::Fault;
 
 /// Removed with all that is in it when it is dropped.
 #[derive(Debug)]

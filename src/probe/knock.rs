@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::base::units::Nanos;
-use crate::doctor::Tried;
-use crate::io::tcp::{self, Tuning};
-use crate::io::{clock, system};
+use analysis::doctor::Tried;
+use base::units::Nanos;
+use mover::io::tcp::{self, Tuning};
+use mover::io::{clock, system};
 
 /// What only who was asked to connect can know.
 pub type Token = [u8; 32];

@@ -23,21 +23,21 @@ use serde::{Deserialize, Serialize};
 
 use self::knock::Token;
 use self::soaker::Soakers;
-use crate::accounting::gates::{self, Spun};
-use crate::accounting::moment::{
-    Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
-};
-use crate::base::cpus::Cpus;
-use crate::base::fault::{Class, Fault};
-use crate::base::units::Nanos;
 use crate::host::checkup::{self, Toward};
 use crate::host::file::{self, FileState};
 use crate::host::hold;
-use crate::io::clock;
-use crate::io::system::{self, CpuClock};
-use crate::record::sample::Environment;
-use crate::remote::launch::{LEAVES_WITHIN, Launch, Launched, Login};
-use crate::remote::peer::PROGRAM;
+use analysis::accounting::gates::{self, Spun};
+use analysis::accounting::moment::{
+    Moment, ThreadTime, read_available_bytes, read_cpus, read_device_interrupts, read_kernel_thread,
+};
+use analysis::record::sample::Environment;
+use base::cpus::Cpus;
+use base::fault::{Class, Fault};
+use base::units::Nanos;
+use mover::io::clock;
+use mover::io::system::{self, CpuClock};
+use mover::remote::launch::{LEAVES_WITHIN, Launch, Launched, Login};
+use mover::remote::peer::PROGRAM;
 
 /// What a probe can be asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

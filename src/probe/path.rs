@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use super::Probe;
 use super::knock::{Token, knock};
-use crate::base::fault::{Class, Fault};
-use crate::base::units::Nanos;
-use crate::doctor::Knocked;
-use crate::io::clock;
-use crate::remote::peer::PROGRAM;
+use analysis::doctor::Knocked;
+use base::fault::{Class, Fault};
+use base::units::Nanos;
+use mover::io::clock;
+use mover::remote::peer::PROGRAM;
 
 /// Asks the far probe for its clock and for a port, and knocks there.
 pub fn try_path(

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Thread};
 
-use crate::accounting::moment::SoakerTimes;
-use crate::base::cpus::Cpus;
-use crate::base::units::Tick;
-use crate::io::system::{CpuClock, pin, run_when_idle};
+use analysis::accounting::moment::SoakerTimes;
+use base::cpus::Cpus;
+use base::units::Tick;
+use mover::io::system::{CpuClock, pin, run_when_idle};
 
 /// The soakers of this process: made when they are first asked for, resting in between.
 #[derive(Debug, Default)]

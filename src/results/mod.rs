@@ -18,11 +18,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBe
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
 use self::schema::Unusable;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::StreamPath;
-use crate::model::HostModel;
-use crate::record::columns::{self, Column, integer, text};
-use crate::record::sample::{Environment, Record, Scenario, Side};
+use analysis::model::HostModel;
+use analysis::record::columns::{self, Column, integer, text};
+use analysis::record::sample::{Environment, Record, Scenario, Side};
+use base::fault::{Class, Fault};
+use base::job::StreamPath;
 
 /// An open store. Each run is a transaction of its own: what was inserted stays, however the
 /// program ends.

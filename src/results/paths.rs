@@ -2,9 +2,9 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use crate::base::job::StreamPath;
-use crate::base::packed;
-use crate::record::path_json::side_and_role;
+use analysis::record::path_json::side_and_role;
+use base::job::StreamPath;
+use base::packed;
 
 /// One row for each stream and end: its samples are one value, a tenth of what they would be as
 /// rows.

@@ -3,14 +3,14 @@ use std::os::unix::fs::PermissionsExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::base::job::{PathRole, PathSide};
-use crate::base::path::PathSample;
-use crate::base::units::Tick;
-use crate::record::packed::{HeldBy, Packed, Without};
-use crate::record::sample::{
+use analysis::record::packed::{HeldBy, Packed, Without};
+use analysis::record::sample::{
     Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
     RoundTrips, SeriesPoint,
 };
+use base::job::{PathRole, PathSide};
+use base::path::PathSample;
+use base::units::Tick;
 
 /// A store in a folder of its own.
 fn store() -> (tempfile::TempDir, Store) {

@@ -5,16 +5,16 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Notice};
-use crate::base::units::{Nanos, Tick};
-use crate::campaign::Extent;
-use crate::campaign::fields::Copied;
-use crate::io::clock;
-use crate::pump::watch::Watch;
-use crate::record::copied::Series;
-use crate::remote;
-use crate::remote::launch::Launch;
+use analysis::campaign::Extent;
+use analysis::campaign::fields::Copied;
+use analysis::record::copied::Series;
+use base::fault::{Class, Fault};
+use base::job::{Job, Notice};
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::pump::watch::Watch;
+use mover::remote;
+use mover::remote::launch::Launch;
 
 /// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
 pub fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {

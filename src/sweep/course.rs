@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::copying;
 use super::round_trips::Prober;
 use super::site::Site;
-use crate::base::fault::{Class, Fault};
-use crate::base::job::{Job, Place, Remote};
-use crate::base::settings::{DataSet, Overwrite, Settings};
-use crate::base::units::{Nanos, Tick};
-use crate::campaign::{Cell, Extent, Plan, fields};
-use crate::io::clock;
 use crate::probe::{FAR_SINK, Probe};
-use crate::pump::watch::Watch;
-use crate::record::sample::{PlaceInExperiment, Record, Scenario};
 use crate::results::Store;
+use analysis::campaign::{Cell, Extent, Plan, fields};
+use analysis::record::sample::{PlaceInExperiment, Record, Scenario};
+use base::fault::{Class, Fault};
+use base::job::{Job, Place, Remote};
+use base::settings::{DataSet, Overwrite, Settings};
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::pump::watch::Watch;
 
 /// What stays the same from cell to cell.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
-use crate::base::units::{Nanos, Tick};
-use crate::io::clock;
-use crate::io::echo::Reflector;
-use crate::record::sample::{Probes, RoundTrips};
+use analysis::record::sample::{Probes, RoundTrips};
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::io::echo::Reflector;
 
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,21 +3,21 @@
 use std::path::Path;
 
 use super::round_trips;
-use crate::base::fault::Fault;
-use crate::base::job::Remote;
-use crate::base::units::{Nanos, Tick};
-use crate::campaign::Extent;
 use crate::host::checkup::Toward;
 use crate::host::environment;
-use crate::io::clock;
-use crate::io::echo::Reflector;
 use crate::probe::Probe;
 use crate::probe::knock;
-use crate::record::sample::Environment;
-use crate::remote::addresses;
-use crate::remote::launch::Launch;
-use crate::remote::streams;
 use crate::results::Store;
+use analysis::campaign::Extent;
+use analysis::record::sample::Environment;
+use base::fault::Fault;
+use base::job::Remote;
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::io::echo::Reflector;
+use mover::remote::addresses;
+use mover::remote::launch::Launch;
+use mover::remote::streams;
 
 #[derive(Debug)]
 pub struct Site {
@@ -123,7 +123,7 @@ impl Met {
                  {why}; open a port range with --ports LO-HI, or name its address with \
                  --addresses"
             );
-            Fault::new(crate::base::fault::Class::Unreachable, text)
+            Fault::new(base::fault::Class::Unreachable, text)
         })?;
         Reflector::tcp(connection).map_err(|why| Fault::system("use a connection", &why))
     }

@@ -2,13 +2,13 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use datapump::base::codec::{Compress, Way};
-use datapump::base::extent::Extent;
-use datapump::base::label::{Kind, Label};
-use datapump::base::settings::{DigestKind, Seal, Settings};
-use datapump::base::tally::SideReport;
-use datapump::wire::manifest::Entry;
-use datapump::wire::message::{Message, Opened, Origin};
+use base::codec::{Compress, Way};
+use base::extent::Extent;
+use base::label::{Kind, Label};
+use base::settings::{DigestKind, Seal, Settings};
+use base::tally::SideReport;
+use mover::wire::manifest::Entry;
+use mover::wire::message::{Message, Opened, Origin};
 
 use super::run::{self, Ran};
 use super::speaker::{Speaker, Watched, end_frame, watch};

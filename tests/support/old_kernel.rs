@@ -1,5 +1,7 @@
 //! A system without `openat2`, as kernels before Linux 5.6 and some sandboxes are.
 
+#![allow(unsafe_code, reason = "a filter of system calls is set between fork and exec")]
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

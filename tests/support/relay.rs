@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use datapump::wire::message::{Message, Open};
+use mover::wire::message::{Message, Open};
 
 use super::speaker::{envelope, skip_mark};
 use super::{Scene, need};

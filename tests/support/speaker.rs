@@ -6,11 +6,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use datapump::base::job::Place;
-use datapump::base::label::{Kind, Label};
-use datapump::base::settings::Settings;
-use datapump::wire::frame;
-use datapump::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
+use base::job::Place;
+use base::label::{Kind, Label};
+use base::settings::Settings;
+use mover::wire::frame;
+use mover::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
 
 use super::{PATIENCE, Scene};
 

@@ -1,8 +1,8 @@
-//! The hash that ties docs/WIRE.md to src/wire: `tests/tidy.rs` compares it, and
+//! The hash that ties docs/WIRE.md to mover/src/wire: `tests/tidy.rs` compares it, and
 //! `cargo xtask wire-hash` prints it.
 
-/// BLAKE3 of the files of src/wire, concatenated in name order. Files that hold only tests do not
-/// count.
+/// BLAKE3 of the files of mover/src/wire, concatenated in name order. Files that hold only tests
+/// do not count.
 pub fn wire_hash(mut files: Vec<(String, String)>) -> String {
     files.retain(|(name, _)| name.ends_with(".rs") && !name.ends_with("tests.rs"));
     files.sort();

@@ -34,7 +34,7 @@ pub fn test() -> Result<(), String> {
 
 /// The two-host simulation alone.
 pub fn sim(options: &[&str]) -> Result<(), String> {
-    let mut command = cargo("test --test two_hosts -- --nocapture");
+    let mut command = cargo("test -p datapump-mover --test two_hosts -- --nocapture");
     let mut options = options.iter();
     while let Some(option) = options.next() {
         let name = match *option {
@@ -74,7 +74,7 @@ pub fn man(folder: &str) -> Result<(), String> {
 
 pub fn print_wire_hash() -> Result<(), String> {
     let mut files = Vec::new();
-    let mut open = vec![root().join("src/wire")];
+    let mut open = vec![root().join("mover/src/wire")];
     while let Some(folder) = open.pop() {
         let entries =
             fs::read_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;

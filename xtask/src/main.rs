@@ -94,4 +94,4 @@ cargo xtask COMMAND
   wan up|set|cut|mend|run|status|test|down …
                          a WAN on the desk: cargo xtask wan says more
   man DIR                man page and completions, written by the built program
-  wire-hash              the hash of src/wire that docs/WIRE.md states";
+  wire-hash              the hash of mover/src/wire that docs/WIRE.md states";

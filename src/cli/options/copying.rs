@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, COPY, CliOption, Group};
-use crate::base::settings::{Links, Overwrite};
 use crate::cli::command_id::CommandId;
+use base::settings::{Links, Overwrite};
 
 const DEMO: &[CommandId] = &[CommandId::Demo];
 const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep];

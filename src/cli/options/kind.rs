@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::base::cpus::{CPUS_PHRASE, Cpus};
-use crate::base::limits;
-use crate::base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 use crate::cli::words;
-use crate::pump::source::select;
+use base::cpus::{CPUS_PHRASE, Cpus};
+use base::limits;
+use base::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
+use mover::pump::source::select;
 
 /// What may be typed as an option's value, and what a good value becomes.
 #[derive(Debug)]

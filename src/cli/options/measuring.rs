@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::kind::{Kind, Limits, Range};
 use super::{AnyOption, CliOption, Group, narrowed};
-use crate::base::units::Rate;
 use crate::cli::command_id::CommandId;
 use crate::measure::rig::Cache;
-use crate::study::experiment::{Order, Soak};
+use analysis::study::experiment::{Order, Soak};
+use base::units::Rate;
 
 const PARTS: &[CommandId] = &[CommandId::Measure];
 const MEASURED: &[CommandId] = &[CommandId::Measure, CommandId::MeasureCodec];

@@ -2,14 +2,12 @@
 
 use super::kind::{Kind, Limits};
 use super::{AnyOption, COPY, COPYING, CliOption, Group, MOVING, SWEPT};
-use crate::base::codec::{COMPRESS_PHRASE, Compress};
-use crate::base::cpus::Cpus;
-use crate::base::dscp::{DSCP_PHRASE, Dscp};
-use crate::base::settings::{
-    DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal,
-};
-use crate::base::units::{Nanos, Rate};
 use crate::cli::command_id::CommandId;
+use base::codec::{COMPRESS_PHRASE, Compress};
+use base::cpus::Cpus;
+use base::dscp::{DSCP_PHRASE, Dscp};
+use base::settings::{DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal};
+use base::units::{Nanos, Rate};
 
 const PLANNED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict];
 const PINNED: &[CommandId] = &[

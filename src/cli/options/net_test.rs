@@ -2,9 +2,9 @@
 
 use super::kind::{Kind, Limits};
 use super::{AnyOption, CliOption, Group};
-use crate::base::settings::Seal;
-use crate::base::units::Nanos;
 use crate::cli::command_id::CommandId;
+use base::settings::Seal;
+use base::units::Nanos;
 
 const NET_TEST: &[CommandId] = &[CommandId::NetTest];
 

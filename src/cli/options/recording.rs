@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::kind::{Kind, Limits};
 use super::{AnyOption, CliOption, Group, MOVING};
-use crate::base::settings::PathSamples;
 use crate::cli::command_id::CommandId;
-use crate::record::export::{Format, What};
-use crate::report::sheet::Form;
-use crate::study::CpuFrom;
+use analysis::record::export::{Format, What};
+use analysis::report::sheet::Form;
+use analysis::study::CpuFrom;
+use base::settings::PathSamples;
 
 const RECORDS: &[CommandId] = &[
     CommandId::Copy,

@@ -2,10 +2,10 @@
 
 use super::kind::Kind;
 use super::{AnyOption, COPY, COPYING, CliOption, Group};
-use crate::base::addresses::{ADDRESSES_PHRASE, AddressList};
-use crate::base::cpus::Cpus;
-use crate::base::units::Nanos;
 use crate::cli::command_id::CommandId;
+use base::addresses::{ADDRESSES_PHRASE, AddressList};
+use base::cpus::Cpus;
+use base::units::Nanos;
 
 const FAR: &[CommandId] = &[
     CommandId::Copy,

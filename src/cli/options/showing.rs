@@ -2,8 +2,8 @@
 
 use super::kind::Kind;
 use super::{AnyOption, CliOption, Group};
-use crate::base::units::Nanos;
 use crate::cli::command_id::CommandId;
+use base::units::Nanos;
 
 const TIMED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Verify];
 const TOLD: &[CommandId] = &[

@@ -2,9 +2,9 @@
 
 use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, CliOption, Group, MOVING, SWEPT};
-use crate::base::limits;
-use crate::base::settings::{Direct, EngineChoice, Fsync, Preallocate};
 use crate::cli::command_id::CommandId;
+use base::limits;
+use base::settings::{Direct, EngineChoice, Fsync, Preallocate};
 
 const WRITTEN: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Measure];
 

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::kind::{Kind, Limits, Range, SIZE_MAX};
 use super::{AnyOption, CliOption, Group, moving, narrowed};
-use crate::base::codec::Compress;
-use crate::base::settings::DataSet;
-use crate::base::units::Nanos;
 use crate::cli::command_id::CommandId;
-use crate::study::experiment::Order;
+use analysis::study::experiment::Order;
+use base::codec::Compress;
+use base::settings::DataSet;
+use base::units::Nanos;
 
 const SWEEP: &[CommandId] = &[CommandId::Sweep];
 

@@ -3,12 +3,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::base::settings::{Pace, Settings};
-use crate::base::units::{Nanos, Rate};
 use crate::cli::args::Args;
 use crate::cli::settings::{remote as remote_of, settings as settings_of};
 use crate::cli::typed::Typed;
-use crate::report::json;
+use analysis::report::json;
+use base::settings::{Pace, Settings};
+use base::units::{Nanos, Rate};
 
 fn option(name: &str) -> &'static dyn AnyOption {
     all().find(|option| option.description().name == name).unwrap()

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::under_way::as_typed;
-use crate::base::fault::{Class, Fault};
-use crate::campaign::study;
 use crate::cli::options::recording::{
     COMPARE_FORMAT, CampaignFormat, OUTPUT, RESULTS, SHOW_FORMAT,
 };
@@ -17,11 +15,13 @@ use crate::cli::record;
 use crate::cli::results;
 use crate::cli::typed::Typed;
 use crate::cli::voice::Voice;
-use crate::record::export::Format;
-use crate::record::sample::Record;
-use crate::report::campaign as page;
-use crate::report::sheet::Form;
 use crate::results::{Experiment, Filter, Store};
+use analysis::campaign::study;
+use analysis::record::export::Format;
+use analysis::record::sample::Record;
+use analysis::report::campaign as page;
+use analysis::report::sheet::Form;
+use base::fault::{Class, Fault};
 
 /// The arguments of `sweep show`.
 #[derive(Debug)]

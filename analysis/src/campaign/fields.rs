@@ -1,0 +1,206 @@
+//! Everything that is known of a cell, as a record.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Cell, Extent};
+use crate::accounting::gates::{self, Seat};
+use crate::accounting::moment::Moment;
+use crate::diagnosis::{diagnose, evidence};
+use crate::record::copied::{self, Series, record_of_copy};
+use crate::record::sample::{Environment, Record, RoundTrips, Side};
+use base::codec::Way;
+use base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
+use base::path::PathSample;
+use base::units::{Nanos, Tick};
+
+/// A copy that ran to its end.
+#[derive(Debug)]
+pub struct Copied {
+    pub outcome: Outcome,
+    pub series: Series,
+    pub started_unix_s: f64,
+    /// While bytes moved.
+    pub moving: (Tick, Tick),
+    pub warnings: Vec<String>,
+}
+
+/// What is known around a copy.
+#[derive(Debug)]
+pub struct Around<'a> {
+    pub job: &'a Job,
+    pub copied: &'a Copied,
+    pub round_trips: Option<RoundTrips>,
+    /// How long nothing moved before it.
+    pub paused: Nanos,
+    /// Here and there: when the pause began, before the copy, and after it.
+    pub moments: [[Moment; 2]; 3],
+    pub environments: [i64; 2],
+    pub near_facts: &'a Environment,
+}
+
+/// The record, but for its place in the campaign.
+pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
+    let Around { job, copied, .. } = around;
+    let far_host = job.target_host.as_deref();
+    let mut record = record_of_copy(&copied::Copied {
+        command: "sweep",
+        sources: vec![source(&job.sources[0])],
+        target: format!("{}:{}", far_host.unwrap_or_default(), target(&job.target)),
+        settings: &job.settings,
+        outcome: &copied.outcome,
+        series: &copied.series,
+        started_unix_s: copied.started_unix_s,
+        environment: around.environments[0],
+        source_file_system: None,
+        sink_file_system: None,
+        predicted: None,
+        far_host,
+    });
+    record.round_trips = around.round_trips.clone();
+    if copied.outcome.carrier != Carrier::Tcp {
+        record.void_reason = Some("the bytes went over the ssh connection".into());
+    }
+    if let Some(sink) = &mut record.sink {
+        sink.environment = around.environments[1];
+    }
+    machines(&mut record, around);
+    record.more.extend(of_cell(cell, around));
+    record.more.extend(of_tcp(&copied.outcome.paths));
+    record.more.extend(verdict(around));
+    if let Some(cycles) = cycles_per_byte(&record.source, record.moved.bytes, around.near_facts) {
+        record.more.insert("cycles_per_byte_source".into(), json!(cycles));
+    }
+    record
+}
+
+/// What both machines did; what they did in the pause is their background. A path is measured
+/// beside whatever its hosts have to do, so a gate that fails is told and voids nothing.
+fn machines(record: &mut Record, around: &Around<'_>) {
+    let [resting, before, after] = &around.moments;
+    for end in 0..2 {
+        let mut machine = before[end].until(&after[end]);
+        let rest = resting[end].until(&before[end]);
+        let share = rest.busy_idle_s / rest.span_s.max(1e-9);
+        machine.background_s = Some(share * machine.span_s);
+        record.gates.extend(gates::of_run(&machine, 0, 0));
+        let seats = [Seat { cpus: Vec::new(), reads_files: false, writes_files: false }];
+        let charged = gates::attribute(&machine.kernel_threads, &seats).pop().unwrap_or_default();
+        match (end, &mut record.sink) {
+            (0, _) => record.source.kernel_threads_s = charged,
+            (_, Some(sink)) => sink.kernel_threads_s = charged,
+            (_, None) => {}
+        }
+        record.machines.push(machine);
+    }
+}
+
+/// Where it stands in the grid, and the time that counts: from the login to the last byte.
+fn of_cell(cell: &Cell, around: &Around<'_>) -> BTreeMap<String, Value> {
+    let outcome = &around.copied.outcome;
+    let packing = &outcome.near.tally.packing;
+    let raw: f64 = packing.shares().iter().filter(|(way, _)| *way == Way::Raw).map(|s| s.1).sum();
+    let shares: BTreeMap<String, f64> =
+        packing.shares().into_iter().map(|(way, share)| (way.typed(), share)).collect();
+    let extent = match cell.extent {
+        Extent::Time(time) => json!({ "seconds": time.seconds() }),
+        Extent::Bytes(bytes) => json!({ "bytes": bytes }),
+    };
+    let all = [
+        (CHOICE, json!(cell.kind.name())),
+        (EXTENT, extent),
+        (LEVEL, json!(cell.setting.compress.typed())),
+        (MOVING, json!((outcome.elapsed - outcome.login).seconds())),
+        (PAUSE, json!(around.paused.seconds())),
+        ("loaded_s", json!(around.copied.moving.1.since(around.copied.moving.0).seconds())),
+        ("compression_ratio", json!(packing.ratio().unwrap_or(1.0))),
+        ("raw_share", json!(if shares.is_empty() { 1.0 } else { raw })),
+        ("ways", json!(shares)),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+/// TCP's own account of the streams, as their sending ends have it; what the receiving ends
+/// advertise.
+fn of_tcp(paths: &[StreamPath]) -> BTreeMap<String, Value> {
+    let of = |role| paths.iter().filter(move |path| path.role == role);
+    let samples = |role| of(role).flat_map(|path: &StreamPath| &path.samples);
+    let lasts: Vec<&PathSample> =
+        of(PathRole::Source).filter_map(|path| path.samples.last()).collect();
+    let sum = |count: fn(&PathSample) -> u64| lasts.iter().map(|last| count(last)).sum::<u64>();
+    let windows: Vec<f64> =
+        samples(PathRole::Source).map(|s| f64::from(s.peer_window_bytes)).collect();
+    let most = |role, of: fn(&PathSample) -> u32| samples(role).map(of).max();
+    let rtt_min_s = samples(PathRole::Source)
+        .map(|sample| sample.rtt_min.seconds())
+        .filter(|rtt_s| *rtt_s > 0.0 && *rtt_s < 4000.0)
+        .reduce(f64::min);
+    let tcp = json!({
+        "segments_sent": sum(|sample| sample.segments_sent),
+        "segments_retransmitted": sum(|sample| sample.segments_retransmitted),
+        "busy_s": sum(|sample| sample.busy.0) as f64 / 1e9,
+        "window_limited_s": sum(|sample| sample.window_limited.0) as f64 / 1e9,
+        "buffer_limited_s": sum(|sample| sample.buffer_limited.0) as f64 / 1e9,
+        "rtt_min_s": rtt_min_s,
+        "mss_bytes": most(PathRole::Source, |sample| sample.mss_bytes),
+        "peer_window_p50_bytes": at_share(&windows, 0.5),
+        "peer_window_p90_bytes": at_share(&windows, 0.9),
+        "receive_threshold_bytes": most(PathRole::Sink, |sample| sample.receive_threshold_bytes),
+        "send_buffer_bytes": most(PathRole::Source, |sample| sample.send_buffer_bytes),
+        "receive_buffer_bytes": most(PathRole::Sink, |sample| sample.receive_buffer_bytes),
+    });
+    [("tcp".to_string(), tcp)].into()
+}
+
+fn at_share(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((share * last as f64).round() as usize).copied()
+}
+
+fn verdict(around: &Around<'_>) -> BTreeMap<String, Value> {
+    let (outcome, settings) = (&around.copied.outcome, &around.job.settings);
+    let evidence = evidence::of_copy(outcome, settings, around.near_facts);
+    if evidence.streams.is_empty() {
+        return BTreeMap::new();
+    }
+    let verdict = diagnose(&evidence);
+    let value = json!({
+        "class": verdict.primary,
+        "shares": verdict.shares,
+        "advice": verdict.advice,
+        "losses": verdict.figures.losses,
+        "pauses": verdict.figures.pauses,
+    });
+    [("verdict".to_string(), value)].into()
+}
+
+fn cycles_per_byte(side: &Side, bytes: u64, facts: &Environment) -> Option<f64> {
+    let mhz: f64 = facts.facts.get("mhz")?.parse().ok()?;
+    (bytes > 0).then(|| side.cpu_s() * mhz * 1e6 / bytes as f64)
+}
+
+fn source(place: &Place) -> String {
+    match place {
+        Place::EndlessMade { set, .. } => format!("{}:", set.name()),
+        Place::Made { set, len, .. } => format!("{}:{len}", set.name()),
+        _ => String::new(),
+    }
+}
+
+fn target(place: &Place) -> String {
+    match place {
+        Place::Path(path) => path.display().to_string(),
+        _ => "null:".to_string(),
+    }
+}
+
+/// Names in the record: who chose the setting, what ended the copy, its level as typed, and how
+/// long bytes moved and how long nothing did before.
+pub const CHOICE: &str = "choice";
+pub const EXTENT: &str = "extent";
+pub const LEVEL: &str = "level";
+pub const MOVING: &str = "moving_s";
+pub const PAUSE: &str = "pause_s";

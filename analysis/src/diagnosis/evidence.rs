@@ -1,0 +1,193 @@
+//! What is known of a transfer, from what is recorded of it: in memory when it has just ended, or
+//! in the store.
+
+use std::collections::BTreeMap;
+
+use super::path::pauses::LOCKSTEP;
+use crate::record::sample::{Environment, Record, Side};
+use base::cpus::Cpus;
+use base::job::{Outcome, PathRole, StreamPath};
+use base::path::PathSample;
+use base::settings::{self, Lockstep, Settings};
+use base::tally::SideReport;
+
+/// All that is known of the path of a transfer. What is not known is left out.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub streams: Vec<Stream>,
+    pub sender: Host,
+    pub receiver: Host,
+    pub asked: Asked,
+    /// What the path is known to carry from elsewhere, as from `measure net`.
+    pub capacity_bytes_per_s: Option<f64>,
+}
+
+/// The samples of one stream, by either host; each by its own clock.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    pub number: u32,
+    pub sent: Vec<PathSample>,
+    pub received: Vec<PathSample>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// CPUs that the process kept busy while data moved, on average; and those that it may use, a
+    /// quota taken into account.
+    pub busy_cpus: Option<f64>,
+    pub usable_cpus: Option<f64>,
+    /// The largest receive and send buffers that autotuning reaches here (`net.ipv4.tcp_rmem`,
+    /// `tcp_wmem`, the third values), and that may be asked for (`net.core.rmem_max`, `wmem_max`).
+    pub receive_buffer_auto_max: Option<u64>,
+    pub receive_buffer_asked_max: Option<u64>,
+    pub send_buffer_auto_max: Option<u64>,
+    pub send_buffer_asked_max: Option<u64>,
+    pub congestion: String,
+}
+
+/// What the transfer was told.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub window_bytes: Option<u64>,
+    pub pace: Pace,
+    /// The limit of the transfer's own rate.
+    pub rate_bytes_per_s: Option<f64>,
+    pub request_bytes: u64,
+    /// Sizes at which something may stop, with their names: `the lockstep of 32 MiB`.
+    pub blocks: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    #[default]
+    None,
+    /// The program found it out for itself, so it holds nothing back.
+    Auto,
+    Asked,
+}
+
+/// What is known when a copy has ended; `here` is this host.
+pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Evidence {
+    let streams = streams(&outcome.paths);
+    let seconds = data_seconds(&streams, outcome.elapsed.seconds());
+    let host = |report: &SideReport, facts: Option<&Environment>| {
+        let cpu_s = (report.cpu_user + report.cpu_system).seconds();
+        host(cpu_s / seconds, &report.congestion, facts)
+    };
+    let near = host(&outcome.near, Some(here));
+    let far_report = outcome.far.as_ref().unwrap_or(&outcome.near);
+    // Of another machine's limits nothing is known here.
+    let machines = (&outcome.near.about.machine, &far_report.about.machine);
+    let same = machines.0 == machines.1 && !machines.0.is_empty();
+    let far = host(far_report, same.then_some(here));
+    let asked = Asked {
+        window_bytes: settings.window_bytes.map(u64::from),
+        pace: pace(settings.pace),
+        rate_bytes_per_s: settings.rate.map(|rate| rate.bytes_per_second),
+        request_bytes: settings.request_bytes.into(),
+        blocks: blocks(settings.lockstep, settings.request_bytes),
+    };
+    together(streams, near, far, outcome.near_is_source, same, asked)
+}
+
+/// What the store knows of a run; its paths are in the record.
+pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> Evidence {
+    let streams = streams(&record.paths);
+    let seconds = data_seconds(&streams, record.moved.elapsed_s);
+    let host = |side: &Side| {
+        let cpu_s = side.cpu_user_s + side.cpu_system_s;
+        host(cpu_s / seconds, &side.congestion, environments.get(&side.environment))
+    };
+    let sink = record.sink.as_ref().unwrap_or(&record.source);
+    let same = record.source.environment == sink.environment && sink.environment != 0;
+    // As they were typed; what an older version cannot have known is not there.
+    let typed = |name: &str| record.more.get(name).and_then(|value| value.as_str());
+    let paced = typed("pace").and_then(|text| settings::Pace::parse(text).ok());
+    let lockstep = typed("lockstep").and_then(|text| Lockstep::parse(text).ok());
+    let asked = Asked {
+        window_bytes: record.knobs.window_bytes.map(u64::from),
+        pace: paced.map_or(Pace::None, pace),
+        rate_bytes_per_s: record.knobs.rate_bytes_per_s,
+        request_bytes: record.knobs.request_bytes.into(),
+        blocks: blocks(lockstep, record.knobs.request_bytes),
+    };
+    together(streams, host(&record.source), host(sink), true, same, asked)
+}
+
+fn pace(asked: settings::Pace) -> Pace {
+    match asked {
+        settings::Pace::Off => Pace::None,
+        settings::Pace::Auto => Pace::Auto,
+        settings::Pace::Fixed(_) => Pace::Asked,
+    }
+}
+
+/// What is known to stop at once: a lockstep before requests, which it consists of.
+fn blocks(lockstep: Option<Lockstep>, request_bytes: u32) -> Vec<(String, u64)> {
+    let lockstep = lockstep.map(|lockstep| (LOCKSTEP.to_string(), lockstep.every_bytes));
+    lockstep.into_iter().chain([("a request".to_string(), request_bytes.into())]).collect()
+}
+
+fn together(
+    streams: Vec<Stream>,
+    near: Host,
+    far: Host,
+    near_is_source: bool,
+    same_machine: bool,
+    asked: Asked,
+) -> Evidence {
+    let (mut sender, mut receiver) = if near_is_source { (near, far) } else { (far, near) };
+    if same_machine {
+        // Both processes share the CPUs of one machine.
+        let both = sender.busy_cpus.zip(receiver.busy_cpus).map(|(a, b)| a + b);
+        (sender.busy_cpus, receiver.busy_cpus) = (both, both);
+    }
+    Evidence { streams, sender, receiver, asked, capacity_bytes_per_s: None }
+}
+
+/// Both ends of each stream; streams without a sending end say nothing.
+fn streams(paths: &[StreamPath]) -> Vec<Stream> {
+    let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();
+    for path in paths {
+        let number = path.stream;
+        let stream = streams.entry(number).or_insert(Stream { number, ..Stream::default() });
+        match path.role {
+            PathRole::Source => stream.sent = path.samples.clone(),
+            PathRole::Sink => stream.received = path.samples.clone(),
+        }
+    }
+    streams.into_values().filter(|stream| !stream.sent.is_empty()).collect()
+}
+
+/// How long data moved: logins and syncs are not in it, unless most of the time was theirs.
+fn data_seconds(streams: &[Stream], elapsed_s: f64) -> f64 {
+    let first = streams.iter().filter_map(|stream| stream.sent.first()).map(|s| s.at).min();
+    let last = streams.iter().filter_map(|stream| stream.sent.last()).map(|s| s.at).max();
+    let moved_s = first.zip(last).map_or(0.0, |(first, last)| last.since(first).seconds());
+    moved_s.max(elapsed_s / 2.0).max(1e-3)
+}
+
+fn host(busy_cpus: f64, congestion: &str, facts: Option<&Environment>) -> Host {
+    let fact = |name: &str| facts.and_then(|environment| environment.facts.get(name));
+    let last =
+        |name: &str| fact(name).and_then(|text| text.split_whitespace().last()?.parse().ok());
+    let online = fact("cpus_online").and_then(|text| Cpus::parse(text).ok());
+    let online = online.map(|cpus| cpus.list().len() as f64);
+    let quota = fact("cpu_quota").and_then(|text| quota(text));
+    Host {
+        busy_cpus: Some(busy_cpus),
+        usable_cpus: online.into_iter().chain(quota).reduce(f64::min),
+        receive_buffer_auto_max: last("sysctl net.ipv4.tcp_rmem"),
+        receive_buffer_asked_max: last("sysctl net.core.rmem_max"),
+        send_buffer_auto_max: last("sysctl net.ipv4.tcp_wmem"),
+        send_buffer_asked_max: last("sysctl net.core.wmem_max"),
+        congestion: congestion.to_string(),
+    }
+}
+
+/// `50000 100000` is half a CPU; `max 100000` is no quota.
+fn quota(text: &str) -> Option<f64> {
+    let (share, period) = text.trim().split_once(' ')?;
+    let (share, period): (f64, f64) = (share.parse().ok()?, period.parse().ok()?);
+    (share > 0.0 && period > 0.0).then(|| share / period)
+}

@@ -1,0 +1,272 @@
+//! The samples of one stream as steps between them. Whatever was recorded, a step has a positive
+//! length and no counter falls in it.
+
+use base::path::PathSample;
+use base::units::{Nanos, Tick};
+
+/// The samples of one stream in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    samples: Vec<PathSample>,
+}
+
+/// From one sample to the next. Times are in seconds since the first sample of the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    pub before: &'a PathSample,
+    pub after: &'a PathSample,
+    pub from_s: f64,
+    pub to_s: f64,
+}
+
+impl Series {
+    /// A sample that is not later than those before it says nothing and is left out.
+    pub fn of(samples: &[PathSample]) -> Series {
+        let mut kept: Vec<PathSample> = Vec::with_capacity(samples.len());
+        for sample in samples {
+            if kept.last().is_none_or(|last| sample.at > last.at) {
+                kept.push(*sample);
+            }
+        }
+        Series { samples: kept }
+    }
+
+    /// Without the time before the first byte was sent and that after the last was acknowledged: a
+    /// stream waits for others then. That it says so when all of them are done is no byte of it.
+    pub fn while_moving(&self) -> Series {
+        let moves = |step: &Step<'_>| {
+            let grown = |counter| step.grown(counter) > 0;
+            let waiting = step.after.unacked_segments > 0 || step.after.unsent_bytes > 0;
+            grown(|sample| sample.bytes_sent) || grown(|sample| sample.bytes_acked) || waiting
+        };
+        let steps: Vec<Step<'_>> = self.steps().collect();
+        // What is acknowledged beside a farewell was sent before it.
+        let acked = |index: &usize| steps[*index].grown(|sample| sample.bytes_acked) > 0;
+        let end = farewell(&steps).map(|index| index + usize::from(acked(&index)));
+        let steps = &steps[..end.unwrap_or(steps.len())];
+        let first = steps.iter().position(moves);
+        let last = steps.iter().rposition(moves);
+        match first.zip(last) {
+            Some((first, last)) => Series { samples: self.samples[first..=last + 1].to_vec() },
+            None => self.clone(),
+        }
+    }
+
+    pub fn samples(&self) -> &[PathSample] {
+        &self.samples
+    }
+
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> + Clone {
+        let origin = self.origin();
+        self.samples.windows(2).map(move |pair| Step {
+            before: &pair[0],
+            after: &pair[1],
+            from_s: pair[0].at.since(origin).seconds(),
+            to_s: pair[1].at.since(origin).seconds(),
+        })
+    }
+
+    /// When the first sample was taken.
+    pub fn origin(&self) -> Tick {
+        self.samples.first().map_or(Tick(0), |first| first.at)
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.samples.last().map_or(0.0, |last| last.at.since(self.origin()).seconds())
+    }
+
+    /// The least round trip; `None` where no sample tells. It is that of the smoothed ones: a
+    /// single packet may be early by a quarter, and the kernel remembers it. Only where the kernel
+    /// has seen far less was the path loaded whenever we looked.
+    pub fn round_trip_min_s(&self) -> Option<f64> {
+        let least = |pick: fn(&PathSample) -> Nanos| {
+            let known = self.samples.iter().map(pick).filter(|time| plausible(*time));
+            known.min().map(Nanos::seconds)
+        };
+        let smoothed = least(|sample| sample.rtt);
+        let single = least(|sample| sample.rtt_min);
+        match smoothed.zip(single) {
+            Some((smoothed, single)) if single >= EARLY_SHARE * smoothed => Some(smoothed),
+            _ => single.or(smoothed),
+        }
+    }
+
+    /// Bytes that the peer has acknowledged since the first sample.
+    pub fn acked_bytes(&self) -> u64 {
+        self.grown(|sample| sample.bytes_acked)
+    }
+
+    /// How much a counter grew from the first sample to the last.
+    pub fn grown(&self, counter: fn(&PathSample) -> u64) -> u64 {
+        match (self.samples.first(), self.samples.last()) {
+            (Some(first), Some(last)) => counter(last).saturating_sub(counter(first)),
+            _ => 0,
+        }
+    }
+
+    /// Bytes acknowledged until a time, between samples by a straight line.
+    pub fn acked_until(&self, seconds: f64) -> f64 {
+        let Some(first) = self.samples.first() else { return 0.0 };
+        let origin = self.origin();
+        let time = |sample: &PathSample| sample.at.since(origin).seconds();
+        let bytes =
+            |sample: &PathSample| sample.bytes_acked.saturating_sub(first.bytes_acked) as f64;
+        let later = self.samples.partition_point(|sample| time(sample) <= seconds);
+        let Some(before) = later.checked_sub(1).map(|index| &self.samples[index]) else {
+            return 0.0;
+        };
+        let Some(after) = self.samples.get(later) else { return bytes(before) };
+        let share = (seconds - time(before)) / (time(after) - time(before));
+        bytes(before) + share * (bytes(after) - bytes(before)).max(0.0)
+    }
+
+    /// Bytes a second that were acknowledged between two times; 0 where no time lies between.
+    pub fn rate_between(&self, from_s: f64, to_s: f64) -> f64 {
+        match to_s > from_s {
+            true => (self.acked_until(to_s) - self.acked_until(from_s)).max(0.0) / (to_s - from_s),
+            false => 0.0,
+        }
+    }
+
+    /// No segment was missing in a span of time.
+    pub fn whole_between(&self, from_s: f64, length_s: f64) -> bool {
+        let origin = self.origin();
+        let time = |sample: &PathSample| sample.at.since(origin).seconds();
+        let first = self.samples.partition_point(|sample| time(sample) < from_s);
+        let behind = self.samples.partition_point(|sample| time(sample) <= from_s + length_s);
+        let last = (behind + 1).min(self.samples.len());
+        self.samples[first.saturating_sub(1)..last].iter().all(|sample| sample.state == 0)
+    }
+}
+
+/// The step in which a stream says farewell: a head alone, sent once it had nothing left to send.
+pub(super) fn farewell(steps: &[Step<'_>]) -> Option<usize> {
+    let sent = |step: &Step<'_>| step.grown(|sample| sample.bytes_sent);
+    let last = steps.iter().rposition(|step| sent(step) > 0)?;
+    let before = &steps[last.checked_sub(1)?];
+    let idle = sent(before) == 0 && before.after.unsent_bytes == 0;
+    (idle && sent(&steps[last]) <= FAREWELL_BYTES_MAX).then_some(last)
+}
+
+impl Step<'_> {
+    pub fn seconds(&self) -> f64 {
+        self.to_s - self.from_s
+    }
+
+    pub fn grown(&self, counter: fn(&PathSample) -> u64) -> u64 {
+        counter(self.after).saturating_sub(counter(self.before))
+    }
+
+    /// How much a clock ran in this step, in seconds.
+    pub fn ran(&self, clock: fn(&PathSample) -> Nanos) -> f64 {
+        (clock(self.after) - clock(self.before)).seconds()
+    }
+}
+
+/// The kernel says `u32::MAX` microseconds where it has not measured a round trip.
+fn plausible(round_trip: Nanos) -> bool {
+    (1..UNKNOWN_NANOS).contains(&round_trip.0)
+}
+
+/// A slow-start threshold that has been set; before the first loss the kernel has `0x7fff_ffff`.
+pub fn threshold(sample: &PathSample) -> Option<u32> {
+    (1..UNSET_SEGMENTS).contains(&sample.ssthresh_segments).then_some(sample.ssthresh_segments)
+}
+
+/// The quantile of values that weigh differently; 0 where nothing weighs.
+pub fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = values.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    for (value, weight) in values.iter() {
+        below += weight;
+        if below >= share * total {
+            return *value;
+        }
+    }
+    values.last().map_or(0.0, |(value, _)| *value)
+}
+
+/// The sum of counts that may be anything.
+pub fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// A part of a whole as a number from 0 to 1; 0 where there is no whole.
+pub fn share(part: f64, whole: f64) -> f64 {
+    match whole > 0.0 && part.is_finite() {
+        // No minus before a zero.
+        true => (part / whole).clamp(0.0, 1.0) + 0.0,
+        false => 0.0,
+    }
+}
+
+const UNKNOWN_NANOS: u64 = 4_000_000_000_000;
+const EARLY_SHARE: f64 = 0.6;
+/// A frame's head, sealed (86 bytes), and the seal's own goodbye.
+const FAREWELL_BYTES_MAX: u64 = 128;
+const UNSET_SEGMENTS: u32 = 0x7fff_ffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(millis: u64, acked: u64) -> PathSample {
+        let at = Tick(millis * 1_000_000);
+        PathSample { at, bytes_acked: acked, ..PathSample::default() }
+    }
+
+    #[test]
+    fn odd_samples_are_left_out() {
+        let series = Series::of(&[sample(10, 0), sample(5, 9), sample(10, 9), sample(20, 100)]);
+        assert_eq!(series.samples().len(), 2);
+        assert_eq!(series.acked_bytes(), 100);
+        assert_eq!(series.seconds(), 0.01);
+        let falling = Series::of(&[sample(0, 100), sample(10, 50)]);
+        assert_eq!(falling.steps().map(|step| step.grown(|s| s.bytes_acked)).sum::<u64>(), 0);
+        assert_eq!(Series::of(&[]).acked_until(1.0), 0.0);
+    }
+
+    #[test]
+    fn waiting_before_and_behind_is_left_out() {
+        let samples: Vec<PathSample> =
+            [0, 0, 100, 200, 200, 200].iter().zip(0..).map(|(a, i)| sample(i * 10, *a)).collect();
+        let moving = Series::of(&samples).while_moving();
+        assert_eq!((moving.seconds(), moving.acked_bytes()), (0.02, 200));
+        assert_eq!(Series::of(&samples[3..]).while_moving().samples().len(), 3);
+    }
+
+    /// A stream has sent its share, waits until the others have sent theirs, and says that it ends.
+    #[test]
+    fn a_farewell_is_left_out() {
+        for (last_bytes, expect_s) in [(64, 0.02), (86, 0.02), (1448, 0.06)] {
+            let sent = [0, 5000, 5000, 5000, 5000, 5000 + last_bytes, 5000 + last_bytes];
+            let acked = [0, 0, 5000, 5000, 5000, 5000, 5000 + last_bytes];
+            let samples: Vec<PathSample> = (0..7)
+                .map(|i| PathSample { bytes_sent: sent[i], ..sample(i as u64 * 10, acked[i]) })
+                .collect();
+            let moving = Series::of(&samples).while_moving();
+            assert_eq!(moving.seconds(), expect_s, "{last_bytes}");
+        }
+    }
+
+    #[test]
+    fn rates_between_samples_follow_a_line() {
+        let series = Series::of(&[sample(0, 7), sample(100, 1007), sample(200, 1007)]);
+        for (from_s, to_s, expect) in
+            [(0.0, 0.1, 10_000.0), (0.05, 0.15, 5_000.0), (0.1, 0.2, 0.0), (0.2, 0.1, 0.0)]
+        {
+            let rate = series.rate_between(from_s, to_s);
+            assert!((rate - expect).abs() < 1e-6, "{from_s} to {to_s}: {rate}");
+        }
+    }
+
+    #[test]
+    fn quantiles_follow_the_weights() {
+        let mut values = [(3.0, 1.0), (1.0, 8.0), (2.0, 1.0)];
+        assert_eq!(weighted_quantile(&mut values, 0.5), 1.0);
+        assert_eq!(weighted_quantile(&mut values, 0.9), 2.0);
+        assert_eq!(weighted_quantile(&mut values, 1.0), 3.0);
+        assert_eq!(weighted_quantile(&mut [], 0.5), 0.0);
+    }
+}

@@ -1,0 +1,156 @@
+//! What is looked at, and what is found: the facts of a host, a connection that was tried, and what
+//! a rule says of them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use base::units::Nanos;
+
+/// How a host stands to one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    Good,
+    /// It could not be found out, or there is nothing to compare it with.
+    Unknown,
+    /// It costs speed on some paths or in some cases.
+    Advice,
+    /// It costs speed, or breaks copies.
+    Trouble,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Unknown => "unknown",
+            State::Advice => "advice",
+            State::Trouble => "trouble",
+        }
+    }
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The host, or the path to it.
+    pub of: String,
+    pub check: &'static str,
+    pub state: State,
+    pub found: String,
+    /// Why it matters; empty where all is good.
+    pub why: String,
+    /// The command that would change it, or what to ask for; empty where all is good.
+    pub remedy: String,
+}
+
+/// What a rule says of what it looks at, before anybody knows whose it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    pub state: State,
+    pub found: String,
+    pub why: String,
+    pub remedy: String,
+}
+
+impl Said {
+    pub fn good(found: impl Into<String>) -> Said {
+        Said { state: State::Good, found: found.into(), why: String::new(), remedy: String::new() }
+    }
+
+    pub fn unknown(found: impl Into<String>) -> Said {
+        Said { state: State::Unknown, ..Said::good(found) }
+    }
+
+    pub fn advice(
+        found: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Said {
+        let said = Said::good(found);
+        Said { state: State::Advice, why: why.into(), remedy: remedy.into(), ..said }
+    }
+
+    pub fn trouble(
+        found: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Said {
+        Said { state: State::Trouble, ..Said::advice(found, why, remedy) }
+    }
+
+    pub fn of(self, of: &str, check: &'static str) -> Finding {
+        let Said { state, found, why, remedy } = self;
+        Finding { of: of.to_string(), check, state, found, why, remedy }
+    }
+}
+
+/// What copies are to reach, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    pub bytes_per_s: f64,
+    pub round_trip: Option<Nanos>,
+}
+
+impl Goal {
+    /// What is in flight when the path is full; `None` where the round trip is not known.
+    pub fn product_bytes(&self) -> Option<f64> {
+        self.round_trip.map(|time| self.bytes_per_s * time.seconds())
+    }
+}
+
+/// The facts of a host by name: those of its environment, and those of a checkup.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a>(pub &'a BTreeMap<String, String>);
+
+impl Facts<'_> {
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub fn sysctl(&self, name: &str) -> Option<&str> {
+        self.text(&format!("sysctl {name}"))
+    }
+
+    /// The last of several numbers: the most that a buffer may become.
+    pub fn sysctl_most(&self, name: &str) -> Option<f64> {
+        self.sysctl(name)?.split_whitespace().last()?.parse().ok()
+    }
+}
+
+/// One thing that is looked at; `None` where the facts say nothing of it.
+pub type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
+
+/// What was seen of the path to a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knocked {
+    /// Until the far program answered.
+    pub login: Nanos,
+    /// Its name and version, which is ours.
+    pub program: String,
+    /// How far its clock is ahead of ours, and how long asking for it took.
+    pub clock_apart_s: f64,
+    pub asked: Nanos,
+    /// The connection, or why there was none.
+    pub tried: Result<Tried, String>,
+}
+
+/// A connection that came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    pub address: String,
+    pub round_trip: Nanos,
+    pub round_trip_min: Nanos,
+    pub path_mtu_bytes: u32,
+    pub window_scaling: bool,
+    pub selective: bool,
+    pub timestamps: bool,
+    /// Many full packets arrived there, and here.
+    pub there: bool,
+    pub back: bool,
+}

@@ -1,0 +1,124 @@
+//! The rules about the path between two hosts, from a connection that was tried over it.
+
+use super::finding::{Facts, Finding, Knocked, Said, Tried};
+use base::units::Nanos;
+
+pub fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {
+    let mut found = vec![
+        login(knocked).of(of, "ssh"),
+        versions(knocked).of(of, "versions"),
+        clocks(knocked).of(of, "clocks"),
+        port(knocked).of(of, "data port"),
+    ];
+    if let Ok(tried) = &knocked.tried {
+        found.push(round_trip(tried).of(of, "round trip"));
+        found.push(full_packets(tried).of(of, "full packets"));
+        found.extend(path_mtu(tried, near).map(|said| said.of(of, "path MTU")));
+        found.push(options(tried).of(of, "TCP options"));
+    }
+    found
+}
+
+fn login(knocked: &Knocked) -> Said {
+    let found = format!("logged in after {}", knocked.login);
+    match knocked.login > LOGIN_SLOW {
+        true => Said::advice(
+            found,
+            "every copy waits for that; often a name server or GSSAPI is asked in vain",
+            "ssh -o GSSAPIAuthentication=no HOST true, and 'UseDNS no' in the far sshd_config; \
+             or ControlMaster in ~/.ssh/config",
+        ),
+        false => Said::good(found),
+    }
+}
+
+fn versions(knocked: &Knocked) -> Said {
+    Said::good(format!("{} on both", knocked.program))
+}
+
+fn clocks(knocked: &Knocked) -> Said {
+    // Half of what the question took is not known to be on the way there or back.
+    let doubt_s = knocked.asked.seconds() / 2.0;
+    let apart_s = knocked.clock_apart_s;
+    let found = format!("{:+.3} s apart, give or take {doubt_s:.3} s", apart_s);
+    match apart_s.abs() - doubt_s > CLOCKS_APART_S {
+        true => Said::advice(
+            found,
+            "modification times are compared across hosts: --overwrite older and logs mislead",
+            "timedatectl set-ntp true, on both",
+        ),
+        false => Said::good(found),
+    }
+}
+
+fn port(knocked: &Knocked) -> Said {
+    match &knocked.tried {
+        Ok(tried) => Said::good(format!("reached {}", tried.address)),
+        Err(why) => Said::trouble(
+            why,
+            "data has to go over the ssh connection, in one stream",
+            "open a range of ports on the far host, and copy --ports 50000-50100: \
+             iptables -I INPUT -p tcp --dport 50000:50100 -j ACCEPT",
+        ),
+    }
+}
+
+fn round_trip(tried: &Tried) -> Said {
+    Said::good(format!("{} least, {} smoothed", tried.round_trip_min, tried.round_trip))
+}
+
+/// A black hole swallows full packets and lets small ones pass, so connections come to be and
+/// then stand still.
+fn full_packets(tried: &Tried) -> Said {
+    let why = "packets of full size are lost and nobody says so (RFC 2923): connections stand \
+               still as soon as data flows";
+    let remedy = "let ICMP 'fragmentation needed' pass in all firewalls; until then \
+                  sysctl -w net.ipv4.tcp_mtu_probing=1 on both, or a smaller MTU on the interface";
+    match (tried.there, tried.back) {
+        (true, true) => Said::good("pass both ways"),
+        (false, true) => Said::trouble("pass back, and not there", why, remedy),
+        (true, false) => Said::trouble("pass there, and not back", why, remedy),
+        (false, false) => Said::trouble("pass neither way", why, remedy),
+    }
+}
+
+fn path_mtu(tried: &Tried, near: &Facts<'_>) -> Option<Said> {
+    let mtu = f64::from(tried.path_mtu_bytes);
+    let own = near.number("mtu_bytes")?;
+    let found = format!("{mtu:.0} bytes");
+    Some(match mtu + 0.5 < own && mtu > 0.0 {
+        true => Said::advice(
+            found,
+            format!(
+                "the interface has {own:.0}: somewhere between is a tunnel or a smaller link, and \
+                 each new path is found out by a loss"
+            ),
+            format!("ip route change … mtu {mtu:.0}, or find what is between: tracepath HOST"),
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn options(tried: &Tried) -> Said {
+    let missing: Vec<&str> = [
+        ("window scaling", tried.window_scaling),
+        ("selective acknowledgements", tried.selective),
+        ("timestamps", tried.timestamps),
+    ]
+    .iter()
+    .filter(|(_, agreed)| !agreed)
+    .map(|(name, _)| *name)
+    .collect();
+    match missing.is_empty() {
+        true => Said::good("window scaling, selective acknowledgements, timestamps"),
+        false => Said::trouble(
+            format!("no {}", missing.join(", no ")),
+            "a host has it off, or something between takes it out of the SYN",
+            "see what the hosts' sysctls say; if they are on, look at firewalls and accelerators: \
+             tcpdump -v 'tcp[tcpflags] & tcp-syn != 0' on both sides",
+        ),
+    }
+}
+
+const LOGIN_SLOW: Nanos = Nanos(3_000_000_000);
+const CLOCKS_APART_S: f64 = 1.0;

@@ -1,0 +1,322 @@
+//! The rules about a host's network interface, processors, limits and files.
+
+use super::finding::{Facts, Goal, Rule, Said};
+use base::units::{Bytes, Rate};
+
+pub const RULES: &[(&str, Rule)] = &[
+    ("interface", interface),
+    ("packet size", packet_size),
+    ("queue discipline", queue_discipline),
+    ("receive backlog", backlog),
+    ("interrupts", interrupts),
+    ("processors", processors),
+    ("frequency governor", governor),
+    ("clock source", clock_source),
+    ("random numbers", random_numbers),
+    ("open files", open_files),
+    ("io_uring", io_uring),
+    ("huge pages", huge_pages),
+    ("free memory", free_memory),
+    ("file system", file_system),
+    ("free space", free_space),
+];
+
+fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    let name = facts.text("interface")?;
+    let Some(mbit) = facts.number("interface_mbit").filter(|mbit| *mbit > 0.0) else {
+        return Some(Said::good(format!("{name}, which tells no speed")));
+    };
+    let speed = Rate { bytes_per_second: mbit * 1e6 / 8.0 };
+    let found = format!("{name}, {speed}");
+    Some(match speed.bytes_per_second < 0.99 * goal.bytes_per_s {
+        true => Said::trouble(
+            found,
+            format!(
+                "it is slower than the {} that are wanted",
+                Rate { bytes_per_second: goal.bytes_per_s }
+            ),
+            format!("ethtool {name}: did it agree on a lower speed than it has?"),
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn packet_size(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let mtu = facts.number("mtu_bytes")?;
+    let name = facts.text("interface").unwrap_or("the interface");
+    let found = format!("MTU {mtu:.0} on {name}");
+    let remedy = format!("ip link set {name} mtu 1500");
+    Some(match mtu {
+        MTU_USUAL.. => Said::good(found),
+        MTU_LEAST.. => Said::advice(
+            found,
+            "more packets for the same bytes, and headers take a larger share of the link",
+            remedy,
+        ),
+        _ => Said::trouble(found, "IPv6 does not work below 1280 (RFC 8200)", remedy),
+    })
+}
+
+fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let name = facts.text("interface").unwrap_or("the interface");
+    let Some(all) = facts.text("qdisc") else {
+        let default = facts.sysctl("net.core.default_qdisc")?;
+        return Some(Said::unknown(format!("that of {name} is not known; new ones get {default}")));
+    };
+    let found = format!("{all} on {name}");
+    if let Some(shaper) = all.split(' ').find(|one| SHAPERS.contains(one)) {
+        return Some(Said::trouble(
+            found,
+            format!("{shaper} limits or delays what this host sends"),
+            format!(
+                "tc qdisc show dev {name}, and if nobody wants it: tc qdisc del dev {name} root"
+            ),
+        ));
+    }
+    let is_plain = all.split(' ').any(|one| one.starts_with("pfifo") || one == "bfifo");
+    let packets = facts.number("interface_queue_packets").unwrap_or(QUEUE_PACKETS);
+    Some(match is_plain && packets < QUEUE_PACKETS {
+        true => Said::trouble(
+            format!("{found}, {packets:.0} packets long"),
+            "a burst of one window does not fit and is lost before it leaves",
+            format!("ip link set {name} txqueuelen 1000"),
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn backlog(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let key = "net.core.netdev_max_backlog";
+    let most = facts.number(&format!("sysctl {key}"))?;
+    let dropped = facts.number("backlog_dropped").unwrap_or(0.0);
+    let found = format!("{key} = {most:.0}, {dropped:.0} packets dropped there since the start");
+    let remedy = format!("sysctl -w {key}={:.0}", (most * 4.0).max(BACKLOG_USUAL));
+    Some(match (most < BACKLOG_USUAL, dropped > 0.0) {
+        (true, _) => Said::trouble(found, "bursts of what comes in are dropped", remedy),
+        (false, true) => Said::advice(found, "packets that had come were dropped here", remedy),
+        (false, false) => Said::good(found),
+    })
+}
+
+/// One CPU that takes all interrupts of an interface is full long before the others.
+fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let name = facts.text("interface")?;
+    let queues = facts.number("interrupt_queues")?;
+    let share = facts.number("interrupt_busiest_share")?;
+    let cpus = facts.number("cpus").unwrap_or(1.0);
+    let found = format!("{queues:.0} of {name}, {:.0} % on one CPU", share * 100.0);
+    let is_spread = share < SPREAD || facts.text("receive_packet_steering") == Some("on");
+    Some(match cpus < 2.0 || is_spread {
+        true => Said::good(found),
+        false => Said::advice(
+            found,
+            "above some Gbit/s that CPU is what holds back",
+            match queues > 1.0 {
+                true => "apt-get install irqbalance, or write masks to /proc/irq/*/smp_affinity"
+                    .to_string(),
+                false => format!(
+                    "echo {:x} > /sys/class/net/{name}/queues/rx-0/rps_cpus",
+                    (1_u64 << cpus.min(63.0) as u32) - 1
+                ),
+            },
+        ),
+    })
+}
+
+fn processors(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let cpus = facts.number("cpus")?;
+    let allowed = facts.number("cpus_allowed").unwrap_or(cpus);
+    let quota = facts.text("cpu_quota").and_then(|quota| {
+        let (share, period) = quota.split_once(' ')?;
+        Some(share.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    });
+    let quota = quota.filter(|quota| quota.is_finite());
+    let usable = quota.unwrap_or(cpus).min(allowed);
+    let found = format!("{usable} of {cpus:.0} CPUs");
+    Some(match (quota, allowed < cpus) {
+        (Some(quota), _) if quota < cpus => Said::trouble(
+            found,
+            "the control group takes this program off its CPUs when its share is used up",
+            "echo max > cpu.max of the control group that /proc/self/cgroup names",
+        ),
+        (_, true) => Said::advice(
+            found,
+            "this login is held to some of the CPUs",
+            "taskset -cp 0-N PID of the shell, or what set its affinity",
+        ),
+        _ => Said::good(found),
+    })
+}
+
+fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let all = facts.text("frequency_governors").or_else(|| facts.text("frequency_governor"));
+    let Some(all) = all else {
+        return Some(Said::good("none: the clock is not for this system to choose"));
+    };
+    // These drivers' powersave follows the load as schedutil does.
+    let by_hardware = facts.text("frequency_driver").is_some_and(|driver| {
+        driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate")
+    });
+    let slow = |name: &str| match name {
+        "powersave" => !by_hardware,
+        "userspace" | "conservative" => true,
+        _ => false,
+    };
+    Some(match all.split(' ').any(slow) {
+        true => Said::trouble(
+            all,
+            "the CPUs stay at a low clock: encryption and digests take as much longer",
+            "cpupower frequency-set -g performance",
+        ),
+        false => Said::good(all),
+    })
+}
+
+fn clock_source(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let name = facts.text("clocksource")?;
+    Some(match CLOCKS_READ_IN_PLACE.contains(&name) {
+        true => Said::good(name),
+        false => Said::trouble(
+            name,
+            "each reading of the clock is a call to the system or an access to a device",
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, where \
+             the kernel trusts it",
+        ),
+    })
+}
+
+fn random_numbers(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let bits = facts.number("entropy_bits")?;
+    let found = format!("{bits:.0} bits of entropy");
+    Some(match bits < ENTROPY_BITS {
+        true => Said::trouble(
+            found,
+            "keys of the seal may have to wait for it",
+            "apt-get install rng-tools-debian, or give the virtual machine a virtio-rng device",
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn open_files(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let most = facts.number("open_files")?;
+    let found = format!("{most:.0} at once");
+    Some(match most < OPEN_FILES {
+        true => Said::trouble(
+            found,
+            "a copy of a tree keeps hundreds open: it fails with 'too many open files'",
+            "ulimit -n 4096, and for logins 'nofile' in /etc/security/limits.conf",
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let disabled = facts.text("io_uring_disabled")?;
+    Some(match disabled {
+        "0" => Said::good("allowed"),
+        _ => Said::advice(
+            format!("kernel.io_uring_disabled = {disabled}"),
+            "requests to disks wait for each other: no depth above one for each stream",
+            "sysctl -w kernel.io_uring_disabled=0",
+        ),
+    })
+}
+
+fn huge_pages(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let enabled = facts.text("huge_pages")?;
+    Some(match enabled.contains("[never]") {
+        true => Said::advice(
+            "never",
+            "direct requests of 1 MiB are cut in two by many disks (docs/decisions/0030: 2.5 times \
+             slower here)",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+        false => Said::good(chosen(enabled)),
+    })
+}
+
+/// `always [madvise] never` → `madvise`.
+fn chosen(text: &str) -> &str {
+    let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(text, |(chosen, _)| chosen)
+}
+
+fn free_memory(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let free = facts.number("memory_available_bytes")?;
+    let found = format!("{} available", Bytes(free as u64));
+    Some(match free < MEMORY_FREE {
+        true => Said::advice(
+            found,
+            "a copy with the usual settings plans 80 MB of buffers, and the page cache wants more",
+            "end what fills it (ps aux --sort=-rss | head), or copy --memory 64M",
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn file_system(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let folder = facts.text("folder")?;
+    let kind = facts.text("folder_file_system")?;
+    let options = facts.text("folder_mount_options").unwrap_or("");
+    let has = |option: &str| options.split(',').any(|one| one == option);
+    let found = format!("{kind} under {folder}");
+    Some(match (has("ro"), has("sync")) {
+        (true, _) => Said::trouble(
+            format!("{found}, read only"),
+            "nothing can be written there",
+            format!(
+                "mount -o remount,rw {folder}, if it is not read only because of errors: dmesg"
+            ),
+        ),
+        (_, true) => Said::trouble(
+            format!("{found}, mounted with sync"),
+            "each write waits for the disk",
+            format!("mount -o remount,async {folder}"),
+        ),
+        _ => Said::good(found),
+    })
+}
+
+fn free_space(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let folder = facts.text("folder")?;
+    let free = facts.number("folder_free_bytes")?;
+    let all = facts.number("folder_total_bytes")?;
+    let nodes = facts.number("folder_free_nodes");
+    let found = format!("{} of {} in {folder}", Bytes(free as u64), Bytes(all as u64));
+    if nodes.is_some_and(|nodes| nodes < NODES_FREE) {
+        return Some(Said::trouble(
+            format!("{found}, but no more than {:.0} new files", nodes.unwrap_or(0.0)),
+            "files need an inode each",
+            format!("df -i {folder}; remove small files or choose another file system"),
+        ));
+    }
+    let why =
+        "file systems write slowly when they are nearly full, and copies end with exit code 5";
+    let remedy = format!("df -h {folder}; make room");
+    Some(match free / all.max(1.0) {
+        share if share < SHARE_TROUBLE => Said::trouble(found, why, remedy),
+        share if share < SHARE_ADVICE => Said::advice(found, why, remedy),
+        _ => Said::good(found),
+    })
+}
+
+const MTU_USUAL: f64 = 1400.0;
+const MTU_LEAST: f64 = 1280.0;
+/// Queue disciplines that hold back or delay what is sent.
+const SHAPERS: &[&str] = &["netem", "tbf", "htb", "hfsc", "cbq", "cake"];
+/// One window of 64 KiB.
+const QUEUE_PACKETS: f64 = 44.0;
+/// What Linux gives where nothing is set.
+const BACKLOG_USUAL: f64 = 1000.0;
+/// A share of interrupts that is no spread any more.
+const SPREAD: f64 = 0.9;
+/// Clocks that a program reads without a call.
+const CLOCKS_READ_IN_PLACE: &[&str] =
+    &["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "tod"];
+const ENTROPY_BITS: f64 = 128.0;
+const OPEN_FILES: f64 = 1024.0;
+const MEMORY_FREE: f64 = 256e6;
+const NODES_FREE: f64 = 1000.0;
+const SHARE_TROUBLE: f64 = 0.01;
+const SHARE_ADVICE: f64 = 0.05;

@@ -1,0 +1,187 @@
+//! The rules about TCP's settings on a host.
+
+use super::finding::{Facts, Goal, Rule, Said};
+use base::units::{Bytes, Rate};
+
+pub const RULES: &[(&str, Rule)] = &[
+    ("receive buffer", receive_buffer),
+    ("send buffer", send_buffer),
+    ("receive autotuning", autotuning),
+    ("explicit windows", explicit_windows),
+    ("window scaling", window_scaling),
+    ("selective acknowledgements", selective_acknowledgements),
+    ("timestamps", timestamps),
+    ("slow start after idle", slow_start_after_idle),
+    ("congestion control", congestion_control),
+    ("memory for TCP", memory),
+];
+
+fn receive_buffer(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    buffer(facts, goal, "tcp_rmem")
+}
+
+fn send_buffer(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    buffer(facts, goal, "tcp_wmem")
+}
+
+/// The most that autotuning may give one stream. About half of a buffer is payload.
+fn buffer(facts: &Facts<'_>, goal: &Goal, name: &str) -> Option<Said> {
+    let key = format!("net.ipv4.{name}");
+    let most = facts.sysctl_most(&key)?;
+    let found = format!("{key} up to {}", Bytes(most as u64));
+    let Some(product) = goal.product_bytes() else {
+        return Some(match most < BUFFER_USUAL {
+            true => Said::advice(
+                &found,
+                "less than what kernels come with: a long path is capped at a window for each \
+                 round trip and stream",
+                raise(facts, &key, BUFFER_USUAL),
+            ),
+            false => Said::good(found),
+        });
+    };
+    let want = (2.0 * product).max(BUFFER_LEAST);
+    if most >= want {
+        return Some(Said::good(found));
+    }
+    let round_trip_s = goal.round_trip.map_or(0.0, |time| time.seconds());
+    let reach = Rate { bytes_per_second: most / 2.0 / round_trip_s.max(1e-6) };
+    let why = format!(
+        "one stream reaches about {reach} on this path of {:.1} ms; {} are {} in flight",
+        round_trip_s * 1e3,
+        Rate { bytes_per_second: goal.bytes_per_s },
+        Bytes(product as u64),
+    );
+    let remedy = raise(facts, &key, want);
+    // Several streams share the path: the default of four makes up for a factor of four.
+    Some(match most * STREAMS_USUAL >= want {
+        true => Said::advice(found, why, remedy),
+        false => Said::trouble(found, why, remedy),
+    })
+}
+
+fn raise(facts: &Facts<'_>, key: &str, want: f64) -> String {
+    let first: Vec<&str> =
+        facts.sysctl(key).unwrap_or("4096 131072").split_whitespace().take(2).collect();
+    // Whole mebibytes are easier to read.
+    let want = (want / MIB).ceil() * MIB;
+    format!("sysctl -w {key}='{} {want:.0}'", first.join(" "))
+}
+
+fn autotuning(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let key = "net.ipv4.tcp_moderate_rcvbuf";
+    on(facts, key, "receive windows stay what they are at the start: a long path is never filled")
+}
+
+fn window_scaling(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    on(facts, "net.ipv4.tcp_window_scaling", "no window is above 64 KiB (RFC 7323)")
+}
+
+fn selective_acknowledgements(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    on(
+        facts,
+        "net.ipv4.tcp_sack",
+        "of several losses in a window one is repaired in each round trip (RFC 2018)",
+    )
+}
+
+fn timestamps(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    on(
+        facts,
+        "net.ipv4.tcp_timestamps",
+        "round trips of retransmitted segments are not measured, and old segments are taken for \
+         new ones on fast paths (RFC 7323)",
+    )
+}
+
+/// A switch that is to be on.
+fn on(facts: &Facts<'_>, key: &str, why: &str) -> Option<Said> {
+    Some(match facts.sysctl(key)? {
+        "0" => Said::trouble(format!("{key} = 0"), why, format!("sysctl -w {key}=1")),
+        value => Said::good(format!("{key} = {value}")),
+    })
+}
+
+fn explicit_windows(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
+    let most = facts.sysctl_most(receive)?.min(facts.sysctl_most(send)?);
+    let found = format!("{receive} and {send}: {} at least", Bytes(most as u64));
+    // The kernel doubles what is asked for, and half of that is payload.
+    Some(match goal.product_bytes() {
+        Some(product) if most < product => Said::advice(
+            found,
+            format!("--window above {} is cut down to that; auto is not", Bytes(most as u64)),
+            format!("sysctl -w {receive}={0:.0} {send}={0:.0}", (product / MIB).ceil() * MIB),
+        ),
+        _ => Said::good(found),
+    })
+}
+
+fn slow_start_after_idle(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    let key = "net.ipv4.tcp_slow_start_after_idle";
+    let value = facts.sysctl(key)?;
+    let found = format!("{key} = {value}");
+    // On a short path the window is back before anybody notices.
+    let is_long = goal.round_trip.is_none_or(|time| time.seconds() >= LONG_S);
+    let is_bbr = facts.sysctl(CONGESTION).is_some_and(|name| name.starts_with("bbr"));
+    Some(match value != "0" && is_long && !is_bbr {
+        true => Said::advice(
+            found,
+            "a stream that waits for its source for longer than a retransmission timeout begins \
+             with ten segments again (RFC 2861)",
+            format!("sysctl -w {key}=0"),
+        ),
+        false => Said::good(found),
+    })
+}
+
+fn congestion_control(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+    let name = facts.sysctl(CONGESTION)?;
+    let found = format!("{CONGESTION} = {name}");
+    if FOR_LONG_PATHS.contains(&name) {
+        return Some(Said::good(found));
+    }
+    let available = facts.sysctl("net.ipv4.tcp_available_congestion_control").unwrap_or("");
+    let better = FOR_LONG_PATHS.iter().find(|one| available.split(' ').any(|name| name == **one));
+    let better = better.copied().unwrap_or("cubic");
+    Some(Said::advice(
+        found,
+        "it takes long to fill a path again after a loss: one segment for each round trip \
+         (RFC 9438, 1)",
+        format!("sysctl -w {CONGESTION}={better}, or copy --congestion {better}"),
+    ))
+}
+
+/// All sockets of the host together.
+fn memory(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+    let key = "net.ipv4.tcp_mem";
+    let most = facts.sysctl_most(key)? * PAGE;
+    let found = format!("{key}: {} for all connections", Bytes(most as u64));
+    let want = goal.product_bytes().map_or(MEMORY_LEAST, |product| MEMORY_LEAST.max(4.0 * product));
+    Some(match most < want {
+        true => Said::trouble(
+            found,
+            "above that TCP shrinks windows and drops segments",
+            format!(
+                "sysctl -w {key}='{0:.0} {0:.0} {1:.0}'",
+                want / PAGE / 2.0,
+                (want / PAGE).ceil()
+            ),
+        ),
+        false => Said::good(found),
+    })
+}
+
+const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+/// Those that grow with time or follow a model, and so fill a long path.
+const FOR_LONG_PATHS: &[&str] = &["bbr", "cubic", "bbr3", "bbr2", "htcp", "scalable", "illinois"];
+const MIB: f64 = 1048576.0;
+const PAGE: f64 = 4096.0;
+/// What Linux gives where nothing is set: 6 MiB to receive, 4 MiB to send.
+const BUFFER_USUAL: f64 = 4.0 * MIB;
+const BUFFER_LEAST: f64 = MIB;
+const MEMORY_LEAST: f64 = 64.0 * MIB;
+/// Streams of a copy where nothing is said.
+const STREAMS_USUAL: f64 = 4.0;
+/// A path with a round trip of that is a long one.
+const LONG_S: f64 = 0.005;

@@ -1,0 +1,88 @@
+//! Copies of a calibration as runs of the store, and back.
+
+use std::collections::BTreeMap;
+
+use super::{Made, Whole, WholeSample};
+use crate::record::sample::{Conditions, Knobs, Moved, PlaceInExperiment, Record, Scenario, Side};
+use base::settings::Settings;
+
+/// A copy of a calibration as a run of an experiment. `environment` is this host's in the store.
+pub fn record(made: &Made, experiment: &str, seed: u64, environment: i64) -> Record {
+    let Made { trial, sample, .. } = made;
+    let bytes = sample.shape().bytes();
+    let side = |cpu_s: f64| Side { environment, cpu_user_s: cpu_s, ..Side::default() };
+    let whole = serde_json::to_value(sample).unwrap_or_default();
+    Record {
+        command: "measure".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started_unix_s: made.started_unix_s,
+        sources: vec![made.source.display().to_string()],
+        target: made.target.display().to_string(),
+        place: Some(PlaceInExperiment {
+            experiment: experiment.to_string(),
+            scenario: if trial.far { Scenario::DiskNetDisk } else { Scenario::DiskDisk },
+            seed,
+            order_index: made.number as u32,
+            repeat: 0,
+            block: 0,
+        }),
+        knobs: knobs(sample.streams),
+        conditions: Conditions {
+            cache: if trial.cold { "cold" } else { "warm" }.into(),
+            carrier: sample.carrier.clone(),
+            source_file_system: Some(sample.source.clone()),
+            sink_file_system: Some(sample.sink.clone()),
+            ..Conditions::default()
+        },
+        moved: Moved {
+            bytes,
+            files: sample.files,
+            elapsed_s: sample.elapsed_s,
+            goodput_bytes_per_s: bytes as f64 / sample.elapsed_s.max(1e-9),
+            ..Moved::default()
+        },
+        source: side(sample.cpu_source_s),
+        sink: trial.far.then(|| side(sample.cpu_sink_s)),
+        more: BTreeMap::from([(WHOLE.to_string(), whole)]),
+        ..Record::default()
+    }
+}
+
+/// The samples among runs: those that a model of whole copies is fitted to.
+pub fn samples(records: &[Record]) -> Vec<WholeSample> {
+    let of = |record: &Record| serde_json::from_value(record.more.get(WHOLE)?.clone()).ok();
+    records.iter().filter(|record| record.void_reason.is_none()).filter_map(of).collect()
+}
+
+/// What whole copies cost, by the runs of a calibration among these; `None` where there are none.
+pub fn fitted(records: &[Record], cpus: u32) -> Option<Whole> {
+    let ends = records.iter().filter(|record| is_whole(record));
+    let ended = ends.map(|record| record.started_unix_s + record.moved.elapsed_s);
+    let samples = samples(records);
+    let whole = Whole::fit(&samples, cpus, ended.fold(0.0, f64::max));
+    (!whole.routes.is_empty() && whole.is_sound()).then_some(whole)
+}
+
+/// True of a run that is a copy of a calibration: no part was measured in it.
+pub fn is_whole(record: &Record) -> bool {
+    record.more.contains_key(WHOLE)
+}
+
+/// What copies are made with when nobody says how.
+fn knobs(streams: u16) -> Knobs {
+    let usual = Settings::default();
+    Knobs {
+        request_bytes: usual.request_bytes,
+        streams,
+        engine: usual.engine.name().into(),
+        direct: usual.direct.name().into(),
+        seal: usual.seal.name().into(),
+        digest: usual.digest.name().into(),
+        fsync: usual.fsync.name().into(),
+        receive: usual.receive.name().into(),
+        ..Knobs::default()
+    }
+}
+
+/// The name under which a run has its sample.
+const WHOLE: &str = "whole";

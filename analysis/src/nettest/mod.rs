@@ -1,0 +1,341 @@
+//! A test of a path: what moved in each interval, from samples of its streams alone. Pure: it knows
+//! neither the copy that is the test nor a clock.
+//!
+//! One direction is a `Way`. The end that is here dates everything by its own clock; what the far
+//! end has told is shifted so that the first byte of each stream moves at the same time at both,
+//! which is wrong by a round trip at most.
+
+mod nearby;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use self::nearby::{count_at, last_until, mean_over};
+use base::job::{PathRole, PathSide, StreamPath};
+use base::path::PathSample;
+use base::units::{Nanos, Tick};
+
+/// How long is looked at, behind what, and in which parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub omit: Nanos,
+    pub time: Nanos,
+    pub interval: Nanos,
+}
+
+/// A part of the time. Both times are counted from where the omitted part, or the one that counts,
+/// begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    pub from: Nanos,
+    pub to: Nanos,
+    pub omitted: bool,
+}
+
+impl Span {
+    /// The intervals in order of time; the last of either part may be shorter.
+    pub fn intervals(self) -> impl Iterator<Item = Interval> {
+        let parts = [(self.omit, true), (self.time, false)];
+        parts.into_iter().flat_map(move |(length, omitted)| {
+            let count = length.0.div_ceil(self.interval.0.max(1));
+            (0..count).map(move |number| Interval {
+                from: Nanos(number * self.interval.0),
+                to: Nanos(((number + 1) * self.interval.0).min(length.0)),
+                omitted,
+            })
+        })
+    }
+
+    /// When an interval begins and ends, on the clock by which the test began.
+    pub fn bounds(self, began: Tick, interval: Interval) -> (Tick, Tick) {
+        let origin = if interval.omitted { began } else { began.after(self.omit) };
+        (origin.after(interval.from), origin.after(interval.to))
+    }
+
+    pub fn end(self, began: Tick) -> Tick {
+        began.after(self.omit).after(self.time)
+    }
+}
+
+/// Which way bytes go, seen from this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    Forward,
+    Reverse,
+}
+
+/// One direction of a test, as far as it has been seen.
+#[derive(Clone, Debug)]
+pub struct Way {
+    pub direction: Direction,
+    streams: BTreeMap<u32, Stream>,
+    /// Samples that are nearer to each other than this say nothing more.
+    spacing: Nanos,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    near: End,
+    far: End,
+}
+
+/// A stream as one of its ends sees it.
+#[derive(Clone, Debug, Default)]
+struct End {
+    first: Option<PathSample>,
+    /// When its first byte had moved.
+    moved_at: Option<Tick>,
+    samples: Vec<PathSample>,
+}
+
+/// What one stream, or all of them, did in a stretch of time. What is not known is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Moved {
+    /// `None` for all streams together.
+    pub stream: Option<u32>,
+    /// What came, as the end that is here knows it: the sender by acknowledgements.
+    pub bytes: u64,
+    pub rate_bits_per_second: f64,
+    /// Of segments, as the sender counts them.
+    pub retransmitted_segments: Option<u64>,
+    /// At the end of the stretch.
+    pub congestion_window_bytes: Option<u64>,
+    /// Smoothed, the mean over the stretch.
+    pub rtt_seconds: Option<f64>,
+}
+
+/// What one end of a direction did in the time that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct EndTotal {
+    pub stream: Option<u32>,
+    pub bytes: u64,
+    pub rate_bits_per_second: f64,
+    /// The sender's alone.
+    pub retransmitted_segments: Option<u64>,
+}
+
+/// Both ends of a direction: each stream, and behind them all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Total {
+    /// New bytes that TCP has sent.
+    pub sender: Vec<EndTotal>,
+    /// What has arrived.
+    pub receiver: Vec<EndTotal>,
+}
+
+impl Way {
+    /// `interval` is the shortest time that will be asked about.
+    pub fn new(direction: Direction, interval: Nanos) -> Way {
+        let spacing = Nanos(interval.0 / SAMPLES_IN_INTERVAL);
+        Way { direction, streams: BTreeMap::new(), spacing }
+    }
+
+    /// All of a test that is over.
+    pub fn whole(direction: Direction, paths: &[StreamPath]) -> Way {
+        let mut way = Way::new(direction, Nanos(0));
+        paths.iter().for_each(|path| way.see(path));
+        way
+    }
+
+    pub fn see(&mut self, path: &StreamPath) {
+        let stream = self.streams.entry(path.stream).or_default();
+        let end = match path.side {
+            PathSide::Near => &mut stream.near,
+            PathSide::Far => &mut stream.far,
+        };
+        path.samples.iter().for_each(|sample| end.see(sample, path.role, self.spacing));
+    }
+
+    /// When the first byte moved, by the clock of this host.
+    pub fn began(&self) -> Option<Tick> {
+        self.streams.values().filter_map(|stream| stream.near.moved_at).min()
+    }
+
+    /// True when nothing that will still be told of the time until then could change it.
+    pub fn is_known_until(&self, until: Tick) -> bool {
+        let mut ends = self.streams.values().map(|stream| {
+            let far = stream.far_here();
+            let far_is_wanted = self.direction == Direction::Reverse;
+            let far = far.and_then(|(end, shift)| Some((end.samples.last()?.at, shift)));
+            let far = far.is_some_and(|(last, shift)| shifted(last, shift) >= until);
+            let near = stream.near.samples.last().is_some_and(|last| last.at >= until);
+            near && (far || !far_is_wanted)
+        });
+        !self.streams.is_empty() && ends.all(|known| known)
+    }
+
+    /// Each stream, and behind them all together. A stream that is over, or has not begun, is left
+    /// out.
+    pub fn between(&self, from: Tick, to: Tick) -> Vec<Moved> {
+        let lives = |stream: &&Stream| stream.near.lives_between(from, to);
+        let streams = self.streams.iter().filter(|(_, stream)| lives(stream));
+        let mut moved: Vec<Moved> =
+            streams.map(|(number, stream)| self.moved(*number, stream, from, to)).collect();
+        moved.push(sum(&moved, to.since(from)));
+        moved
+    }
+
+    pub fn total(&self, from: Tick, to: Tick) -> Total {
+        let time = to.since(from);
+        let mut total = Total::default();
+        for (number, stream) in &self.streams {
+            let (sender, receiver) = match self.direction {
+                Direction::Forward => (stream.near_here(), stream.far_here()),
+                Direction::Reverse => (stream.far_here(), stream.near_here()),
+            };
+            let one = |grown: u64, retransmitted| EndTotal {
+                stream: Some(*number),
+                bytes: grown,
+                rate_bits_per_second: bits_per_second(grown, time),
+                retransmitted_segments: retransmitted,
+            };
+            total.sender.extend(sender.map(|end| {
+                let again = grown(end, |sample| sample.segments_retransmitted, from, to);
+                one(grown(end, sent_once, from, to), Some(again))
+            }));
+            total.receiver.extend(
+                receiver.map(|end| one(grown(end, |sample| sample.bytes_received, from, to), None)),
+            );
+        }
+        for ends in [&mut total.sender, &mut total.receiver] {
+            ends.extend(sum_of_ends(ends, time));
+        }
+        total
+    }
+
+    /// Forgets what lies before this time, but for the last sample.
+    pub fn forget(&mut self, before: Tick) {
+        for stream in self.streams.values_mut() {
+            let shift = stream.shift();
+            stream.near.forget(before);
+            if let Some(shift) = shift {
+                stream.far.forget(shifted(before, -shift));
+            }
+        }
+    }
+
+    fn moved(&self, number: u32, stream: &Stream, from: Tick, to: Tick) -> Moved {
+        let near = stream.near_here();
+        let (counter, sender): (Counter, _) = match self.direction {
+            Direction::Forward => (|sample| sample.bytes_acked, near),
+            Direction::Reverse => (|sample| sample.bytes_received, stream.far_here()),
+        };
+        let bytes = near.map_or(0, |near| grown(near, counter, from, to));
+        let last = sender.and_then(|(end, shift)| last_until(&end.samples, shifted(to, -shift)));
+        let rtt_s = sender.and_then(|(end, shift)| {
+            let (from, to) = (shifted(from, -shift), shifted(to, -shift));
+            mean_over(&end.samples, |sample| sample.rtt.seconds(), from, to)
+        });
+        Moved {
+            stream: Some(number),
+            bytes,
+            rate_bits_per_second: bits_per_second(bytes, to.since(from)),
+            retransmitted_segments: sender
+                .map(|end| grown(end, |sample| sample.segments_retransmitted, from, to)),
+            congestion_window_bytes: last
+                .map(|last| u64::from(last.cwnd_segments) * u64::from(last.mss_bytes)),
+            rtt_seconds: rtt_s.filter(|rtt_s| *rtt_s > 0.0),
+        }
+    }
+}
+
+impl Stream {
+    fn near_here(&self) -> Option<(&End, i64)> {
+        self.near.first.map(|_| (&self.near, 0))
+    }
+
+    /// What the far end has told, and how far its clock is behind ours.
+    fn far_here(&self) -> Option<(&End, i64)> {
+        self.shift().map(|shift| (&self.far, shift))
+    }
+
+    fn shift(&self) -> Option<i64> {
+        let (near, far) = self.near.moved_at.zip(self.far.moved_at)?;
+        Some(near.0.wrapping_sub(far.0) as i64)
+    }
+}
+
+impl End {
+    fn see(&mut self, sample: &PathSample, role: PathRole, spacing: Nanos) {
+        let first = *self.first.get_or_insert(*sample);
+        let moves = match role {
+            PathRole::Source => sample.bytes_acked > first.bytes_acked,
+            PathRole::Sink => sample.bytes_received > first.bytes_received,
+        };
+        if moves {
+            self.moved_at.get_or_insert(sample.at);
+        }
+        match self.samples.last() {
+            Some(last) if sample.at.since(last.at).0 <= spacing.0 => {}
+            _ => self.samples.push(*sample),
+        }
+    }
+
+    fn lives_between(&self, from: Tick, to: Tick) -> bool {
+        let begins = self.first.is_some_and(|first| first.at < to);
+        begins && self.samples.last().is_some_and(|last| last.at > from)
+    }
+
+    fn forget(&mut self, before: Tick) {
+        let later = self.samples.partition_point(|sample| sample.at < before);
+        self.samples.drain(..later.saturating_sub(1));
+    }
+}
+
+type Counter = fn(&PathSample) -> u64;
+
+fn sent_once(sample: &PathSample) -> u64 {
+    sample.bytes_sent.saturating_sub(sample.bytes_retransmitted)
+}
+
+/// How much a counter grew in a stretch of our time.
+fn grown((end, shift): (&End, i64), counter: Counter, from: Tick, to: Tick) -> u64 {
+    let at = |time| count_at(&end.samples, counter, shifted(time, -shift));
+    (at(to) - at(from)).max(0.0).round() as u64
+}
+
+fn shifted(at: Tick, by_ns: i64) -> Tick {
+    Tick(at.0.saturating_add_signed(by_ns))
+}
+
+fn bits_per_second(bytes: u64, time: Nanos) -> f64 {
+    match time.seconds() {
+        seconds if seconds > 0.0 => bytes as f64 * 8.0 / seconds,
+        _ => 0.0,
+    }
+}
+
+/// All streams together: windows add up, and a round trip is the mean of theirs.
+fn sum(moved: &[Moved], time: Nanos) -> Moved {
+    let total = |of: fn(&Moved) -> Option<u64>| moved.iter().map(of).sum::<Option<u64>>();
+    let bytes = moved.iter().map(|one| one.bytes).sum();
+    let rtts: Vec<f64> = moved.iter().filter_map(|one| one.rtt_seconds).collect();
+    let mean = rtts.iter().sum::<f64>() / rtts.len().max(1) as f64;
+    let some = !moved.is_empty();
+    Moved {
+        stream: None,
+        bytes,
+        rate_bits_per_second: bits_per_second(bytes, time),
+        retransmitted_segments: total(|one| one.retransmitted_segments).filter(|_| some),
+        congestion_window_bytes: total(|one| one.congestion_window_bytes).filter(|_| some),
+        rtt_seconds: (!rtts.is_empty()).then_some(mean),
+    }
+}
+
+fn sum_of_ends(ends: &[EndTotal], time: Nanos) -> Option<EndTotal> {
+    let bytes = ends.iter().map(|end| end.bytes).sum();
+    (!ends.is_empty()).then(|| EndTotal {
+        stream: None,
+        bytes,
+        rate_bits_per_second: bits_per_second(bytes, time),
+        retransmitted_segments: ends.iter().map(|end| end.retransmitted_segments).sum(),
+    })
+}
+
+/// More in an interval change none of its figures by more than a hundredth.
+const SAMPLES_IN_INTERVAL: u64 = 100;
+
+#[cfg(test)]
+mod tests;

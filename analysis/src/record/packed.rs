@@ -1,0 +1,164 @@
+//! What packing made of a copy, and what the copy would have been without it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use base::codec::Way;
+use base::job::{Outcome, PathRole};
+use base::tally::{Life, SideReport, Stage};
+use base::units::Nanos;
+
+/// What became of payloads that were to be packed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Packed {
+    pub raw_bytes: u64,
+    /// What they were on the wire, without frames and seals.
+    pub packed_bytes: u64,
+    /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
+    /// were.
+    pub bytes_by_way: BTreeMap<String, u64>,
+    /// Time of packing over that of unpacking (c/x of the SLAC study), where both are known.
+    pub pack_over_unpack: Option<f64>,
+    /// Of a copy.
+    pub without: Option<Without>,
+}
+
+/// What the same copy would have been with `--compress off`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Without {
+    pub bytes_per_s: f64,
+    pub held_by: HeldBy,
+}
+
+/// Where requests were most of their time: what held the copy back, and so why off would have been
+/// what is predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBy {
+    /// It carried what it could: raw bytes would have come no faster.
+    #[default]
+    Wire,
+    /// Raw bytes need no packing, so they would have been as fast as the wire: that is known only
+    /// from what it carried in its best moments.
+    Packing,
+    /// The same of the other end.
+    Unpacking,
+    /// Bytes came no faster, packed or not.
+    Source,
+}
+
+impl HeldBy {
+    pub const ALL: [HeldBy; 4] = [HeldBy::Wire, HeldBy::Packing, HeldBy::Unpacking, HeldBy::Source];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            HeldBy::Wire => "wire",
+            HeldBy::Packing => "packing",
+            HeldBy::Unpacking => "unpacking",
+            HeldBy::Source => "source",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<HeldBy> {
+        HeldBy::ALL.into_iter().find(|held_by| held_by.name() == text)
+    }
+
+    /// By the life of requests at the source, and at the sink.
+    fn of(source: &Life, sink: &Life) -> HeldBy {
+        let gone = source.gate + source.drain;
+        if source.fill > source.pass.max(gone) {
+            HeldBy::Source
+        } else if source.pass > gone {
+            HeldBy::Packing
+        } else if sink.pass > sink.fill {
+            HeldBy::Unpacking
+        } else {
+            HeldBy::Wire
+        }
+    }
+}
+
+impl Packed {
+    /// `None` where nothing was to be packed.
+    pub fn of(outcome: &Outcome) -> Option<Packed> {
+        let (source, sink) = match &outcome.far {
+            Some(far) if outcome.near_is_source => (&outcome.near, far),
+            Some(far) => (far, &outcome.near),
+            None => return None,
+        };
+        let packing = &source.tally.packing;
+        let used = Way::all().filter(|way| packing.by_way[way.place()] > 0);
+        let codec = |side: &SideReport| side.tally.stages[Stage::Codec as usize];
+        let (pack, unpack) = (codec(source), codec(sink));
+        (packing.raw_bytes() > 0).then(|| Packed {
+            raw_bytes: packing.raw_bytes(),
+            packed_bytes: packing.packed_bytes,
+            bytes_by_way: used.map(|way| (way.typed(), packing.by_way[way.place()])).collect(),
+            pack_over_unpack: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
+            without: Some(Without::of(outcome, source, sink)),
+        })
+    }
+
+    pub fn ratio(&self) -> f64 {
+        self.raw_bytes as f64 / self.packed_bytes.max(1) as f64
+    }
+
+    /// The share of the bytes that went as they were.
+    pub fn raw_share(&self) -> f64 {
+        let raw = self.bytes_by_way.get(&Way::Raw.typed()).copied().unwrap_or(0);
+        raw as f64 / self.raw_bytes.max(1) as f64
+    }
+}
+
+impl Without {
+    fn of(outcome: &Outcome, source: &SideReport, sink: &SideReport) -> Without {
+        let seconds = (outcome.elapsed.seconds() - outcome.login.seconds()).max(1e-9);
+        let rate = source.tally.bytes as f64 / seconds;
+        let wire = source.tally.packing.packed_bytes as f64 / seconds;
+        let held_by = HeldBy::of(&source.tally.life, &sink.tally.life);
+        let carries = wire.max(best_moment(outcome));
+        let bytes_per_s = match held_by {
+            HeldBy::Wire => wire,
+            HeldBy::Packing | HeldBy::Unpacking => carries,
+            HeldBy::Source => carries.min(rate),
+        };
+        Without { bytes_per_s, held_by }
+    }
+}
+
+/// The most that TCP saw delivered on one stream, in bytes a second; nothing on a short path, where
+/// it sees batches instead of a rate.
+fn best_moment(outcome: &Outcome) -> f64 {
+    let ends = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
+    let looks = ends.flat_map(|path| &path.samples).filter(|look| look.rtt_min >= RTT_MIN);
+    looks.map(|look| look.delivery_bytes_per_s).max().unwrap_or(0) as f64
+}
+
+const RTT_MIN: Nanos = Nanos::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_held_a_copy_back() {
+        let life = |fill, pass, gate, drain| Life {
+            fill: Nanos(fill),
+            pass: Nanos(pass),
+            gate: Nanos(gate),
+            drain: Nanos(drain),
+        };
+        let waits = life(9, 1, 0, 1);
+        let cases = [
+            (life(1, 2, 3, 4), waits, HeldBy::Wire),
+            (life(1, 8, 3, 4), waits, HeldBy::Packing),
+            (life(1, 2, 3, 4), life(1, 9, 0, 1), HeldBy::Unpacking),
+            (life(9, 2, 3, 4), waits, HeldBy::Source),
+        ];
+        for (source, sink, expect) in cases {
+            assert_eq!(HeldBy::of(&source, &sink), expect, "{source:?} {sink:?}");
+            assert_eq!(HeldBy::parse(expect.name()), Some(expect));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What packing comes to, as tables.
+
+use super::sheet::Sheet;
+use crate::study::compression::Findings;
+use base::units::Bytes;
+
+/// The processors that pack at one end, and their clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    pub processors: usize,
+    /// `None` where the host does not say.
+    pub mhz: Option<f64>,
+}
+
+/// A row for each way, and for each plain tool.
+pub fn sheet(findings: &Findings, host: Host) -> Sheet {
+    let title = format!(
+        "{}: {} in payloads of {}",
+        findings.source,
+        Bytes(findings.bytes),
+        Bytes(findings.payload_bytes.into())
+    );
+    let mut sheet = Sheet::new(title, COLUMNS);
+    let cycles = |rate: Option<f64>| match (rate, host.mhz) {
+        (Some(rate), Some(mhz)) => format!("{:.1}", mhz * 1e6 / rate),
+        _ => "-".into(),
+    };
+    for packed in &findings.ways {
+        let pays = |processors| match packed.pays_below_bytes_per_s(processors) {
+            Some(rate) => megabits(rate),
+            None => "never".into(),
+        };
+        sheet.row(vec![
+            packed.way.clone(),
+            format!("{:.2}", packed.ratio),
+            mega(Some(packed.pack_bytes_per_s)),
+            mega(packed.unpack_bytes_per_s),
+            cycles(Some(packed.pack_bytes_per_s)),
+            cycles(packed.unpack_bytes_per_s),
+            packed.pack_over_unpack().map_or("-".into(), |times| format!("{times:.1}")),
+            pays(1),
+            pays(host.processors),
+        ]);
+    }
+    for tool in &findings.tools {
+        let mut row = vec![tool.command.clone(), format!("{:.2}", tool.ratio)];
+        row.push(mega(tool.pack_bytes_per_s));
+        row.resize(COLUMNS.len(), "-".into());
+        sheet.row(row);
+    }
+    sheet
+}
+
+/// How the columns are to be read, once for all tables.
+pub fn legend(host: Host) -> Vec<String> {
+    let clock = match host.mhz {
+        Some(mhz) => format!("cycles are those of the {mhz:.0} MHz that the host names"),
+        None => "the host names no clock, so there are no cycles".to_string(),
+    };
+    vec![
+        format!(
+            "MB/s are of raw bytes and of one processor; {clock}; c/x is the time of packing over \
+             that of unpacking"
+        ),
+        format!(
+            "pays below: on links slower than this, packing with 1 or all {} processors at each \
+             end moves more than sending as it is",
+            host.processors
+        ),
+        "programs pack one stream, by the clock on the wall, reading and writing included, less \
+         what it takes to start them; - where that is most of it"
+            .into(),
+    ]
+}
+
+const COLUMNS: &[&str] = &[
+    "way",
+    "ratio",
+    "pack MB/s",
+    "unpack MB/s",
+    "pack cycles/B",
+    "unpack cycles/B",
+    "c/x",
+    "pays below Mbit/s (1)",
+    "(all)",
+];
+
+fn mega(rate: Option<f64>) -> String {
+    rate.map_or("-".into(), |rate| format!("{:.0}", rate / 1e6))
+}
+
+fn megabits(rate: f64) -> String {
+    format!("{:.0}", rate * 8.0 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sheet::Form;
+    use crate::study::compression::{Packed, Tool};
+
+    #[test]
+    fn a_table_for_people() {
+        let packed = |way: &str, ratio, pack, unpack| Packed {
+            way: way.into(),
+            ratio,
+            pack_bytes_per_s: pack,
+            unpack_bytes_per_s: unpack,
+        };
+        let findings = Findings {
+            source: "text".into(),
+            bytes: 16 << 20,
+            payload_bytes: 1 << 20,
+            ways: vec![packed("zlib:6", 3.5, 40e6, Some(400e6)), packed("lz4", 1.0, 5000e6, None)],
+            tools: vec![Tool {
+                command: "gzip -6 -c".into(),
+                ratio: 3.6,
+                pack_bytes_per_s: Some(38e6),
+            }],
+        };
+        let text = sheet(&findings, Host { processors: 2, mhz: Some(2000.0) }).write(Form::Text);
+        let rows: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0].join(" "), "text: 16 MiB in payloads of 1 MiB");
+        assert_eq!(rows[2], ["zlib:6", "3.50", "40", "400", "50.0", "5.0", "10.0", "320", "640"]);
+        assert_eq!(rows[3], ["lz4", "1.00", "5000", "-", "0.4", "-", "-", "never", "never"]);
+        assert!(rows[4].join(" ").starts_with("gzip -6 -c 3.60 38 - -"), "{text}");
+    }
+}

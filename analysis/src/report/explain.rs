@@ -1,0 +1,633 @@
+//! What held a transfer back, as one sentence, as a page, and as JSON.
+
+use super::live::count;
+use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
+use crate::diagnosis::{Advice, Change, Class, Confidence, Stage, StreamVerdict, Verdict};
+use base::units::Bytes;
+
+/// The verdict in one sentence, for the summary of a transfer.
+pub fn sentence(verdict: &Verdict) -> String {
+    let mut text = match verdict.primary {
+        None => mixed(verdict),
+        Some(class) => because(verdict, class),
+    };
+    if let Some(advice) = verdict.advice.iter().find(|advice| in_sentence(verdict, advice)) {
+        text.push_str(&format!("; {}", would(advice)));
+    }
+    let pauses = &verdict.figures.pauses;
+    let named = verdict.primary == Some(Class::Pauses);
+    let is_told = |period: &Period| pauses.count >= 3 || period.what == LOCKSTEP;
+    if !named && verdict.figures.period.as_ref().is_some_and(is_told) {
+        text.push_str(&format!("; it also {}", stops(verdict)));
+    } else if let Some(second) = verdict.secondary.first().filter(|_| verdict.primary.is_some()) {
+        let share = percent(verdict.shares.get(*second));
+        text.push_str(&format!("; also {} ({share})", second.name()));
+    }
+    let known = !matches!(verdict.primary, None | Some(Class::Undetermined));
+    if known && verdict.confidence == Confidence::Low {
+        text.push_str(" (little was seen of it)");
+    }
+    text
+}
+
+/// All of it: why, what to change, the numbers, each stream, each episode and pause.
+pub fn page(verdict: &Verdict) -> String {
+    let mut text = format!("held back by: {}\n", sentence(verdict));
+    text.push_str(&format!("confidence: {}\n\n", confidence(verdict)));
+    let shares = verdict.shares.all();
+    for share in shares {
+        text.push_str(&fact(share.class.name(), &format!("{} of the bytes", percent(share.share))));
+    }
+    text.push_str("\nwhat to change\n");
+    for (number, advice) in (1..).zip(&verdict.advice) {
+        text.push_str(&format!("  {number}. {}\n", tell(advice)));
+    }
+    text.push_str("\nthe path\n");
+    for (name, value) in numbers(verdict) {
+        text.push_str(&fact(name, &value));
+    }
+    text.push_str(&streams(verdict));
+    for stream in &verdict.streams {
+        text.push_str(&episodes(stream));
+        text.push_str(&pauses(stream));
+    }
+    text
+}
+
+/// The sentence as a line of the summary; nothing where no rule explains it, which helps nobody.
+pub fn line(verdict: &Verdict) -> String {
+    match verdict.primary {
+        Some(Class::Undetermined) => String::new(),
+        _ => fact("held back by", &sentence(verdict)),
+    }
+}
+
+/// Advice that says a number which belongs to the first class.
+fn in_sentence(verdict: &Verdict, advice: &Advice) -> bool {
+    let class = match advice.change {
+        Change::MoveMore { .. } => Class::TooShort,
+        Change::Prefetch { .. } => Class::Pauses,
+        Change::Window { .. } => Class::ReceiveWindow,
+        Change::SendBuffer { .. } => Class::SendBuffer,
+        Change::RaisePace { .. } | Change::RaiseRate { .. } => Class::Pacing,
+        Change::Pace { .. } => Class::ShallowBuffer,
+        Change::Streams { .. } => Class::PathLoss,
+        _ => return false,
+    };
+    verdict.primary == Some(class)
+}
+
+fn mixed(verdict: &Verdict) -> String {
+    let parts: Vec<String> = verdict
+        .shares
+        .all()
+        .iter()
+        .take(3)
+        .map(|share| format!("{} {}", share.class.name(), percent(share.share)))
+        .collect();
+    format!("mixed: {}", parts.join(", "))
+}
+
+fn because(verdict: &Verdict, class: Class) -> String {
+    let figures = &verdict.figures;
+    let features = &figures.features;
+    let rate = bits(figures.bytes_per_s);
+    let path = format!("this {} path", time(figures.round_trip_min_s));
+    let name = class.name();
+    let each = match verdict.streams.len() {
+        0 | 1 => "a stream".to_string(),
+        many => format!("each of {many} streams"),
+    };
+    let ceiling = |bytes: f64| bits(bytes / figures.round_trip_min_s.max(1e-9));
+    match class {
+        Class::TooShort => short(verdict),
+        Class::Pauses => format!("{name}: it {}", stops(verdict)),
+        Class::ReceiveWindow => {
+            let window = features.window_high_bytes;
+            let caps = ceiling(window);
+            format!("{name}: {} caps {each} at {caps} on {path}", size(window))
+        }
+        Class::SlowReceiver => {
+            format!("{name}: it takes {rate}{}", busy_with(verdict))
+        }
+        Class::SendBuffer => {
+            let held = match features.buffer_limited >= 0.1 {
+                true => format!("the kernel waited for it {}", percent(features.buffer_limited)),
+                false => "all of it was on its way and not acknowledged".to_string(),
+            };
+            format!("{name}: {held}, so {rate} on {path}")
+        }
+        Class::SlowSource => {
+            let share = percent(features.source);
+            format!("{name}: it gives {rate}, and reading takes {share} of the lanes' time")
+        }
+        Class::SlowPassage => {
+            let share = percent(features.passage);
+            format!("{name}: digest, codec and seal take {share} of the lanes' time, so {rate}")
+        }
+        Class::SlowSender => {
+            let share = percent(features.app_limited);
+            format!("{name}: it offers {rate}, and the path waited for data {share} of the time")
+        }
+        Class::Pacing => format!("{name}: {rate} is as fast as it was told to be"),
+        Class::PathLoss => format!(
+            "{name}: one segment in {:.0} is lost, which holds {each} at {} on {path}",
+            1.0 / figures.losses.rate.max(1e-9),
+            bits(features.goodput / verdict.streams.len().max(1) as f64)
+        ),
+        Class::PathFull => format!(
+            "{name}: it carries {rate}, nothing to gain; {} wait in its queue",
+            size(features.queue_s() * features.goodput)
+        ),
+        Class::ShallowBuffer => format!(
+            "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
+            count(figures.losses.episodes as u64, "recovery episode"),
+            figures.losses.retransmitted_segments,
+            bits(figures.capacity_bytes_per_s)
+        ),
+        Class::HostCpu => match figures.sender_busy_cpus {
+            Some(busy) => format!("{name}: {busy:.2} CPUs of the sending host are busy, so {rate}"),
+            None => format!("{name}: a host is busy, so {rate}"),
+        },
+        Class::Undetermined => format!("{name}: no rule explains {rate} on {path}"),
+    }
+}
+
+fn short(verdict: &Verdict) -> String {
+    let figures = &verdict.figures;
+    let trips = figures.seconds / figures.round_trip_min_s.max(1e-9);
+    format!(
+        "too short to tell: {} are {trips:.0} round trips, the ramp took {} of them",
+        time(figures.seconds),
+        time(figures.ramp_s)
+    )
+}
+
+/// What the receiving host does instead of taking bytes.
+fn busy_with(verdict: &Verdict) -> String {
+    let stage = verdict.advice.iter().find_map(|advice| match advice.change {
+        Change::Receiver { stage, share } if share > 0.0 => Some((stage, share)),
+        _ => None,
+    });
+    match stage {
+        Some((Stage::Cpu, share)) => format!(", {} of its CPU is busy", percent(share)),
+        Some((stage, share)) => {
+            format!(", {} of its lanes' time goes into {}", percent(share), stage.name())
+        }
+        None => String::new(),
+    }
+}
+
+/// `stops every 32 MiB for 350 ms waiting for the peer (13 times, 21 % of the time)`.
+fn stops(verdict: &Verdict) -> String {
+    let figures = &verdict.figures;
+    let habit = &figures.pauses;
+    let every = match (&figures.period, &habit.bytes_between) {
+        (Some(period), _) if period.what == LOCKSTEP => {
+            format!(" in lockstep every {}", Bytes(period.bytes))
+        }
+        (Some(period), _) => format!(" every {}", Bytes(period.bytes)),
+        (None, Some(bytes)) => format!(" about every {}", size(bytes.median)),
+        (None, None) => String::new(),
+    };
+    let steady_s = (figures.seconds - figures.ramp_s).max(1e-9);
+    let mut text = format!(
+        "stops{every} for {}{} ({}, {} of the time)",
+        time(habit.median_length_s),
+        waiting_for(verdict),
+        match habit.count {
+            1 => "once".to_string(),
+            times => format!("{times} times"),
+        },
+        percent((habit.total_s / steady_s).min(1.0))
+    );
+    if habit.causes_losses {
+        text.push_str(&format!(
+            ", and losses follow within three round trips ({})",
+            count(habit.episodes_after_pause as u64, "recovery episode")
+        ));
+    }
+    text
+}
+
+/// What most pauses wait for, where most of them wait for the same.
+fn waiting_for(verdict: &Verdict) -> &'static str {
+    let pauses = || verdict.streams.iter().flat_map(|stream| &stream.pause_list);
+    let all = pauses().count();
+    let most = |waiting| 2 * pauses().filter(|pause| pause.waiting == waiting).count() > all;
+    match () {
+        _ if most(Waiting::Peer) => " waiting for the peer",
+        _ if most(Waiting::Source) => " waiting for its source",
+        _ if most(Waiting::Passage) => " at work on the bytes",
+        _ if most(Waiting::Send) => " in send",
+        _ => "",
+    }
+}
+
+/// `1.6 MiB would carry 100 Mbit/s`.
+fn would(advice: &Advice) -> String {
+    let carried = advice.predicted_bytes_per_s.map(bits).unwrap_or_default();
+    let may = if advice.at_most { "would allow at most" } else { "would carry" };
+    match &advice.change {
+        Change::MoveMore { bytes, .. } => {
+            format!("from about {} on it would run at full speed", size(*bytes))
+        }
+        Change::Prefetch { bytes, .. } if carried.is_empty() => {
+            format!("credit for {} ahead would keep it going", size(*bytes))
+        }
+        Change::Prefetch { bytes, .. } => {
+            format!("credit for {} ahead {may} {carried}", size(*bytes))
+        }
+        Change::Window { bytes, for_link: Some(link), .. } => {
+            let rate = bits(link.bits_per_s / 8.0);
+            format!("{} {may} {carried}, {} {rate}", size(*bytes), size(link.bytes))
+        }
+        Change::Window { bytes, .. } | Change::SendBuffer { bytes, .. } => {
+            format!("{} {may} {carried}", size(*bytes))
+        }
+        Change::RaisePace { bytes_per_s, .. } => {
+            format!("a pace of {} a stream {may} {carried}", bits(*bytes_per_s))
+        }
+        Change::RaiseRate { bytes_per_s, .. } => {
+            format!("--rate {} {may} {carried}", bits(*bytes_per_s))
+        }
+        Change::Pace { bytes_per_s } => format!("a pace of {} {may} {carried}", bits(*bytes_per_s)),
+        Change::Streams { count, .. } => format!("{count} streams {may} {carried}"),
+        _ => carried,
+    }
+}
+
+/// One piece of advice in full.
+fn tell(advice: &Advice) -> String {
+    let mut text = order(&advice.change);
+    if let Some(rate) = advice.predicted_bytes_per_s {
+        let kind = if advice.at_most { "at most" } else { "expected" };
+        text.push_str(&format!(" ({kind}: {})", bits(rate)));
+    }
+    text
+}
+
+fn order(change: &Change) -> String {
+    let limit = |limit: &Option<u64>, names: &str| match limit {
+        Some(limit) => format!("; raise {names} on that host, now {}", Bytes(*limit)),
+        None => String::new(),
+    };
+    match change {
+        Change::MoveMore { bytes, seconds } => format!(
+            "copy more at once: {} or {} reach 95 % of full speed",
+            size(*bytes),
+            time(*seconds)
+        ),
+        Change::Prefetch { bytes, pause_s, blocks } => {
+            let blocks =
+                blocks.map_or(String::new(), |blocks| format!(", {:.0} blocks", blocks.ceil()));
+            format!(
+                "ask for {} ahead{blocks}, so that {} are covered",
+                size(*bytes),
+                time(*pause_s)
+            )
+        }
+        Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link } => format!(
+            "--window {} or auto: {} allows {} a stream{}{}",
+            typed(*bytes),
+            size(*now_bytes),
+            bits(*ceiling_bytes_per_s),
+            for_link.map_or(String::new(), |link| {
+                let rate = bits(link.bits_per_s / 8.0);
+                format!("; {} if the path carries {rate}", typed(link.bytes))
+            }),
+            limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
+        ),
+        Change::Receiver { stage, .. } => receiver(*stage).into(),
+        Change::SendBuffer { bytes, now_bytes, limit_bytes } => format!(
+            "a send buffer of {} or autotuning: it is {} now{}",
+            size(*bytes),
+            size(*now_bytes),
+            limit(limit_bytes, "net.core.wmem_max and net.ipv4.tcp_wmem")
+        ),
+        Change::Sender { stage, bytes_per_s, .. } => sender(*stage, *bytes_per_s),
+        Change::RaisePace { bytes_per_s, now_bytes_per_s } => format!(
+            "raise the pace, now {} a stream: try {}",
+            bits(*now_bytes_per_s),
+            bits(*bytes_per_s)
+        ),
+        Change::RaiseRate { bytes_per_s, now_bytes_per_s } => {
+            format!("raise --rate, now {}: try {}", bits(*now_bytes_per_s), bits(*bytes_per_s))
+        }
+        Change::Pace { bytes_per_s } => {
+            format!("pace at {} in all, so that no burst overflows a queue", bits(*bytes_per_s))
+        }
+        Change::Streams { count, now, loss_rate } => format!(
+            "--streams {count} (now {now}): each recovers from its own losses, one in {:.0}; or \
+             --congestion bbr where the sending host has it",
+            1.0 / loss_rate.max(1e-9)
+        ),
+        Change::Cpu { .. } => {
+            "more CPU or less to do: --seal off, --digest crc64, larger requests, \
+                               streams up to the number of CPUs"
+                .into()
+        }
+        Change::Nothing { queue_bytes } => format!(
+            "nothing: the path carries no more; {} of what was sent wait in its queue",
+            size(*queue_bytes)
+        ),
+        Change::Look => "nothing that can be said: look at the numbers below".into(),
+    }
+}
+
+fn receiver(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Sink => "a faster disk at the receiver, or more writes at once (--depth-sink)",
+        Stage::Passage => "more streams: the receiver's lanes are busy with the bytes",
+        Stage::Cpu => "more CPU at the receiver, or less to do (--seal off, --digest crc64)",
+        _ => "look at the receiving application: it does not take what arrives",
+    }
+}
+
+fn sender(stage: Stage, bytes_per_s: f64) -> String {
+    let alone = bits(bytes_per_s);
+    match stage {
+        Stage::Source => format!(
+            "a faster source, or more reads at once (--depth-source, --streams): while it is read \
+             it gives {alone}"
+        ),
+        Stage::Passage => format!(
+            "more streams on more CPUs, or less to do (--seal off, --digest crc64): the steps do \
+             {alone}"
+        ),
+        _ => format!("look at the sending application: it offers {alone}"),
+    }
+}
+
+fn confidence(verdict: &Verdict) -> String {
+    let windows: usize = verdict.streams.iter().map(|stream| stream.windows).sum();
+    let seen = format!("{} of time in {}", count(windows as u64, "window"), streams_of(verdict));
+    match verdict.confidence {
+        Confidence::Low => format!("low ({seen})"),
+        level => format!("{} ({seen})", level.name()),
+    }
+}
+
+fn streams_of(verdict: &Verdict) -> String {
+    count(verdict.streams.len() as u64, "stream")
+}
+
+fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
+    let figures = &verdict.figures;
+    let features = &figures.features;
+    let losses = &figures.losses;
+    let mut facts = vec![
+        ("rate", format!("{} behind the ramp", bits(figures.bytes_per_s))),
+        ("fastest seen", bits(figures.seen_bytes_per_s)),
+        (
+            "round trip",
+            format!(
+                "{} at least, {} loaded",
+                time(figures.round_trip_min_s),
+                time(features.round_trip_s)
+            ),
+        ),
+        ("ramp", format!("{} of {}", time(figures.ramp_s), time(figures.seconds))),
+        ("window", format!("{} advertised", size(features.window_high_bytes))),
+        ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
+    ];
+    if losses.episodes > 0 {
+        let between = losses.bytes_between.as_ref().map_or(String::new(), |bytes| {
+            format!(
+                ", {} apart (middle half: {} to {})",
+                size(bytes.median),
+                size(bytes.lower_quartile),
+                size(bytes.upper_quartile)
+            )
+        });
+        let each = format!("{} of {:.0} segments", losses.episodes, losses.per_episode);
+        facts.push(("recovery episodes", format!("{each}{between}")));
+    }
+    if figures.pauses.count > 0 {
+        facts.push(("pauses", habit(&figures.pauses)));
+    }
+    if let Some(busy) = figures.sender_busy_cpus {
+        facts.push(("sender's CPU", format!("{busy:.2} CPUs busy")));
+    }
+    if let Some(busy) = figures.receiver_busy_cpus {
+        facts.push(("receiver's CPU", format!("{busy:.2} CPUs busy")));
+    }
+    if let Some(rate) = verdict.predicted_bytes_per_s {
+        facts.push(("after all advice", bits(rate)));
+    }
+    facts
+}
+
+fn losses_text(again: u64, sent: u64) -> String {
+    let share = 100.0 * again as f64 / sent.max(1) as f64;
+    format!("{again} of {sent} segments ({share:.3} %)")
+}
+
+fn habit(habit: &Habit) -> String {
+    format!(
+        "{} of {}, {} in all; an episode follows {}, at any time {}",
+        habit.count,
+        time(habit.median_length_s),
+        time(habit.total_s),
+        percent(habit.episode_after_pause),
+        percent(habit.episode_anytime)
+    )
+}
+
+/// A line for each stream: whose time it was, and the features that say so.
+fn streams(verdict: &Verdict) -> String {
+    let mut text = format!(
+        "\n  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>6} {:>7}  held by\n",
+        "stream",
+        "rate",
+        "window",
+        "buffer",
+        "appl.",
+        "queued",
+        "fill",
+        "busy",
+        "source/send",
+        "rtt/min",
+        "sent twice"
+    );
+    for stream in &verdict.streams {
+        let f = &stream.features;
+        let held = stream.shares.all().iter().take(3);
+        let held: Vec<String> =
+            held.map(|share| format!("{} {}", share.class.name(), percent(share.share))).collect();
+        text.push_str(&format!(
+            "  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6.2} {:>6} {:>11} {:>7.2} {:>10}  {}\n",
+            stream.number,
+            bits(f.goodput),
+            percent(f.window_limited),
+            percent(f.buffer_limited),
+            percent(f.app_limited),
+            percent(f.queued),
+            f.fill,
+            percent(f.busy),
+            format!("{}/{}", percent(f.source + f.passage), percent(f.sink)),
+            f.queueing(),
+            format!("{:.2} %", 100.0 * f.retransmitted),
+            held.join(", ")
+        ));
+    }
+    text
+}
+
+fn episodes(stream: &StreamVerdict) -> String {
+    let mut text = String::new();
+    if !stream.episodes.is_empty() {
+        text.push_str(&format!("\nstream {}: recovery episodes\n", stream.number));
+    }
+    for episode in stream.episodes.iter().take(LINES_MAX) {
+        text.push_str(&format!(
+            "  {:>9.3} s  {:>6} segments again  {:>12} since the last  window {:>6} segments\n",
+            episode.at_s,
+            episode.retransmitted_segments,
+            Bytes(episode.bytes_before).to_string(),
+            episode.cwnd_segments
+        ));
+    }
+    text.push_str(&more(stream.losses.episodes));
+    if let Some(tooth) = &stream.sawtooth {
+        let depth = percent(tooth.depth);
+        text.push_str(&format!("  a sawtooth of {}, {depth} deep\n", time(tooth.period_s)));
+    }
+    text
+}
+
+fn pauses(stream: &StreamVerdict) -> String {
+    let mut text = String::new();
+    if !stream.pause_list.is_empty() {
+        text.push_str(&format!("\nstream {}: pauses\n", stream.number));
+    }
+    for pause in stream.pause_list.iter().take(LINES_MAX) {
+        let waiting = match pause.waiting {
+            Waiting::Peer => "for the peer",
+            Waiting::Source => "for the source",
+            Waiting::Passage => "at work on the bytes",
+            Waiting::Send => "in send",
+            Waiting::Unknown => "",
+        };
+        let burst = pause
+            .burst
+            .map_or(String::new(), |burst| format!("then {} at once", Bytes(burst.bytes)));
+        text.push_str(&format!(
+            "  {:>9.3} s  {:>8}  behind {:>12}  {waiting:<20} {burst}\n",
+            pause.at_s,
+            time(pause.length_s),
+            Bytes(pause.bytes_before).to_string()
+        ));
+    }
+    text.push_str(&more(stream.pauses.count));
+    text
+}
+
+fn more(all: usize) -> String {
+    match all.saturating_sub(LINES_MAX) {
+        0 => String::new(),
+        more => format!("  and {more} more\n"),
+    }
+}
+
+fn fact(name: &str, value: &str) -> String {
+    format!("  {name:<NAME_WIDTH$}{value}\n")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// `24.1 Mbit/s`.
+pub(super) fn bits(bytes_per_s: f64) -> String {
+    let bits = bytes_per_s * 8.0;
+    match bits {
+        1e9.. => format!("{:.2} Gbit/s", bits / 1e9),
+        1e8.. => format!("{:.0} Mbit/s", bits / 1e6),
+        1e6.. => format!("{:.1} Mbit/s", bits / 1e6),
+        _ => format!("{:.0} kbit/s", bits / 1e3),
+    }
+}
+
+fn size(bytes: f64) -> String {
+    match bytes {
+        1_073_741_824.0.. => format!("{:.1} GiB", bytes / 1_073_741_824.0),
+        1_048_576.0.. => format!("{:.1} MiB", bytes / 1_048_576.0),
+        1024.0.. => format!("{:.0} KiB", bytes / 1024.0),
+        _ => format!("{bytes:.0} B"),
+    }
+}
+
+/// As it would be typed: whole KiB.
+fn typed(bytes: f64) -> String {
+    format!("{:.0}K", (bytes / 1024.0).ceil())
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        10.0.. => format!("{seconds:.0} s"),
+        1.0.. => format!("{seconds:.1} s"),
+        0.01.. => format!("{:.0} ms", seconds * 1e3),
+        0.001.. => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{:.0} µs", seconds * 1e6),
+    }
+}
+
+const NAME_WIDTH: usize = 20;
+/// Of episodes and pauses, this many of each stream are shown.
+const LINES_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::simulator::{Application, World};
+    use crate::diagnosis::{Evidence, diagnose};
+
+    fn check(world: &World, expect: &[&str]) {
+        let verdict = diagnose(&world.evidence());
+        let text = sentence(&verdict);
+        let page = page(&verdict);
+        for part in expect {
+            assert!(text.contains(part), "'{part}' is not in '{text}'\n{page}");
+        }
+        assert!(!text.contains('\n') && page.contains(&text), "{text}\n{page}");
+    }
+
+    #[test]
+    fn a_sentence_has_the_numbers() {
+        let plain = World { seconds: 12.0, ..World::default() };
+        let lockstep = Application::Lockstep { block_bytes: f64::from(8 << 20), pause_s: 0.25 };
+        let cases: [(World, &[&str]); 4] = [
+            (
+                World { window_bytes: 326_880.0, ..plain.clone() },
+                &[
+                    "receive window: 319 KiB caps a stream at 25",
+                    "102 ms path; 1.4 MiB would carry 9",
+                ],
+            ),
+            (
+                World { application: lockstep, ..plain.clone() },
+                &["application pauses: it stops every 8 MiB for 3", "waiting for the peer"],
+            ),
+            (
+                World { application: Application::Total { bytes: 1e6 }, ..plain.clone() },
+                &["too short to tell"],
+            ),
+            (
+                World { reader_bits_per_s: Some(30e6), window_bytes: 2.5e6, ..plain },
+                &["slow receiver: it takes", "time goes into writing"],
+            ),
+        ];
+        for (world, expect) in cases {
+            check(&world, expect);
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        let verdict = diagnose(&Evidence::default());
+        assert!(sentence(&verdict).starts_with("undetermined"), "{}", page(&verdict));
+        assert_eq!(line(&verdict), "", "a summary is silent then");
+        assert!(serde_json::to_string(&verdict).unwrap().contains("\"primary\":\"undetermined\""));
+    }
+}

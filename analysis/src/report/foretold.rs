@@ -1,0 +1,158 @@
+//! What a copy is expected to take, as text and as JSON; and how that compares with what it took.
+
+use serde::Serialize;
+
+use crate::predict::Prediction;
+use base::job::Outcome;
+use base::units::{Nanos, Rate};
+
+/// The lines of a dry run: time, rate, CPU of both sides, and what holds the copy back.
+pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
+    let [slow, rate, fast] = prediction.rate_bytes_per_s.map(per_second);
+    let mut facts = vec![("expected", seconds(prediction.elapsed_s))];
+    if outcome.bytes > 0 {
+        facts.push(("expected rate", format!("{rate} ({slow} to {fast})")));
+    }
+    let source = seconds(prediction.cpu_source_s);
+    match outcome.far {
+        Some(_) => {
+            facts.push(("cpu of the source", source));
+            facts.push(("cpu of the sink", seconds(prediction.cpu_sink_s)));
+        }
+        None => facts.push(("expected cpu", source)),
+    }
+    facts.push(("held back by", prediction.binding.name().to_string()));
+    facts.extend(prediction.notes.iter().map(|note| ("but", note.clone())));
+    lines(&facts)
+}
+
+/// What a dry run says where nothing was ever measured.
+pub fn unknown() -> String {
+    lines(&[("expected", "unknown: datapump measure all would tell how long it takes".into())])
+}
+
+/// One line below the summary of a copy that was made.
+pub fn compared(prediction: &Prediction, outcome: &Outcome) -> String {
+    let took_s = outcome.elapsed.seconds();
+    let sides = std::iter::once(&outcome.near).chain(&outcome.far);
+    let cpu_s: f64 = sides.map(|side| (side.cpu_user + side.cpu_system).seconds()).sum();
+    let expected_cpu_s = prediction.cpu_source_s[1] + prediction.cpu_sink_s[1];
+    let text = format!(
+        "{} and {} of CPU; it took {} and {}",
+        seconds(prediction.elapsed_s),
+        time(expected_cpu_s),
+        than(took_s, prediction.elapsed_s[1]),
+        than(cpu_s, expected_cpu_s),
+    );
+    lines(&[("expected", text)])
+}
+
+fn lines(facts: &[(&str, String)]) -> String {
+    facts.iter().map(|(name, value)| format!("  {name:<NAME_WIDTH$}{value}\n")).collect()
+}
+
+/// `3.12 s (2.80 s to 3.50 s)`.
+fn seconds([low, middle, high]: [f64; 3]) -> String {
+    format!("{} ({} to {})", time(middle), time(low), time(high))
+}
+
+fn time(seconds: f64) -> Nanos {
+    // What does not fit is cut off: no copy takes five hundred years.
+    Nanos((seconds * 1e9) as u64)
+}
+
+fn per_second(bytes: f64) -> Rate {
+    Rate { bytes_per_second: bytes }
+}
+
+/// `4 % more`, `as much`.
+fn than(observed: f64, expected: f64) -> String {
+    if expected <= 0.0 || !observed.is_finite() {
+        return "more".to_string();
+    }
+    let percent = ((observed / expected - 1.0) * 100.0).round();
+    match percent {
+        0.0 => "as much".to_string(),
+        more if more > 0.0 => format!("{more:.0} % more"),
+        less => format!("{:.0} % less", -less),
+    }
+}
+
+/// What is expected, in JSON: low, middle and high of each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Expected {
+    elapsed_seconds: [f64; 3],
+    rate_bytes_per_second: [f64; 3],
+    /// Of both sides, where both ends are in one process.
+    cpu_source_seconds: [f64; 3],
+    cpu_sink_seconds: [f64; 3],
+    held_back_by: &'static str,
+    notes: Vec<String>,
+}
+
+impl From<&Prediction> for Expected {
+    fn from(prediction: &Prediction) -> Expected {
+        Expected {
+            elapsed_seconds: prediction.elapsed_s,
+            rate_bytes_per_second: prediction.rate_bytes_per_s,
+            cpu_source_seconds: prediction.cpu_source_s,
+            cpu_sink_seconds: prediction.cpu_sink_s,
+            held_back_by: prediction.binding.word(),
+            notes: prediction.notes.clone(),
+        }
+    }
+}
+
+/// As wide as the facts of a summary.
+const NAME_WIDTH: usize = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::Binding;
+    use crate::report::text::sample;
+
+    fn prediction() -> Prediction {
+        Prediction {
+            elapsed_s: [3.2, 3.5, 3.8],
+            cpu_source_s: [2.0, 2.1, 2.2],
+            cpu_sink_s: [0.0, 0.5, 1.0],
+            rate_bytes_per_s: [1e9, 1.2e9, 1.4e9],
+            binding: Binding::Cpu,
+            notes: vec!["xfs has not been measured: ext4 stands for it".into()],
+        }
+    }
+
+    #[test]
+    fn a_dry_run_names_both_sides() {
+        let text = expected(&prediction(), &sample::push());
+        for line in [
+            "  expected          3.50 s (3.20 s to 3.80 s)\n",
+            "  cpu of the source 2.10 s (2.00 s to 2.20 s)\n",
+            "  cpu of the sink   500.0 ms (0 ns to 1.00 s)\n",
+            "  held back by      CPU\n",
+            "  but               xfs has not been measured: ext4 stands for it\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        let alone = Outcome { far: None, ..sample::push() };
+        assert!(!expected(&prediction(), &alone).contains("of the sink"));
+    }
+
+    #[test]
+    fn differences_are_said_in_words() {
+        let cases = [
+            (1.04, 1.0, "4 % more"),
+            (0.5, 1.0, "50 % less"),
+            (1.001, 1.0, "as much"),
+            (1.0, 0.0, "more"),
+            (f64::NAN, 1.0, "more"),
+        ];
+        for (observed, expected, words) in cases {
+            assert_eq!(than(observed, expected), words);
+        }
+        let line = compared(&prediction(), &sample::push());
+        assert!(line.starts_with("  expected          3.50 s (3.20 s to 3.80 s) and 2.60 s of"));
+        assert_eq!(line.lines().count(), 1);
+    }
+}

@@ -1,0 +1,284 @@
+//! Recorded runs as text: the list of many, and all of one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::escape;
+use super::json::utc;
+use crate::record::columns::{self, Cell, Column};
+use crate::record::export::cpu_ns_per_byte;
+use crate::record::sample::{Environment, Record, SeriesPoint, Side};
+use base::job::{PathRole, StreamPath};
+use base::units::{Bytes, Rate};
+
+/// A table with one line for each run.
+pub fn list(records: &[Record]) -> String {
+    if records.is_empty() {
+        return "no runs are recorded that fit\n".to_string();
+    }
+    let mut rows = vec![LIST_HEADINGS.map(String::from)];
+    rows.extend(records.iter().map(list_row));
+    let mut widths = [0; LIST_HEADINGS.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; LIST_HEADINGS.len()]| {
+        let cells =
+            row.iter().zip(widths).enumerate().map(|(at, (cell, width))| {
+                match LIST_NUMBERS.contains(&at) {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:width$}"),
+                }
+            });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Everything of one run.
+pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> String {
+    let mut text = format!("run {}, {}\n", record.id, when(record));
+    let whole = columns::of_run(record);
+    text.push_str(&section("", whole.into_iter().filter(|column| column.name != "more_json")));
+    let more = record.more.iter().map(|(name, value)| (name.clone(), value.to_string()));
+    text.push_str(&lines("more", more));
+    let sides = std::iter::once(("source", &record.source));
+    let sink = record.sink.as_ref().map(|side| ("sink", side));
+    for (role, side) in sides.chain(sink) {
+        text.push_str(&side_text(role, side));
+    }
+    for machine in &record.machines {
+        text.push_str(&section("machine", columns::of_machine(machine).into_iter()));
+        let threads = machine.kernel_threads.iter().map(|thread| {
+            let cpu = thread.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
+            (format!("{}{cpu}", thread.name), format!("{:.6} s", thread.cpu_s))
+        });
+        text.push_str(&lines("kernel threads of the machine", threads));
+    }
+    let gates = record.gates.iter().map(|gate| {
+        let verdict = if gate.passed { "passed" } else { "FAILED" };
+        (gate.name.clone(), format!("{verdict}: {} (limit {})", gate.value, gate.limit))
+    });
+    text.push_str(&lines("gates", gates));
+    text.push_str(&lines("data streams", record.paths.iter().map(path)));
+    text.push_str(&series(&record.series));
+    for (id, environment) in environments {
+        let here = |side: &Side| side.environment == *id;
+        if here(&record.source) || record.sink.as_ref().is_some_and(here) {
+            let facts = environment.facts.iter().map(|(name, fact)| (name.clone(), fact.clone()));
+            text.push_str(&lines(&format!("environment {id}, {}", environment.host), facts));
+        }
+    }
+    text
+}
+
+fn list_row(record: &Record) -> [String; LIST_HEADINGS.len()] {
+    let what = match &record.place {
+        Some(place) => format!("{} {}", place.scenario.name(), place.experiment),
+        None if record.sources.is_empty() => String::new(),
+        None => format!("{} -> {}", record.sources.join(" "), record.target),
+    };
+    let cost = cpu_ns_per_byte(record).map_or("-".to_string(), |cost| format!("{cost:.3}"));
+    let rate = Rate { bytes_per_second: record.moved.goodput_bytes_per_s };
+    [
+        record.id.to_string(),
+        when(record),
+        record.command.clone(),
+        shortened(&what),
+        Bytes(record.moved.bytes).to_string(),
+        rate.to_string(),
+        cost,
+        record.void_reason.clone().unwrap_or_default(),
+    ]
+    .map(|cell| escape::line(&cell))
+}
+
+fn side_text(role: &str, side: &Side) -> String {
+    let mut text = section(role, columns::of_side(side).into_iter());
+    let spent = |by: &BTreeMap<String, f64>| -> Vec<(String, String)> {
+        by.iter().map(|(name, spent)| (name.clone(), format!("{spent:.6} s"))).collect()
+    };
+    text.push_str(&lines(&format!("stages of the {role}"), spent(&side.stages_s).into_iter()));
+    let threads = spent(&side.kernel_threads_s).into_iter();
+    text.push_str(&lines(&format!("kernel threads of the {role}"), threads));
+    text
+}
+
+/// A stream in one line: what its last sample says, and the extremes of the others.
+fn path(path: &StreamPath) -> (String, String) {
+    let StreamPath { stream, side, role, samples } = path;
+    let name = format!("{stream}, {} {}", side.name(), role.name());
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return (name, "no samples".into());
+    };
+    let moved = match role {
+        PathRole::Source => format!(
+            "{} of {} segments sent again, window of the peer {}",
+            last.segments_retransmitted,
+            last.segments_sent,
+            Bytes(samples.iter().map(|sample| sample.peer_window_bytes).max().unwrap_or(0).into())
+        ),
+        PathRole::Sink => format!("{} received", Bytes(last.bytes_received)),
+    };
+    let text = format!(
+        "{} samples in {}, RTT {} (least {}), {moved}",
+        samples.len(),
+        last.at.since(first.at),
+        last.rtt,
+        last.rtt_min
+    );
+    (name, text)
+}
+
+/// Some points of many, evenly spread; an export has all.
+fn series(points: &[SeriesPoint]) -> String {
+    let step = points.len().div_ceil(SERIES_LINES).max(1);
+    let some = points.iter().step_by(step);
+    let rows = some.map(|point| (format!("{:.3} s", point.at_s), Bytes(point.bytes).to_string()));
+    lines(&format!("series, 1 of {step} points"), rows)
+}
+
+fn section(heading: &str, columns: impl Iterator<Item = Column>) -> String {
+    let there = columns.filter_map(|column| {
+        let value = match column.cell {
+            Cell::Integer(value) => match column.name.ends_with("bytes") {
+                true => value.map(|value| {
+                    let bytes = Bytes(value.unsigned_abs());
+                    if bytes.0 < 1024 { bytes.to_string() } else { format!("{value} ({bytes})") }
+                }),
+                false => value.map(|value| value.to_string()),
+            },
+            Cell::Real(value) => value.map(|value| value.to_string()),
+            Cell::Text(value) => value.filter(|value| !value.is_empty() && value != "[]"),
+        };
+        Some((column.name.to_string(), value?))
+    });
+    lines(heading, there)
+}
+
+/// Two aligned columns below a heading; nothing where there are no rows.
+fn lines(heading: &str, rows: impl Iterator<Item = (String, String)>) -> String {
+    let plain = |(name, value): (String, String)| (escape::line(&name), escape::line(&value));
+    let rows: Vec<(String, String)> = rows.map(plain).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let heading =
+        if heading.is_empty() { String::new() } else { format!("\n{}\n", escape::line(heading)) };
+    let rows = rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n"));
+    heading + &rows.collect::<String>()
+}
+
+fn when(record: &Record) -> String {
+    let since = Duration::try_from_secs_f64(record.started_unix_s).unwrap_or_default();
+    let full = utc(since);
+    // To the second: `2026-11-20 12:15:03`.
+    full.split('.').next().unwrap_or_default().replace('T', " ")
+}
+
+fn shortened(text: &str) -> String {
+    match text.chars().count() > WHAT_COLUMNS {
+        true => text.chars().take(WHAT_COLUMNS - 1).chain(['\u{2026}']).collect(),
+        false => text.to_string(),
+    }
+}
+
+const LIST_HEADINGS: [&str; 8] =
+    ["run", "when (UTC)", "command", "what", "bytes", "rate", "CPU ns/B", "void"];
+/// Columns that are set to the right.
+const LIST_NUMBERS: [usize; 4] = [0, 4, 5, 6];
+const WHAT_COLUMNS: usize = 44;
+const SERIES_LINES: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::export::flat;
+    use crate::record::sample::{Gate, KernelThread, Machine, Moved, PlaceInExperiment, Scenario};
+
+    fn records() -> Vec<Record> {
+        let moved =
+            Moved { bytes: 1 << 30, elapsed_s: 2.0, goodput_bytes_per_s: 5e8, ..Moved::default() };
+        let copy = Record {
+            id: 1,
+            command: "copy".into(),
+            started_unix_s: 951_782_399.5,
+            sources: vec!["a\u{1b}[2J".into(), "b\nc".into()],
+            target: "host:long".repeat(9),
+            moved,
+            source: Side { cpu_user_s: 1.073741824, ..Side::default() },
+            ..Record::default()
+        };
+        let place = PlaceInExperiment {
+            experiment: "e1".into(),
+            scenario: Scenario::Cpu,
+            seed: 1,
+            order_index: 0,
+            repeat: 0,
+            block: 0,
+        };
+        let thread = KernelThread { name: "ksoftirqd/0".into(), cpu: Some(0), cpu_s: 0.5 };
+        let machine = Machine { kernel_threads: vec![thread], ..Machine::default() };
+        let gate = Gate { name: "drift".into(), value: 0.05, limit: 0.03, passed: false };
+        let measured = Record {
+            id: 22,
+            command: "measure".into(),
+            place: Some(place),
+            machines: vec![machine],
+            gates: vec![gate],
+            void_reason: Some("drift".into()),
+            started_unix_s: f64::NAN,
+            series: vec![SeriesPoint { at_s: 0.1, bytes: 2048 }; 50],
+            source: Side { environment: 3, ..Side::default() },
+            ..Record::default()
+        };
+        vec![copy, measured]
+    }
+
+    #[test]
+    fn a_list() {
+        let text = list(&records());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("run  when (UTC)           command  what"), "{text}");
+        assert!(
+            lines[1].starts_with("  1  2000-02-28 23:59:59  copy     a\\u{1b}[2J b\\nc -> host")
+        );
+        assert!(lines[1].contains("1 GiB") && lines[1].ends_with("1.000"), "{text}");
+        assert!(lines[2].starts_with(" 22  1970-01-01 00:00:00  measure  cpu e1"), "{text}");
+        assert!(lines[2].ends_with("-  drift"), "{text}");
+        assert_eq!(list(&[]), "no runs are recorded that fit\n");
+    }
+
+    #[test]
+    fn all_of_one() {
+        let facts = BTreeMap::from([("kernel".to_string(), "6.1".to_string())]);
+        let environment = Environment { host: "ada".into(), facts };
+        let environments = BTreeMap::from([(3, environment.clone()), (4, environment)]);
+        let text = show(&records()[1], &environments);
+        for expect in [
+            "run 22, 1970-01-01 00:00:00\n",
+            "  experiment           e1\n",
+            "\nkernel threads of the machine\n  ksoftirqd/0 on CPU 0  0.500000 s\n",
+            "\ngates\n  drift  FAILED: 0.05 (limit 0.03)\n",
+            "\nseries, 1 of 3 points\n  0.100 s  2 KiB\n",
+            "\nenvironment 3, ada\n  kernel  6.1\n",
+        ] {
+            assert!(text.contains(expect), "{expect}\n{text}");
+        }
+        assert!(!text.contains("environment 4"), "{text}");
+        let text = show(&records()[0], &environments);
+        assert!(text.contains("  bytes                1073741824 (1 GiB)"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+        // What a row holds, a person sees too.
+        for (name, cell) in flat(&records()[0]) {
+            let side = name.starts_with("source_") || name.starts_with("sink_");
+            let there = matches!(cell, Cell::Integer(Some(_)) | Cell::Real(Some(_)));
+            let derived = matches!(name.as_str(), "id" | "cpu_ns_per_byte");
+            assert!(side || derived || !there || text.contains(&name), "{name}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Owners, extended attributes and access control lists, as the kernel knows them.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{Gid, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use base::attributes::{Attributes, Xattr};
+
+/// Something that a file system, or its rules, did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub what: What,
+    /// The attribute's name.
+    pub name: Vec<u8>,
+    pub errno: Errno,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    Owner,
+    Attribute,
+    AccessList,
+    /// The root of the destination.
+    Root,
+    /// The names in a folder, on stable storage.
+    Names,
+    /// The name under which a file is kept until it is complete.
+    Temporary,
+}
+
+impl What {
+    /// What is missing then, and what helps.
+    pub fn text(self) -> &'static str {
+        match self {
+            What::Owner => {
+                "owner and group are not kept; only root can give files to others: run the \
+                 destination's side as root"
+            }
+            What::Attribute => {
+                "extended attributes are not kept: they need a file system that has them, and root \
+                 for some"
+            }
+            What::AccessList => {
+                "access control lists are not kept: they need a file system that has them"
+            }
+            What::Root => "it belongs to somebody else and keeps its own mode and time",
+            What::Temporary => {
+                "somebody else has taken the name that this copy would keep it under until it is \
+                 complete: it has another one, by which another run could not go on with it"
+            }
+            What::Names => {
+                "new names in it may not outlast a loss of power: it can be written to but not \
+                 read, and its file system has no files without a name to sync it by"
+            }
+        }
+    }
+}
+
+/// Names that are copied: the kernel makes others up, or they say where a file lies.
+fn is_copied(name: &[u8]) -> bool {
+    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    is_access_list(name)
+        || spaces.iter().any(|space| name.starts_with(space)) && name != b"security.selinux"
+}
+
+fn is_access_list(name: &[u8]) -> bool {
+    name == b"system.posix_acl_access" || name == b"system.posix_acl_default"
+}
+
+/// The extended attributes of what is at `path`, which is not followed.
+pub fn read(path: &Path) -> Result<Vec<Xattr>, Errno> {
+    let mut found = Vec::new();
+    let bytes = match rustix::fs::llistxattr_query(path) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(found),
+        Ok(bytes) => bytes,
+        Err(errno) => return Err(errno),
+    };
+    let mut names = vec![0; bytes];
+    let count = rustix::fs::llistxattr(path, &mut names[..])?;
+    for name in names[..count].split(|byte| *byte == 0).filter(|name| is_copied(name)) {
+        match read_one(path, name) {
+            Ok(value) => found.push((name.to_vec(), value)),
+            // Removed meanwhile, or kept for somebody else.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read_one(path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut value = vec![0; rustix::fs::lgetxattr_query(path, name)?];
+    let count = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+    value.truncate(count);
+    Ok(value)
+}
+
+/// Gives a file owner and attributes, and takes from it what its source does not have, such as a
+/// list that it inherited. What is refused comes back; the rest is done.
+pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    if let Err(errno) = give_owner(file, attributes) {
+        refused.push(Refused { what: What::Owner, name: Vec::new(), errno });
+    }
+    let mut tried = |name: &[u8], result: Result<(), Errno>| {
+        let what = if is_access_list(name) { What::AccessList } else { What::Attribute };
+        if let Err(errno) = result {
+            refused.push(Refused { what, name: name.to_vec(), errno });
+        }
+    };
+    for name in surplus(file, attributes) {
+        tried(&name, rustix::fs::fremovexattr(file, &name[..]));
+    }
+    for (name, value) in &attributes.xattrs {
+        tried(name, rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()));
+    }
+    refused
+}
+
+/// Who is not root can still give a file to a group that they are in.
+fn give_owner(file: BorrowedFd<'_>, attributes: &Attributes) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
+    match rustix::fs::fchown(file, Some(uid), Some(gid)) {
+        Err(Errno::PERM) => {
+            let _ = rustix::fs::fchown(file, None, Some(gid));
+            Err(Errno::PERM)
+        }
+        result => result,
+    }
+}
+
+fn surplus(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Vec<u8>> {
+    let bytes = rustix::fs::flistxattr_query(file).unwrap_or(0);
+    let mut names = vec![0; bytes];
+    let count = match bytes {
+        0 => 0,
+        _ => rustix::fs::flistxattr(file, &mut names[..]).unwrap_or(0),
+    };
+    let ours = |name: &&[u8]| name.starts_with(b"user.") || is_access_list(name);
+    let wanted = |name: &[u8]| attributes.xattrs.iter().any(|(known, _)| known == name);
+    let names = names[..count].split(|byte| *byte == 0).filter(ours);
+    names.filter(|name| !wanted(name)).map(<[u8]>::to_vec).collect()
+}

@@ -1,0 +1,114 @@
+//! Each verb as one blocking call, made where it is asked for.
+
+use std::io;
+
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::backend::{Speed, Verb};
+use super::request::Request;
+use super::volume::{Batch, Handle};
+use base::limits::HEADROOM_BYTES;
+use base::settings::Receive;
+
+/// Whether a receive may come back with nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Block,
+    Peek,
+}
+
+/// Does the verb now. Blocks for as long as it takes.
+pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
+    match verb {
+        Verb::ReadAt { file, offset, .. } => {
+            let at = offset + u64::from(request.moved);
+            count(rustix::io::pread(file.fd(), request.pending_bytes_mut(), at))
+        }
+        Verb::WriteAt { file, offset, .. } => {
+            let at = offset + u64::from(request.moved);
+            count(rustix::io::pwrite(file.fd(), request.pending_bytes(), at))
+        }
+        Verb::Gather(batch) => Ok(gather(batch, request)),
+        Verb::Scatter(batch) => Ok(scatter(batch, request)),
+        Verb::Receive { .. } => receive(verb, request, Patience::Block),
+        Verb::Send { socket } => {
+            count(rustix::net::send(socket.fd(), request.pending_bytes(), SendFlags::NOSIGNAL))
+        }
+        Verb::ReadNext { pipe } => read_next(pipe, request),
+        Verb::WriteNext { pipe } => count(rustix::io::write(pipe.fd(), request.pending_bytes())),
+    }
+}
+
+/// Takes bytes off a socket: all that are needed, or those that are there. A request that needs
+/// less than its span takes what the socket has.
+pub fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
+    let Verb::Receive { socket, how } = verb else { panic!("{verb:?} is no receive") };
+    let whole = request.need == request.span.end - request.span.start;
+    let all = whole && *how == Receive::WaitAll;
+    let flags = match patience {
+        Patience::Block if all => RecvFlags::WAITALL,
+        Patience::Block => RecvFlags::empty(),
+        Patience::Peek => RecvFlags::DONTWAIT,
+    };
+    rustix::net::recv(socket.fd(), request.pending_bytes_mut(), flags)
+        .map(|(_, count)| count as u32)
+        .map_err(io::Error::from)
+}
+
+/// Reads what the page cache has; `WouldBlock` when a device would have to be waited for.
+pub fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
+    let Verb::ReadAt { file, offset, speed: Speed::Cached } = verb else {
+        return Err(io::ErrorKind::WouldBlock.into());
+    };
+    let at = offset + u64::from(request.moved);
+    let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    count(rustix::io::preadv2(file.fd(), bytes, at, flags))
+}
+
+pub fn read_next(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+    count(rustix::io::read(pipe.fd(), request.pending_bytes_mut()))
+}
+
+/// Reads what a pipe has; `WouldBlock` when it has nothing now, another error where the kernel
+/// cannot be asked so.
+pub fn read_there(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+    let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    // Without an offset, as a plain read.
+    count(rustix::io::preadv2(pipe.fd(), bytes, u64::MAX, flags))
+}
+
+fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {
+    result.map(|count| count as u32).map_err(io::Error::from)
+}
+
+/// Reads each small file into its place; one that fails is void and leaves zeros.
+pub fn gather(batch: &Batch, request: &mut Request) -> u32 {
+    for (index, segment) in batch.segments.iter().enumerate() {
+        let Some(volume) = &segment.volume else { continue };
+        let at = (HEADROOM_BYTES + segment.at) as usize;
+        let into = &mut request.buffer.bytes_mut()[at..at + segment.len as usize];
+        if let Err(fault) = volume.read_small(segment, into) {
+            into.fill(0);
+            request.voids.push((index as u16, fault));
+        }
+    }
+    request.span.end - request.span.start
+}
+
+/// Writes each small file from its place, except those that are void already.
+pub fn scatter(batch: &Batch, request: &mut Request) -> u32 {
+    for (index, segment) in batch.segments.iter().enumerate() {
+        let Some(volume) = &segment.volume else { continue };
+        if request.is_void(index) {
+            continue;
+        }
+        let at = (HEADROOM_BYTES + segment.at) as usize;
+        let from = &request.buffer.bytes()[at..at + segment.len as usize];
+        if let Err(fault) = volume.write_small(segment, from) {
+            request.voids.push((index as u16, fault));
+        }
+    }
+    request.span.end - request.span.start
+}

@@ -1,0 +1,147 @@
+//! What a volume can be asked to do, and what it means that one of these fails: that is decided by
+//! the call and the error's number, never by a message.
+
+use std::io;
+use std::path::Path;
+
+use base::fault::{Class, Fault};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    Open,
+    LookAt,
+    Read,
+    ReadLink,
+    /// Asks where a file has data.
+    FindData,
+    Create,
+    /// Opens a file that is there already to write what is missing of it.
+    Resume,
+    Reserve,
+    /// Gives back the room of a stretch, which then reads as zeros.
+    MakeHole,
+    MakeDirectory,
+    SetMode,
+    MakeLink,
+    SetLinkTime,
+    MakeHardLink,
+    SetLength,
+    SetMetadata,
+    OpenDirectory,
+    Sync,
+    SyncDirectory,
+    Rename,
+    Remove,
+    Lock,
+    Write,
+    FreeSpace,
+}
+
+impl Call {
+    pub const ALL: [Call; 24] = [
+        Call::Open,
+        Call::LookAt,
+        Call::Read,
+        Call::ReadLink,
+        Call::FindData,
+        Call::Create,
+        Call::Resume,
+        Call::Reserve,
+        Call::MakeHole,
+        Call::MakeDirectory,
+        Call::SetMode,
+        Call::MakeLink,
+        Call::SetLinkTime,
+        Call::MakeHardLink,
+        Call::SetLength,
+        Call::SetMetadata,
+        Call::OpenDirectory,
+        Call::Sync,
+        Call::SyncDirectory,
+        Call::Rename,
+        Call::Remove,
+        Call::Lock,
+        Call::Write,
+        Call::FreeSpace,
+    ];
+
+    /// As it stands behind "cannot", in front of a path.
+    pub fn text(self) -> &'static str {
+        match self {
+            Call::Open | Call::Resume => "open",
+            Call::LookAt => "look at",
+            Call::Read => "read",
+            Call::ReadLink => "read the link",
+            Call::FindData => "look for holes in",
+            Call::Create => "create",
+            Call::Reserve => "reserve room for",
+            Call::MakeHole => "make a hole in",
+            Call::MakeDirectory => "make the directory",
+            Call::SetMode => "set the mode of",
+            Call::MakeLink => "make the link",
+            Call::SetLinkTime => "set the time of the link",
+            Call::MakeHardLink => "make another name of",
+            Call::SetLength => "set the length of",
+            Call::SetMetadata => "set mode and time of",
+            Call::OpenDirectory => "open the directory",
+            Call::Sync => "sync",
+            Call::SyncDirectory => "sync the directory of",
+            Call::Rename => "give its name to",
+            Call::Remove => "remove",
+            Call::Lock => "lock",
+            Call::Write => "write",
+            Call::FreeSpace => "ask for the free space of",
+        }
+    }
+
+    /// True for what a source does too: what fails is about one file. Everything else is about the
+    /// disk that is written to.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Call::Open | Call::LookAt | Call::Read | Call::ReadLink | Call::FindData)
+    }
+
+    /// Who must act when this fails. A disk that fails is as good as full: the next write fails
+    /// too.
+    pub fn class_of(self, errno: i32) -> Class {
+        match errno {
+            libc::ENOSPC | libc::EDQUOT | libc::EROFS | libc::EIO if !self.only_reads() => {
+                Class::NoSpace
+            }
+            _ => Class::Local,
+        }
+    }
+
+    pub fn fault(self, path: &Path, errno: i32) -> Fault {
+        let fault = Fault::io(self.text(), path, &io::Error::from_raw_os_error(errno));
+        Fault { class: self.class_of(errno), ..fault }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_whole() {
+        let mut sorted = Call::ALL;
+        sorted.sort_unstable();
+        assert_eq!(sorted, Call::ALL, "in the order of the enum, so none is there twice");
+        assert_eq!(Call::ALL.len(), Call::FreeSpace as usize + 1);
+    }
+
+    /// The error's number and the call decide, one by one.
+    #[test]
+    fn what_a_failure_means() {
+        let ends = [libc::ENOSPC, libc::EDQUOT, libc::EROFS, libc::EIO];
+        let goes_on = [libc::EACCES, libc::EPERM, libc::ENOENT, libc::EMFILE, libc::EFBIG];
+        let reading = [Call::Open, Call::LookAt, Call::Read, Call::ReadLink, Call::FindData];
+        for call in Call::ALL {
+            for errno in ends.iter().chain(&goes_on).copied() {
+                let fault = call.fault(Path::new("/a"), errno);
+                let expect = ends.contains(&errno) && !reading.contains(&call);
+                assert_eq!(fault.ends_transfer(), expect, "{call:?} {errno}: {fault}");
+                assert!(fault.text.starts_with(&format!("cannot {} '/a': ", call.text())));
+            }
+        }
+    }
+}

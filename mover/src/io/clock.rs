@@ -1,0 +1,49 @@
+//! The clock: one origin for the whole process.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::time::ClockId;
+
+use base::units::{Nanos, Tick};
+
+/// Whatever tells the time to those that must not ask for it themselves.
+pub trait Clock: Send + Sync + fmt::Debug {
+    fn now(&self) -> Tick;
+    /// What the calling thread has had of the processors so far.
+    fn thread_cpu(&self) -> Nanos;
+}
+
+/// The clock of this host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock;
+
+impl Clock for HostClock {
+    fn now(&self) -> Tick {
+        now()
+    }
+
+    fn thread_cpu(&self) -> Nanos {
+        thread_cpu()
+    }
+}
+
+static ORIGIN: OnceLock<Instant> = OnceLock::new();
+
+/// Now, counted from the first time anybody asked.
+pub fn now() -> Tick {
+    let origin = ORIGIN.get_or_init(Instant::now);
+    Tick(Nanos::from(origin.elapsed()).0)
+}
+
+/// What the calling thread has had of the processors so far.
+pub fn thread_cpu() -> Nanos {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// What people call the time, since 1970-01-01T00:00:00Z: for records.
+pub fn unix() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

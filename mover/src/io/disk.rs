@@ -1,0 +1,793 @@
+//! A real file system as a volume: every path is resolved beneath its root, by the kernel.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, SeekFrom,
+    Stat, StatxFlags, Timespec, Timestamps, Uid,
+};
+use rustix::io::Errno;
+
+use super::attributes::{self, What};
+use super::beneath::{self, Folder, Links, is_own};
+use super::call::Call;
+use super::volume::{
+    Access, Cache, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment,
+    Status, StatusKind, Volume, changed, show,
+};
+use super::{holes, untold};
+use base::attributes::Attributes;
+use base::fault::{Class, Fault};
+
+/// Directory handles kept open: small files of one directory follow each other.
+const DIRECTORIES_MAX: usize = 64;
+
+/// A tree below one directory.
+#[derive(Debug)]
+pub struct Disk {
+    root: Arc<Folder>,
+    path: PathBuf,
+    waits: bool,
+    directories: Mutex<HashMap<Vec<u8>, Arc<Folder>>>,
+    refusals: Mutex<Refusals>,
+}
+
+/// What could not be kept: each kind is told once.
+#[derive(Debug, Default)]
+struct Refusals {
+    said: BTreeSet<What>,
+    texts: Vec<String>,
+}
+
+impl Disk {
+    pub fn open(path: &Path) -> Result<Disk, Fault> {
+        let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
+        let root = Folder::open(open)
+            .map_err(|errno| Fault::io("open the directory", path, &errno.into()))?;
+        let waits = match rustix::fs::fstatfs(&root.fd) {
+            Ok(status) => !matches!(status.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC),
+            Err(_) => true,
+        };
+        Ok(Disk {
+            root: Arc::new(root),
+            path: path.to_path_buf(),
+            waits,
+            directories: Mutex::default(),
+            refusals: Mutex::default(),
+        })
+    }
+
+    fn fault(&self, call: Call, path: &[u8], errno: Errno) -> Fault {
+        call.fault(&self.path.join(OsStr::from_bytes(path)), errno.raw_os_error())
+    }
+
+    /// A folder below the root.
+    pub fn folder(&self, path: &[u8], links: Links) -> Result<Folder, Errno> {
+        Folder::open(|flags| beneath::open_folder(self.root.as_fd(), path, flags, links))
+    }
+
+    /// The directory that holds `path`, and the name in it: what is done there leads nowhere else.
+    pub fn place<'a>(&self, path: &'a [u8]) -> Result<(Arc<Folder>, &'a OsStr), Errno> {
+        self.parent(path)
+    }
+
+    fn parent<'a>(&self, path: &'a [u8]) -> Result<(Arc<Folder>, &'a OsStr), Errno> {
+        let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
+            return Ok((self.root.clone(), OsStr::from_bytes(path)));
+        };
+        let (directory, name) = (&path[..slash], OsStr::from_bytes(&path[slash + 1..]));
+        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = directories.get(directory) {
+            return Ok((folder.clone(), name));
+        }
+        let folder = Arc::new(self.folder(directory, Links::Beneath)?);
+        if directories.len() >= DIRECTORIES_MAX {
+            directories.clear();
+        }
+        directories.insert(directory.to_vec(), folder.clone());
+        Ok((folder, name))
+    }
+
+    /// Puts the names in a folder on stable storage. One that may not be read cannot be synced by
+    /// itself, but with everything else on its file system, by any file there.
+    fn sync_folder(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        match folder.may_be_read {
+            true => rustix::fs::fsync(&folder.fd),
+            false => self.sync_around(folder, path),
+        }
+    }
+
+    fn sync_around(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&folder.fd, ".", flags, Mode::RUSR | Mode::WUSR) {
+            Ok(unnamed) => rustix::fs::syncfs(unnamed),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO)) => Err(errno),
+            Err(errno) => {
+                self.refuse(What::Names, path, errno);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a folder its metadata, also one that its owner has closed to themselves.
+    fn give_folder(&self, folder: &Folder, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
+        let mut meta = meta.clone();
+        if meta.mtime.is_none() {
+            // A new one has its group from the one that it is in, where that says so.
+            meta.mode |= rustix::fs::fstat(folder.as_fd())?.st_mode & Mode::SGID.bits();
+        }
+        let meta = &meta;
+        if folder.may_be_read {
+            return self.give_metadata(folder.as_fd(), path, meta);
+        }
+        chmod_path(folder.as_fd(), 0o700)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&folder.fd, ".", flags, Mode::empty())?;
+        self.give_metadata(opened.as_fd(), path, meta)
+    }
+
+    /// Does something with a name and gives its directory the times that it had: what is ours alone
+    /// leaves no trace.
+    fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
+        let parent = self.parent(path).map(|(parent, _)| parent);
+        let before = parent.as_ref().ok().and_then(|parent| rustix::fs::fstat(parent).ok());
+        let done = work();
+        if let (Ok(parent), Some(before)) = (&parent, before) {
+            // Somebody else's directory keeps the time of the change.
+            let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
+        }
+        done
+    }
+
+    fn open_in_parent(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        let (parent, name) = self.parent(path)?;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
+    }
+
+    /// Opens around the page cache where the file system can, else through it.
+    fn open_cached(&self, path: &[u8], flags: OFlags, cache: Cache) -> Result<OwnedFd, Errno> {
+        if cache == Cache::Around {
+            match self.open_in_parent(path, flags | OFlags::DIRECT, 0o600) {
+                Err(Errno::INVAL) => {}
+                opened => return opened,
+            }
+            // The refused open may have made the file already.
+            if flags.contains(OFlags::CREATE) {
+                let flags = flags.difference(OFlags::EXCL);
+                return self.open_in_parent(path, flags, 0o600);
+            }
+        }
+        self.open_in_parent(path, flags, 0o600)
+    }
+
+    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time
+    /// and attributes too. The owner comes first: a change of it takes bits from the mode.
+    fn give_metadata(&self, fd: BorrowedFd<'_>, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
+        let Some(mtime) = meta.mtime else {
+            return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
+        };
+        let mut mode = meta.mode;
+        if let Some(given) = &meta.attributes {
+            let refused = attributes::give(fd, given);
+            if refused.iter().any(|refused| refused.what == What::Owner) {
+                mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
+            }
+            for refused in refused {
+                self.refuse(refused.what, path, refused.errno);
+            }
+        }
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        rustix::fs::futimens(fd, &timestamps(mtime))
+    }
+
+    fn is_there_and_not_ours(&self, path: &[u8]) -> bool {
+        let found = self.parent(path).and_then(|(parent, name)| {
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        found.is_ok_and(|stat| !is_ours_alone(&stat))
+    }
+
+    fn refuse(&self, what: What, path: &[u8], errno: Errno) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.said.insert(what) {
+            let error = std::io::Error::from(errno);
+            let text = format!("'{}': {} ({error}; said once)", show(self, path), what.text());
+            refusals.texts.push(text);
+        }
+    }
+
+    fn give_link_owner(&self, path: &[u8], given: &Attributes) -> Result<(), Errno> {
+        let (parent, name) = self.parent(path)?;
+        let (uid, gid) = (Uid::from_raw(given.uid), Gid::from_raw(given.gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::chownat(&parent, name, Some(uid), Some(gid), flags) {
+            Err(errno) => {
+                self.refuse(What::Owner, path, errno);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes a new file; blocks of zeros become holes where that is asked.
+    fn fill(&self, fd: &OwnedFd, segment: &Segment, from: &[u8]) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < from.len() {
+            let run = match segment.sparse {
+                false => at..from.len(),
+                true => match holes::next_data(from, at) {
+                    Some(run) => run,
+                    None => break,
+                },
+            };
+            at = run.start;
+            while at < run.end {
+                match rustix::io::pwrite(fd, &from[at..run.end], at as u64) {
+                    Ok(count) => at += count,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        match segment.sparse {
+            true => rustix::fs::ftruncate(fd, from.len() as u64),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes zeros over what is data in a stretch, where no hole can be made. They go through the
+    /// page cache: the end of a file is no whole block.
+    fn fill_with_zeros(
+        &self,
+        file: &Handle,
+        path: &[u8],
+        stretch: Range<u64>,
+    ) -> Result<(), Fault> {
+        let through = self.open(path, Access::Resume { cache: Cache::Through })?;
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = stretch.start;
+        while let Some(from) = self.next_data(file, path, at)?.filter(|from| *from < stretch.end) {
+            let hole = match rustix::fs::seek(file.fd(), SeekFrom::Hole(from)) {
+                Ok(hole) => hole,
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NXIO) => stretch.end,
+                Err(errno) => return Err(self.fault(Call::FindData, path, errno)),
+            };
+            let end = hole.min(stretch.end).min(from + ZEROS_BYTES as u64);
+            self.append(&through, path, from, &zeros[..(end - from) as usize])?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
+        let still = is_still(fd.as_fd(), u64::from(segment.len), segment.meta.mtime);
+        match still.map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))? {
+            true => Ok(()),
+            false => Err(changed(self, &segment.path)),
+        }
+    }
+}
+
+impl Volume for Disk {
+    fn root(&self) -> &Path {
+        &self.path
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
+    }
+
+    fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
+        let found = self.parent(path).and_then(|(parent, name)| {
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match found {
+            Ok(stat) => Ok(Some(status_from(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fault(Call::LookAt, path, errno)),
+        }
+    }
+
+    fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault> {
+        let opened = match access {
+            Access::Read { cache } => {
+                self.open_cached(path, OFlags::RDONLY | OFlags::NONBLOCK, cache)
+            }
+            Access::Create { cache, .. } => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+                match self.open_cached(path, flags, cache) {
+                    // Left by an earlier run, under a name that is ours alone.
+                    Err(Errno::EXIST) => {
+                        let _ = self.remove(path);
+                        self.open_cached(path, flags, cache)
+                    }
+                    opened => opened,
+                }
+            }
+            Access::Resume { cache } => self.open_cached(path, OFlags::WRONLY, cache),
+        };
+        let fd = opened.map_err(|errno| match access {
+            Access::Read { .. } => self.fault(Call::Open, path, errno),
+            Access::Resume { .. } => self.fault(Call::Resume, path, errno),
+            Access::Create { .. } => self.fault(Call::Create, path, errno),
+        })?;
+        if let Access::Create { reserve: Some(size @ 1..), .. } = access {
+            // With its length: a write behind a file's end waits for all others of the file.
+            match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(self.fault(Call::Reserve, path, errno)),
+            }
+        }
+        Ok(Handle::new(fd))
+    }
+
+    fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
+        rustix::fs::fstat(file.fd())
+            .map(|stat| status_from(&stat))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    fn identity_of(&self, file: &Handle, path: &[u8]) -> Result<(Option<Identity>, u64), Fault> {
+        let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(file.fd(), "", AtFlags::EMPTY_PATH, flags)
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))?;
+        let kind = FileType::from_raw_mode(stat.stx_mode.into());
+        let born = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let identity = Identity {
+            inode: stat.stx_ino,
+            owner: stat.stx_uid,
+            born: born
+                .then_some(Mtime { seconds: stat.stx_btime.tv_sec, nanos: stat.stx_btime.tv_nsec }),
+        };
+        let ours = kind == FileType::RegularFile && stat.stx_nlink == 1;
+        Ok((ours.then_some(identity), stat.stx_size))
+    }
+
+    fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
+        match rustix::fs::seek(file.fd(), SeekFrom::Data(offset)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            // The file system does not know: everything is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
+            Err(errno) => Err(self.fault(Call::FindData, path, errno)),
+        }
+    }
+
+    fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault> {
+        let end = stretch.end.min(self.status_of(file, path)?.size);
+        if stretch.start >= end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(file.fd(), flags, stretch.start, end - stretch.start) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.fill_with_zeros(file, path, stretch.start..end)
+            }
+            made => made.map_err(|errno| self.fault(Call::MakeHole, path, errno)),
+        }
+    }
+
+    fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, name)| {
+                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))
+            })
+            .map_err(|errno| self.fault(Call::MakeDirectory, path, errno))
+    }
+
+    fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        self.open_in_parent(path, flags, 0)
+            .and_then(|fd| chmod_path(fd.as_fd(), mode))
+            .map_err(|errno| self.fault(Call::SetMode, path, errno))
+    }
+
+    fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, name)| {
+                rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name)
+            })
+            .map_err(|errno| self.fault(Call::MakeLink, path, errno))?;
+        let Some(mtime) = meta.mtime else { return Ok(()) };
+        let owned = match &meta.attributes {
+            Some(given) => self.give_link_owner(path, given),
+            None => Ok(()),
+        };
+        owned
+            .and_then(|()| self.parent(path))
+            .and_then(|(parent, name)| {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::utimensat(&parent, name, &timestamps(mtime), flags)
+            })
+            .map_err(|errno| self.fault(Call::SetLinkTime, path, errno))
+    }
+
+    fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
+        self.parent(twin)
+            .and_then(|(twin_parent, twin_name)| {
+                let (parent, name) = self.parent(path)?;
+                rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty())
+            })
+            .map_err(|errno| self.fault(Call::MakeHardLink, twin, errno))
+    }
+
+    fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault> {
+        rustix::fs::ftruncate(file.fd(), len)
+            .map_err(|errno| self.fault(Call::SetLength, path, errno))
+    }
+
+    fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
+        self.give_metadata(file.fd(), path, meta)
+            .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
+    }
+
+    fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left {
+        let opened = match path {
+            b"" => Ok(self.root.clone()),
+            path => Folder::open(|flags| self.open_in_parent(path, flags, 0)).map(Arc::new),
+        };
+        let folder = match opened {
+            Ok(folder) => folder,
+            Err(errno) => {
+                let fault = self.fault(Call::OpenDirectory, path, errno);
+                return Left { given: Err(fault.clone()), synced: Err(fault) };
+            }
+        };
+        let given = match meta.map(|meta| self.give_folder(&folder, path, meta)) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(Errno::PERM)) if path.is_empty() => {
+                self.refuse(What::Root, path, Errno::PERM);
+                Ok(())
+            }
+            Some(Err(errno)) => Err(self.fault(Call::SetMetadata, path, errno)),
+        };
+        let synced = match durable {
+            Durable::Later => Ok(()),
+            Durable::Now => self
+                .sync_folder(&folder, path)
+                .map_err(|errno| self.fault(Call::SyncDirectory, path, errno)),
+        };
+        Left { given, synced }
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut refusals.texts)
+    }
+
+    fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault> {
+        rustix::fs::fdatasync(file.fd()).map_err(|errno| self.fault(Call::Sync, path, errno))
+    }
+
+    fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| rustix::fs::fstat(&parent.fd))
+            .map(|stat| stat.st_dev)
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    fn sync_all(&self, path: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| match parent.may_be_read {
+                true => rustix::fs::syncfs(&parent.fd),
+                false => self.sync_around(&parent, path),
+            })
+            .map_err(|errno| self.fault(Call::Sync, path, errno))
+    }
+
+    fn sync_own_name(&self) -> Result<(), Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(holder) = rustix::fs::openat(&self.root.fd, "..", flags, Mode::empty()) else {
+            return Ok(());
+        };
+        match rustix::fs::fsync(&holder) {
+            // A file system that keeps its names elsewhere, as below a mount point.
+            Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+            Err(errno) => Err(self.fault(Call::SyncDirectory, b"", errno)),
+        }
+    }
+
+    fn sync_directory(&self, path: &[u8]) -> Result<(), Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| self.sync_folder(&parent, path))
+            .map_err(|errno| self.fault(Call::SyncDirectory, path, errno))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault> {
+        let fault = |errno| match errno {
+            Errno::EXIST => exists(self, to),
+            errno => self.fault(Call::Rename, to, errno),
+        };
+        let (from_parent, from_name) = self.parent(from).map_err(fault)?;
+        let (to_parent, to_name) = self.parent(to).map_err(fault)?;
+        let renamed = match replace {
+            // It was looked at when it was offered, which may be long ago.
+            Replace::Allowed if is_special(&to_parent, to_name) => return Err(special(self, to)),
+            Replace::Allowed => rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name),
+            Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
+        };
+        renamed.map_err(fault)
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), Fault> {
+        let removed = self
+            .parent(path)
+            .and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.fault(Call::Remove, path, errno)),
+        }
+    }
+
+    fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+            let fd = match self.unseen(path, || self.open_in_parent(path, flags, 0o600)) {
+                Ok(fd) => fd,
+                // Something is there that cannot be opened, or may not be.
+                Err(errno) => match self.is_there_and_not_ours(path) {
+                    true => return Ok(Locked::Foreign),
+                    false => return Err(self.fault(Call::Create, path, errno)),
+                },
+            };
+            // What somebody else has put here is neither believed nor locked: they would decide
+            // for how long.
+            let stat =
+                rustix::fs::fstat(&fd).map_err(|errno| self.fault(Call::LookAt, path, errno))?;
+            if stat.st_nlink == 0 {
+                continue; // whoever had it has removed it while we opened it
+            }
+            if !is_ours_alone(&stat) {
+                return Ok(Locked::Foreign);
+            }
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(Locked::Busy),
+                Err(errno) => return Err(self.fault(Call::Lock, path, errno)),
+            }
+            // The same, until the lock was ours.
+            if self.status(path)?.is_some_and(|there| there.inode == (stat.st_dev, stat.st_ino)) {
+                return Ok(Locked::Ours(Handle::new(fd)));
+            }
+        }
+    }
+
+    fn is_foreign(&self, path: &[u8]) -> Result<bool, Fault> {
+        let found = self.parent(path).and_then(|(parent, name)| match parent.is_shared() {
+            true => rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW),
+            false => Err(Errno::NOENT),
+        });
+        match found {
+            Ok(stat) if is_own(&stat) => Ok(false), // we remove it before we take its name
+            Ok(_) => {
+                self.refuse(What::Temporary, path, Errno::EXIST);
+                Ok(true)
+            }
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.fault(Call::LookAt, path, errno)),
+        }
+    }
+
+    fn remove_unseen(&self, path: &[u8]) -> Result<(), Fault> {
+        self.unseen(path, || self.remove(path))
+    }
+
+    fn read_at(
+        &self,
+        file: &Handle,
+        path: &[u8],
+        at: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Fault> {
+        loop {
+            match rustix::io::pread(file.fd(), &mut *into, at) {
+                Err(Errno::INTR) => {}
+                read => return read.map_err(|errno| self.fault(Call::Read, path, errno)),
+            }
+        }
+    }
+
+    fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(file.fd(), &bytes[done..], at + done as u64) {
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault(Call::Write, path, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let read = self
+            .parent(path)
+            .and_then(|(parent, name)| rustix::fs::readlinkat(&parent, name, Vec::new()));
+        match read {
+            Ok(target) => Ok(Some(target.into_bytes())),
+            Err(Errno::INVAL | Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fault(Call::ReadLink, path, errno)),
+        }
+    }
+
+    fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault> {
+        self.parent(path)
+            .and_then(|(parent, _)| rustix::fs::fstatvfs(&parent.fd))
+            .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
+            .map_err(|errno| self.fault(Call::FreeSpace, path, errno))
+    }
+
+    fn untold_size(&self, path: &[u8]) -> Result<Option<u64>, Fault> {
+        let holder = self.parent(path).map(|(holder, _)| holder);
+        if !holder.and_then(|holder| untold::is_untold(holder.as_fd())).unwrap_or(false) {
+            return Ok(None);
+        }
+        let fd = self
+            .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
+            .map_err(|errno| self.fault(Call::Open, path, errno))?;
+        match untold::size(fd.as_fd()) {
+            Ok(size) => Ok(Some(size)),
+            Err(Errno::FBIG) => {
+                let name = show(self, path);
+                let text = format!("'{name}' has no size, and no end within 16 MiB: not copied");
+                Err(Fault::new(Class::Local, text))
+            }
+            Err(errno) => Err(self.fault(Call::Read, path, errno)),
+        }
+    }
+
+    fn is_still(&self, file: &Handle, path: &[u8], then: (u64, Mtime)) -> Result<bool, Fault> {
+        is_still(file.fd(), then.0, Some(then.1))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault> {
+        let path = &segment.path;
+        let fd = self
+            .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
+            .map_err(|errno| self.fault(Call::Open, path, errno))?;
+        let mut filled = 0;
+        while filled < into.len() {
+            match rustix::io::read(&fd, &mut into[filled..]) {
+                Ok(0) => return Err(changed(self, path)),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault(Call::Read, path, errno)),
+            }
+        }
+        self.check_small(&fd, segment)
+    }
+
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+        let path = &segment.path;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        // What is given at the end is not open to anybody before.
+        let mode = if segment.meta.mtime.is_some() { 0o600 } else { segment.meta.mode };
+        let open = || self.open_in_parent(path, flags, mode);
+        let opened = match open() {
+            // Left by an earlier run, under a name that is ours alone.
+            Err(Errno::EXIST) => {
+                let _ = self.remove(path);
+                open()
+            }
+            opened => opened,
+        };
+        let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
+        self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
+        match segment.meta.mtime {
+            None => Ok(()),
+            Some(_) => self
+                .give_metadata(fd.as_fd(), path, &segment.meta)
+                .map_err(|errno| self.fault(Call::SetMetadata, path, errno)),
+        }
+    }
+}
+
+/// The fault of a name that is taken.
+pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
+    let name = show(volume, path);
+    let text = format!("'{name}' exists: --overwrite older or always replaces it");
+    Fault::new(Class::Local, text)
+}
+
+/// The fault of a name that something has which is never replaced.
+pub fn special(volume: &dyn Volume, path: &[u8]) -> Fault {
+    let name = show(volume, path);
+    let text = format!("'{name}' is a device, pipe or socket: it is not replaced; remove it first");
+    Fault::new(Class::Local, text)
+}
+
+/// A regular file that only we may write to, by one name.
+fn is_ours_alone(stat: &Stat) -> bool {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file && is_own(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
+}
+
+fn is_special(parent: &Folder, name: &OsStr) -> bool {
+    let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|stat| status_from(&stat).kind == StatusKind::Special)
+}
+
+/// A rename that replaces nothing. File systems without it get the same by a link, which also fails
+/// when the name is taken.
+fn rename_new(
+    from_parent: &Folder,
+    from: &OsStr,
+    to_parent: &Folder,
+    to: &OsStr,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
+            rustix::fs::unlinkat(from_parent, from, AtFlags::empty())
+        }
+        renamed => renamed,
+    }
+}
+
+/// Whether a file has this size still, and this time where one is given.
+fn is_still(fd: BorrowedFd<'_>, size: u64, mtime: Option<Mtime>) -> Result<bool, Errno> {
+    let now = status_from(&rustix::fs::fstat(fd)?);
+    if now.size == size && mtime.is_none_or(|mtime| mtime == now.mtime) {
+        return Ok(true);
+    }
+    untold::ends_at(fd, size)
+}
+
+fn timestamps(mtime: Mtime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },
+    }
+}
+
+/// The process's umask, which can only be read by setting it; asked once.
+fn umask() -> u32 {
+    static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
+        rustix::process::umask(mask);
+        mask.as_raw_mode()
+    })
+}
+
+fn status_from(stat: &Stat) -> Status {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => StatusKind::File,
+        FileType::Directory => StatusKind::Directory,
+        FileType::Symlink => StatusKind::Link,
+        _ => StatusKind::Special,
+    };
+    let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
+    Status {
+        kind,
+        size: stat.st_size as u64,
+        mtime,
+        mode: stat.st_mode & 0o7777,
+        inode: (stat.st_dev, stat.st_ino),
+        allocated_bytes: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES),
+    }
+}
+
+/// What is open only as a path has no other way to a new mode.
+fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+    rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
+}
+
+/// A program with one of these runs as its file's owner or group.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// What `stat` counts blocks in.
+const STAT_BLOCK_BYTES: u64 = 512;
+/// Zeros that are written at once.
+const ZEROS_BYTES: usize = 1 << 20;
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -1,0 +1,157 @@
+//! What every backend would repeat: the rest of a short transfer, retries, and the count in the
+//! air.
+
+use std::io;
+use std::sync::Arc;
+
+use super::backend::{Backend, Landing, Verb, Wait, Wake};
+use super::request::Request;
+use super::sampler::Sampler;
+use base::units::Tick;
+
+/// Calls on data, and those that did less than they were asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub calls: u64,
+    pub partial_returns: u64,
+    pub partial_bytes: u64,
+    /// File requests that found none of this engine in the air: the device may have been idle.
+    pub starts: u64,
+}
+
+/// A backend with its bookkeeping. Dropped only when nothing is in the air.
+#[derive(Debug)]
+pub struct Engine {
+    backend: Box<dyn Backend>,
+    in_air: usize,
+    files_in_air: usize,
+    is_watched: bool,
+    pub counts: Counts,
+    landings: Vec<Landing>,
+}
+
+impl Engine {
+    pub fn new(backend: Box<dyn Backend>) -> Engine {
+        Engine {
+            backend,
+            in_air: 0,
+            files_in_air: 0,
+            is_watched: false,
+            counts: Counts::default(),
+            landings: Vec::new(),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    pub fn now(&self) -> Tick {
+        self.backend.now()
+    }
+
+    pub fn waker(&self) -> Arc<dyn Wake> {
+        self.backend.waker()
+    }
+
+    pub fn register(&mut self, requests: &mut [Request]) {
+        self.backend.register(requests);
+    }
+
+    /// Has a stream looked at by the thread that uses this engine.
+    pub fn watch(&mut self, sampler: Sampler) {
+        self.backend.watch(sampler);
+        self.is_watched = true;
+    }
+
+    /// Without a stream that is looked at nobody needs to read a clock for it.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    pub fn sampler(&mut self) -> Option<&mut Sampler> {
+        match self.is_watched {
+            true => self.backend.sampler(),
+            false => None,
+        }
+    }
+
+    /// Requests that have been submitted and not been given back.
+    pub fn in_air(&self) -> usize {
+        self.in_air
+    }
+
+    pub fn submit(&mut self, verb: Verb, mut request: Request) {
+        request.moved = 0;
+        self.in_air += 1;
+        self.counts.calls += 1;
+        if verb.is_of_files() {
+            self.counts.starts += u64::from(self.files_in_air == 0);
+            self.files_in_air += 1;
+        }
+        self.backend.submit(verb, request);
+    }
+
+    /// Gives back what has ended, its outcome set. What landed short goes out again by itself.
+    pub fn reap(&mut self, wait: Wait, done: &mut Vec<Request>) -> io::Result<()> {
+        let mut landings = std::mem::take(&mut self.landings);
+        let reaped = self.backend.reap(wait, &mut landings);
+        for landing in landings.drain(..) {
+            let is_of_files = landing.verb.is_of_files();
+            if let Some(request) = self.settle(landing) {
+                self.in_air -= 1;
+                self.files_in_air -= usize::from(is_of_files);
+                done.push(request);
+            }
+        }
+        self.landings = landings;
+        reaped
+    }
+
+    /// The request when its verb has ended; `None` when it goes on.
+    fn settle(&mut self, landing: Landing) -> Option<Request> {
+        let Landing { verb, mut request, result } = landing;
+        match result {
+            Ok(count) => {
+                let asked = request.span.end - request.span.start - request.moved;
+                assert!(count <= asked, "{verb:?} moved {count} of {asked} bytes");
+                request.moved += count;
+                if request.moved < request.need {
+                    self.counts.partial_returns += 1;
+                    self.counts.partial_bytes += u64::from(count);
+                }
+                if count > 0 && request.moved < request.need {
+                    self.again(verb, request);
+                    return None;
+                }
+                request.outcome = Ok(request.moved);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.again(verb, request);
+                return None;
+            }
+            Err(error) => request.outcome = Err(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+        request.hops += 1;
+        Some(request)
+    }
+
+    fn again(&mut self, verb: Verb, request: Request) {
+        self.counts.calls += 1;
+        self.backend.submit(verb, request);
+    }
+
+    /// Gives up what is in the air, as the end of a process does. For simulations.
+    pub fn abandon(&mut self) {
+        self.in_air = 0;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A lane that fails drains first; one that panics must not hide its own message.
+        if !std::thread::panicking() {
+            assert_eq!(self.in_air, 0, "an engine dropped with requests in the air");
+        }
+    }
+}

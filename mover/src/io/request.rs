@@ -1,0 +1,248 @@
+//! The unit of work. A request is always in exactly one place: with a lane, an engine, or a pool.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::buffer::Buffer;
+use super::holes;
+use super::volume::{Batch, LazyFile};
+use base::codec::{Codec, Way};
+use base::fault::Fault;
+use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
+use base::limits::HEADROOM_BYTES;
+use base::units::Tick;
+
+/// Which way a request is going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// From the source into the house.
+    In,
+    /// Out of the house to the sink.
+    Out,
+}
+
+/// When a request came past the places that the clock is read at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamps {
+    pub departed: Tick,
+    pub filled: Tick,
+    pub passed: Tick,
+    pub admitted: Tick,
+    pub retired: Tick,
+}
+
+/// What the extent of a request is made of.
+#[derive(Clone, Debug, Default)]
+pub enum Cargo {
+    /// Not known yet: the label has not been read, or nothing has been claimed.
+    #[default]
+    Unknown,
+    Part(Part),
+    Batch(Arc<Batch>),
+}
+
+/// A stretch of one object.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub object: u64,
+    pub offset: u64,
+    pub coverage: Coverage,
+    /// The file it is in; `None` for what is made up or thrown away, and for pipes.
+    pub file: Option<Arc<LazyFile>>,
+}
+
+/// How much of its object a part is: a whole object's digest is a root, a part's a node below one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    Whole,
+    Some,
+}
+
+/// The digest of a stretch of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which segment of a batch; 0 for a part.
+    pub segment: u16,
+    pub offset: u64,
+    pub len: u32,
+    pub sum: Sum,
+}
+
+/// A unit of work and the memory it travels in.
+pub struct Request {
+    pub leg: Leg,
+    /// How many verbs have landed on this leg.
+    pub hops: u32,
+    pub label: Label,
+    /// How the source packed it.
+    pub way: Way,
+    /// At a source that packs: `raw_len` before the payload was sealed, which may be in place.
+    pub unpacked_len: u32,
+    pub cargo: Cargo,
+    /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
+    pub span: Range<u32>,
+    pub need: u32,
+    /// What the verb in the air has moved so far.
+    pub moved: u32,
+    /// Its body is there already: it was read once and got lost behind the source.
+    pub again: bool,
+    /// How the last verb ended: bytes moved, or the system's error number.
+    pub outcome: Result<u32, i32>,
+    /// Digests of the body, made by the digest step.
+    pub pieces: Vec<Piece>,
+    /// Segments that cannot be had or kept, and why.
+    pub voids: Vec<(u16, Fault)>,
+    /// Which blocks of the payload are data, where the others are zeros that need not travel. Empty
+    /// where all travel.
+    pub map: Vec<u8>,
+    pub buffer: Buffer,
+    pub stamps: Stamps,
+}
+
+impl Request {
+    pub fn new(body_bytes: u32) -> Request {
+        Request::with(Buffer::new(body_bytes))
+    }
+
+    /// So many requests, their memory side by side.
+    pub fn several(count: usize, body_bytes: u32) -> Vec<Request> {
+        Buffer::several(count, body_bytes).into_iter().map(Request::with).collect()
+    }
+
+    fn with(buffer: Buffer) -> Request {
+        Request {
+            leg: Leg::In,
+            hops: 0,
+            label: Label::default(),
+            way: Way::Raw,
+            unpacked_len: 0,
+            cargo: Cargo::Unknown,
+            span: 0..0,
+            need: 0,
+            moved: 0,
+            again: false,
+            outcome: Ok(0),
+            pieces: Vec::new(),
+            voids: Vec::new(),
+            map: Vec::new(),
+            buffer,
+            stamps: Stamps::default(),
+        }
+    }
+
+    /// Makes it ready for another journey; memory stays.
+    pub fn clear(&mut self) {
+        self.leg = Leg::In;
+        self.hops = 0;
+        self.label = Label::default();
+        self.way = Way::Raw;
+        self.unpacked_len = 0;
+        self.cargo = Cargo::Unknown;
+        self.span = 0..0;
+        self.again = false;
+        self.outcome = Ok(0);
+        self.pieces.clear();
+        self.voids.clear();
+        self.map.clear();
+    }
+
+    /// Asks the next verb to move `span`, all of it.
+    pub fn ask(&mut self, span: Range<u32>) {
+        self.need = span.end - span.start;
+        self.span = span;
+    }
+
+    /// What of the span the verb in the air has still to move.
+    pub fn pending(&self) -> Range<usize> {
+        (self.span.start + self.moved) as usize..self.span.end as usize
+    }
+
+    pub fn pending_bytes(&self) -> &[u8] {
+        &self.buffer.bytes()[self.pending()]
+    }
+
+    pub fn pending_bytes_mut(&mut self) -> &mut [u8] {
+        let pending = self.pending();
+        &mut self.buffer.bytes_mut()[pending]
+    }
+
+    pub fn body_span(&self) -> Range<u32> {
+        HEADROOM_BYTES..HEADROOM_BYTES + self.label.body_len
+    }
+
+    pub fn body(&self) -> &[u8] {
+        let span = self.body_span();
+        &self.buffer.bytes()[span.start as usize..span.end as usize]
+    }
+
+    pub fn body_mut(&mut self) -> &mut [u8] {
+        let span = self.body_span();
+        &mut self.buffer.bytes_mut()[span.start as usize..span.end as usize]
+    }
+
+    /// Makes a hole the bytes that a reader sees there.
+    pub fn fill_hole(&mut self) {
+        if self.label.kind == Kind::Zero {
+            self.label.body_len = self.label.extent.len;
+            self.body_mut().fill(0);
+        }
+    }
+
+    /// Notes which blocks are zeros, where leaving them out saves more than saying so costs.
+    pub fn find_holes(&mut self) {
+        let len = self.payload_len();
+        let mut map = std::mem::take(&mut self.map);
+        holes::map_of(&self.body()[..len as usize], &mut map);
+        let data = holes::mapped_bytes(&map, len).expect("a map of just this");
+        if data + map_bytes(len) >= len {
+            map.clear();
+        }
+        self.map = map;
+    }
+
+    /// Bytes of the extent that are known to be zeros, and do not travel.
+    pub fn left_out(&self) -> u32 {
+        let len = self.label.extent.len;
+        match self.label.kind {
+            Kind::Zero => len,
+            Kind::Data | Kind::Sparse if !self.map.is_empty() => {
+                len - holes::mapped_bytes(&self.map, len).unwrap_or(len)
+            }
+            Kind::Data | Kind::Sparse | Kind::Void | Kind::End => 0,
+        }
+    }
+
+    /// The map behind a sparse payload, without its check sum.
+    pub fn carried_map(&self) -> &[u8] {
+        let at = (self.payload_len() + MAP_CHECK_BYTES) as usize;
+        self.body().get(at..).unwrap_or_default()
+    }
+
+    /// The payload as it is now, packed or not: the body without the list of voids, or the map,
+    /// behind it.
+    pub fn payload_len(&self) -> u32 {
+        self.label.body_len - u32::from(self.label.voids_len)
+    }
+
+    /// The payload's length when nothing is packed.
+    pub fn raw_len(&self) -> u32 {
+        match self.label.codec {
+            Codec::Raw => self.payload_len(),
+            Codec::Deflate | Codec::Zstd | Codec::Lz4 if self.label.kind == Kind::Sparse => {
+                holes::mapped_bytes(self.carried_map(), self.label.extent.len).unwrap_or(0)
+            }
+            Codec::Deflate | Codec::Zstd | Codec::Lz4 => self.label.extent.len,
+        }
+    }
+
+    pub fn is_void(&self, segment: usize) -> bool {
+        self.voids.iter().any(|(void, _)| usize::from(*void) == segment)
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({:?}, hop {}, {:?})", self.leg, self.hops, self.label.extent)
+    }
+}

@@ -1,0 +1,372 @@
+//! A world in memory, driven by a seed: files that forget what was not synced, connections that
+//! deliver when they like, transfers that come back short, interrupted, in another order, or not at
+//! all.
+//!
+//! Nothing here blocks: whoever steps the world decides when something can land.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::backend::{Backend, Landing, Verb, Wait, Wake};
+use super::clock::Clock;
+use super::request::Request;
+use super::volume::{Handle, Mtime};
+use super::{blocking, holes};
+use base::units::{Nanos, Tick};
+
+mod dice;
+mod volume;
+
+pub use self::dice::Dice;
+pub use self::volume::{Failure, SimVolume};
+
+/// How the world misbehaves: each is the odds, once in so many; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    /// Something in the air does not land at this look.
+    pub late: u64,
+    /// A transfer moves less than it was asked.
+    pub short: u64,
+    pub interrupted: u64,
+    pub read_fails: u64,
+    pub write_fails: u64,
+    pub disk_full: u64,
+    /// A connection breaks.
+    pub cut: u64,
+    /// A bit flips on a connection.
+    pub flip: u64,
+    /// A connection takes what is sent and brings nothing any more.
+    pub stuck: u64,
+    /// A write says that it is done and drops a byte: no honest disk, but a test of the tests.
+    pub lying_disk: u64,
+}
+
+/// Everything there is: connections, files, dice.
+#[derive(Debug)]
+pub struct World {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dice: Dice,
+    weather: Weather,
+    now: Tick,
+    sockets: Vec<Socket>,
+    files: Vec<File>,
+    /// Landings so far: who steps the world sees by it whether anything moves.
+    landings: u64,
+}
+
+#[derive(Debug, Default)]
+struct Socket {
+    bytes: VecDeque<u8>,
+    cut: bool,
+    /// What is sent from now on is lost on its way.
+    stuck: bool,
+    /// When the last byte came to its end.
+    came_at: Tick,
+}
+
+/// Bytes under way on one connection at most.
+const SOCKET_BYTES: usize = 20_000;
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    bytes: Vec<u8>,
+    durable: Option<Vec<u8>>,
+    mtime: Mtime,
+    /// Blocks that it takes on the disk: those that were written, and are no holes again.
+    room: BTreeSet<u64>,
+}
+
+impl File {
+    fn takes(&mut self, at: usize, count: usize) {
+        let blocks = (at / ROOM_BYTES) as u64..(at + count).div_ceil(ROOM_BYTES) as u64;
+        self.room.extend(blocks);
+    }
+
+    /// Only what is not zeros takes room.
+    fn takes_data(&mut self) {
+        let mut from = 0;
+        while let Some(data) = holes::next_data(&self.bytes, from) {
+            from = data.end;
+            self.takes(data.start, data.len());
+        }
+    }
+}
+
+/// What is given room to at once.
+const ROOM_BYTES: usize = base::limits::BLOCK_BYTES as usize;
+
+impl World {
+    pub fn new(seed: u64, weather: Weather) -> Arc<World> {
+        let inner = Inner {
+            dice: Dice::new(seed),
+            weather,
+            now: Tick(0),
+            sockets: Vec::new(),
+            files: Vec::new(),
+            landings: 0,
+        };
+        Arc::new(World { inner: Mutex::new(inner) })
+    }
+
+    /// A connection: what is sent to it is received from it.
+    pub fn connect(&self) -> Handle {
+        let mut world = self.lock();
+        let came_at = world.now;
+        world.sockets.push(Socket { came_at, ..Socket::default() });
+        Handle::Sim(world.sockets.len() as u64 - 1)
+    }
+
+    pub fn backend(self: &Arc<World>) -> SimBackend {
+        SimBackend { world: self.clone(), flying: Vec::new() }
+    }
+
+    pub fn landings(&self) -> u64 {
+        self.lock().landings
+    }
+
+    pub fn now(&self) -> Tick {
+        self.lock().now
+    }
+
+    /// So much time goes by.
+    pub fn wait(&self, time: Nanos) {
+        let mut world = self.lock();
+        world.now = world.now.after(time);
+    }
+
+    /// True when nothing has come on a connection for so long, and nothing waits to be read.
+    pub fn is_starved(&self, socket: &Handle, time: Nanos) -> bool {
+        let Handle::Sim(id) = socket else { panic!("a real handle in a simulated world") };
+        let world = self.lock();
+        let socket = &world.sockets[*id as usize];
+        socket.bytes.is_empty() && world.now.since(socket.came_at).0 > time.0
+    }
+
+    pub fn set_weather(&self, weather: Weather) {
+        self.lock().weather = weather;
+    }
+
+    /// Ends a connection, as a peer that goes away does.
+    pub fn cut(&self, socket: &Handle) {
+        if let Handle::Sim(id) = socket {
+            self.lock().sockets[*id as usize].cut = true;
+        }
+    }
+
+    /// Ends a connection at once: what is under way on it is lost.
+    pub fn reset(&self, socket: &Handle) {
+        if let Handle::Sim(id) = socket {
+            let socket = &mut self.lock().sockets[*id as usize];
+            socket.bytes.clear();
+            socket.cut = true;
+        }
+    }
+
+    /// True for a connection that brings nothing any more.
+    pub fn is_stuck(&self, socket: &Handle) -> bool {
+        matches!(socket, Handle::Sim(id) if self.lock().sockets[*id as usize].stuck)
+    }
+
+    /// What the other end of a connection says, whatever room there is.
+    pub fn say(&self, socket: &Handle, bytes: &[u8]) {
+        if let Handle::Sim(id) = socket {
+            self.lock().sockets[*id as usize].bytes.extend(bytes);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Tries a verb now; `None` when it has to wait.
+    fn attempt(&mut self, verb: &Verb, request: &mut Request) -> Option<io::Result<u32>> {
+        let weather = self.weather;
+        if self.dice.once_in(weather.late) {
+            return None;
+        }
+        if self.dice.once_in(weather.interrupted) {
+            return Some(Err(io::ErrorKind::Interrupted.into()));
+        }
+        let asked = request.pending().len();
+        let count = match self.dice.once_in(weather.short) && asked > 1 {
+            true => 1 + self.dice.below(asked as u64 - 1) as usize,
+            false => asked,
+        };
+        match verb {
+            Verb::Receive { socket: Handle::Sim(id), .. } => self.receive(*id, count, request),
+            Verb::Send { socket: Handle::Sim(id) } => self.send(*id, count, request),
+            Verb::ReadAt { file: Handle::Sim(id), offset, .. } => {
+                Some(self.read_at(*id, offset + u64::from(request.moved), count, request))
+            }
+            Verb::WriteAt { file: Handle::Sim(id), offset, .. } => {
+                Some(self.write_at(*id, offset + u64::from(request.moved), count, request))
+            }
+            other => panic!("{other:?} in a simulated world"),
+        }
+    }
+
+    fn receive(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
+        let socket = &mut self.sockets[id as usize];
+        if socket.bytes.is_empty() {
+            return socket.cut.then_some(Ok(0));
+        }
+        let count = count.min(socket.bytes.len());
+        for byte in &mut request.pending_bytes_mut()[..count] {
+            *byte = socket.bytes.pop_front().expect("counted");
+        }
+        if self.dice.once_in(self.weather.flip) {
+            let at = self.dice.below(count as u64) as usize;
+            request.pending_bytes_mut()[at] ^= 1 << self.dice.below(8);
+        }
+        Some(Ok(count as u32))
+    }
+
+    fn send(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
+        if self.dice.once_in(self.weather.cut) {
+            self.sockets[id as usize].cut = true;
+        }
+        let sticks = self.dice.once_in(self.weather.stuck);
+        let socket = &mut self.sockets[id as usize];
+        if socket.cut {
+            return Some(Err(io::Error::from_raw_os_error(libc::EPIPE)));
+        }
+        socket.stuck |= sticks;
+        if socket.stuck {
+            return Some(Ok(count as u32));
+        }
+        let count = count.min(SOCKET_BYTES - socket.bytes.len());
+        if count == 0 {
+            return None;
+        }
+        socket.bytes.extend(&request.pending_bytes()[..count]);
+        socket.came_at = self.now;
+        Some(Ok(count as u32))
+    }
+
+    fn read_at(
+        &mut self,
+        id: u64,
+        at: u64,
+        count: usize,
+        request: &mut Request,
+    ) -> io::Result<u32> {
+        if self.dice.once_in(self.weather.read_fails) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let bytes = &self.files[id as usize].bytes;
+        let at = (at as usize).min(bytes.len());
+        let count = count.min(bytes.len() - at);
+        request.pending_bytes_mut()[..count].copy_from_slice(&bytes[at..at + count]);
+        Ok(count as u32)
+    }
+
+    fn write_at(
+        &mut self,
+        id: u64,
+        at: u64,
+        count: usize,
+        request: &mut Request,
+    ) -> io::Result<u32> {
+        self.storm().map_err(io::Error::from_raw_os_error)?;
+        let lies = self.dice.once_in(self.weather.lying_disk);
+        let file = &mut self.files[id as usize];
+        let end = at as usize + count;
+        if file.bytes.len() < end {
+            file.bytes.resize(end, 0);
+        }
+        file.bytes[at as usize..end].copy_from_slice(&request.pending_bytes()[..count]);
+        file.takes(at as usize, count);
+        if lies {
+            file.bytes[at as usize] ^= 0xff;
+        }
+        Ok(count as u32)
+    }
+
+    /// What a disk may answer to any write.
+    fn storm(&mut self) -> Result<(), i32> {
+        if self.dice.once_in(self.weather.disk_full) {
+            return Err(libc::ENOSPC);
+        }
+        match self.dice.once_in(self.weather.write_fails) {
+            true => Err(libc::EIO),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Clock for World {
+    /// Looking takes a little time: whoever measures sees some.
+    fn now(&self) -> Tick {
+        let mut world = self.lock();
+        world.now.0 += 1000;
+        world.now
+    }
+
+    fn thread_cpu(&self) -> Nanos {
+        Nanos(self.lock().now.0)
+    }
+}
+
+/// One lane's way into the world.
+#[derive(Debug)]
+pub struct SimBackend {
+    world: Arc<World>,
+    flying: Vec<(Verb, Request)>,
+}
+
+impl Backend for SimBackend {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn now(&self) -> Tick {
+        Clock::now(&*self.world)
+    }
+
+    fn submit(&mut self, verb: Verb, request: Request) {
+        self.flying.push((verb, request));
+    }
+
+    /// Lets land what can, in an order of its own. Never waits, whatever it is asked.
+    fn reap(&mut self, _wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
+        let mut left = Vec::new();
+        while !self.flying.is_empty() {
+            let pick = self.world.lock().dice.below(self.flying.len() as u64) as usize;
+            let (verb, mut request) = self.flying.swap_remove(pick);
+            let result = match &verb {
+                // Small files go through their volume, which takes the lock itself.
+                Verb::Gather(batch) => Some(Ok(blocking::gather(batch, &mut request))),
+                Verb::Scatter(batch) => Some(Ok(blocking::scatter(batch, &mut request))),
+                verb => self.world.lock().attempt(verb, &mut request),
+            };
+            match result {
+                Some(result) => {
+                    self.world.lock().landings += 1;
+                    landings.push(Landing { verb, request, result });
+                }
+                None => left.push((verb, request)),
+            }
+        }
+        self.flying = left;
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::new(Silent)
+    }
+}
+
+/// Nobody sleeps here, so nobody has to be woken.
+#[derive(Debug)]
+struct Silent;
+
+impl Wake for Silent {
+    fn wake(&self) {}
+}

@@ -1,0 +1,329 @@
+//! Blocking calls: where they are asked for when they only copy, on a shared pool when they may
+//! wait.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+
+use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
+use super::blocking::{self, Patience};
+use super::clock;
+use super::request::Request;
+use super::sampler::{Awaited, Sampler, timespec};
+use base::units::Tick;
+
+/// Threads that wait for devices, shared by all lanes of the process.
+const POOL_THREADS: usize = 16;
+
+/// The backend of blocking calls.
+#[derive(Debug)]
+pub struct Threads {
+    /// Ended where they were asked for.
+    landed: VecDeque<Landing>,
+    /// Waiting for bytes from a socket.
+    receiving: VecDeque<(Verb, Request)>,
+    /// With the pool.
+    away: usize,
+    inbox: Arc<Inbox>,
+    sampler: Option<Sampler>,
+}
+
+impl Threads {
+    pub fn new() -> io::Result<Threads> {
+        Ok(Threads {
+            landed: VecDeque::new(),
+            receiving: VecDeque::new(),
+            away: 0,
+            inbox: Arc::new(Inbox::new()?),
+            sampler: None,
+        })
+    }
+
+    /// Requests that nobody has to wait for.
+    pub fn ready(&self) -> usize {
+        self.landed.len()
+    }
+
+    /// Requests whose end comes from elsewhere: the pool, or a peer.
+    pub fn waiting(&self) -> usize {
+        self.away + self.receiving.len()
+    }
+
+    fn offload(&mut self, verb: Verb, request: Request) {
+        self.away += 1;
+        Pool::shared().put(Job { verb, request, inbox: self.inbox.clone() });
+    }
+
+    /// Does now what was asked for, and remembers how it ended.
+    fn perform(&mut self, verb: Verb, mut request: Request) {
+        let result = match &mut self.sampler {
+            Some(sampler) => sampler.perform(&verb, &mut request),
+            None => blocking::perform(&verb, &mut request),
+        };
+        self.landed.push_back(Landing { verb, request, result });
+    }
+
+    /// Takes what the pool has ended.
+    pub fn collect(&mut self, landings: &mut Vec<Landing>) {
+        landings.extend(self.landed.drain(..));
+        if self.away > 0 {
+            let mut ended = self.inbox.lock();
+            self.away -= ended.len();
+            landings.append(&mut ended);
+        }
+    }
+
+    /// Clocks what is done from here to `lap`, where somebody wants to know.
+    pub fn begin(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.begin();
+        }
+    }
+
+    pub fn lap(&mut self, awaited: Awaited) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.lap(awaited);
+        }
+    }
+
+    /// With nothing else in the air the kernel may wait for the whole receive.
+    fn receive_blocking(&mut self, landings: &mut Vec<Landing>) {
+        let Some((verb, mut request)) = self.receiving.pop_front() else { return };
+        let result = match &mut self.sampler {
+            Some(sampler) => sampler.perform(&verb, &mut request),
+            None => blocking::receive(&verb, &mut request, Patience::Block),
+        };
+        landings.push(Landing { verb, request, result });
+    }
+
+    /// Waits for a socket, the pool, a wake, `other`, or the deadline.
+    pub fn wait(&mut self, deadline: Option<Tick>, other: Option<&dyn AsFd>) -> io::Result<()> {
+        let mut fds = Vec::with_capacity(3);
+        fds.push(PollFd::new(&self.inbox.event, PollFlags::IN));
+        if let Some(other) = other {
+            fds.push(PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN));
+        }
+        if let Some((Verb::Receive { socket, .. }, _)) = self.receiving.front() {
+            fds.push(PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN));
+        }
+        wait_for(&mut fds, deadline, self.sampler.as_mut())?;
+        if fds[0].revents().contains(PollFlags::IN) {
+            self.inbox.quiet();
+        }
+        Ok(())
+    }
+
+    /// Takes what the sockets have without waiting.
+    pub fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
+        for _ in 0..self.receiving.len() {
+            let Some((verb, mut request)) = self.receiving.pop_front() else { return };
+            self.begin();
+            let received = blocking::receive(&verb, &mut request, Patience::Peek);
+            self.lap(Awaited::Source);
+            match received {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.receiving.push_back((verb, request));
+                }
+                result => landings.push(Landing { verb, request, result }),
+            }
+        }
+    }
+}
+
+impl Backend for Threads {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+
+    fn now(&self) -> Tick {
+        clock::now()
+    }
+
+    fn submit(&mut self, verb: Verb, mut request: Request) {
+        match &verb {
+            Verb::Receive { .. } => self.receiving.push_back((verb, request)),
+            Verb::ReadAt { speed: Speed::Cached, .. } => {
+                self.begin();
+                let read = blocking::read_cached(&verb, &mut request);
+                self.lap(Awaited::Source);
+                match read {
+                    Ok(count) if count > 0 => {
+                        self.landed.push_back(Landing { verb, request, result: Ok(count) });
+                    }
+                    _ => self.offload(verb, request),
+                }
+            }
+            Verb::ReadAt { speed: Speed::Device, .. } => self.offload(verb, request),
+            Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
+                self.offload(verb, request)
+            }
+            Verb::Gather(batch) | Verb::Scatter(batch) if batch.waits() => {
+                self.offload(verb, request);
+            }
+            _ => self.perform(verb, request),
+        }
+    }
+
+    fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
+        self.collect(landings);
+        if !landings.is_empty() {
+            // Nobody waits while there is work; a socket is looked at when there is none.
+            return Ok(());
+        }
+        match wait {
+            Wait::Landing if self.away == 0 => self.receive_blocking(landings),
+            Wait::Poll => self.receive_ready(landings),
+            Wait::Landing | Wait::LandingOrWake => {
+                self.wait(None, None)?;
+                self.collect(landings);
+                self.receive_ready(landings);
+            }
+            Wait::Until(deadline) => {
+                self.wait(Some(deadline), None)?;
+                self.collect(landings);
+                self.receive_ready(landings);
+            }
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.inbox.clone()
+    }
+
+    fn watch(&mut self, sampler: Sampler) {
+        self.sampler = Some(sampler);
+    }
+
+    fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.sampler.as_mut()
+    }
+}
+
+/// Polls until something is there or the deadline has come, and looks at the lane's stream whenever
+/// that is due.
+fn wait_for(
+    fds: &mut [PollFd<'_>],
+    deadline: Option<Tick>,
+    mut sampler: Option<&mut Sampler>,
+) -> io::Result<()> {
+    if let Some(sampler) = &mut sampler {
+        sampler.begin();
+    }
+    loop {
+        let look = sampler.as_ref().map(|sampler| sampler.due());
+        let until = [deadline, look].into_iter().flatten().min();
+        let timeout = until.map(|until| timespec(until.since(clock::now())));
+        let ready = match poll(fds, timeout.as_ref()) {
+            Ok(ready) => ready > 0,
+            Err(rustix::io::Errno::INTR) => true,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(sampler) = &mut sampler else { return Ok(()) };
+        let now = sampler.lap(sampler.awaited());
+        if ready || deadline.is_some_and(|deadline| now >= deadline) {
+            return Ok(());
+        }
+    }
+}
+
+/// Where the pool leaves what it has done for one lane.
+#[derive(Debug)]
+struct Inbox {
+    ended: Mutex<Vec<Landing>>,
+    event: OwnedFd,
+}
+
+impl Inbox {
+    fn new() -> io::Result<Inbox> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Inbox { ended: Mutex::new(Vec::new()), event })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Landing>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the wakes so far; what they were about is looked at next.
+    fn quiet(&self) {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+    }
+}
+
+impl Wake for Inbox {
+    fn wake(&self) {
+        // A full counter means that many wakes are pending already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+#[derive(Debug)]
+struct Job {
+    verb: Verb,
+    request: Request,
+    inbox: Arc<Inbox>,
+}
+
+/// A queue with threads behind it, started when the first job comes.
+#[derive(Debug)]
+struct Pool {
+    jobs: Mutex<PoolState>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PoolState {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+impl Pool {
+    fn shared() -> &'static Pool {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool { jobs: Mutex::default(), more: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&'static self, job: Job) {
+        let mut state = self.lock();
+        state.queue.push_back(job);
+        if state.idle < state.queue.len() && state.threads < POOL_THREADS {
+            state.threads += 1;
+            let name = format!("datapump-io-{}", state.threads);
+            if std::thread::Builder::new().name(name).spawn(|| self.work()).is_err() {
+                state.threads -= 1;
+                assert!(state.threads > 0, "the system gives no thread for file I/O");
+            }
+        }
+        drop(state);
+        self.more.notify_one();
+    }
+
+    fn work(&self) {
+        loop {
+            let Job { verb, mut request, inbox } = self.take();
+            let result = blocking::perform(&verb, &mut request);
+            inbox.lock().push(Landing { verb, request, result });
+            inbox.wake();
+        }
+    }
+
+    fn take(&self) -> Job {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                return job;
+            }
+            state.idle += 1;
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}

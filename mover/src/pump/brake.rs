@@ -1,0 +1,106 @@
+//! Stops everything at once: whoever waits, waits on something that this reaches.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::io::backend::Wake;
+use crate::io::tcp;
+use crate::io::volume::Handle;
+use base::fault::Fault;
+
+/// The first fault of a transfer's side, and what must be interrupted when it comes.
+#[derive(Debug, Default)]
+pub struct Brake {
+    pulled: AtomicBool,
+    state: Mutex<State>,
+    /// Rung when something changes that a lane without work may be waiting for.
+    pub bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fault: Option<Fault>,
+    sockets: Vec<Handle>,
+    lanes: Vec<Arc<dyn Wake>>,
+}
+
+impl Brake {
+    /// Ends the side with this fault; only the first one counts.
+    pub fn pull(&self, fault: Fault) {
+        let mut state = self.lock();
+        state.fault.get_or_insert(fault);
+        self.pulled.store(true, SeqCst);
+        state.sockets.iter().for_each(tcp::cut);
+        state.lanes.iter().for_each(|lane| lane.wake());
+        drop(state);
+        self.bell.ring();
+    }
+
+    pub fn is_pulled(&self) -> bool {
+        self.pulled.load(SeqCst)
+    }
+
+    pub fn fault(&self) -> Option<Fault> {
+        self.lock().fault.clone()
+    }
+
+    /// Has this socket cut when the brake is pulled, or now if it has been.
+    pub fn hold_socket(&self, socket: Handle) {
+        let mut state = self.lock();
+        if state.fault.is_some() {
+            tcp::cut(&socket);
+        }
+        state.sockets.push(socket);
+    }
+
+    /// The socket is gone: nobody needs it any more.
+    pub fn forget_socket(&self, socket: &Handle) {
+        self.lock().sockets.retain(|held| !held.is(socket));
+    }
+
+    pub fn hold_lane(&self, lane: Arc<dyn Wake>) {
+        let mut state = self.lock();
+        // Those of lanes that are over have no other owner.
+        state.lanes.retain(|held| Arc::strong_count(held) > 1);
+        state.lanes.push(lane);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts changes, so that one between looking and waiting is not missed.
+#[derive(Debug, Default)]
+pub struct Bell {
+    rings: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
+
+    /// To be asked before looking for work.
+    pub fn rings(&self) -> u64 {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it has rung since `seen`.
+    pub fn wait(&self, seen: u64) {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(rings, |rings| *rings == seen);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same, for no longer than this; true where it has rung.
+    pub fn wait_within(&self, seen: u64, within: Duration) -> bool {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(rings, within, |rings| *rings == seen);
+        let (rings, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *rings != seen
+    }
+}

@@ -1,0 +1,715 @@
+//! One thread's worth of pump: carries requests from a source through a passage to a sink.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::ends::endpoint::{Endpoint, Nature, Next};
+use crate::io::backend::{Wait, Wake};
+use crate::io::engine::Engine;
+use crate::io::request::{Leg, Request, Stamps};
+use crate::io::sampler::{Awaited, Outbox};
+use crate::io::tcp;
+use crate::io::volume::Handle;
+use crate::pump::brake::Brake;
+use crate::pump::lane::crew::{Desk, Passed};
+use crate::pump::lane::gate::Gate;
+use crate::pump::lane::packing::Sent;
+use crate::pump::sink::objects::Objects;
+use crate::pump::source::plan::{Claim, Plan};
+use crate::work::passage::Passage;
+use crate::work::voids;
+use base::fault::{Class, Fault};
+use base::label::{Kind, Label};
+use base::tally::Tally;
+use base::units::{Nanos, Tick};
+
+pub mod assembly;
+pub mod crew;
+pub mod gate;
+pub mod packing;
+
+/// What a lane is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub engine: Engine,
+    pub source: Box<dyn Endpoint>,
+    pub passage: Passage,
+    /// Where others pack and unpack; what they do not take the lane does itself.
+    pub desk: Option<Desk>,
+    pub sink: Box<dyn Endpoint>,
+    /// The source's ledger, where this host has the source.
+    pub plan: Option<Arc<Plan>>,
+    /// The sink's ledger, where this host has the sink.
+    pub objects: Option<Arc<Objects>>,
+    pub brake: Arc<Brake>,
+    /// The stream that it has, where one of its ends is one.
+    pub stream: Option<Wire>,
+    pub requests: Vec<Request>,
+}
+
+/// A lane's stream as others know it.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    pub number: u32,
+    pub socket: Handle,
+    /// Set by whoever gives the stream up: the lane ends.
+    pub given_up: Arc<AtomicBool>,
+    /// Where the lane leaves what it sees of the stream.
+    pub outbox: Arc<Outbox>,
+}
+
+impl Wire {
+    pub fn new(number: u32, socket: Handle) -> Wire {
+        Wire { number, socket, given_up: Arc::default(), outbox: Arc::default() }
+    }
+}
+
+/// What a lane did, and why it ended early if it did.
+#[derive(Debug, Default)]
+pub struct Over {
+    pub tally: Tally,
+    pub fault: Option<Fault>,
+}
+
+/// One stream's lane. `turn` is the program.
+#[derive(Debug)]
+pub struct Lane {
+    parts: Parts,
+    pool: Vec<Request>,
+    pool_size: usize,
+    gate: Gate,
+    /// Requests on their way from the source.
+    filling: usize,
+    state: State,
+    /// Why its stream is of no use any more.
+    broken: Option<Fault>,
+    tally: Tally,
+    landed: Vec<Request>,
+    /// What has come back from the desk.
+    passed: Vec<Passed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// The source gives nothing more; what is under way goes on.
+    Dry,
+    /// A stream has been told that nothing more comes.
+    Ending,
+    /// The stream broke: what has come goes on, nothing more comes.
+    Broken,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more to do at once.
+    Moved,
+    /// Nothing can move before the bell rings, or that time.
+    Waiting(Option<Tick>),
+    /// Everything is done.
+    Over,
+}
+
+/// Whether a turn may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Block,
+    /// For whoever steps many lanes by turns.
+    Step,
+}
+
+/// What depart found.
+#[expect(clippy::large_enum_variant, reason = "a request is moved once here, not stored")]
+enum Departure {
+    Went(Request),
+    Nothing,
+    Idle(Option<Tick>),
+}
+
+impl Lane {
+    pub fn new(mut parts: Parts) -> Lane {
+        let mut pool = std::mem::take(&mut parts.requests);
+        parts.engine.register(&mut pool);
+        // The first goes out first: few requests touch little of the memory.
+        pool.reverse();
+        parts.brake.hold_lane(parts.engine.waker());
+        let gate = Gate::new(parts.sink.nature());
+        let pool_size = pool.len();
+        Lane {
+            parts,
+            pool,
+            pool_size,
+            gate,
+            filling: 0,
+            state: State::Running,
+            broken: None,
+            tally: Tally::default(),
+            landed: Vec::new(),
+            passed: Vec::new(),
+        }
+    }
+
+    /// Runs to the end, or to the first fault; either way nothing is left in the air.
+    pub fn run(mut self) -> Over {
+        let ended = self.run_turns();
+        self.leave(ended.err())
+    }
+
+    /// What the lane did, once a turn is the last one or has met a fault. Nothing is left in the
+    /// air.
+    pub fn leave(mut self, fault: Option<Fault>) -> Over {
+        if fault.is_some() {
+            self.abandon();
+        }
+        if let Some(sampler) = self.parts.engine.sampler() {
+            sampler.close();
+        }
+        match fault {
+            None => self.into_over(),
+            Some(fault) => Over { tally: self.tally, fault: Some(fault) },
+        }
+    }
+
+    fn run_turns(&mut self) -> Result<(), Fault> {
+        loop {
+            let rings = self.parts.brake.bell.rings();
+            match self.turn(Patience::Block)? {
+                Turn::Moved => {}
+                Turn::Over => return Ok(()),
+                Turn::Waiting(None) => self.wait_for_bell(rings),
+                Turn::Waiting(Some(until)) => {
+                    self.await_whom(Awaited::Nothing);
+                    let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
+                    reaped.map_err(|error| Fault::system("wait for I/O", &error))?;
+                }
+            }
+        }
+    }
+
+    /// Nothing is to be done: only the stream is looked at.
+    fn wait_for_bell(&mut self, rings: u64) {
+        let bell = &self.parts.brake.bell;
+        let Some(sampler) = self.parts.engine.sampler() else { return bell.wait(rings) };
+        sampler.begin();
+        let mut now = sampler.lap(Awaited::Nothing);
+        while !bell.wait_within(rings, sampler.due().since(now).into()) {
+            now = sampler.lap(Awaited::Nothing);
+        }
+        sampler.lap(Awaited::Nothing);
+    }
+
+    /// Says whose the time is that the lane waits from now on, where somebody wants to know.
+    fn await_whom(&mut self, awaited: Awaited) {
+        if let Some(sampler) = self.parts.engine.sampler() {
+            sampler.await_whom(awaited);
+        }
+    }
+
+    /// The time since then was a ledger's, where somebody wants to know.
+    fn clock(&mut self, awaited: Awaited, since: Tick) {
+        if self.parts.engine.is_watched() {
+            let spent = self.now().since(since);
+            if let Some(sampler) = self.parts.engine.sampler() {
+                sampler.add(awaited, spent);
+            }
+        }
+    }
+
+    /// One turn: send out what may go, take in what came back.
+    pub fn turn(&mut self, patience: Patience) -> Result<Turn, Fault> {
+        if self.parts.brake.is_pulled() {
+            return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
+        }
+        self.look_at_stream();
+        let passed = self.take_passed()?;
+        let mut idle = None;
+        loop {
+            match self.depart()? {
+                Departure::Went(request) => {
+                    self.advance(request)?;
+                    // What is there already goes on before more is fetched: it is in the cache now.
+                    if self.parts.plan.is_some() && self.take_landed(Wait::Poll)? > 0 {
+                        return Ok(Turn::Moved);
+                    }
+                }
+                Departure::Nothing => break,
+                Departure::Idle(until) => {
+                    idle = Some(until);
+                    break;
+                }
+            }
+        }
+        match self.state {
+            State::Broken => self.empty_gate(),
+            _ => self.admit_waiting()?,
+        }
+        if self.is_empty() && self.state != State::Running {
+            return self.end();
+        }
+        if passed > 0 {
+            // They may have gone on to the pool, from which more can depart.
+            return Ok(Turn::Moved);
+        }
+        if self.parts.engine.in_air() > 0 {
+            let wait = match (patience, self.gate.waiting() + self.passing()) {
+                (Patience::Step, _) => Wait::Poll,
+                (Patience::Block, 0) => Wait::Landing,
+                (Patience::Block, _) => Wait::LandingOrWake,
+            };
+            self.take_landed(wait)?;
+            return Ok(Turn::Moved);
+        }
+        if self.gate.waiting() + self.passing() > 0 && patience == Patience::Block {
+            self.take_landed(Wait::LandingOrWake)?;
+            return Ok(Turn::Moved);
+        }
+        Ok(Turn::Waiting(idle.flatten()))
+    }
+
+    /// Adds up what the lane did.
+    fn finish(&mut self) -> Tally {
+        assert_eq!(self.pool.len(), self.pool_size, "a lane ended with requests missing");
+        let counts = self.parts.engine.counts;
+        let mut tally = self.tally;
+        for (sum, stage) in tally.stages.iter_mut().zip(self.parts.passage.spent) {
+            *sum += stage;
+        }
+        tally.calls = counts.calls;
+        tally.partial_returns = counts.partial_returns;
+        tally.partial_bytes = counts.partial_bytes;
+        tally.starts = counts.starts;
+        tally.wire_bytes = self.parts.source.wire_bytes() + self.parts.sink.wire_bytes();
+        tally
+    }
+
+    /// What a lane that is over did.
+    pub fn into_over(mut self) -> Over {
+        Over { tally: self.finish(), fault: self.broken.take() }
+    }
+
+    /// Its stream is of no use any more, and what was under way on it ends.
+    pub fn has_broken(&self) -> bool {
+        self.state == State::Broken
+    }
+
+    /// It ends in the midst, as by a kill. For simulations.
+    pub fn end_by_kill(mut self) {
+        self.parts.engine.abandon();
+    }
+
+    /// Somebody may have given the stream up while nothing moved on it.
+    fn look_at_stream(&mut self) {
+        if self.state != State::Broken
+            && self.parts.stream.as_ref().is_some_and(|wire| wire.given_up.load(Relaxed))
+        {
+            self.break_off(Fault::new(Class::Unreachable, "the stream was given up"));
+        }
+    }
+
+    /// The stream is of no use any more. What has come on it goes on its way; what was to go out on
+    /// it stays with the plan, which gives it to another.
+    fn break_off(&mut self, fault: Fault) {
+        if let Some(wire) = &self.parts.stream {
+            tcp::cut(&wire.socket);
+        }
+        self.state = State::Broken;
+        self.broken.get_or_insert(fault);
+    }
+
+    /// What waits behind a broken stream's lane may wait for what got lost with the stream.
+    fn empty_gate(&mut self) {
+        for request in self.gate.drain() {
+            if let Some(objects) = &self.parts.objects {
+                objects.release(&request);
+            }
+            self.pool.push(request);
+        }
+    }
+
+    /// True for the faults that another stream would not meet.
+    fn is_of_stream(&self, fault: &Fault) -> bool {
+        self.parts.stream.is_some() && matches!(fault.class, Class::Unreachable | Class::Corrupt)
+    }
+
+    /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until
+    /// then.
+    pub fn abandon(&mut self) {
+        if let Some(wire) = &self.parts.stream {
+            tcp::cut(&wire.socket);
+        }
+        while self.parts.engine.in_air() > 0 {
+            if self.parts.engine.reap(Wait::Landing, &mut self.landed).is_err() {
+                break;
+            }
+            self.pool.append(&mut self.landed);
+        }
+        if let Some(desk) = &mut self.parts.desk {
+            desk.take_all(&mut self.passed);
+            self.pool.extend(self.passed.drain(..).map(|passed| passed.request));
+        }
+        self.pool.extend(self.gate.drain());
+    }
+
+    /// Gets the lane's attention while it waits.
+    pub fn waker(&self) -> Arc<dyn Wake> {
+        self.parts.engine.waker()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pool.len() == self.pool_size
+    }
+
+    /// Requests that are away in the passage.
+    fn passing(&self) -> usize {
+        self.parts.desk.as_ref().map_or(0, Desk::away)
+    }
+
+    fn now(&self) -> Tick {
+        self.parts.engine.now()
+    }
+
+    /// Takes a request from the pool and gives it something to fetch.
+    fn depart(&mut self) -> Result<Departure, Fault> {
+        let limit = match self.parts.source.nature() {
+            Nature::Addressed { depth } => depth as usize,
+            Nature::Flowing => 1,
+        };
+        let kept = self.parts.desk.as_ref().map_or(0, Desk::idle_requests);
+        let has_room = self.filling < limit && self.pool.len() > kept;
+        if self.state != State::Running || !has_room {
+            return Ok(Departure::Nothing);
+        }
+        let Some(mut request) = self.pool.pop() else { return Ok(Departure::Nothing) };
+        request.clear();
+        let now = self.now();
+        request.stamps.departed = now;
+        let claim = match &self.parts.plan {
+            Some(plan) => {
+                let stream = self.parts.stream.as_ref().map_or(0, |wire| wire.number);
+                let claim = plan.claim(now, stream, &mut request);
+                self.clock(Awaited::Source, now);
+                claim
+            }
+            None => Claim::Taken, // the peer's ledger says what comes
+        };
+        if claim == Claim::Taken {
+            self.filling += 1;
+            return Ok(Departure::Went(request));
+        }
+        self.pool.push(request);
+        Ok(match claim {
+            Claim::Later(until) => Departure::Idle(Some(until)),
+            Claim::Idle => Departure::Idle(None),
+            Claim::Dry | Claim::Taken => {
+                self.state = State::Dry;
+                Departure::Nothing
+            }
+        })
+    }
+
+    /// Takes in what has ended, and carries each as far as it goes.
+    fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
+        // While something is on its way from the source, it is the source that is waited for.
+        let whose = match (self.filling, self.passing()) {
+            (0, 0) => Awaited::Sink,
+            (0, _) => Awaited::Passage,
+            _ => Awaited::Source,
+        };
+        self.await_whom(whose);
+        let mut landed = std::mem::take(&mut self.landed);
+        let reaped = self.parts.engine.reap(wait, &mut landed);
+        let count = landed.len();
+        let mut fault = reaped.err().map(|error| Fault::system("wait for I/O", &error));
+        for request in landed.drain(..) {
+            match fault {
+                Some(_) => self.pool.push(request),
+                None => fault = self.advance(request).err(),
+            }
+        }
+        self.landed = landed;
+        fault.map_or(Ok(count), Err)
+    }
+
+    /// Lets those in that wait at the gate; each has one try, as the sink may send it back.
+    fn admit_waiting(&mut self) -> Result<(), Fault> {
+        for _ in 0..self.gate.waiting() {
+            let Some(request) = self.admit() else { return Ok(()) };
+            self.advance_one(request)?;
+        }
+        Ok(())
+    }
+
+    /// Carries a request as far as it will go without waiting, then whoever it made room for.
+    fn advance(&mut self, request: Request) -> Result<(), Fault> {
+        self.advance_one(request)?;
+        while self.gate.waiting() > 0 {
+            let before = self.gate.waiting();
+            let Some(next) = self.admit() else { return Ok(()) };
+            self.advance_one(next)?;
+            if self.gate.waiting() >= before {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self) -> Option<Request> {
+        let now = self.now();
+        let mut request = self.gate.admit()?;
+        request.leg = Leg::Out;
+        request.hops = 0;
+        request.stamps.admitted = now;
+        Some(request)
+    }
+
+    fn advance_one(&mut self, mut request: Request) -> Result<(), Fault> {
+        let next = match request.leg {
+            Leg::In if request.again => Next::Done,
+            Leg::In => {
+                let Parts { source, engine, .. } = &mut self.parts;
+                ask(&mut **source, Awaited::Source, engine, &mut self.tally, &mut request)
+            }
+            Leg::Out => self.ask_sink(&mut request),
+        };
+        match (next, request.leg) {
+            (Next::Do(verb), _) => self.parts.engine.submit(verb, request),
+            (Next::Done, Leg::In) => self.turn_around(request)?,
+            (Next::Done, Leg::Out) => self.retire(request),
+            (Next::Void(fault), leg) => self.void(leg, request, fault)?,
+            (Next::Idle, Leg::Out) => self.gate.send_back(request),
+            (Next::Idle, Leg::In) => panic!("a source that departs cannot be idle"),
+            (Next::Dry, _) => {
+                if let Some(plan) = &self.parts.plan {
+                    plan.filled(self.now(), &request);
+                }
+                self.filling -= 1;
+                if self.state == State::Running {
+                    self.state = State::Dry;
+                }
+                self.pool.push(request);
+            }
+            (Next::Fail(fault), leg) => {
+                self.pool.push(request);
+                if !self.is_of_stream(&fault) {
+                    return Err(fault);
+                }
+                match leg {
+                    Leg::In => self.filling -= 1,
+                    Leg::Out => self.gate.leave(),
+                }
+                self.break_off(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// A void of this host's own ledger needs no sink; a stream carries it to the other host's.
+    fn ask_sink(&mut self, request: &mut Request) -> Next {
+        match request.label.kind {
+            Kind::Void if self.parts.objects.is_some() => Next::Done,
+            _ => {
+                let Parts { sink, engine, .. } = &mut self.parts;
+                ask(&mut **sink, Awaited::Sink, engine, &mut self.tally, request)
+            }
+        }
+    }
+
+    /// The source has filled it: through the passage, and to the gate.
+    fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
+        self.filling -= 1;
+        let now = self.now();
+        request.stamps.filled = now;
+        if let Some(plan) = &self.parts.plan {
+            plan.filled(now, &request);
+            if self.state == State::Broken {
+                self.pool.push(request);
+                return Ok(());
+            }
+        }
+        if let Some(objects) = &self.parts.objects {
+            if let Err(fault) = objects.admit(&mut request) {
+                self.pool.push(request);
+                return Err(fault);
+            }
+            request.fill_hole();
+        }
+        match &mut self.parts.desk {
+            Some(desk) if desk.takes(&request) => {
+                desk.give(request);
+                Ok(())
+            }
+            _ => {
+                let passed = self.pass(&mut request);
+                self.go_on(request, passed)
+            }
+        }
+    }
+
+    /// Takes in what the desk is done with, and says how many that is.
+    fn take_passed(&mut self) -> Result<usize, Fault> {
+        let Some(desk) = &mut self.parts.desk else { return Ok(0) };
+        let mut passed = std::mem::take(&mut self.passed);
+        desk.take(&mut passed);
+        let count = passed.len();
+        let mut ended = Ok(());
+        for Passed { request, spent, outcome } in passed.drain(..) {
+            for (sum, stage) in self.tally.stages.iter_mut().zip(spent) {
+                *sum += stage;
+            }
+            match &ended {
+                Ok(()) => ended = self.go_on(request, outcome),
+                Err(_) => self.pool.push(request),
+            }
+        }
+        self.passed = passed;
+        ended.map(|()| count)
+    }
+
+    /// It has been through the passage: to the gate.
+    fn go_on(&mut self, mut request: Request, passed: Result<(), Fault>) -> Result<(), Fault> {
+        if let Err(fault) = passed {
+            if let Some(objects) = &self.parts.objects {
+                objects.release(&request);
+            }
+            self.pool.push(request);
+            if !self.is_of_stream(&fault) {
+                return Err(fault);
+            }
+            self.break_off(fault);
+            return Ok(());
+        }
+        request.stamps.passed = self.now();
+        if self.parts.desk.is_some() && self.parts.plan.is_some() {
+            request.unpacked_len = request.raw_len();
+        }
+        if let Some(sampler) = self.parts.engine.sampler() {
+            let stamps = &request.stamps;
+            sampler.add(Awaited::Passage, stamps.passed.since(stamps.filled));
+        }
+        self.gate.arrive(request);
+        Ok(())
+    }
+
+    fn pass(&mut self, request: &mut Request) -> Result<(), Fault> {
+        let engine = &self.parts.engine;
+        self.parts.passage.pass(request, || engine.now())
+    }
+
+    /// The extent cannot be had, or kept: its object fails, the others go on.
+    fn void(&mut self, leg: Leg, mut request: Request, fault: Fault) -> Result<(), Fault> {
+        if leg == Leg::Out && fault.ends_transfer() {
+            self.pool.push(request);
+            return Err(fault);
+        }
+        request.voids.push((0, fault));
+        match leg {
+            Leg::In => {
+                request.label.kind = Kind::Void;
+                request.label.body_len = 0;
+                request.label.voids_len = 0;
+                voids::write(&mut request);
+                self.turn_around(request)
+            }
+            Leg::Out => {
+                self.retire(request);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sink has taken it: into the books, back to the pool.
+    fn retire(&mut self, mut request: Request) {
+        self.gate.leave();
+        request.stamps.retired = self.now();
+        if let Some(objects) = &self.parts.objects {
+            objects.landed(&mut request);
+            self.clock(Awaited::Sink, request.stamps.retired);
+        }
+        let stamps = &request.stamps;
+        let tally = &mut self.tally;
+        if matches!(request.label.kind, Kind::Data | Kind::Sparse) {
+            tally.requests += 1;
+            tally.bytes += u64::from(match request.label.kind {
+                Kind::Sparse => request.label.extent.len,
+                _ => request.raw_len(),
+            });
+            if let Some(desk) = &self.parts.desk
+                && self.parts.plan.is_some()
+            {
+                let raw_bytes = request.unpacked_len;
+                tally.packing.note(request.way, raw_bytes, request.payload_len());
+                let sent = Sent {
+                    raw_bytes,
+                    wire_bytes: request.label.body_len,
+                    held_up: held_up(self.parts.stream.as_ref(), stamps),
+                };
+                desk.sent(stamps.retired, sent);
+            }
+            tally.life.fill += stamps.filled.since(stamps.departed);
+            tally.life.pass += stamps.passed.since(stamps.filled);
+            tally.life.gate += stamps.admitted.since(stamps.passed);
+            tally.life.drain += stamps.retired.since(stamps.admitted);
+        }
+        self.pool.push(request);
+        assert!(self.pool.len() <= self.pool_size, "a request came back twice");
+    }
+
+    /// Everything is back: a stream is told so, anything else is over.
+    fn end(&mut self) -> Result<Turn, Fault> {
+        let tells = self.parts.plan.is_some() && self.parts.objects.is_none();
+        if self.state == State::Ending
+            && let Some(wire) = &self.parts.stream
+        {
+            // Were the end damaged on its way, the peer would wait for the rest of it.
+            tcp::finish(&wire.socket);
+        }
+        if matches!(self.state, State::Ending | State::Broken) || !tells {
+            return Ok(Turn::Over);
+        }
+        self.state = State::Ending;
+        let mut request = self.pool.pop().expect("a lane has a request");
+        request.clear();
+        request.label = Label { kind: Kind::End, ..Label::default() };
+        self.gate.arrive(request);
+        self.admit_waiting()?;
+        Ok(Turn::Moved)
+    }
+}
+
+/// Asks an end, and clocks the answer where the end has a stage of its own, or somebody wants to
+/// know where the lane's time goes.
+fn ask(
+    end: &mut dyn Endpoint,
+    whose: Awaited,
+    engine: &mut Engine,
+    tally: &mut Tally,
+    request: &mut Request,
+) -> Next {
+    let stage = end.stage();
+    if stage.is_none() && !engine.is_watched() {
+        return end.next(request);
+    }
+    let before = engine.now();
+    let next = end.next(request);
+    let spent = engine.now().since(before);
+    if let Some(stage) = stage {
+        tally.stages[stage as usize] += spent;
+    }
+    if let Some(sampler) = engine.sampler() {
+        sampler.add(if stage.is_some() { Awaited::Passage } else { whose }, spent);
+    }
+    next
+}
+
+/// How long the wire held up who sent a request. A send that took long while TCP had nothing left
+/// to do has waited for a processor.
+fn held_up(wire: Option<&Wire>, stamps: &Stamps) -> Nanos {
+    let spent = stamps.retired.since(stamps.admitted);
+    let is_behind = |wire: &Wire| tcp::is_behind(&wire.socket);
+    let waited = spent >= HELD_UP_MIN && wire.is_none_or(is_behind);
+    if waited { spent } else { Nanos(0) }
+}
+
+/// A send that took less was held up by nothing.
+const HELD_UP_MIN: Nanos = Nanos(20_000);

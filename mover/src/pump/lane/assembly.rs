@@ -1,0 +1,500 @@
+//! Builds lanes: which engine, which ends, how deep, in how much memory.
+
+use std::sync::Arc;
+
+use crate::ends::endpoint::Endpoint;
+use crate::ends::made::Maker;
+use crate::ends::null::{Fill, Null};
+use crate::ends::pipe::{PipeSink, PipeSource, Turn};
+use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
+use crate::ends::tree::Tree;
+use crate::io::backend::Backend;
+use crate::io::buffer::Buffer;
+use crate::io::clock::HostClock;
+use crate::io::engine::Engine;
+use crate::io::request::Request;
+use crate::io::sampler::Sampler;
+use crate::io::threads::Threads;
+use crate::io::volume::Handle;
+use crate::pump::brake::Brake;
+use crate::pump::lane::crew::{Crew, Work};
+use crate::pump::lane::packing::Advisor;
+use crate::pump::lane::{Lane, Parts, Wire};
+use crate::pump::sink::Target;
+use crate::pump::sink::objects::Objects;
+use crate::pump::source::plan::Plan;
+use crate::work::codec::{self, Pack, Unpack};
+use crate::work::digest::{Check, Sign};
+use crate::work::passage::{Passage, Step};
+use crate::work::sparse::{Expand, Squeeze};
+use base::codec::{Compress, Unpacked, Way};
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
+use base::units::{Bytes, Tick};
+
+/// A connection whose handshake is over.
+#[derive(Debug)]
+pub struct Stream {
+    pub wire: Wire,
+    pub protection: Protection,
+    /// Bytes that came behind the handshake.
+    pub begun: Vec<u8>,
+}
+
+/// What this host has of a transfer: an end in files, and an end in a stream or in files too.
+#[derive(Debug)]
+pub struct Ends {
+    pub settings: Settings,
+    /// The source's place and ledger, where it is here. `waits`: its files may be on a device.
+    pub source: Option<(Place, Arc<Plan>)>,
+    pub sink: Option<(Target, Arc<Objects>)>,
+    pub source_waits: bool,
+    pub brake: Arc<Brake>,
+}
+
+/// Makes lanes, all of one kind.
+#[derive(Debug)]
+pub struct Assembly {
+    ends: Ends,
+    depths: Depths,
+    crew_requests: usize,
+    pipes: Pipes,
+    turn: Arc<Turn>,
+    /// Does the passage where payloads are packed.
+    crew: Option<Arc<Crew>>,
+    pub planned_memory_bytes: u64,
+}
+
+/// How many requests a lane has at each end, within the memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Depths {
+    source: u32,
+    sink: u32,
+}
+
+/// What a lane takes at most besides its buffers: stack, samples, the state of its seal.
+const LANE_BYTES: u64 = 512 << 10;
+/// The program itself: pages of its text that are in use, and what it holds before any lane.
+const PROGRAM_BYTES: u64 = 13 << 20;
+/// What the ledgers take at most: every object in flight with its names.
+pub const LEDGER_BYTES: u64 = 12 << 20;
+
+/// Bytes beyond the lowest unsettled one that a pipe sink can hold.
+pub fn pipe_window_bytes(settings: &Settings) -> u64 {
+    let depth = pipe_depth(settings);
+    u64::from(depth - 1) * u64::from(settings.request_bytes)
+}
+
+/// A lane of a pipe sink can hold a whole window: else all lanes could hold what comes late, and
+/// wait for ever for what comes first.
+fn pipe_depth(settings: &Settings) -> u32 {
+    let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
+    (settings.memory_bytes / 4 / each).clamp(4, 256) as u32
+}
+
+impl Assembly {
+    /// For so many lanes at a time.
+    pub fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
+        let lanes = lanes as u64;
+        let hands = Hands::of(&ends, lanes);
+        let depths = depths(&ends, lanes, hands)?;
+        let pipes = Pipes::open(&ends)?;
+        let planned_memory_bytes = planned(&ends, depths, lanes, hands);
+        let crew_requests = crew_requests(lanes, hands);
+        let (turn, crew) = (Arc::default(), crew(&ends, hands)?);
+        Ok(Assembly { ends, depths, crew_requests, pipes, turn, crew, planned_memory_bytes })
+    }
+
+    /// Requests in flight at this host's end of files.
+    pub fn depth(&self) -> u16 {
+        let depth = if self.ends.source.is_some() { self.depths.source } else { self.depths.sink };
+        depth as u16
+    }
+
+    /// What unpacking took here since this was last asked, where the source's choices depend on it;
+    /// a few times a second.
+    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+        let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
+        self.crew.as_ref().filter(|_| chooses)?.unpacked(now)
+    }
+
+    /// The sink has said what unpacking takes there.
+    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+        if let Some(crew) = &self.crew {
+            crew.hear_unpacked(unpacked);
+        }
+    }
+
+    /// A lane, with a stream where one of its ends is one; and the name of its engine.
+    pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
+        let Assembly { ends, depths, pipes, turn, crew, .. } = self;
+        let (backend, name) = backend(ends)?;
+        let mut engine = Engine::new(backend);
+        if let Some(sampler) = stream.as_ref().and_then(|stream| sampler(&ends.settings, stream)) {
+            engine.watch(sampler);
+        }
+        if matches!(ends.sink, Some((Target::Pipe, _))) {
+            turn.join(engine.waker());
+        }
+        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
+        let desk = crew.as_ref().map(|crew| crew.desk(engine.waker(), self.crew_requests));
+        let lane = Lane::new(Parts {
+            engine,
+            source,
+            passage: Passage::new(steps(ends, None)),
+            desk,
+            sink,
+            plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
+            objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
+            brake: ends.brake.clone(),
+            stream: wire,
+            requests: Request::several(
+                requests(ends, *depths) + self.crew_requests,
+                ends.settings.request_bytes,
+            ),
+        });
+        Ok((lane, name))
+    }
+}
+
+/// Looks at a stream, where it is TCP and its user wants that.
+fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
+    let Wire { socket, outbox, .. } = &stream.wire;
+    match settings.path_samples {
+        PathSamples::On => Sampler::new(socket.clone(), outbox.clone()),
+        PathSamples::Off => None,
+    }
+}
+
+fn planned(ends: &Ends, depths: Depths, lanes: u64, hands: Option<Hands>) -> u64 {
+    let body = ends.settings.request_bytes;
+    let requests = requests(ends, depths) + crew_requests(lanes, hands);
+    let requests = Buffer::several_bytes(requests, body) as u64;
+    let packing = hands.map_or(0, |hands| hands.count * hands.work.bytes(body));
+    // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
+    let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
+        (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
+        (Seal::Tls, None, Some(_)) => Buffer::total_bytes(sealed_bytes(body)) as u64,
+        _ => 0,
+    };
+    let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
+    let made = match &ends.source {
+        Some((Place::Made { .. } | Place::EndlessMade { .. }, _)) => Maker::BYTES,
+        _ => 0,
+    };
+    lanes * (requests + sealed + cycle + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
+}
+
+/// How many requests a lane has for its ends.
+fn requests(ends: &Ends, depths: Depths) -> usize {
+    let requests = match (&ends.source, &ends.sink) {
+        // What has come is done with: nothing is held while the next comes.
+        (None, Some((Target::Null, _))) if packing(ends).is_none() => depths.source,
+        _ => depths.source + depths.sink,
+    };
+    requests as usize
+}
+
+/// A lane's part of what keeps a crew at work.
+fn crew_requests(lanes: u64, hands: Option<Hands>) -> usize {
+    (hands.map_or(0, |hands| JOBS_PER_HAND * hands.count) / lanes.max(1)) as usize
+}
+
+/// Jobs that each hand of a crew has: one it works at, one that waits for it. Where there are more
+/// lanes than that, what these have anyway will do.
+const JOBS_PER_HAND: u64 = 2;
+
+/// What is packed or unpacked here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Pack(Way),
+    Choose,
+    Unpack,
+}
+
+impl Packing {
+    /// Memory that one hand needs for it.
+    fn bytes(self, body_bytes: u32) -> u64 {
+        match self {
+            Packing::Pack(way) => codec::packer_bytes(way, body_bytes),
+            Packing::Choose => codec::packer_bytes(Way::Zstd(9), body_bytes),
+            Packing::Unpack => codec::unpacker_bytes(body_bytes),
+        }
+    }
+}
+
+/// Inside one process nothing is.
+fn packing(ends: &Ends) -> Option<Packing> {
+    match (ends.settings.compress, &ends.source, &ends.sink) {
+        (Compress::Always(way), Some(_), None) => Some(Packing::Pack(way)),
+        (Compress::Auto, Some(_), None) => Some(Packing::Choose),
+        (Compress::Always(_) | Compress::Auto, None, Some(_)) => Some(Packing::Unpack),
+        (Compress::Off, ..) | (_, Some(_), Some(_)) | (_, None, None) => None,
+    }
+}
+
+/// Who packs or unpacks.
+#[derive(Clone, Copy, Debug)]
+struct Hands {
+    work: Packing,
+    count: u64,
+}
+
+impl Hands {
+    /// A processor each, in half of the memory that lanes leave. Who may choose leaves packing be
+    /// where there is too little.
+    fn of(ends: &Ends, lanes: u64) -> Option<Hands> {
+        let work = packing(ends)?;
+        let Settings { request_bytes, memory_bytes, .. } = ends.settings;
+        let least = least_depths(ends);
+        let left = memory_bytes.saturating_sub(planned(ends, least, lanes, None));
+        let each =
+            work.bytes(request_bytes) + JOBS_PER_HAND * Buffer::total_bytes(request_bytes) as u64;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let count = processors.min(HANDS_MAX).min((left / 2 / each).max(1));
+        let hands = Some(Hands { work, count });
+        let fits = planned(ends, least, lanes, hands) <= memory_bytes;
+        hands.filter(|_| fits || work != Packing::Choose)
+    }
+}
+
+const HANDS_MAX: u64 = 32;
+
+/// One for all lanes of a side, so that one stream has every processor too.
+fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
+    let Some(Hands { work: packing, count }) = hands else { return Ok(None) };
+    let slot = ends.settings.request_bytes;
+    let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
+    let work = match packing {
+        Packing::Pack(way) => {
+            let pack = || Box::new(Pack::new(way, slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
+            Work::Pack
+        }
+        Packing::Choose => {
+            let advisor = Arc::new(Advisor::new(count as usize, Arc::new(HostClock)));
+            let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
+            Work::Choose(advisor)
+        }
+        Packing::Unpack => {
+            let unpack = || Box::new(Unpack::new(slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(unpack()))));
+            Work::Unpack
+        }
+    };
+    let passages = passages.into_iter().map(Passage::new).collect();
+    Crew::start(passages, work, Arc::new(HostClock)).map(|crew| Some(Arc::new(crew)))
+}
+
+/// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
+fn depths(ends: &Ends, lanes: u64, hands: Option<Hands>) -> Result<Depths, Fault> {
+    let settings = &ends.settings;
+    let sink_waits = match &ends.sink {
+        Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
+        None => false,
+    };
+    let usual = |waits: bool| match (waits, settings.direct) {
+        (false, _) => 1,
+        (true, Direct::On | Direct::Auto) => 4,
+        (true, Direct::Off) => 2,
+    };
+    let mut source = settings.depth_source.map_or(usual(ends.source_waits), u32::from);
+    let mut sink = settings.depth_sink.map_or(usual(sink_waits), u32::from);
+    if ends.source.is_none() {
+        source = 1;
+    }
+    match ends.sink {
+        None => sink = 1,
+        Some((Target::Pipe, _)) => sink = pipe_depth(settings),
+        Some(_) => {}
+    }
+    let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
+    while planned(ends, Depths { source, sink }, lanes, hands) > settings.memory_bytes {
+        // A pipe's depth is its window, which the other side has been told.
+        if source == 1 && (sink == 1 || is_pipe) {
+            let least = planned(ends, Depths { source, sink }, lanes, hands);
+            return Err(Fault::usage(format!(
+                "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
+                 with --memory, or fewer streams",
+                Bytes(settings.memory_bytes),
+                Bytes(u64::from(settings.request_bytes)),
+                Bytes(least)
+            )));
+        }
+        source = (source - 1).max(1);
+        sink = if is_pipe { sink } else { (sink - 1).max(1) };
+    }
+    Ok(Depths { source, sink })
+}
+
+/// With fewer nothing moves.
+fn least_depths(ends: &Ends) -> Depths {
+    let sink = match &ends.sink {
+        Some((Target::Pipe, _)) => pipe_depth(&ends.settings),
+        _ => 1,
+    };
+    Depths { source: 1, sink }
+}
+
+/// A ring where files may wait for a device, blocking calls elsewhere: what measured best (runs/).
+fn backend(ends: &Ends) -> Result<(Box<dyn Backend>, String), Fault> {
+    let threads = || -> Result<Box<dyn Backend>, Fault> {
+        let threads = Threads::new().map_err(|error| Fault::system("make an event", &error))?;
+        Ok(Box::new(threads))
+    };
+    let sink_waits = ends
+        .sink
+        .as_ref()
+        .is_some_and(|(target, _)| target.volume().is_some_and(|volume| volume.waits()));
+    match ends.settings.engine {
+        EngineChoice::Threads => Ok((threads()?, "threads".into())),
+        EngineChoice::Auto if !ends.source_waits && !sink_waits => {
+            Ok((threads()?, "threads".into()))
+        }
+        choice => match ring() {
+            Ok(ring) => Ok((ring, "uring".into())),
+            Err(error) if choice == EngineChoice::Auto => {
+                Ok((threads()?, format!("threads (no io_uring here: {error})")))
+            }
+            Err(error) => {
+                let text =
+                    format!("this host gives no io_uring ({error}): --engine auto takes threads");
+                Err(Fault::new(Class::Local, text))
+            }
+        },
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ring() -> std::io::Result<Box<dyn Backend>> {
+    Ok(Box::new(crate::io::uring::Uring::new()?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ring() -> std::io::Result<Box<dyn Backend>> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// What lanes share: standard input and output, where an end is a pipe, and what makes bytes.
+#[derive(Debug, Default)]
+struct Pipes {
+    input: Option<Handle>,
+    output: Option<Handle>,
+    maker: Option<Maker>,
+}
+
+impl Pipes {
+    fn open(ends: &Ends) -> Result<Pipes, Fault> {
+        use std::os::fd::AsFd;
+        let own = |fd: std::io::Result<std::os::fd::OwnedFd>| {
+            let fd = fd.map_err(|error| Fault::system("use standard input or output", &error))?;
+            Ok(Handle::new(fd))
+        };
+        let mut pipes = Pipes::default();
+        if let Some((Place::Stdio, _)) = &ends.source {
+            pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
+        }
+        if let Some((Place::Made { set, seed, .. } | Place::EndlessMade { set, seed }, _)) =
+            &ends.source
+        {
+            pipes.maker = Some(Maker::new(*set, *seed, ends.settings.request_bytes));
+        }
+        if let Some((Target::Pipe, _)) = &ends.sink {
+            pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);
+        }
+        Ok(pipes)
+    }
+}
+
+/// What a lane with a null end here goes through.
+fn cycle(ends: &Ends) -> Vec<Buffer> {
+    let body = ends.settings.request_bytes;
+    let mut buffers = Buffer::several(cycle_count(ends), body);
+    // What was never written to is one page of zeros, again and again.
+    buffers.iter_mut().for_each(|buffer| buffer.bytes_mut().fill(1));
+    buffers
+}
+
+/// Over a network only: nobody looks at what goes from null to a disk or back.
+fn cycle_count(ends: &Ends) -> usize {
+    let null = matches!(
+        (&ends.source, &ends.sink),
+        (Some((Place::Null { .. } | Place::Endless, _)), None) | (None, Some((Target::Null, _)))
+    );
+    let bytes = if null { ends.settings.null_cycle_bytes as usize } else { 0 };
+    bytes.div_ceil(Buffer::total_bytes(ends.settings.request_bytes))
+}
+
+fn endpoints(
+    ends: &Ends,
+    stream: Option<Stream>,
+    depths: Depths,
+    pipes: &Pipes,
+    turn: &Arc<Turn>,
+) -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
+    let settings = &ends.settings;
+    let body = settings.request_bytes;
+    let local_source = ends.source.as_ref().map(|(place, _)| match place {
+        Place::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
+        Place::Stdio => {
+            let input = pipes.input.clone().expect("standard input is open");
+            Box::new(PipeSource::new(input))
+        }
+        Place::Null { .. } | Place::Endless => {
+            Box::new(Null::new(Fill::Nothing, depths.source).through(cycle(ends)))
+        }
+        Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
+        Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
+        Place::Made { .. } | Place::EndlessMade { .. } => {
+            let maker = pipes.maker.clone().expect("made when this side began");
+            Box::new(Null::new(Fill::Made(maker), depths.source))
+        }
+    });
+    let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
+        Target::Null | Target::Absent { .. } => {
+            Box::new(Null::new(Fill::Nothing, depths.sink).through(cycle(ends)))
+                as Box<dyn Endpoint>
+        }
+        Target::Pipe => {
+            let output = pipes.output.clone().expect("standard output is open");
+            Box::new(PipeSink::new(output, turn.clone(), depths.sink))
+        }
+        Target::Tree { .. } => Box::new(Tree::new(depths.sink)),
+    });
+    match (local_source, local_sink, stream) {
+        (Some(source), Some(sink), None) => (source, sink),
+        (Some(source), None, Some(Stream { wire, protection, .. })) => {
+            (source, Box::new(StreamSink::new(wire.socket, protection, settings.digest, body)))
+        }
+        (None, Some(sink), Some(Stream { wire, protection, begun })) => {
+            let (digest, socket) = (settings.digest, wire.socket);
+            let stream = StreamSource::new(socket, protection, digest, body, &begun);
+            (Box::new(stream.reading(settings.receive).unpacking(settings.compress)), sink)
+        }
+        _ => panic!("a lane has one source and one sink"),
+    }
+}
+
+/// The source signs, the sink checks; where both are here the bytes never left memory. Digests are
+/// those of what is neither squeezed nor packed.
+fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
+    let (kind, slot) = (ends.settings.digest, ends.settings.request_bytes);
+    let mut steps: Vec<Box<dyn Step>> = Vec::new();
+    match (&ends.source, &ends.sink) {
+        (Some(_), Some(_)) => steps.push(Box::new(Sign::new(kind, slot))),
+        (Some(_), None) => {
+            steps.push(Box::new(Sign::new(kind, slot)));
+            steps.push(Box::new(Squeeze));
+            steps.extend(codec);
+        }
+        (None, _) => {
+            steps.extend(codec);
+            steps.push(Box::new(Expand::new(slot)));
+            steps.push(Box::new(Check::new(kind, slot)));
+        }
+    }
+    steps
+}

@@ -1,0 +1,448 @@
+//! Threads that do the passage's work beside the lanes, so that one stream can use every processor.
+//!
+//! A request is given at a lane's desk and comes back there, in any order, always. What a crew
+//! works at is owned by it, so neither side waits for the other but for a lock of a few lines.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::io::backend::Wake;
+use crate::io::clock::Clock;
+use crate::io::request::Request;
+use crate::pump::lane::packing::{Advisor, Sent};
+use crate::work::passage::Passage;
+use base::codec::{Codec, Toil, Unpacked};
+use base::fault::{Class, Fault};
+use base::tally::Stage;
+use base::units::{Nanos, Tick};
+
+/// The threads. They end when the last lane has gone.
+#[derive(Debug)]
+pub struct Crew {
+    work: Work,
+    queue: Arc<Queue>,
+    workers: u16,
+    threads: Vec<JoinHandle<()>>,
+    /// Up to when it is known what payloads took.
+    told_at: Mutex<Tick>,
+}
+
+/// What a crew does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    Pack,
+    /// Packs as it is told.
+    Choose(Arc<Advisor>),
+    Unpack,
+}
+
+impl Work {
+    fn advisor(&self) -> Option<&Advisor> {
+        match self {
+            Work::Choose(advisor) => Some(advisor),
+            Work::Pack | Work::Unpack => None,
+        }
+    }
+}
+
+/// A request that is back from the crew.
+#[derive(Debug)]
+pub struct Passed {
+    pub request: Request,
+    pub spent: [Nanos; Stage::COUNT],
+    pub outcome: Result<(), Fault>,
+}
+
+/// Where one lane gives its requests and takes them back.
+#[derive(Debug)]
+pub struct Desk {
+    /// Keeps the crew at work.
+    crew: Arc<Crew>,
+    tray: Arc<Tray>,
+    /// As many as the tray says, for whoever asks each turn.
+    away: usize,
+    /// So many of the lane's requests are there for the crew.
+    requests: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: Mutex<Jobs>,
+    more: Condvar,
+    /// What payloads took since it was last told, by the format in which they came.
+    toil: Mutex<[Toil; Codec::COUNT]>,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    /// Threads that wait for more.
+    idle: usize,
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    tray: Arc<Tray>,
+}
+
+/// What is done for one lane, until it takes it.
+#[derive(Debug)]
+struct Tray {
+    content: Mutex<Content>,
+    /// Everything is back.
+    came: Condvar,
+    lane: Arc<dyn Wake>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    passed: Vec<Passed>,
+    /// Requests that the lane has given and not taken back.
+    away: usize,
+}
+
+/// What each of a crew's threads does, one request after the other.
+#[derive(Debug)]
+pub struct Worker {
+    queue: Arc<Queue>,
+    work: Work,
+    clock: Arc<dyn Clock>,
+    passage: Passage,
+}
+
+impl Crew {
+    /// A thread for each passage.
+    pub fn start(passages: Vec<Passage>, work: Work, clock: Arc<dyn Clock>) -> Result<Crew, Fault> {
+        let (mut crew, workers) = Crew::without_threads(passages, work, clock);
+        for (number, worker) in workers.into_iter().enumerate() {
+            let thread = std::thread::Builder::new()
+                .name(format!("datapump-pack-{}", number + 1))
+                .spawn(move || worker.run());
+            match thread {
+                Ok(thread) => crew.threads.push(thread),
+                Err(_) if number > 0 => break, // fewer do it too
+                Err(error) => {
+                    let text = format!(
+                        "the system gives no thread to pack in ({error}): use --compress off"
+                    );
+                    return Err(Fault::new(Class::Local, text));
+                }
+            }
+        }
+        crew.workers = crew.threads.len() as u16;
+        Ok(crew)
+    }
+
+    /// The same for whoever has its workers step by turns.
+    pub fn without_threads(
+        passages: Vec<Passage>,
+        work: Work,
+        clock: Arc<dyn Clock>,
+    ) -> (Crew, Vec<Worker>) {
+        let queue = Arc::new(Queue::default());
+        let worker = |passage| Worker {
+            queue: queue.clone(),
+            work: work.clone(),
+            clock: clock.clone(),
+            passage,
+        };
+        let workers: Vec<Worker> = passages.into_iter().map(worker).collect();
+        let told_at = Mutex::new(clock.now());
+        let count = workers.len() as u16;
+        (Crew { work, queue, workers: count, threads: Vec::new(), told_at }, workers)
+    }
+
+    /// For a lane that has so many requests more for it.
+    pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>, requests: usize) -> Desk {
+        if let Some(advisor) = self.work.advisor() {
+            advisor.join();
+        }
+        let tray = Tray { content: Mutex::default(), came: Condvar::new(), lane };
+        Desk { crew: self.clone(), tray: Arc::new(tray), away: 0, requests }
+    }
+}
+
+impl Crew {
+    /// What payloads have taken since this was last asked; `None` where that was just now, or where
+    /// there were none.
+    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+        let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = now.since(*told_at);
+        if elapsed < TELL_EVERY {
+            return None;
+        }
+        *told_at = now;
+        let by_codec = std::mem::take(&mut *self.queue.toil());
+        let has_news = by_codec.iter().any(|toil| toil.raw_bytes > 0);
+        has_news.then_some(Unpacked { by_codec, elapsed, hands: self.workers })
+    }
+
+    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+        if let Some(advisor) = self.work.advisor() {
+            advisor.unpacked(unpacked);
+        }
+    }
+}
+
+const TELL_EVERY: Nanos = Nanos::from_millis(200);
+/// A lane need not hear at once of a payload that took no longer.
+const QUICK: Nanos = Nanos(500_000);
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.queue.lock().over = true;
+        self.queue.more.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() && !std::thread::panicking() {
+                panic!("a thread that packs has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(advisor) = self.crew.work.advisor() {
+            advisor.leave();
+        }
+    }
+}
+
+impl Desk {
+    /// True for a request that the crew has something to do for. What is neither packed nor looked
+    /// at is done sooner where it lies in the cache.
+    pub fn takes(&self, request: &Request) -> bool {
+        match &self.crew.work {
+            Work::Pack => true,
+            Work::Choose(advisor) => advisor.looks(),
+            Work::Unpack => request.label.codec != Codec::Raw,
+        }
+    }
+
+    /// So many of the lane's requests are of no use now: without them what is in flight fits the
+    /// caches better.
+    pub fn idle_requests(&self) -> usize {
+        let is_at_work = self.crew.work.advisor().is_none_or(Advisor::looks_at_all);
+        if is_at_work { 0 } else { self.requests }
+    }
+
+    /// The lane has sent a frame.
+    pub fn sent(&self, now: Tick, sent: Sent) {
+        if let Some(advisor) = self.crew.work.advisor() {
+            advisor.sent(now, sent);
+        }
+    }
+
+    /// Requests that are with the crew, or done and not taken yet.
+    pub fn away(&self) -> usize {
+        self.away
+    }
+
+    pub fn give(&mut self, request: Request) {
+        self.away += 1;
+        self.tray.lock().away += 1;
+        let queue = &self.crew.queue;
+        let mut jobs = queue.lock();
+        jobs.waiting.push_back(Job { request, tray: self.tray.clone() });
+        let has_idle = jobs.idle > 0;
+        drop(jobs);
+        if has_idle {
+            queue.more.notify_one();
+        }
+    }
+
+    /// Takes what is done to the end of `into`.
+    pub fn take(&mut self, into: &mut Vec<Passed>) {
+        if self.away > 0 {
+            let mut content = self.tray.lock();
+            content.away -= content.passed.len();
+            self.away = content.away;
+            into.append(&mut content.passed);
+        }
+    }
+
+    /// Waits until everything is back.
+    pub fn take_all(&mut self, into: &mut Vec<Passed>) {
+        let is_out = |content: &mut Content| content.passed.len() < content.away;
+        let waited = self.tray.came.wait_while(self.tray.lock(), is_out);
+        let mut content = waited.unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut content.passed);
+        (content.away, self.away) = (0, 0);
+    }
+}
+
+impl Worker {
+    fn run(mut self) {
+        while let Some(job) = self.queue.next() {
+            self.pass(job);
+        }
+    }
+
+    /// Does what waits first; false where nothing does.
+    pub fn step(&mut self) -> bool {
+        let job = self.queue.lock().waiting.pop_front();
+        let was_there = job.is_some();
+        job.into_iter().for_each(|job| self.pass(job));
+        was_there
+    }
+
+    fn pass(&mut self, Job { mut request, tray }: Job) {
+        let (codec, came) = (request.label.codec, request.raw_len());
+        let outcome = self.passage.pass(&mut request, || self.clock.now());
+        let spent = self.passage.take_spent();
+        match self.work.advisor() {
+            Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
+            None => self.queue.note(codec, came, &spent),
+        }
+        tray.put(Passed { request, spent, outcome });
+    }
+}
+
+impl Queue {
+    fn note(&self, codec: Codec, raw_bytes: u32, spent: &[Nanos; Stage::COUNT]) {
+        let toil = &mut self.toil()[codec as usize];
+        toil.raw_bytes += u64::from(raw_bytes);
+        spent.iter().for_each(|stage| toil.spent += *stage);
+    }
+
+    fn toil(&self) -> MutexGuard<'_, [Toil; Codec::COUNT]> {
+        self.toil.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when there will be no more.
+    fn next(&self) -> Option<Job> {
+        let mut jobs = self.lock();
+        while jobs.waiting.is_empty() && !jobs.over {
+            jobs.idle += 1;
+            jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= 1;
+        }
+        jobs.waiting.pop_front()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tray {
+    /// The lane is woken for several at a time where they are done quickly: each time it gets a
+    /// processor that somebody else is at work on.
+    fn put(&self, passed: Passed) {
+        let spent: u64 = passed.spent.iter().map(|stage| stage.0).sum();
+        let mut content = self.lock();
+        content.passed.push(passed);
+        let (done, away) = (content.passed.len(), content.away);
+        drop(content);
+        if done == away {
+            self.came.notify_one();
+        }
+        if done * 2 >= away || spent > QUICK.0 {
+            self.lane.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::io::clock::HostClock;
+    use crate::work::codec::Pack;
+    use base::codec::{Codec, Way};
+    use base::extent::Extent;
+    use base::label::{Kind, Label};
+
+    #[derive(Debug)]
+    struct Asleep;
+
+    impl Wake for Asleep {
+        fn wake(&self) {}
+    }
+
+    fn start(passages: Vec<Passage>, work: Work) -> Crew {
+        Crew::start(passages, work, Arc::new(HostClock)).unwrap()
+    }
+
+    #[test]
+    fn everything_comes_back_to_its_own_desk() {
+        const BODY_BYTES: u32 = 8192;
+        for hands in [1, 3] {
+            let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
+            let crew = Arc::new(start((0..hands).map(|_| passage()).collect(), Work::Pack));
+            let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep), 0)).collect();
+            drop(crew);
+            for round in 0..40_u32 {
+                let desk = &mut desks[(round % 2) as usize];
+                let mut request = Request::new(BODY_BYTES);
+                let extent = Extent { start: round.into(), len: BODY_BYTES };
+                let body_len = BODY_BYTES;
+                request.label = Label { kind: Kind::Data, extent, body_len, ..Label::default() };
+                desk.give(request);
+            }
+            for (number, desk) in desks.iter_mut().enumerate() {
+                let mut passed = Vec::new();
+                desk.take(&mut passed);
+                assert_eq!(desk.away() + passed.len(), 20);
+                desk.take_all(&mut passed);
+                assert_eq!((desk.away(), passed.len()), (0, 20));
+                for Passed { request, outcome, .. } in passed {
+                    assert_eq!(outcome, Ok(()));
+                    assert_eq!(request.label.extent.start % 2, number as u64);
+                    assert_eq!(request.label.codec, Codec::Deflate);
+                }
+            }
+        }
+    }
+
+    #[derive(Debug)]
+    struct Ringing(mpsc::SyncSender<()>);
+
+    impl Wake for Ringing {
+        fn wake(&self) {
+            let _ = self.0.try_send(());
+        }
+    }
+
+    #[test]
+    fn a_lane_that_has_given_all_it_has_is_woken() {
+        for (hands, requests) in [(1, 1), (1, 5), (3, 4)] {
+            let passages = (0..hands).map(|_| Passage::new(Vec::new())).collect();
+            let crew = Arc::new(start(passages, Work::Pack));
+            let (rings, rung) = mpsc::sync_channel(1);
+            let mut desk = crew.desk(Arc::new(Ringing(rings)), 0);
+            drop(crew);
+            let mut pool: Vec<Passed> = Vec::new();
+            (0..requests).for_each(|_| desk.give(Request::new(4096)));
+            for _ in 0..2000 {
+                let woken = rung.recv_timeout(std::time::Duration::from_secs(60));
+                assert_eq!(woken, Ok(()), "{} are away and nobody wakes the lane", desk.away());
+                desk.take(&mut pool);
+                pool.drain(..).for_each(|passed| desk.give(passed.request));
+            }
+        }
+    }
+
+    #[test]
+    fn a_stretch_without_packed_payloads_is_not_counted_with_what_follows() {
+        let passages = vec![Passage::new(Vec::new())];
+        let crew = start(passages, Work::Unpack);
+        let begun = HostClock.now();
+        let after = |millis| begun.after(Nanos::from_millis(millis));
+        assert_eq!(crew.unpacked(after(10_000)), None);
+        let spent = [Nanos::from_millis(50), Nanos(0), Nanos(0)];
+        crew.queue.note(Codec::Zstd, 1 << 20, &spent);
+        assert_eq!(crew.unpacked(after(10_100)), None, "that was just now");
+        let told = crew.unpacked(after(10_250)).unwrap();
+        assert_eq!((told.elapsed, told.hands), (Nanos::from_millis(250), 1));
+        assert_eq!(told.by_codec[Codec::Zstd as usize].spent, spent[0]);
+    }
+}

@@ -1,0 +1,746 @@
+//! Chooses how each payload is packed: numbers in, a way out.
+//!
+//! A payload costs time of the processors that pack it, `t`, and time on the wire, `z` bytes long.
+//! One price of a wire byte makes them comparable: each payload is packed in the way that makes
+//! `t + price * z` least, and the price is the one with which the slowest of processors, wire and
+//! receiver is done soonest. What `t` and `z` are is learnt for each class of data (what a probe of
+//! a payload says of it) from what was packed. Payloads that go raw teach nothing about packing, so
+//! now and then a neighbour of the chosen way is tried, on a small allowance of time.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::io::clock::Clock;
+use crate::work::codec::{Choice, Chooser, Moment, Took};
+use base::codec::{Codec, Toil, Unpacked, Way};
+use base::units::{Nanos, Tick};
+
+mod trial;
+
+use trial::{Mode, Trial};
+
+/// One controller for all that pack on a side, and the lanes that say how fast the wire is.
+#[derive(Debug)]
+pub struct Advisor {
+    controller: Mutex<Controller>,
+    clock: Arc<dyn Clock>,
+    lanes: AtomicUsize,
+    /// Payloads are to pass through the crew.
+    packs: AtomicBool,
+    /// So many are left out between two that do.
+    left_out: AtomicU32,
+    payloads: AtomicU32,
+}
+
+impl Advisor {
+    pub fn new(hands: usize, clock: Arc<dyn Clock>) -> Advisor {
+        let controller = Controller::new(clock.now(), hands);
+        Advisor {
+            controller: Mutex::new(controller),
+            clock,
+            lanes: AtomicUsize::new(0),
+            packs: AtomicBool::new(true),
+            left_out: AtomicU32::new(0),
+            payloads: AtomicU32::new(0),
+        }
+    }
+
+    pub fn join(&self) {
+        self.lanes.fetch_add(1, Relaxed);
+    }
+
+    pub fn leave(&self) {
+        self.lanes.fetch_sub(1, Relaxed);
+    }
+
+    /// True where the next payload is to be looked at; otherwise it goes as it is.
+    pub fn looks(&self) -> bool {
+        let every = self.left_out.load(Relaxed) + 1;
+        self.packs.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
+    }
+
+    /// True while each payload is looked at.
+    pub fn looks_at_all(&self) -> bool {
+        self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
+    }
+
+    /// A lane has sent a frame, which held it up for so long.
+    pub fn sent(&self, now: Tick, sent: Sent) {
+        let lanes = self.lanes.load(Relaxed);
+        let mut controller = self.lock();
+        controller.sent(now, sent, lanes);
+        self.packs.store(controller.packs(), Relaxed);
+    }
+
+    /// What else a packing thread did to a payload took so long.
+    pub fn beside(&self, raw_len: u32, spent: Nanos) {
+        self.lock().beside(raw_len, spent);
+    }
+
+    /// The sink has said what its passage took.
+    pub fn unpacked(&self, unpacked: &Unpacked) {
+        self.lock().unpacked(unpacked);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Controller> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Chooser for Advisor {
+    fn choose(&self, ratio: f64, raw_len: u32) -> Choice {
+        let (now, class) = (self.clock.now(), Class::of_ratio(ratio));
+        let mut controller = self.lock();
+        let way = controller.choose(now, class, raw_len);
+        self.left_out.store(controller.left_out(), Relaxed);
+        Choice { way, is_timed: controller.is_timed(now, class, way) }
+    }
+
+    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took) {
+        self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, took);
+    }
+
+    // A thread that asks for its own time may lose its processor there, and that is not packing.
+    fn begin(&self) -> Moment {
+        let cpu = self.clock.thread_cpu();
+        Moment { at: self.clock.now(), cpu }
+    }
+
+    fn took(&self, since: Moment) -> Took {
+        let elapsed = self.clock.now().since(since.at);
+        Took { elapsed, cpu: Nanos(self.clock.thread_cpu().0.saturating_sub(since.cpu.0)) }
+    }
+}
+
+/// A frame that has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub raw_bytes: u32,
+    pub wire_bytes: u32,
+    /// So long its lane was held up by it.
+    pub held_up: Nanos,
+}
+
+/// What may be chosen, from the fastest to the smallest.
+pub const LADDER: [Way; 7] =
+    [Way::Raw, Way::Lz4, Way::Zstd(-1), Way::Zstd(1), Way::Zstd(3), Way::Zstd(6), Way::Zstd(9)];
+const RUNGS: usize = LADDER.len();
+/// Where packing begins while nothing is known of the wire.
+const FIRST_RUNG: usize = 3;
+
+/// What a probe says of a payload, by how much smaller it makes samples of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class(u8);
+
+/// Upper ends of the ratios of each class but the last.
+const CLASS_ENDS: [f64; 6] = [1.02, 1.5, 3.0, 6.0, 12.0, 100.0];
+const CLASSES: usize = CLASS_ENDS.len() + 1;
+/// What does not shrink.
+const NOISE: Class = Class(0);
+
+impl Class {
+    pub fn of_ratio(ratio: f64) -> Class {
+        Class(CLASS_ENDS.iter().filter(|end| ratio >= **end).count() as u8)
+    }
+
+    fn place(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What packing in one way has come to, for each byte that was packed. Of time, that of a
+/// processor: on the clock a payload may take ten times as long as another because its thread had
+/// to wait, and ways would be chosen by that.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    seconds: f64,
+    wire_bytes: f64,
+    seen: u32,
+}
+
+impl Cost {
+    /// The first few are averaged, then what is old is forgotten. One that is far off is nobody's
+    /// rule.
+    fn add(&mut self, seconds: f64, wire_bytes: f64) {
+        self.seen = self.seen.saturating_add(1);
+        if self.seen == 1 {
+            (self.seconds, self.wire_bytes) = (seconds, wire_bytes);
+            return;
+        }
+        let weight = COST_WEIGHT.max(1.0 / f64::from(self.seen));
+        let known = self.seconds.max(COST_LEAST_S);
+        let seconds = seconds.clamp(known / COST_ODD, known * COST_ODD);
+        self.seconds += weight * (seconds - self.seconds);
+        self.wire_bytes += weight * (wire_bytes - self.wire_bytes);
+    }
+
+    fn is_seen(&self) -> bool {
+        self.seen > 0
+    }
+}
+
+/// What a plan would come to.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    plan: [usize; CLASSES],
+    /// Payload bytes a second.
+    speed: f64,
+    /// Seconds that a byte is packed for.
+    packing_s: f64,
+    waits_for_receiver: bool,
+}
+
+/// What packing threads have beside packing.
+#[derive(Debug)]
+struct Hands {
+    count: f64,
+    /// By how much longer packing takes on the clock than of a processor, as others want it too.
+    stretch: f64,
+    /// Seconds on the clock that they need for a byte otherwise.
+    beside: f64,
+}
+
+impl Hands {
+    fn packed(&mut self, took: Took) {
+        let stretch = took.elapsed.seconds() / took.cpu.seconds().max(1e-9);
+        let change = stretch.clamp(1.0, STRETCH_MAX) - self.stretch;
+        self.stretch += HANDS_WEIGHT * change;
+    }
+
+    fn did_beside(&mut self, raw: u32, spent: Nanos) {
+        let seconds = spent.seconds() / f64::from(raw.max(1));
+        let change = if self.beside > 0.0 {
+            HANDS_WEIGHT * (seconds.min(self.beside * COST_ODD) - self.beside)
+        } else {
+            seconds
+        };
+        self.beside += change;
+    }
+}
+
+/// Decides for one side of a transfer.
+#[derive(Debug)]
+pub struct Controller {
+    hands: Hands,
+    costs: [[Cost; RUNGS]; CLASSES],
+    /// The rung chosen for each class.
+    plan: [usize; CLASSES],
+    /// Shares of the classes in the payloads of late.
+    shares: [f64; CLASSES],
+    link: Link,
+    receiver: Receiver,
+    trial: Trial,
+    timed_at: Tick,
+    payloads: u64,
+    /// Payloads in a row that do not shrink.
+    noise: u32,
+    /// The length of payloads of late.
+    payload_bytes: f64,
+    allowance: Allowance,
+}
+
+impl Controller {
+    pub fn new(now: Tick, hands: usize) -> Controller {
+        let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
+        let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
+        Controller {
+            hands: Hands { count: hands.max(1) as f64, stretch: 1.0, beside: 0.0 },
+            costs,
+            plan,
+            shares: [0.0; CLASSES],
+            link: Link::new(now),
+            receiver: Receiver::default(),
+            trial: Trial::new(now),
+            timed_at: now,
+            payloads: 0,
+            noise: 0,
+            payload_bytes: 0.0,
+            allowance: Allowance { seconds: 0.0, since: now, dice: 1 },
+        }
+    }
+
+    /// How the next payload, of this class, is to be packed.
+    pub fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
+        self.payloads += 1;
+        self.payload_bytes += SHARE_WEIGHT * (f64::from(bytes) - self.payload_bytes);
+        for share in &mut self.shares {
+            *share *= 1.0 - SHARE_WEIGHT;
+        }
+        self.shares[class.place()] += SHARE_WEIGHT;
+        self.noise = if class == NOISE { self.noise.saturating_add(1) } else { 0 };
+        if self.payloads.is_multiple_of(PLAN_EVERY) {
+            self.decide();
+        }
+        let rung = self.plan[class.place()];
+        LADDER[self.explored(now, class, rung, bytes)]
+    }
+
+    /// True where what this payload takes is to be told: what is tried, what little is known of,
+    /// and others every now and then. Whoever asks for a thread's time each time makes threads
+    /// change places on the processors with each payload, and all of them slower.
+    pub fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
+        // It takes nothing, and would take the turn of what does.
+        if way == Way::Raw {
+            return false;
+        }
+        let planned = self.plan[class.place()];
+        let is_tried = LADDER[planned] != way;
+        let is_known = self.costs[class.place()][planned].seen >= WELL_KNOWN;
+        let is_timed = is_tried || !is_known || now >= self.timed_at;
+        if is_timed {
+            self.timed_at = now.after(TIMED_EVERY);
+        }
+        is_timed
+    }
+
+    /// A neighbour of the chosen rung where there is an allowance for it; raw is known.
+    fn explored(&mut self, now: Tick, class: Class, rung: usize, bytes: u32) -> usize {
+        self.allowance.fill(now);
+        let Some(rate) = self.link.rate.filter(|_| class != NOISE) else { return rung };
+        let Some(dice) = self.allowance.roll() else { return rung };
+        let other = if dice { rung + 1 } else { rung.saturating_sub(1) };
+        if other == 0 || other >= RUNGS || other == rung {
+            return rung;
+        }
+        let costs = &self.costs[class.place()];
+        let packing = (costs[other].seconds - costs[rung].seconds).abs();
+        let wire = (costs[other].wire_bytes - costs[rung].wire_bytes).max(0.0) / rate;
+        let extra = (packing + wire) * f64::from(bytes);
+        if self.allowance.spend(extra) { other } else { rung }
+    }
+
+    /// What packing a payload took and made of it.
+    pub fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, took: Took) {
+        let Some(rung) = LADDER.iter().position(|other| *other == way) else { return };
+        if rung == 0 || raw == 0 {
+            return;
+        }
+        let raw = f64::from(raw);
+        self.costs[class.place()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
+        self.hands.packed(took);
+        self.guess_neighbours(class);
+        self.keep_order(class);
+    }
+
+    /// A way that packs harder makes no more of the same data. One that was seen with a few odd
+    /// payloads only would look useless otherwise, and never be tried again.
+    fn keep_order(&mut self, class: Class) {
+        let costs = &mut self.costs[class.place()];
+        for rung in 2..RUNGS {
+            let lighter = costs[rung - 1].wire_bytes;
+            costs[rung].wire_bytes = costs[rung].wire_bytes.min(lighter);
+        }
+    }
+
+    /// What a packing thread needed for a payload beside packing, on the clock.
+    pub fn beside(&mut self, raw: u32, spent: Nanos) {
+        self.hands.did_beside(raw, spent);
+    }
+
+    /// What was never tried is guessed from the nearest rung that was.
+    fn guess_neighbours(&mut self, class: Class) {
+        let costs = &mut self.costs[class.place()];
+        for rung in 1..RUNGS {
+            if costs[rung].is_seen() {
+                continue;
+            }
+            let seen = (1..RUNGS).filter(|near| costs[*near].is_seen());
+            if let Some(near) = seen.min_by_key(|near| near.abs_diff(rung)) {
+                costs[rung].seconds = costs[near].seconds * TIMES[rung] / TIMES[near];
+                let wire_bytes = costs[near].wire_bytes * size(class, rung) / size(class, near);
+                costs[rung].wire_bytes = wire_bytes.min(1.0);
+            }
+        }
+    }
+
+    /// True where payloads are to be looked at at all.
+    pub fn packs(&self) -> bool {
+        self.trial.mode() == Mode::Pack
+    }
+
+    /// How many payloads go unseen before one is looked at again. In a stretch that does not shrink
+    /// that is an eighth of the stretch so far: what is missed at its end is small beside it. Over
+    /// a slow wire a look costs nothing beside what one payload that shrinks gains.
+    pub fn left_out(&self) -> u32 {
+        let is_fast = self.link.rate.is_some_and(|rate| self.is_fast(rate));
+        if is_fast { (self.noise / LEFT_OUT_SHARE).min(LEFT_OUT_MAX) } else { 0 }
+    }
+
+    /// Even looking at a payload and handing it over may cost more than a hundredth of its time.
+    fn is_fast(&self, rate: f64) -> bool {
+        let [packing, wire, _] = self.times(&self.plan, rate);
+        self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S
+    }
+
+    /// A frame has left one of so many lanes.
+    pub fn sent(&mut self, now: Tick, sent: Sent, lanes: usize) {
+        self.link.sent(now, sent.wire_bytes, sent.held_up, lanes, self.receiver.is_behind());
+        match self.is_in_doubt() {
+            true => self.trial.sent(now, sent.raw_bytes),
+            false => self.trial.is_settled(now),
+        }
+    }
+
+    /// True where packing gains little by what is believed, and costs so much beside the wire that
+    /// the belief may be wrong.
+    fn is_in_doubt(&self) -> bool {
+        let Some(rate) = self.link.rate else { return false };
+        let [packing, wire, unpacking] = self.times(&self.plan, rate);
+        let gain = 1.0 / rate / packing.max(wire).max(unpacking).max(1e-15);
+        let busy = packing + self.hands.beside / self.hands.count;
+        // A wire that is full while payloads are packed by the way has been given no less for that.
+        let is_full = self.trial.packs() && self.link.is_full() && busy < FULL_SHARE * wire;
+        let is_sure = gain >= BEYOND_DOUBT || (is_full && gain >= FULL_GAIN);
+        !is_sure && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
+    }
+
+    /// What its passage took the other end since it last said so.
+    pub fn unpacked(&mut self, unpacked: &Unpacked) {
+        self.receiver.unpacked(unpacked);
+    }
+
+    /// Chooses the plan that is done soonest, and of those that are about as soon the one that
+    /// packs least: processors may have other things to do, and what they cost is known better
+    /// than what the wire carries. A new plan must be worth the change.
+    fn decide(&mut self) {
+        let Some(rate) = self.link.rate else { return };
+        let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
+        let fastest = plans.iter().max_by(|one, other| one.speed.total_cmp(&other.speed));
+        let Some(fastest) = fastest else { return };
+        // Asked of the fastest and not of what goes on now: else two of them could take turns.
+        let alike = if fastest.waits_for_receiver { ALIKE_THERE } else { ALIKE };
+        let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest.speed);
+        let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
+        else {
+            return;
+        };
+        let now = self.judge(self.plan, rate);
+        if best.speed > now.speed * alike || best.packing_s < now.packing_s * THRIFTY {
+            self.plan = best.plan;
+        }
+    }
+
+    /// One of the plans that are looked at: for a price each, then everything in one way.
+    fn judged(&self, place: usize, rate: f64) -> Judged {
+        let plan = match place.checked_sub(PRICES) {
+            None => {
+                let halves = place as f64 - PRICES as f64 / 2.0;
+                self.priced((halves / 2.0).exp2() / rate)
+            }
+            Some(rung) => {
+                std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung })
+            }
+        };
+        self.judge(plan, rate)
+    }
+
+    /// What a plan would come to. Of what is as fast, what packs less wins by a hair.
+    fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
+        let [packing_s, wire, unpacking] = self.times(&plan, rate);
+        let here = (packing_s + self.hands.beside / self.hands.count).max(wire);
+        let speed = 1.0 / (here.max(unpacking) + packing_s * A_HAIR).max(1e-15);
+        Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
+    }
+
+    /// The plan for one price, in seconds for a byte on the wire. Classes that are not met are left
+    /// as they are.
+    fn priced(&self, price: f64) -> [usize; CLASSES] {
+        std::array::from_fn(|class| {
+            if self.shares[class] < SHARE_LEAST {
+                return self.plan[class];
+            }
+            let total = |rung: &usize| {
+                let cost = &self.costs[class][*rung];
+                self.on_clock(cost.seconds) + price * cost.wire_bytes
+            };
+            (0..RUNGS).min_by(|one, other| total(one).total_cmp(&total(other))).unwrap_or(0)
+        })
+    }
+
+    /// What all hands together need for what takes one processor so long.
+    fn on_clock(&self, cpu_seconds: f64) -> f64 {
+        cpu_seconds * self.hands.stretch / self.hands.count
+    }
+
+    /// Seconds that a plan takes packers, wire and receiver for a payload byte.
+    fn times(&self, plan: &[usize; CLASSES], rate: f64) -> [f64; 3] {
+        let all: f64 = self.shares.iter().sum();
+        let met = plan.iter().enumerate().filter(|(class, _)| self.shares[*class] >= SHARE_LEAST);
+        let (mut packing, mut wire, mut unpacking) = (0.0, 0.0, 0.0);
+        for (class, rung) in met {
+            let share = self.shares[class] / all.max(1e-12);
+            let cost = &self.costs[class][*rung];
+            packing += share * cost.seconds;
+            wire += share * cost.wire_bytes;
+            unpacking += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
+        }
+        [self.on_clock(packing), wire / rate, unpacking]
+    }
+}
+
+/// How fast the wire takes bytes. Only lanes that are held up by it can tell. While they never
+/// were, it is believed to take what they would send if they were held up all the time; once they
+/// were, it is believed to be faster after a while, and the belief is tried.
+#[derive(Debug)]
+struct Link {
+    /// Bytes a second; `None` while nothing is known.
+    rate: Option<f64>,
+    is_evident: bool,
+    is_raised: bool,
+    raise_at: Tick,
+    /// What has gone since without holding lanes up, and since when: send buffers take some of it.
+    unhindered_bytes: u64,
+    unhindered_since: Tick,
+    patience: Nanos,
+    since: Tick,
+    wire_bytes: u64,
+    held_up: Nanos,
+    frames: u32,
+}
+
+impl Link {
+    fn new(now: Tick) -> Link {
+        Link {
+            rate: None,
+            is_evident: false,
+            is_raised: false,
+            raise_at: now,
+            unhindered_bytes: 0,
+            unhindered_since: now,
+            patience: PATIENCE_MIN,
+            since: now,
+            wire_bytes: 0,
+            held_up: Nanos(0),
+            frames: 0,
+        }
+    }
+
+    fn sent(&mut self, now: Tick, bytes: u32, held_up: Nanos, lanes: usize, behind: bool) {
+        self.wire_bytes += u64::from(bytes);
+        self.held_up += held_up;
+        self.frames += 1;
+        let elapsed = now.since(self.since);
+        let look_every = if self.is_evident { LOOK_EVERY } else { LOOK_FIRST };
+        if elapsed < look_every || self.frames < FRAMES_MIN {
+            return;
+        }
+        let rate = self.wire_bytes as f64 / elapsed.seconds();
+        let busy = self.held_up.seconds() / (elapsed.seconds() * lanes.max(1) as f64);
+        match (busy >= BUSY, behind) {
+            (true, false) => self.is_limit(now, rate),
+            (false, _) if !self.is_evident => {
+                // Always held up they would send so much, at least: a small frame costs what has
+                // nothing to do with its length, and whoever sends may wait for a processor.
+                let at_least = (rate / busy.max(rate / RATE_MAX)).min(RATE_MAX);
+                self.rate = Some(self.rate.map_or(at_least, |known| known.max(at_least)));
+            }
+            _ => self.is_no_limit(now, rate, lanes),
+        }
+        (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
+    }
+
+    /// True where the wire is what lanes are held up by, and nothing else is believed.
+    fn is_full(&self) -> bool {
+        self.is_evident && !self.is_raised
+    }
+
+    fn is_limit(&mut self, now: Tick, rate: f64) {
+        let before = self.rate.filter(|_| self.is_evident && !self.is_raised);
+        self.rate = Some(before.map_or(rate, |before| before + LINK_WEIGHT * (rate - before)));
+        if self.is_raised {
+            self.patience = Nanos(self.patience.0.saturating_mul(2)).min(PATIENCE_MAX);
+        }
+        self.is_evident = true;
+        self.is_raised = false;
+        self.begin_unhindered(now);
+        self.raise_at = now.after(self.patience);
+    }
+
+    fn is_no_limit(&mut self, now: Tick, rate: f64, lanes: usize) {
+        self.unhindered_bytes += self.wire_bytes;
+        // What buffers take says nothing of the wire. But who packs so hard that he never fills
+        // them would believe for ever what was found in a bad moment.
+        let is_buffered = self.unhindered_bytes < lanes.max(1) as u64 * SEND_BUFFER_BYTES;
+        if is_buffered && now.since(self.unhindered_since) < self.patience {
+            return;
+        }
+        let known = self.rate.map_or(rate, |known| known.max(rate));
+        self.rate = Some(known);
+        if now >= self.raise_at && known < RATE_MAX {
+            self.begin_unhindered(now);
+            self.rate = Some((known * 2.0).min(RATE_MAX));
+            self.is_raised = true;
+        }
+    }
+
+    fn begin_unhindered(&mut self, now: Tick) {
+        self.unhindered_bytes = 0;
+        self.unhindered_since = now;
+    }
+}
+
+/// What unpacking costs at the other end.
+#[derive(Debug, Default)]
+struct Receiver {
+    /// Seconds for a byte on all its processors together, by codec; 0 while unknown.
+    seconds: [f64; Codec::COUNT],
+    /// The share of its processors' time that went into it of late.
+    load: f64,
+}
+
+impl Receiver {
+    fn unpacked(&mut self, unpacked: &Unpacked) {
+        let hands = f64::from(unpacked.hands.max(1));
+        let spent_s = |toil: &Toil| toil.spent.seconds() / hands;
+        let all_s: f64 = unpacked.by_codec.iter().map(spent_s).sum();
+        let all_bytes: f64 = unpacked.by_codec.iter().map(|toil| toil.raw_bytes as f64).sum();
+        self.load = all_s / unpacked.elapsed.seconds().max(1e-9);
+        if all_s <= 0.0 || all_bytes <= 0.0 {
+            return;
+        }
+        // At first all formats are alike; what is not packed is not unpacked either.
+        let formats = self.seconds.iter_mut().skip(Codec::Raw as usize + 1);
+        for known in formats.filter(|known| **known == 0.0) {
+            *known = all_s / all_bytes;
+        }
+        let expected = self.seconds.iter().zip(&unpacked.by_codec);
+        let expected_s: f64 = expected.map(|(known, toil)| known * toil.raw_bytes as f64).sum();
+        let alike = all_s / expected_s.max(1e-15);
+        // Mostly everything takes longer there than before, or nothing does: others want its
+        // processors too. So all formats change alike, those as well that were not used, and each
+        // by what is left, as much as it has a part in it.
+        for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
+            let bytes = toil.raw_bytes as f64;
+            let own = if bytes > 0.0 { spent_s(toil) / bytes / alike } else { *known };
+            let change = *known * (alike - 1.0) + bytes / all_bytes * (own - *known);
+            *known += RECEIVER_WEIGHT * change;
+        }
+    }
+
+    fn seconds_per_byte(&self, codec: Codec) -> f64 {
+        self.seconds[codec as usize]
+    }
+
+    /// The wire is not what lanes are held up by.
+    fn is_behind(&self) -> bool {
+        self.load > BUSY
+    }
+}
+
+/// Time that may be spent on trying neighbours: a hundredth of all.
+#[derive(Debug)]
+struct Allowance {
+    seconds: f64,
+    since: Tick,
+    dice: u64,
+}
+
+impl Allowance {
+    fn fill(&mut self, now: Tick) {
+        let elapsed = now.since(self.since).seconds();
+        self.seconds = (self.seconds + elapsed * ALLOWED_SHARE).min(ALLOWED_SECONDS_MAX);
+        self.since = now;
+    }
+
+    /// Once in twenty: upwards or downwards.
+    fn roll(&mut self) -> Option<bool> {
+        // A linear congruence (Knuth's MMIX), of which the high bits are good enough.
+        self.dice = self.dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let rolled = self.dice >> 33;
+        rolled.is_multiple_of(20).then_some((rolled / 20).is_multiple_of(2))
+    }
+
+    fn spend(&mut self, seconds: f64) -> bool {
+        let affordable = seconds <= self.seconds;
+        if affordable {
+            self.seconds -= seconds;
+        }
+        affordable
+    }
+}
+
+/// Before anything of a class was packed: multiples of zstd 1, which packs 400 MB/s of text and
+/// half as much again of zeros; science of this project, replaced by what is seen.
+fn guess(class: usize, rung: usize) -> Cost {
+    if rung == 0 {
+        return Cost { seconds: 0.0, wire_bytes: 1.0, seen: 1 };
+    }
+    let (seconds, wire_bytes) = FIRST[class];
+    Cost {
+        seconds: seconds * TIMES[rung],
+        wire_bytes: (wire_bytes * size(Class(class as u8), rung)).min(1.0),
+        seen: 0,
+    }
+}
+
+/// What a rung makes of data beside zstd 1. Of noise all make the same.
+fn size(class: Class, rung: usize) -> f64 {
+    if class == NOISE { 1.0 } else { SIZES[rung] }
+}
+
+/// Seconds and wire bytes for a byte of each class, with zstd 1.
+const FIRST: [(f64, f64); CLASSES] = [
+    (0.3e-9, 1.0),
+    (3.0e-9, 0.8),
+    (2.5e-9, 0.45),
+    (2.5e-9, 0.22),
+    (2.0e-9, 0.12),
+    (1.0e-9, 0.05),
+    (0.3e-9, 0.001),
+];
+/// How rungs compare with each other where nothing better is known; raw is not compared.
+const TIMES: [f64; RUNGS] = [0.0, 0.5, 0.6, 1.0, 1.8, 4.5, 8.0];
+const SIZES: [f64; RUNGS] = [1.0, 1.3, 1.15, 1.0, 0.8, 0.74, 0.7];
+
+/// Payloads that a plan is for; also how many are under way.
+const SHARE_WEIGHT: f64 = 1.0 / 16.0;
+const PLAN_EVERY: u64 = 4;
+/// Of a class that counts: it was met within a hundred payloads or so.
+const SHARE_LEAST: f64 = 1e-4;
+const COST_WEIGHT: f64 = 0.1;
+/// Payloads of which the cost is known well enough to look at a few of the next.
+const WELL_KNOWN: u32 = 16;
+const TIMED_EVERY: Nanos = Nanos(2_000_000);
+/// A payload that took so many times as long as others, or as short, counts as no more than that.
+const COST_ODD: f64 = 2.0;
+/// For a byte: a clock that ticks coarsely may see nothing at all of a payload.
+const COST_LEAST_S: f64 = 1e-12;
+const STRETCH_MAX: f64 = 10.0;
+const HANDS_WEIGHT: f64 = 1.0 / 64.0;
+const RECEIVER_WEIGHT: f64 = 0.3;
+const LINK_WEIGHT: f64 = 0.15;
+/// Half octaves around the wire's own price.
+const PRICES: usize = 49;
+const PLANS: usize = PRICES + RUNGS;
+/// What is no faster than that beside another is as fast. What the receiver takes, and takes less
+/// for another format, is known from afar and by the clock.
+const ALIKE: f64 = 1.01;
+const ALIKE_THERE: f64 = 1.1;
+/// What takes more than this share hardly takes less.
+const THRIFTY: f64 = 0.9;
+const A_HAIR: f64 = 0.001;
+/// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
+const BEYOND_DOUBT: f64 = 2.0;
+const DOUBTED_SHARE: f64 = 0.25;
+const FULL_SHARE: f64 = 0.5;
+const FULL_GAIN: f64 = 1.1;
+const LEFT_OUT_SHARE: u32 = 8;
+const LEFT_OUT_MAX: u32 = 32;
+const DOUBTED_PAYLOAD_S: f64 = 0.005;
+/// The share of the time that lanes are held up from which on the wire is what holds them up.
+const BUSY: f64 = 0.7;
+const LOOK_EVERY: Nanos = Nanos(50_000_000);
+const LOOK_FIRST: Nanos = Nanos(20_000_000);
+const FRAMES_MIN: u32 = 4;
+/// What the system buffers for a stream at most, usually (net.ipv4.tcp_wmem).
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// How long a wire is taken for what it was found to be.
+const PATIENCE_MIN: Nanos = Nanos(1_000_000_000);
+const PATIENCE_MAX: Nanos = Nanos(32_000_000_000);
+/// What a processor seals and hands to the system: no belief goes further.
+const RATE_MAX: f64 = 2e9;
+const ALLOWED_SHARE: f64 = 0.01;
+const ALLOWED_SECONDS_MAX: f64 = 0.05;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Whether packing is worth having at all is tried out where it cannot be told beforehand.
+//!
+//! Threads that pack share the processors with everything else. Where the wire is fast, a payload
+//! that is only handed over, looked at and left as it is comes to a tenth of what it costs. So now
+//! and then both take turns: payloads pass through the crew, or stay in their lanes as if packing
+//! were off. What has moved more goes on until the next trial.
+
+use base::units::{Nanos, Tick};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Payloads are looked at, and packed as planned.
+    Pack,
+    /// They stay in their lanes.
+    Off,
+}
+
+impl Mode {
+    fn other(self) -> Mode {
+        match self {
+            Mode::Pack => Mode::Off,
+            Mode::Off => Mode::Pack,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Trial {
+    /// What goes on between trials.
+    holder: Mode,
+    turns: Option<Turns>,
+    next_at: Tick,
+    pause: Nanos,
+}
+
+/// A trial under way: the holder begins, and each has half of the turns.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
+    taken: u32,
+    begun: Option<Tick>,
+    /// Moved since then.
+    all_bytes: u64,
+    /// Since when the turn counts: what moves first was begun in the turn before.
+    counts_from: Option<Tick>,
+    bytes: u64,
+    payloads: u32,
+    /// Of the holder and of the other: what they moved, and in how long.
+    moved: [(u64, Nanos); 2],
+    /// In the last turn of the holder, bytes a second.
+    holder_rate: f64,
+    /// In how many pairs of turns the other moved more.
+    won: u32,
+}
+
+impl Turns {
+    fn begin() -> Turns {
+        Turns {
+            taken: 0,
+            begun: None,
+            all_bytes: 0,
+            counts_from: None,
+            bytes: 0,
+            payloads: 0,
+            moved: Default::default(),
+            holder_rate: 0.0,
+            won: 0,
+        }
+    }
+
+    fn place(&self) -> usize {
+        (self.taken % 2) as usize
+    }
+
+    /// True when there need be no further turn.
+    fn sent(&mut self, now: Tick, raw_bytes: u32) -> bool {
+        self.payloads += 1;
+        self.all_bytes += u64::from(raw_bytes);
+        let since_begun = now.since(*self.begun.get_or_insert(now));
+        if self.is_hopeless(since_begun) {
+            self.moved[1] = (self.all_bytes, since_begun);
+            return true;
+        }
+        let Some(counts_from) = self.counts_from else {
+            if self.payloads == SETTLES {
+                (self.counts_from, self.payloads) = (Some(now), 0);
+            }
+            return false;
+        };
+        self.bytes += u64::from(raw_bytes);
+        let spent = now.since(counts_from);
+        if spent < TURN || self.payloads < PAYLOADS_MIN {
+            return false;
+        }
+        let place = self.place();
+        let (bytes, time) = &mut self.moved[place];
+        *bytes += self.bytes;
+        *time += spent;
+        let rate = self.bytes as f64 / spent.seconds();
+        match place {
+            0 => self.holder_rate = rate,
+            _ => self.won += u32::from(rate > self.holder_rate),
+        }
+        self.taken += 1;
+        (self.begun, self.all_bytes) = (None, 0);
+        (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
+        // A pair that leaves no doubt spares the others; it takes two to change, as one of them may
+        // have been begun while everything waited for a processor.
+        let is_pair = self.taken.is_multiple_of(2);
+        let is_lost = self.gain() < 1.0 / EVIDENT;
+        let is_clear = self.gain() > EVIDENT && self.taken >= 4;
+        self.taken == TURNS || (is_pair && (is_lost || is_clear))
+    }
+
+    /// True where the other moves so much less that nobody wants to see the whole turn.
+    fn is_hopeless(&self, since_begun: Nanos) -> bool {
+        let (bytes, time) = self.moved[0];
+        let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
+        let holder = bytes as f64 / time.seconds().max(1e-9);
+        self.place() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
+    }
+
+    /// True where the other moved more each time. Where kinds of data take turns too, it may do so
+    /// once by chance.
+    fn is_won(&self) -> bool {
+        self.gain() > WORTH_IT && self.won == self.taken / 2
+    }
+
+    /// How much more the other moved than the holder.
+    fn gain(&self) -> f64 {
+        let [holder, other] =
+            self.moved.map(|(bytes, time)| bytes as f64 / time.seconds().max(1e-9));
+        other / holder.max(1e-9)
+    }
+}
+
+impl Trial {
+    pub fn new(now: Tick) -> Trial {
+        Trial { holder: Mode::Pack, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
+    }
+
+    /// What is in force now.
+    pub fn mode(&self) -> Mode {
+        match &self.turns {
+            Some(turns) if turns.place() == 1 => self.holder.other(),
+            _ => self.holder,
+        }
+    }
+
+    /// True where payloads are packed between trials.
+    pub fn packs(&self) -> bool {
+        self.holder == Mode::Pack
+    }
+
+    /// A payload has left.
+    pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
+        match &mut self.turns {
+            Some(turns) => {
+                let over = turns.sent(now, raw_bytes).then(|| (turns.gain(), turns.is_won()));
+                if let Some((gain, is_won)) = over {
+                    self.decide(now, gain, is_won);
+                }
+            }
+            None if now >= self.next_at => self.turns = Some(Turns::begin()),
+            None => {}
+        }
+    }
+
+    /// Packing is beyond doubt: nothing is tried.
+    pub fn is_settled(&mut self, now: Tick) {
+        self.turns = None;
+        self.holder = Mode::Pack;
+        self.next_at = self.next_at.max(now.after(FIRST));
+    }
+
+    fn decide(&mut self, now: Tick, gain: f64, is_won: bool) {
+        let longer = |times: u64| Nanos(self.pause.0 * times).min(PAUSE_MAX);
+        self.pause = match gain {
+            gain if gain > WORTH_IT => PAUSE_MIN,
+            gain if gain > 1.0 / EVIDENT => longer(2),
+            // A trial that costs much is not made often.
+            _ => longer(4),
+        };
+        if is_won {
+            self.holder = self.holder.other();
+        }
+        self.turns = None;
+        self.next_at = now.after(self.pause);
+    }
+}
+
+const TURNS: u32 = 6;
+const TURN: Nanos = Nanos::from_millis(50);
+/// Kinds of data may take turns too.
+const PAYLOADS_MIN: u32 = 32;
+/// Payloads that may be under way when a turn begins.
+const SETTLES: u32 = 16;
+const FIRST: Nanos = Nanos::from_millis(200);
+const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
+const PAUSE_MAX: Nanos = Nanos::from_millis(16_000);
+const WORTH_IT: f64 = 1.01;
+const EVIDENT: f64 = 1.2;
+const HOPELESS_AFTER: Nanos = Nanos::from_millis(100);
+const HOPELESS_SHARE: f64 = 0.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves payloads for so many seconds, at rates in payloads a second while packing and off;
+    /// what was moved beside the better rate, and what is in force at the end.
+    fn run(trial: &mut Trial, from_s: f64, to_s: f64, pack: f64, off: f64) -> (f64, Mode) {
+        let (mut at_s, mut moved) = (from_s, 0.0);
+        while at_s < to_s {
+            let rate = if trial.mode() == Mode::Pack { pack } else { off };
+            at_s += 1.0 / rate;
+            moved += 1.0;
+            trial.sent(Tick((at_s * 1e9) as u64), 1 << 20);
+        }
+        (moved / (to_s - from_s) / pack.max(off), trial.mode())
+    }
+
+    #[test]
+    fn what_moves_more_goes_on() {
+        for (pack, off, mode) in
+            [(900.0, 1000.0, Mode::Off), (1000.0, 900.0, Mode::Pack), (3000.0, 1000.0, Mode::Pack)]
+        {
+            let mut trial = Trial::new(Tick(0));
+            let (share, holder) = run(&mut trial, 0.0, 10.0, pack, off);
+            assert_eq!(holder, mode, "{pack} {off}");
+            assert!(share > if pack == 3000.0 { 0.93 } else { 0.98 }, "{pack} {off}: {share}");
+            // The data changes, and what moves more is found again.
+            let (share, holder) = run(&mut trial, 10.0, 40.0, off, pack);
+            assert_eq!(holder, mode.other(), "{pack} {off} changed");
+            assert!(share > if pack == 3000.0 { 0.6 } else { 0.95 }, "{pack} {off}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_moves_next_to_nothing_is_cut_short() {
+        // 48 payloads that are not packed would take half a second.
+        let (share, holder) = run(&mut Trial::new(Tick(0)), 0.0, 10.0, 3000.0, 100.0);
+        assert!(holder == Mode::Pack && share > 0.95, "{share}");
+    }
+
+    #[test]
+    fn what_is_beyond_doubt_is_not_tried() {
+        let mut trial = Trial::new(Tick(0));
+        for second in 1..20_u64 {
+            trial.is_settled(Tick(second * 100_000_000));
+            trial.sent(Tick(second * 100_000_000 + 1), 1);
+            assert_eq!(trial.mode(), Mode::Pack);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Runs one host's part of a transfer: threads, sockets and the clock around a [`Transfer`], which
+//! decides.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use self::sockets::Sockets;
+use self::threads::FinisherThread;
+use crate::io::{clock, system, tcp};
+use crate::pump::brake::Brake;
+use crate::pump::lane::assembly::{Assembly, Ends, Stream};
+use crate::pump::sink::compare::Compare;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::finisher::Finisher;
+use crate::pump::sink::resume::Memory;
+use crate::pump::sink::{Begin, Target};
+use crate::pump::source::walk::Sources;
+use crate::pump::transfer::{
+    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer,
+};
+use crate::pump::watch::Watch;
+use crate::wire::message::Message;
+use crate::wire::session::Session;
+use base::fault::{Class, Fault};
+use base::job::{Carrier, PathRole, Place};
+use base::settings::{Settings, SkipUnchanged};
+use base::tally::{About, SideReport};
+use base::units::Nanos;
+
+pub mod governor;
+pub mod paths;
+mod sockets;
+mod threads;
+
+/// The control connection to the peer.
+pub trait Line: Send + fmt::Debug {
+    /// Never waits for the network.
+    fn send(&mut self, message: &Message) -> Result<(), Fault>;
+    /// True while so much waits to be written that what can be said later is.
+    fn is_full(&self) -> bool;
+}
+
+/// Opens a data stream, in its own time, and reports it as an event.
+pub trait Dial: Send + fmt::Debug {
+    fn dial(&self, number: u32, after: Duration);
+}
+
+/// The peer, where there is one.
+#[derive(Debug)]
+pub struct Peer {
+    pub session: Session,
+    pub line: Box<dyn Line>,
+    pub pulse: Arc<Pulse>,
+    /// How the side that opens streams opens another.
+    pub dial: Option<Box<dyn Dial>>,
+    /// True for the host that started the other.
+    pub drives: bool,
+}
+
+/// One host's part: the source, the sink, or both.
+#[derive(Debug)]
+pub struct Part {
+    pub settings: Settings,
+    pub source: Option<(Place, Sources)>,
+    pub sink: Option<Target>,
+    pub streams: Vec<Stream>,
+    pub peer: Option<Peer>,
+    /// Beyond which lowest unsettled address the sink takes nothing.
+    pub window_bytes: Option<u64>,
+    /// What the sink knows of earlier runs.
+    pub memory: Memory,
+    /// What its source may offer.
+    pub expected: Expected,
+    pub watch: Arc<Watch>,
+    pub events: (Sender<Event>, Receiver<Event>),
+    /// The name that a single object gets at a far sink.
+    pub rename: Option<Vec<u8>>,
+    pub carrier: Carrier,
+    /// What this host says of itself in its report.
+    pub about: About,
+    /// What the peer said while the streams were being opened.
+    pub early: Vec<Message>,
+}
+
+/// Runs a part to its end. On a fault everything is stopped, told to the peer, and cleared away.
+pub fn run(part: Part) -> Result<Done, Fault> {
+    let (mut host, setup, events, early) = Host::open(part)?;
+    let ended = host.drive(setup, &events, early);
+    host.leave(ended)
+}
+
+/// What a transfer runs on: threads, sockets, and the connection to its peer.
+struct Host {
+    settings: Settings,
+    carrier: Carrier,
+    watch: Arc<Watch>,
+    brake: Arc<Brake>,
+    assembly: Assembly,
+    events_in: Sender<Event>,
+    peer: Option<Connection>,
+    sockets: Sockets,
+    lanes: Vec<JoinHandle<()>>,
+    /// Lets the walk go on.
+    walk: Option<SyncSender<()>>,
+    compare: Option<Sender<Message>>,
+    finisher: Option<FinisherThread>,
+    report: SideReport,
+    usage: system::Usage,
+    /// What has come of actions, and is to be told first.
+    pending: VecDeque<Event>,
+}
+
+/// The way to the peer.
+struct Connection {
+    line: Box<dyn Line>,
+    was_full: bool,
+    pulse: Arc<Pulse>,
+    dial: Option<Box<dyn Dial>>,
+    drives: bool,
+}
+
+type Opened = (Host, Setup, Receiver<Event>, Vec<Message>);
+
+impl Host {
+    fn open(part: Part) -> Result<Opened, Fault> {
+        let Part { settings, source, sink, streams, peer, memory, watch, .. } = part;
+        let (events_in, events) = part.events;
+        let here = Here {
+            source: source.as_ref().map(|(place, _)| place),
+            sink: sink.is_some(),
+            far: !streams.is_empty(),
+            window_bytes: part.window_bytes,
+        };
+        let ledgers = Ledgers::new(&settings, here, &watch);
+        let brake = ledgers.brake.clone();
+        let ends = Ends {
+            settings: settings.clone(),
+            source: source.as_ref().map(|(place, _)| place.clone()).zip(ledgers.plan.clone()),
+            sink: sink.clone().zip(ledgers.objects.clone()),
+            source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
+            brake: brake.clone(),
+        };
+        let assembly = Assembly::new(ends, usize::from(settings.streams))?;
+        let usage = system::usage_anew();
+        let (place, sources) = source.unzip();
+        let begin = Begin {
+            tag: memory.tag,
+            past: memory.past,
+            alone: place.is_none(),
+            expected: part.expected,
+        };
+        let (peer, peer_setup) = peer.map(connection).unzip();
+        let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
+        let host = Host {
+            walk: sources
+                .map(|sources| threads::walk(sources, &settings, events_in.clone(), &brake)),
+            compare: compare(&settings, sink.as_ref(), &brake)
+                .map(|compare| threads::compare(compare, events_in.clone())),
+            finisher: sink.as_ref().map(|target| {
+                let volume = target.volume().cloned();
+                let finisher = Finisher::new(volume, settings.fsync, memory.journal);
+                threads::finish(finisher, events_in.clone())
+            }),
+            report: first_report(&assembly, part.about),
+            sockets: Sockets::new(role, brake.clone()),
+            settings: settings.clone(),
+            carrier: part.carrier,
+            watch: watch.clone(),
+            brake,
+            assembly,
+            events_in,
+            peer,
+            lanes: Vec::new(),
+            usage,
+            pending: VecDeque::new(),
+        };
+        let (peer, rename, carrier) = (peer_setup, part.rename, part.carrier);
+        let source = place;
+        let setup =
+            Setup { settings, source, sink, streams, peer, ledgers, begin, watch, rename, carrier };
+        Ok((host, setup, events, part.early))
+    }
+
+    fn drive(
+        &mut self,
+        setup: Setup,
+        events: &Receiver<Event>,
+        early: Vec<Message>,
+    ) -> Result<Done, Fault> {
+        let drain = Transfer::begin(clock::now(), setup);
+        self.pending.extend(early.into_iter().map(Event::HeardBefore));
+        let mut transfer = match self.settle(drain) {
+            Settled::Waits(transfer) => transfer,
+            Settled::Over(ended) => return ended,
+        };
+        loop {
+            match events.recv_timeout(BEAT.into()) {
+                Ok(event) => {
+                    self.pending.push_back(event);
+                    self.pending.extend(events.try_iter());
+                }
+                Err(RecvTimeoutError::Timeout) => self.sockets.look_at_windows(),
+                Err(RecvTimeoutError::Disconnected) => panic!("this side holds a sender"),
+            }
+            self.look_around();
+            self.pending.push_back(Event::Beat);
+            let first = self.next_event().expect("a beat at least");
+            transfer = match self.settle(self.tell(transfer, first)) {
+                Settled::Waits(transfer) => transfer,
+                Settled::Over(ended) => return ended,
+            };
+        }
+    }
+
+    /// Does what is to be done, and tells what comes of it, until nothing is left to do.
+    fn settle(&mut self, mut drain: Drain) -> Settled {
+        loop {
+            drain = match drain.next() {
+                Next::Do(action, rest) => {
+                    self.perform(action);
+                    rest
+                }
+                Next::Over(ended) => return Settled::Over(ended),
+                Next::Waits(transfer) => match self.next_event() {
+                    Some(event) => self.tell(transfer, event),
+                    None => return Settled::Waits(transfer),
+                },
+            }
+        }
+    }
+
+    /// What is told next: first of all whether the line takes more, as it is at this moment.
+    fn next_event(&mut self) -> Option<Event> {
+        if let Some(peer) = &mut self.peer {
+            let is_full = peer.line.is_full();
+            if std::mem::replace(&mut peer.was_full, is_full) != is_full {
+                return Some(Event::LineFull(is_full));
+            }
+        }
+        self.pending.pop_front()
+    }
+
+    fn tell(&self, transfer: Transfer, event: Event) -> Drain {
+        transfer.handle(clock::now(), event)
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Say(message) => self.say(&message),
+            Action::StartLane(stream) => self.start_lane(stream),
+            Action::Dial { number, after } => {
+                if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
+                    dial.dial(number, after.into());
+                }
+            }
+            Action::Cut { stream } => self.sockets.cut(stream),
+            Action::Forget { stream } => self.sockets.remove(stream),
+            Action::Check { stream, check } => {
+                if let Some(holds) = self.sockets.check(stream, check, self.settings.stall) {
+                    self.pending.push_back(Event::Checked { stream, check, holds });
+                }
+            }
+            Action::WalkOn => {
+                let _ = self.walk.as_ref().map(|walk| walk.try_send(()));
+            }
+            Action::Compare(message) => {
+                // A thread that has panicked has told so.
+                let _ = self.compare.as_ref().map(|compare| compare.send(message));
+            }
+            Action::Finish(work) => {
+                // A thread that has panicked has told so.
+                let _ = self.finisher.as_ref().map(|(work_in, _)| work_in.send(work));
+            }
+            Action::NoteUnpacked(unpacked) => self.assembly.hear_unpacked(&unpacked),
+            Action::NoteSamples { stream, samples } => {
+                self.sockets.hear_samples(stream, samples, &self.watch);
+            }
+            Action::Measure => {
+                let samples = match self.drives() {
+                    true => Vec::new(),
+                    false => self.sockets.last_samples(clock::now()),
+                };
+                self.measure();
+                let report = Box::new(self.report.clone());
+                self.pending.push_back(Event::Measured(report, samples));
+            }
+            Action::Brake(fault) => self.brake.pull(fault),
+        }
+    }
+
+    fn drives(&self) -> bool {
+        self.peer.as_ref().is_none_or(|peer| peer.drives)
+    }
+
+    fn say(&mut self, message: &Message) {
+        let Some(peer) = &mut self.peer else { return };
+        if let Err(fault) = peer.line.send(message) {
+            self.pending.push_back(Event::Failed(fault));
+        }
+    }
+
+    /// What nobody reports by himself.
+    fn look_around(&mut self) {
+        for event in &self.pending {
+            if let Event::LaneOver(Some(stream), _) = event {
+                self.sockets.lane_over(*stream);
+            }
+        }
+        if self.peer.as_ref().is_some_and(|peer| peer.pulse.felt()) {
+            self.pending.push_back(Event::PeerActive);
+        }
+        let now = clock::now();
+        if self.peer.as_ref().is_none_or(|peer| !peer.was_full)
+            && let Some(unpacked) = self.assembly.unpacked(now)
+        {
+            self.pending.push_back(Event::Unpacked(unpacked));
+        }
+        match self.drives() {
+            true => self.sockets.keep(now, &self.watch),
+            false => {
+                let told = self.sockets.tell(now);
+                self.pending.extend((!told.is_empty()).then_some(Event::Sampled(told)));
+            }
+        }
+        if self.carrier == Carrier::Tcp {
+            self.sockets.tend(now, &self.settings);
+        }
+    }
+
+    fn start_lane(&mut self, stream: Option<Stream>) {
+        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let number = wire.as_ref().map(|wire| wire.number);
+        let (lane, engine) = match self.assembly.lane(stream) {
+            Ok(made) => made,
+            Err(fault) => return self.pending.push_back(threads::not_started(number, fault)),
+        };
+        self.report.engine = engine;
+        if let Some(wire) = wire {
+            if self.report.congestion.is_empty() {
+                self.report.congestion = tcp::congestion(&wire.socket);
+                self.report.window_scale = tcp::peer_window_scale(&wire.socket);
+            }
+            self.sockets.add(wire, lane.waker());
+        }
+        self.lanes.retain(|lane| !lane.is_finished());
+        self.lanes.push(threads::lane(number, lane, self.events_in.clone()));
+    }
+
+    /// What this host knows of itself.
+    fn measure(&mut self) {
+        self.sockets.look_at_windows();
+        let usage = system::usage();
+        let report = &mut self.report;
+        report.cpu_user = usage.user - self.usage.user;
+        report.cpu_system = usage.system - self.usage.system;
+        report.peak_memory_bytes = usage.peak_memory_bytes;
+        report.window_seen_bytes = self.sockets.window_seen_bytes;
+        report.pace_bytes_per_s = self.sockets.pace_bytes_per_s();
+    }
+
+    /// Ends the threads. After a fault none is waited for long: a sync can take minutes.
+    fn leave(mut self, ended: Result<Done, Fault>) -> Result<Done, Fault> {
+        (self.walk, self.compare) = (None, None);
+        let finisher = self.finisher.take().map(|(_, thread)| thread);
+        let mut done = match ended {
+            Ok(done) => done,
+            Err(fault) => {
+                wait_for(|| finisher.as_ref().is_none_or(JoinHandle::is_finished));
+                return Err(fault);
+            }
+        };
+        self.measure();
+        let SideReport { tally, excluded, free_bytes, .. } = done.report;
+        done.report = SideReport { tally, excluded, free_bytes, ..self.report };
+        done.paths = self.sockets.finish(clock::now());
+        if finisher.is_some_and(|thread| thread.join().is_err()) {
+            return Err(Fault::new(Class::Local, "the finisher panicked: please report this"));
+        }
+        for lane in self.lanes.drain(..) {
+            if lane.join().is_err() {
+                return Err(Fault::new(Class::Local, "a lane panicked: please report this"));
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// How far a transfer has come.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned to")]
+enum Settled {
+    Waits(Transfer),
+    Over(Result<Done, Fault>),
+}
+
+fn connection(peer: Peer) -> (Connection, PeerSetup) {
+    let Peer { session, line, pulse, dial, drives } = peer;
+    let setup = PeerSetup { session, drives, dials: dial.is_some() };
+    (Connection { line, was_full: false, pulse, dial, drives }, setup)
+}
+
+/// Where unchanged files are to be found by their bytes, who does that.
+fn compare(settings: &Settings, sink: Option<&Target>, brake: &Arc<Brake>) -> Option<Compare> {
+    let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
+    let volume = sink.volume()?.clone();
+    Some(Compare { volume, rename: sink.rename(), brake: brake.clone() })
+}
+
+/// What is known of a side before it has moved anything.
+fn first_report(assembly: &Assembly, about: About) -> SideReport {
+    SideReport {
+        depth: assembly.depth(),
+        planned_memory_bytes: assembly.planned_memory_bytes,
+        about,
+        ..SideReport::default()
+    }
+}
+
+/// Waits for an end that is near, but not for ever.
+fn wait_for(ended: impl Fn() -> bool) {
+    for _ in 0..LEAVES_WITHIN.0 / BEAT.0 {
+        if ended() {
+            return;
+        }
+        std::thread::sleep(BEAT.into());
+    }
+}
+
+const LEAVES_WITHIN: Nanos = Nanos::from_millis(400);

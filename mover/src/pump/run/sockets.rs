@@ -1,0 +1,208 @@
+//! The sockets of one side's data streams: watched, paced and cut.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::io::backend::Wake;
+use crate::io::tcp;
+use crate::io::volume::Handle;
+use crate::pump::brake::Brake;
+use crate::pump::lane::Wire;
+use crate::pump::run::governor::{DeepQueue, Governor, Look};
+use crate::pump::run::paths::{Paths, When};
+use crate::pump::transfer::Check;
+use crate::pump::watch::Watch;
+use crate::wire::message::Message;
+use base::job::{PathRole, PathSide, StreamPath};
+use base::path::PathSample;
+use base::settings::{Pace, Settings};
+use base::units::{Nanos, Tick};
+
+/// One stream's socket, until both sides have let the stream go.
+#[derive(Debug)]
+struct Each {
+    wire: Wire,
+    lane: Arc<dyn Wake>,
+    lane_is_over: bool,
+}
+
+/// All of a side.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    role: PathRole,
+    each: BTreeMap<u32, Each>,
+    brake: Arc<Brake>,
+    /// What has been seen of all of them.
+    paths: Paths,
+    /// Chooses a pace, where that is left to us, and what each stream was given last.
+    governor: Option<Governor>,
+    paced: (Option<u64>, usize),
+    /// When sockets are looked at again.
+    tend_at: Tick,
+    /// The largest window that the peer's TCP has shown; there is no history to ask for.
+    pub window_seen_bytes: u64,
+}
+
+/// A limit that nothing reaches, and yet a limit: TCP begins to space what it sends.
+const PACE_UNLIMITED: u64 = 1 << 50;
+/// Paths with a shorter round trip are left alone.
+const PACED_FROM_RTT: Nanos = Nanos::from_millis(2);
+/// How often sockets are looked at to be paced, or for their windows.
+const TEND_EVERY: Nanos = Nanos::from_millis(10);
+
+impl Sockets {
+    pub fn new(role: PathRole, brake: Arc<Brake>) -> Sockets {
+        Sockets {
+            role,
+            each: BTreeMap::new(),
+            brake,
+            paths: Paths::default(),
+            governor: None,
+            paced: (None, 0),
+            tend_at: Tick(0),
+            window_seen_bytes: 0,
+        }
+    }
+
+    pub fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
+        self.paths.add(&wire, self.role);
+        self.brake.hold_socket(wire.socket.clone());
+        self.each.insert(wire.number, Each { wire, lane, lane_is_over: false });
+    }
+
+    pub fn lane_over(&mut self, number: u32) {
+        self.each.get_mut(&number).into_iter().for_each(|each| each.lane_is_over = true);
+    }
+
+    /// Ends a stream from this side; its lane finds out at once.
+    pub fn cut(&self, number: u32) {
+        let Some(each) = self.each.get(&number) else { return };
+        each.wire.given_up.store(true, Relaxed);
+        tcp::cut(&each.wire.socket);
+        each.lane.wake();
+        self.brake.bell.ring();
+    }
+
+    /// Both sides have let it go.
+    pub fn remove(&mut self, number: u32) {
+        if let Some(each) = self.each.remove(&number) {
+            self.brake.forget_socket(&each.wire.socket);
+        }
+    }
+
+    /// Asks TCP about a stream.
+    pub fn check(&self, number: u32, check: Check, stall: Nanos) -> Option<bool> {
+        let socket = &self.each.get(&number)?.wire.socket;
+        Some(match check {
+            Check::PathIsDead => tcp::path_is_dead(socket, stall),
+            Check::IsStarved => tcp::is_starved(socket, Nanos(stall.0 / 2)),
+        })
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Handle> {
+        self.each.values().map(|each| &each.wire.socket)
+    }
+
+    pub fn look_at_windows(&mut self) {
+        if self.role == PathRole::Source {
+            let seen = self.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
+            self.window_seen_bytes = self.window_seen_bytes.max(seen);
+        }
+    }
+
+    /// Paces what is sent, and holds the windows of what receives to what was asked.
+    pub fn tend(&mut self, now: Tick, settings: &Settings) {
+        if now < self.tend_at {
+            return;
+        }
+        match (self.role, settings.window_bytes) {
+            (PathRole::Source, _) if settings.pace == Pace::Auto => self.pace(now),
+            (PathRole::Sink, Some(bytes)) => {
+                self.sockets().for_each(|socket| tcp::keep_window(socket, bytes));
+            }
+            _ => {}
+        }
+        self.tend_at = now.after(TEND_EVERY);
+    }
+
+    /// Sets the pace of all streams where it is left to us. One that was asked for is set when a
+    /// stream begins.
+    fn pace(&mut self, now: Tick) {
+        let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
+        let looked = alive.filter_map(|(number, each)| {
+            let (sample, delivered_segments) = tcp::delivery(&each.wire.socket, now)?;
+            Some(Look { stream: *number, sample, delivered_segments })
+        });
+        let looks: Vec<Look> = looked.collect();
+        // Where a round trip takes no time, nothing is on its way that could come in a burst.
+        if looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT) {
+            return;
+        }
+        if self.governor.is_none() {
+            let is_bbr = |socket: &Handle| tcp::congestion(socket).starts_with("bbr");
+            let deep_queue = match self.sockets().all(is_bbr) {
+                true => DeepQueue::Overruns,
+                false => DeepQueue::Fills,
+            };
+            self.governor = Some(Governor::new(deep_queue));
+        }
+        let of_all = self.governor.as_mut().and_then(|governor| governor.look(now, &looks));
+        let count = looks.len();
+        if (of_all, count) == self.paced || count == 0 {
+            return;
+        }
+        self.paced = (of_all, count);
+        let of_each = of_all.map_or(PACE_UNLIMITED, |pace| (pace / count as u64).max(1));
+        self.each.values().for_each(|each| tcp::set_pace(&each.wire.socket, of_each));
+    }
+
+    /// What `pace` has chosen for all streams together.
+    pub fn pace_bytes_per_s(&self) -> Option<u64> {
+        self.paced.0
+    }
+
+    /// Takes what lanes have seen, and looks at the streams of those that are over; true where it
+    /// was time for the former.
+    fn look(&mut self, now: Tick, when: When) -> bool {
+        for (number, each) in self.each.iter().filter(|(_, each)| each.lane_is_over) {
+            self.paths.look_behind(*number, &each.wire.socket, now, when);
+        }
+        self.paths.collect(now, when)
+    }
+
+    /// What has been seen, now and then, for the side that drives.
+    pub fn tell(&mut self, now: Tick) -> Vec<Message> {
+        match self.look(now, When::InTime) {
+            true => self.paths.tell(now, When::InTime),
+            false => Vec::new(),
+        }
+    }
+
+    /// What has been seen and not told yet.
+    pub fn last_samples(&mut self, now: Tick) -> Vec<Message> {
+        self.look(now, When::AtEnd);
+        self.paths.tell(now, When::AtEnd)
+    }
+
+    /// Keeps what has been seen, where this side drives.
+    pub fn keep(&mut self, now: Tick, watch: &Watch) {
+        if self.look(now, When::InTime) {
+            watch.show(|| self.paths.fresh());
+            self.paths.keep();
+        }
+    }
+
+    /// What the far side has seen of a stream.
+    pub fn hear_samples(&mut self, stream: u32, samples: Vec<PathSample>, watch: &Watch) {
+        self.paths.hear(stream, &samples);
+        let (side, role) = (PathSide::Far, self.role.other());
+        watch.show(|| [StreamPath { stream, side, role, samples }]);
+    }
+
+    /// What is known of streams when all is over.
+    pub fn finish(&mut self, now: Tick) -> Vec<StreamPath> {
+        self.look(now, When::AtEnd);
+        self.paths.finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! The threads of one side, each of which tells the transfer what it does as events.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::pump::brake::Brake;
+use crate::pump::lane::{Lane, Over};
+use crate::pump::sink::compare::Compare;
+use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Finisher};
+use crate::pump::source::walk::Sources;
+use crate::pump::transfer::{CHUNKS_AHEAD, Event, Work};
+use crate::wire::message::Message;
+use base::fault::{Class, Fault};
+use base::settings::Settings;
+
+pub(super) type FinisherThread = (Sender<Work>, JoinHandle<()>);
+
+/// Finds what is to be offered, so many chunks ahead of it: whoever takes one lets it go on.
+pub(super) fn walk(
+    sources: Sources,
+    settings: &Settings,
+    events: Sender<Event>,
+    brake: &Arc<Brake>,
+) -> SyncSender<()> {
+    let (go_on, may_go_on) = sync_channel(CHUNKS_AHEAD);
+    (0..CHUNKS_AHEAD).for_each(|_| go_on.try_send(()).expect("it has room for so many"));
+    let (settings, brake) = (settings.clone(), brake.clone());
+    spawn("datapump-walk", move || {
+        let walked = catch_unwind(AssertUnwindSafe(|| {
+            sources.walk(&settings, &mut |sighting| {
+                let is_wanted = may_go_on.recv().is_ok() && !brake.is_pulled();
+                is_wanted && events.send(Event::Found(sighting)).is_ok()
+            });
+        }));
+        let _ = events.send(match walked {
+            Ok(()) => Event::Walked,
+            Err(_) => Event::Failed(panicked("the walk")),
+        });
+    });
+    go_on
+}
+
+pub(super) fn lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {
+    spawn("datapump-lane", move || {
+        let run = catch_unwind(AssertUnwindSafe(|| lane.run()));
+        let over = run.unwrap_or_else(|_| failed(panicked("a lane")));
+        let _ = events.send(Event::LaneOver(stream, over));
+    })
+}
+
+/// A lane that there will not be.
+pub(super) fn not_started(stream: Option<u32>, fault: Fault) -> Event {
+    Event::LaneOver(stream, failed(fault))
+}
+
+fn failed(fault: Fault) -> Over {
+    Over { fault: Some(fault), ..Over::default() }
+}
+
+/// Compares what is here with what is offered.
+pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message> {
+    let (offered, messages) = channel::<Message>();
+    spawn("datapump-compare", move || {
+        let compared = catch_unwind(AssertUnwindSafe(|| {
+            while let Ok(message) = messages.recv() {
+                let same = compare.same(&message);
+                let _ = events.send(Event::Compared(message, same));
+            }
+        }));
+        if compared.is_err() {
+            let _ = events.send(Event::Failed(panicked("what compares")));
+        }
+    });
+    offered
+}
+
+/// Finishes, and journals, what is handed to it.
+pub(super) fn finish(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
+    // Each work is of objects that are open, and the credit of offers bounds those.
+    let (work_in, work) = channel::<Work>();
+    let thread = spawn("datapump-finish", move || {
+        let run = AssertUnwindSafe(|| work_off(&mut finisher, &work, &events));
+        if let Err(panic) = catch_unwind(run) {
+            let _ = events.send(Event::Failed(panicked("the finisher")));
+            resume_unwind(panic); // whoever joins it is told, too
+        }
+    });
+    (work_in, thread)
+}
+
+fn work_off(finisher: &mut Finisher, work: &Receiver<Work>, events: &Sender<Event>) {
+    let mut next = work.recv().ok();
+    while let Some(mut now) = next.take() {
+        if let Work::Finish(epoch) = &mut now {
+            // What has gathered meanwhile is synced with it.
+            while epoch.len() < EPOCH_OBJECTS_MAX {
+                match work.try_recv() {
+                    Ok(Work::Finish(more)) => epoch.extend(more),
+                    other => {
+                        next = other.ok();
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(event) = now.run(finisher) {
+            let _ = events.send(event);
+        }
+        next = next.or_else(|| work.recv().ok());
+    }
+}
+
+fn panicked(who: &str) -> Fault {
+    Fault::new(Class::Local, format!("{who} panicked (its message is above): please report this"))
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).expect("the system gives a thread")
+}

@@ -1,0 +1,699 @@
+//! The sink's side of the conversation: validates what is offered, says what it wants,
+//! acknowledges.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub mod afterwards;
+pub mod clean;
+pub mod compare;
+mod credit;
+pub mod expected;
+pub mod finisher;
+mod folders;
+mod held;
+pub mod journal;
+mod metadata;
+pub mod objects;
+pub mod places;
+pub mod resume;
+mod room;
+mod target;
+
+use folders::{Folders, no_directory};
+use room::Rooms;
+pub use target::{Root, Target};
+
+use crate::io::disk::{exists, special};
+use crate::io::volume::{
+    Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
+};
+use crate::pump::sink::afterwards::{Afterwards, End, Ready};
+use crate::pump::sink::clean::is_ours;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::finisher::{Ending, Finished};
+use crate::pump::sink::journal::{Partial, Past, key_of};
+use crate::pump::sink::objects::{Objects, Wanted};
+use crate::pump::sink::places::{is_place, is_same_file};
+use crate::pump::sink::resume::{free_temporary, temporary};
+use crate::pump::source::is_file;
+use crate::pump::source::walk::{has_time, mtime_of};
+use crate::pump::watch::Watch;
+use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
+use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
+use base::fault::{Class, Fault};
+use base::label::Sum;
+use base::limits::DIRECT_BYTES_MIN;
+use base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
+
+/// What the owner of a directory needs to put things there.
+const OWNER_BITS: u32 = 0o700;
+
+/// The conversation of a host that has the sink.
+#[derive(Debug)]
+pub struct SinkSide {
+    pub objects: Arc<Objects>,
+    settings: Settings,
+    target: Target,
+    watch: Arc<Watch>,
+    layout: Layout,
+    /// Part of every temporary name of this transfer.
+    tag: String,
+    expected: Expected,
+    /// Wanted, and not finished: the bytes of its entry, and of all of them.
+    open: BTreeMap<u64, u64>,
+    open_bytes: u64,
+    /// What is made when other objects are done.
+    afterwards: Afterwards,
+    folders: Folders,
+    /// Folders with new folders or links in them, which nobody leaves: they are synced at the end.
+    renewed: BTreeSet<Vec<u8>>,
+    /// What earlier runs left.
+    past: Option<Past>,
+    /// No source is here: what people see is counted here.
+    alone: bool,
+    /// What is here of wanted objects, until they are expected.
+    partials: BTreeMap<u64, Partial>,
+    /// What these take on the disk already.
+    partial_rooms: BTreeMap<u64, u64>,
+    /// Stretches of files with holes of which no journal speaks.
+    unknown: BTreeMap<u64, Vec<Range<u64>>>,
+    /// How many stretches were here of what is open.
+    stretches: BTreeMap<u64, usize>,
+    /// Objects that another run might still bring.
+    lacking: u64,
+    offered_objects: u64,
+    rooms: Rooms,
+    offers: Offers,
+    /// Objects that were found here byte for byte, and are not judged yet.
+    same: BTreeSet<u64>,
+    /// What is to be told to people.
+    warnings: Vec<String>,
+}
+
+/// What a sink begins with.
+#[derive(Debug)]
+pub struct Begin {
+    /// Part of every temporary name.
+    pub tag: String,
+    pub past: Option<Past>,
+    /// The source is on another host.
+    pub alone: bool,
+    pub expected: Expected,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offers {
+    Going,
+    Over,
+}
+
+/// What happens to an offered object at once.
+enum Verdict {
+    Wanted,
+    /// It has no bytes, and is in place.
+    Done,
+    /// An earlier run has brought it.
+    Held(Option<Sum>),
+    /// What is there stays.
+    Kept,
+    Refused(Fault),
+}
+
+impl SinkSide {
+    pub fn new(
+        objects: Arc<Objects>,
+        settings: Settings,
+        target: Target,
+        watch: Arc<Watch>,
+        begin: Begin,
+    ) -> SinkSide {
+        let Begin { tag, past, alone, expected } = begin;
+        let layout = Layout::new(settings.request_bytes);
+        let folders = Folders::new(&target, past.as_ref());
+        SinkSide {
+            objects,
+            settings,
+            target,
+            watch,
+            layout,
+            tag,
+            expected,
+            open: BTreeMap::new(),
+            open_bytes: 0,
+            afterwards: Afterwards::default(),
+            folders,
+            renewed: BTreeSet::new(),
+            past,
+            alone,
+            partials: BTreeMap::new(),
+            partial_rooms: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            stretches: BTreeMap::new(),
+            lacking: 0,
+            offered_objects: 0,
+            rooms: Rooms::default(),
+            offers: Offers::Going,
+            same: BTreeSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Looks at offered objects, makes room for those that are wanted, and answers.
+    pub fn offer(&mut self, first: u64, mut entries: Vec<Entry>) -> Result<Vec<Message>, Fault> {
+        if first != self.offered_objects {
+            return Err(Fault::peer("an offer out of order"));
+        }
+        self.expected.check(first, &entries)?;
+        self.check_credit(&entries)?;
+        self.rename_single(&mut entries)?;
+        self.offered_objects += entries.len() as u64;
+        let chunk = self.layout.place(entries)?;
+        let mut wanted = vec![false; chunk.entries.len()];
+        let mut done = Vec::new();
+        let mut held = Vec::new();
+        let mut refused = Vec::new();
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            let number = first + member as u64;
+            if entry.kind == EntryKind::HardLink && entry.twin >= number {
+                return Err(Fault::peer("the peer offered another name of a later object"));
+            }
+            let verdict = match self.settings.dry_run {
+                true => self.foresee(number, entry),
+                false => self.judge(number, entry),
+            };
+            match verdict {
+                Ok(Verdict::Wanted) if self.settings.dry_run => done.push((number, None)),
+                Ok(Verdict::Wanted) => wanted[member] = true,
+                Ok(Verdict::Done) => done.push((number, None)),
+                Ok(Verdict::Held(sum)) => {
+                    self.hold(entry.size);
+                    self.renew(&entry.path); // its name may not have reached the disk
+                    held.push((number, sum));
+                }
+                Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
+                Ok(Verdict::Refused(fault)) => {
+                    // What has arrived of it is kept for a run that may replace what is there.
+                    self.lacking += u64::from(self.is_begun(&entry.path));
+                    refused.push(Message::Failed { object: number, fault })
+                }
+                Err(fault) if fault.ends_transfer() => return Err(fault),
+                Err(fault) => {
+                    self.lacking += 1;
+                    refused.push(Message::Failed { object: number, fault });
+                }
+            }
+        }
+        self.find_partials(&chunk, &wanted)?;
+        let wishes = self.wishes(first, &wanted);
+        self.count(&chunk, &wanted);
+        self.check_room()?;
+        for message in &refused {
+            if let Message::Failed { object, .. } = message {
+                self.afterwards.settle(*object, End::Failed);
+            }
+        }
+        self.expect(&chunk, &wanted);
+        self.expect_places(&chunk, &wanted);
+        let mut answer = wishes;
+        if !held.is_empty() {
+            answer.push(Message::Held { objects: held });
+        }
+        if !done.is_empty() {
+            answer.push(Message::Finished { objects: done });
+        }
+        answer.extend(refused);
+        Ok(answer)
+    }
+
+    pub fn end_offers(&mut self, objects: u64) -> Result<(), Fault> {
+        if objects != self.offered_objects {
+            return Err(Fault::peer("an end of offers that does not fit them"));
+        }
+        self.offers = Offers::Over;
+        self.watch.gauge.walk_done.store(true, Relaxed);
+        self.watch.gauge.answered.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// What has landed since the last acknowledgement.
+    pub fn acknowledge(&mut self) -> Option<Message> {
+        let landed = self.objects.take_landed(RANGES_MAX)?;
+        self.rooms.landed(&landed.data_on);
+        Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
+    }
+
+    /// Objects that the finisher is done with, as messages.
+    pub fn finished(&mut self, finished: &[Finished]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut well = Vec::new();
+        for object in finished {
+            self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
+            self.stretches.remove(&object.number);
+            let end = if object.outcome.is_ok() { End::Well } else { End::Failed };
+            for ready in self.afterwards.settle(object.number, end) {
+                self.hand_over(ready);
+            }
+            if object.kind == EntryKind::Leave {
+                self.left(&object.path, end);
+            }
+            match &object.outcome {
+                Ok(sum) => well.push((object.number, *sum)),
+                Err(fault) => {
+                    self.lacking += 1;
+                    let fault = fault.clone();
+                    messages.push(Message::Failed { object: object.number, fault });
+                }
+            }
+        }
+        self.leave_directories();
+        for objects in well.chunks(FINISHED_MAX) {
+            messages.push(Message::Finished { objects: objects.to_vec() });
+        }
+        messages
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.offers == Offers::Over && self.open.is_empty()
+    }
+
+    /// The names of new folders and links on stable storage. What fails is no reason to doubt a
+    /// file. People are told of it, and of what is left over.
+    pub fn close(&mut self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        faults.extend(self.settle_unasked().map(|text| Fault::new(Class::Local, text)));
+        faults.extend(self.leave_root().err());
+        let Some(volume) = self.target.volume() else { return faults };
+        let renewed = std::mem::take(&mut self.renewed);
+        if self.settings.fsync == Fsync::File {
+            let sync = |folder: &Vec<u8>| {
+                let inside = [&folder[..], b"/."].concat();
+                volume.sync_directory(if folder.is_empty() { b"." } else { &inside })
+            };
+            faults.extend(renewed.iter().map(sync).filter_map(Result::err));
+        }
+        faults
+    }
+
+    /// What waits for other objects, or can be made at once.
+    fn expect_places(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if !wanted[member] || !is_place(entry.kind) {
+                continue;
+            }
+            let place = self.wanted(chunk, member, Storage::Batch);
+            if entry.kind == EntryKind::Leave {
+                self.renewed.remove(&entry.path); // it is synced when it is left
+                self.afterwards.leave(place);
+            } else if let Some(ready) = self.afterwards.name(entry.twin, place) {
+                self.hand_over(ready);
+            }
+        }
+        self.leave_directories();
+    }
+
+    fn leave_directories(&mut self) {
+        for directory in self.afterwards.ready_directories() {
+            self.objects.hand_over(directory, None);
+        }
+    }
+
+    fn hand_over(&self, ready: Ready) {
+        match ready {
+            Ready::Go(name) => self.objects.hand_over(name, None),
+            Ready::TwinFailed(name) => {
+                let twin = name.twin.escape_ascii();
+                let text = format!("it is another name of '{twin}', which failed: copy both again");
+                self.objects.hand_over(name, Some(Fault::new(Class::Local, text)));
+            }
+        }
+    }
+
+    fn renew(&mut self, path: &[u8]) {
+        let folder = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
+        self.renewed.insert(folder.to_vec());
+    }
+
+    /// True when every byte that will come has come.
+    pub fn has_all(&self) -> bool {
+        self.offers == Offers::Over && !self.objects.is_open()
+    }
+
+    /// A path that the source could not offer: another run may.
+    pub fn note_unoffered(&mut self) {
+        self.lacking += 1;
+    }
+
+    /// What another run could do better; and what earlier runs began in vain is removed.
+    pub fn ending(&mut self) -> Ending {
+        match self.lacking {
+            0 => {
+                if let Some(past) = &mut self.past {
+                    past.remove_all(|path| temporary(&self.tag, path));
+                }
+                Ending::Whole
+            }
+            _ => Ending::Short,
+        }
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn rename_single(&self, entries: &mut [Entry]) -> Result<(), Fault> {
+        let Target::Tree { rename: Some(name), .. } = &self.target else { return Ok(()) };
+        let [entry] = entries else {
+            return Err(Fault::peer("several objects where one was announced"));
+        };
+        entry.path.clone_from(name);
+        Ok(())
+    }
+
+    fn judge(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
+        let Target::Tree { volume, root, .. } = &self.target else {
+            return Ok(match entry.kind {
+                EntryKind::Directory | EntryKind::Link => Verdict::Done,
+                kind if is_place(kind) => Verdict::Done,
+                _ => Verdict::Wanted,
+            });
+        };
+        let volume = volume.clone();
+        if is_ours(&entry.path) {
+            let text = format!(
+                "'{}' has a name that datapump keeps for what is not complete: rename it, or \
+                 leave it out",
+                show(&*volume, &entry.path)
+            );
+            return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
+        }
+        if entry.kind == EntryKind::Leave && entry.path.is_empty() {
+            let like_source = self.settings.archive || self.folders.root_is_new();
+            return Ok(match like_source && !root.is_kept {
+                true => Verdict::Wanted,
+                false => Verdict::Done,
+            });
+        }
+        let status = volume.status(&entry.path)?;
+        match entry.kind {
+            EntryKind::Directory => return self.judge_directory(&*volume, entry, status),
+            // One that could not be made has been named already.
+            EntryKind::Leave => {
+                let is_there = status.is_some_and(|there| there.kind == StatusKind::Directory);
+                return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
+            }
+            EntryKind::HardLink if is_same_file(&*volume, &entry.path, &entry.link_target)? => {
+                return Ok(Verdict::Wanted);
+            }
+            _ => {}
+        }
+        if let Some(status) = status
+            && let Some(verdict) = self.judge_existing(&*volume, (number, entry), status)?
+        {
+            return Ok(verdict);
+        }
+        if entry.kind == EntryKind::Link {
+            let temporary = free_temporary(&*volume, &self.tag, &entry.path);
+            volume.remove(&temporary)?;
+            let made = volume
+                .make_link(&temporary, &entry.link_target, &self.metadata(entry))
+                .and_then(|()| volume.rename(&temporary, &entry.path, self.replace()));
+            if let Err(fault) = made {
+                let _ = volume.remove(&temporary);
+                return Err(fault);
+            }
+            self.renew(&entry.path);
+            return Ok(Verdict::Done);
+        }
+        Ok(Verdict::Wanted)
+    }
+
+    /// What an object that would take another's name comes to, where it is not wanted.
+    fn judge_existing(
+        &mut self,
+        volume: &dyn Volume,
+        (number, entry): (u64, &Entry),
+        status: Status,
+    ) -> Result<Option<Verdict>, Fault> {
+        if let Some(verdict) = self.judge_done(volume, entry, &status)? {
+            return Ok(Some(verdict));
+        }
+        if status.kind == StatusKind::Directory {
+            let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
+            return Ok(Some(Verdict::Refused(Fault::new(Class::Local, text))));
+        }
+        if status.kind == StatusKind::Special {
+            return Ok(Some(Verdict::Refused(special(volume, &entry.path))));
+        }
+        if self.is_unchanged((number, entry), status) {
+            return Ok(Some(Verdict::Kept));
+        }
+        Ok(match self.settings.overwrite {
+            Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
+            Overwrite::Older if has_time(entry) && mtime_of(entry) <= status.mtime => {
+                Some(Verdict::Kept)
+            }
+            Overwrite::Older | Overwrite::Always => None,
+        })
+    }
+
+    /// What an earlier run has made, and nobody has changed since; and links that are there.
+    fn judge_done(
+        &self,
+        volume: &dyn Volume,
+        entry: &Entry,
+        there: &Status,
+    ) -> Result<Option<Verdict>, Fault> {
+        if entry.kind == EntryKind::Link {
+            let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
+            let verdict = match self.settings.skip_unchanged {
+                SkipUnchanged::No => Verdict::Done,
+                SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
+            };
+            return Ok(same.then_some(verdict));
+        }
+        let Some(past) = self.past.as_ref().filter(|past| !past.is_empty()) else {
+            return Ok(None);
+        };
+        if entry.kind != EntryKind::File || there.kind != StatusKind::File {
+            return Ok(None);
+        }
+        for fsync in [Fsync::File, Fsync::Off] {
+            let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
+            if let Some(made) = past.done(&key)? {
+                // One of another kind is none that this run could tell.
+                let sum = made.filter(|(kind, _)| *kind == self.settings.digest);
+                return Ok(Some(Verdict::Held(sum.map(|(_, sum)| sum))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_unchanged(&mut self, (number, entry): (u64, &Entry), status: Status) -> bool {
+        match (self.settings.skip_unchanged, entry.kind) {
+            (SkipUnchanged::Times, EntryKind::File) => {
+                let there = (status.kind, status.size, status.mtime);
+                there == (StatusKind::File, entry.size, mtime_of(entry))
+            }
+            (SkipUnchanged::Checksum, EntryKind::File) => self.same.remove(&number),
+            _ => false,
+        }
+    }
+
+    /// What would become of an object: looks, and changes nothing.
+    fn foresee(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
+        let Target::Tree { volume, .. } = &self.target else {
+            return Ok(Verdict::Wanted);
+        };
+        let volume = volume.clone();
+        if entry.kind == EntryKind::Leave {
+            return Ok(Verdict::Done);
+        }
+        Ok(match (entry.kind, volume.status(&entry.path)?) {
+            (_, None) => Verdict::Wanted,
+            (EntryKind::Directory, Some(status)) if status.kind == StatusKind::Directory => {
+                Verdict::Wanted
+            }
+            (EntryKind::Directory, Some(_)) => Verdict::Refused(no_directory(&*volume, entry)),
+            (EntryKind::HardLink, Some(_))
+                if is_same_file(&*volume, &entry.path, &entry.link_target)? =>
+            {
+                Verdict::Wanted
+            }
+            (_, Some(status)) => {
+                self.judge_existing(&*volume, (number, entry), status)?.unwrap_or(Verdict::Wanted)
+            }
+        })
+    }
+
+    /// Objects of the next offer that are here already, byte for byte.
+    pub fn note_same(&mut self, numbers: Vec<u64>) {
+        self.same.extend(numbers);
+    }
+
+    /// Bytes that can be written at the destination, where it is a file system.
+    pub fn free_bytes(&self) -> Option<u64> {
+        match &self.target {
+            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes(b"").ok(),
+            Target::Null | Target::Pipe => None,
+        }
+    }
+
+    fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        let watch = self.watch.clone();
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            let gauge = &watch.gauge;
+            if self.alone && is_file(entry.kind) {
+                gauge.files_found.fetch_add(1, Relaxed);
+            }
+            if !wanted[member] {
+                continue;
+            }
+            let number = chunk.first + member as u64;
+            let bytes = entry.encoded_bytes() as u64;
+            self.open_bytes += bytes;
+            self.open.insert(number, bytes);
+            self.afterwards.open(number);
+            if entry.kind == EntryKind::Pipe {
+                gauge.endless.store(true, Relaxed);
+                continue;
+            }
+            let partial = self.partials.get(&number);
+            let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
+            let missing = entry.size - held;
+            let needed = self.needed_bytes(number, entry, missing);
+            let begun = if held > 0 && !entry.sparse { missing } else { 0 };
+            let file_system = self.file_system_of(&entry.path);
+            self.rooms.want(file_system, &entry.path, needed, begun);
+            if self.alone {
+                gauge.bytes_found.fetch_add(missing, Relaxed);
+            }
+            self.note_held_bytes(held);
+        }
+    }
+
+    fn expect(&mut self, chunk: &Chunk, wanted: &[bool]) {
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if wanted[member] && entry.size == 0 && !is_place(entry.kind) {
+                self.objects.expect_empty(self.wanted(chunk, member, Storage::Batch));
+            }
+        }
+        for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
+            match slot {
+                Slot::Whole { member } => {
+                    let start = chunk.starts[member];
+                    let number = chunk.first + member as u64;
+                    let partial = self.partials.remove(&number);
+                    let storage = Storage::OwnFile { begun: partial.as_ref() };
+                    let wanted = self.wanted(chunk, member, storage);
+                    self.unknown.remove(&number);
+                    self.objects.expect_whole(start, wanted, partial.map(|held| held.flushed));
+                }
+                Slot::Batch { start, members } => {
+                    let mut all = Vec::with_capacity(members.len());
+                    let mut segments = Vec::with_capacity(members.len());
+                    let mut at = 0;
+                    for member in members {
+                        let wanted = self.wanted(chunk, member, Storage::Batch);
+                        segments.push(Segment {
+                            object: wanted.number,
+                            volume: self.target.volume().cloned(),
+                            path: wanted.temporary.clone(),
+                            len: wanted.size as u32,
+                            at,
+                            meta: wanted.meta.clone(),
+                            sparse: wanted.sparse,
+                        });
+                        at += wanted.size as u32;
+                        all.push(wanted);
+                    }
+                    self.objects.expect_batch(start, Arc::new(Batch { segments }), all);
+                }
+            }
+        }
+    }
+
+    fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage<'_>) -> Wanted {
+        let entry = &chunk.entries[member];
+        let number = chunk.first + member as u64;
+        let partial = match storage {
+            Storage::OwnFile { begun } => begun,
+            Storage::Batch => None,
+        };
+        let begun = partial.map(|partial| partial.file);
+        let temporary = self.temporary_of(entry, begun);
+        let file = match (&self.target, storage) {
+            (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
+                let access = self.access(&**volume, entry, begun);
+                let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
+                    .known_by(partial.map(|partial| partial.made));
+                // Zeros are not written: where it goes on, what is not known to be here goes first.
+                let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
+                Some(Arc::new(if entry.sparse { file.hollow(entry.size, unknown()) } else { file }))
+            }
+            _ => None,
+        };
+        let twin = match entry.kind {
+            EntryKind::HardLink => entry.link_target.clone(),
+            _ => Vec::new(),
+        };
+        Wanted {
+            number,
+            kind: entry.kind,
+            path: entry.path.clone(),
+            temporary,
+            size: entry.size,
+            file,
+            meta: self.metadata(entry),
+            replace: self.replace(),
+            mtime: mtime_of(entry),
+            begun,
+            twin,
+            sparse: entry.sparse,
+            stays: self.stays(entry),
+            file_system: self.file_system_of(&entry.path),
+        }
+    }
+
+    fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {
+        let around = match self.settings.direct {
+            Direct::On => true,
+            Direct::Off => false,
+            // A pipe's length is not known; its bytes go through the cache.
+            Direct::Auto => {
+                volume.waits() && entry.kind == EntryKind::File && entry.size >= DIRECT_BYTES_MIN
+            }
+        };
+        let cache = if around { Cache::Around } else { Cache::Through };
+        if begun.is_some() {
+            return Access::Resume { cache };
+        }
+        let fixed = entry.kind != EntryKind::Pipe && !entry.sparse;
+        let reserve = fixed
+            && match self.settings.preallocate {
+                Preallocate::On => true,
+                Preallocate::Auto => around,
+                Preallocate::Off => false,
+            };
+        Access::Create { cache, reserve: reserve.then_some(entry.size) }
+    }
+
+    fn replace(&self) -> Replace {
+        match self.settings.overwrite {
+            Overwrite::Never => Replace::Never,
+            Overwrite::Older | Overwrite::Always => Replace::Allowed,
+        }
+    }
+}
+
+/// Whether an object's bytes come in requests of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage<'a> {
+    /// With what is here of it, where an earlier run began it.
+    OwnFile {
+        begun: Option<&'a Partial>,
+    },
+    Batch,
+}

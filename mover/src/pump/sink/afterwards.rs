@@ -1,0 +1,153 @@
+//! What waits for other objects: another name for its file, a directory for all that is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::pump::sink::objects::Wanted;
+use base::extent::ExtentSet;
+
+/// What has become of an object that somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Well,
+    Failed,
+}
+
+/// Something whose time has come. A name of a file that failed can only fail.
+#[derive(Debug)]
+pub enum Ready {
+    Go(Wanted),
+    TwinFailed(Wanted),
+}
+
+/// The order of what is made without bytes. It holds what is in flight, and no more.
+#[derive(Debug, Default)]
+pub struct Afterwards {
+    /// Objects that are not done: a directory waits while one of a lower number is.
+    unsettled: BTreeSet<u64>,
+    directories: BTreeMap<u64, Wanted>,
+    /// By the number of the object that they are other names of.
+    names: BTreeMap<u64, Vec<Wanted>>,
+    /// Numbers of what failed, so that no name is given to a file that is another.
+    failed: ExtentSet,
+}
+
+impl Afterwards {
+    /// An object is open until `settle`.
+    pub fn open(&mut self, number: u64) {
+        self.unsettled.insert(number);
+    }
+
+    /// A directory, to be left when everything before it is done.
+    pub fn leave(&mut self, directory: Wanted) {
+        self.directories.insert(directory.number, directory);
+    }
+
+    /// Another name of `twin`. It is ready at once unless that is still open.
+    pub fn name(&mut self, twin: u64, name: Wanted) -> Option<Ready> {
+        if self.unsettled.contains(&twin) {
+            self.names.entry(twin).or_default().push(name);
+            return None;
+        }
+        Some(match self.failed.contains(twin) {
+            true => Ready::TwinFailed(name),
+            false => Ready::Go(name),
+        })
+    }
+
+    /// An object is done: what waited for it alone is ready.
+    pub fn settle(&mut self, number: u64, end: End) -> Vec<Ready> {
+        self.unsettled.remove(&number);
+        if end == End::Failed {
+            assert!(self.failed.insert_new(number, number + 1), "object {number} failed twice");
+        }
+        let waited = self.names.remove(&number).unwrap_or_default();
+        let ready = |name| match end {
+            End::Well => Ready::Go(name),
+            End::Failed => Ready::TwinFailed(name),
+        };
+        waited.into_iter().map(ready).collect()
+    }
+
+    /// Directories that can be left now, in their order. They are left one after the other, so
+    /// that the next need not wait for the end of the one before.
+    pub fn ready_directories(&mut self) -> Vec<Wanted> {
+        let mut ready = Vec::new();
+        while let Some(lowest) = self.unsettled.first().copied() {
+            let Some(directory) = self.directories.remove(&lowest) else { break };
+            self.unsettled.remove(&lowest);
+            ready.push(directory);
+        }
+        ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::volume::{Metadata, Mtime, Replace};
+    use crate::wire::manifest::EntryKind;
+
+    fn wanted(number: u64) -> Wanted {
+        Wanted {
+            mtime: Mtime::default(),
+            begun: None,
+            number,
+            kind: EntryKind::File,
+            path: Vec::new(),
+            temporary: Vec::new(),
+            size: 0,
+            file: None,
+            meta: Metadata::default(),
+            replace: Replace::Never,
+            twin: Vec::new(),
+            sparse: false,
+            stays: false,
+            file_system: 0,
+        }
+    }
+
+    fn numbers(directories: &[Wanted]) -> Vec<u64> {
+        directories.iter().map(|directory| directory.number).collect()
+    }
+
+    #[test]
+    fn directories_wait_for_all_before_them() {
+        let mut afterwards = Afterwards::default();
+        for number in [1, 2, 3, 5, 6] {
+            afterwards.open(number);
+        }
+        for number in [3, 5, 6] {
+            afterwards.leave(wanted(number));
+        }
+        assert!(afterwards.ready_directories().is_empty());
+        afterwards.settle(2, End::Failed);
+        assert!(afterwards.ready_directories().is_empty());
+        afterwards.settle(1, End::Well);
+        assert_eq!(numbers(&afterwards.ready_directories()), [3, 5, 6]);
+        assert!(afterwards.ready_directories().is_empty());
+    }
+
+    #[test]
+    fn names_wait_for_their_file() {
+        // Whether the file is open when the name comes, how it ends, whether the name is made.
+        let cases = [
+            (true, End::Well, true),
+            (true, End::Failed, false),
+            (false, End::Well, true),
+            (false, End::Failed, false),
+        ];
+        for (open, end, made) in cases {
+            let mut afterwards = Afterwards::default();
+            if open {
+                afterwards.open(4);
+            } else {
+                afterwards.settle(4, end);
+            }
+            let ready = match afterwards.name(4, wanted(9)) {
+                Some(ready) => ready,
+                None => afterwards.settle(4, end).remove(0),
+            };
+            assert_eq!(matches!(ready, Ready::Go(_)), made, "{open} {end:?}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What of an offer is refused before it is looked at.
+
+use crate::pump::sink::SinkSide;
+use crate::wire::manifest::Entry;
+use crate::wire::message::Message;
+use base::fault::Fault;
+use base::limits::OFFERED_BYTES_MAX;
+
+impl SinkSide {
+    /// Refuses what was not asked for, before a name of it is looked up here.
+    pub fn check_offer(&self, message: &Message) -> Result<(), Fault> {
+        match message {
+            Message::Offer { first, entries } => self.expected.check(*first, entries),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wanted is held until it is finished: with its names and attributes in memory.
+    pub(super) fn check_credit(&self, entries: &[Entry]) -> Result<(), Fault> {
+        let bytes: u64 = entries.iter().map(|entry| entry.encoded_bytes() as u64).sum();
+        match self.open.is_empty() || self.open_bytes + bytes <= OFFERED_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Fault::peer("the peer offered more names and attributes than it may")),
+        }
+    }
+}

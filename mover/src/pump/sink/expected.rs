@@ -1,0 +1,224 @@
+//! What a source may offer: in a pull, only what was asked for. A pure value, so that every case of
+//! it stands in a table.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use crate::pump::source::names::{Names, hash_of};
+use crate::pump::source::safe_links::leads_out;
+use crate::pump::source::select::{Select, Shape};
+use crate::pump::source::walk::{made_object, means_contents};
+use crate::wire::manifest::{Entry, EntryKind};
+use crate::wire::message::Origin;
+use base::fault::Fault;
+use base::job::{Job, Place};
+use base::settings::Links;
+
+/// What a sink lets a source offer.
+#[derive(Clone, Debug)]
+pub enum Expected {
+    /// The source is on this host, or its host drives: it says what is copied.
+    Anything,
+    /// This host drives, and the source is on another: what was typed here, and nothing else.
+    Only(Box<Asked>),
+}
+
+/// What was typed for a far source.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The last names of sources that are copied under them.
+    named: BTreeSet<Vec<u8>>,
+    /// Some source is `SRC/`, of which only what is in it is copied.
+    contents: bool,
+    listed: Option<Listed>,
+    /// What is made up: the one object that it comes as.
+    made: Option<Entry>,
+    /// How many sources there are, and what the far side says they come to.
+    sources: usize,
+    single: bool,
+    recursive: bool,
+    links: Links,
+    select: Select,
+}
+
+/// The names of `--files-from`, and the folders on the way to them.
+#[derive(Clone, Debug)]
+struct Listed {
+    names: Arc<Names>,
+    on_the_way: BTreeSet<u128>,
+}
+
+impl Expected {
+    /// What a far source of this job may offer. What it says of itself must fit what was typed.
+    pub fn of(job: &Job, origin: Origin, names: Option<&Arc<Names>>) -> Result<Expected, Fault> {
+        let mut asked = Asked {
+            named: BTreeSet::new(),
+            contents: false,
+            listed: names.map(Listed::of).transpose()?,
+            made: None,
+            sources: job.sources.len(),
+            single: origin.single,
+            recursive: job.settings.recursive,
+            links: job.settings.links,
+            select: Select::new(&job.settings.filters)?,
+        };
+        for place in job.sources.iter().filter(|_| asked.listed.is_none()) {
+            match place {
+                Place::Path(path) if means_contents(path) => asked.contents = true,
+                Place::Path(path) => {
+                    let name = path.file_name().map(|name| name.as_bytes().to_vec());
+                    asked.named.extend(name);
+                }
+                made => asked.made = made_object(made),
+            }
+        }
+        match asked.fits(origin) {
+            true => Ok(Expected::Only(Box::new(asked))),
+            false => Err(Fault::peer(
+                "the far side says that the source is something else than what was asked for",
+            )),
+        }
+    }
+
+    /// Looks at an offer before anything of it is.
+    pub fn check(&self, first: u64, entries: &[Entry]) -> Result<(), Fault> {
+        let Expected::Only(asked) = self else { return Ok(()) };
+        if asked.single && first + entries.len() as u64 > 1 {
+            return Err(Fault::peer("the far side offered several objects where it said one"));
+        }
+        match entries.iter().find(|entry| !asked.allows(entry)) {
+            None => Ok(()),
+            Some(entry) => Err(Fault::peer(format!(
+                "the far side offered '{}' ({}), which was not asked for: nothing of that offer \
+                 was written; do not trust that host before you know why",
+                entry.path.escape_ascii(),
+                what(entry.kind)
+            ))),
+        }
+    }
+}
+
+impl Asked {
+    /// Whether the far side's description of its sources can be true.
+    fn fits(&self, origin: Origin) -> bool {
+        let endless = self.made.as_ref().is_some_and(|made| made.kind == EntryKind::Pipe);
+        let single = match self.sources {
+            _ if self.listed.is_some() || self.contents => Some(false),
+            1 if self.made.is_some() || !self.recursive => Some(true),
+            1 => None, // a file or a folder: both were asked for
+            _ => Some(false),
+        };
+        origin.endless == endless && single.is_none_or(|single| single == origin.single)
+    }
+
+    fn allows(&self, entry: &Entry) -> bool {
+        match entry.kind {
+            EntryKind::Stretch | EntryKind::Pipe => self.made.as_ref().is_some_and(|made| {
+                (made.kind, made.size, &made.path) == (entry.kind, entry.size, &entry.path)
+            }),
+            EntryKind::Link if !self.allows_link(entry) => false,
+            EntryKind::HardLink => {
+                self.allows_name(&entry.path, entry.kind)
+                    && self.allows_name(&entry.link_target, EntryKind::File)
+            }
+            kind => self.allows_name(&entry.path, kind),
+        }
+    }
+
+    fn allows_link(&self, entry: &Entry) -> bool {
+        match self.links {
+            Links::Copy => true,
+            Links::Safe => !leads_out(&entry.path, &entry.link_target),
+            Links::Follow | Links::Skip => false,
+        }
+    }
+
+    fn allows_name(&self, path: &[u8], kind: EntryKind) -> bool {
+        if let Some(listed) = &self.listed {
+            return listed.allows(path, kind, self.recursive) && !self.leaves_out(path, kind);
+        }
+        if self.contents && self.recursive {
+            let root = path.is_empty() && kind == EntryKind::Leave;
+            if root || (!path.is_empty() && !self.leaves_out(path, kind)) {
+                return true;
+            }
+        }
+        let end = path.iter().position(|byte| *byte == b'/');
+        if !self.named.contains(&path[..end.unwrap_or(path.len())]) {
+            return false;
+        }
+        match end {
+            None => self.allows_source(kind),
+            // Only a folder has something below it.
+            Some(end) => {
+                self.allows_source(EntryKind::Directory) && !self.leaves_out(&path[end + 1..], kind)
+            }
+        }
+    }
+
+    /// What a source may be that is copied under its own name. A link that is typed is followed.
+    fn allows_source(&self, kind: EntryKind) -> bool {
+        match kind {
+            EntryKind::File | EntryKind::HardLink => self.sources > 1 || self.single,
+            EntryKind::Directory | EntryKind::Leave => self.recursive && !self.single,
+            EntryKind::Link | EntryKind::Stretch | EntryKind::Pipe => false,
+        }
+    }
+
+    /// Whether the filters leave out this name or a folder above it. Where links are followed a
+    /// folder may have been found as a link, which patterns for folders do not match.
+    fn leaves_out(&self, path: &[u8], kind: EntryKind) -> bool {
+        let shapes: &[Shape] = match (self.links, kind) {
+            (Links::Follow, _) => &[Shape::Folder, Shape::Other],
+            (_, EntryKind::Directory | EntryKind::Leave) => &[Shape::Folder],
+            _ => &[Shape::Other],
+        };
+        let above: &[Shape] = match self.links {
+            Links::Follow => shapes,
+            Links::Copy | Links::Skip | Links::Safe => &[Shape::Folder],
+        };
+        let out = |path: &[u8], shapes: &[Shape]| {
+            shapes.iter().all(|shape| self.select.leaves_out(path, *shape))
+        };
+        out(path, shapes) || above_of(path).any(|folder| out(folder, above))
+    }
+}
+
+impl Listed {
+    fn of(names: &Arc<Names>) -> Result<Listed, Fault> {
+        let mut on_the_way = BTreeSet::new();
+        names.each(&mut |name| {
+            on_the_way.extend(above_of(name).map(hash_of));
+            true
+        })?;
+        Ok(Listed { names: names.clone(), on_the_way })
+    }
+
+    fn allows(&self, path: &[u8], kind: EntryKind, recursive: bool) -> bool {
+        let folder = matches!(kind, EntryKind::Directory | EntryKind::Leave);
+        let named = self.names.contains(path);
+        (named && (!folder || recursive))
+            || (folder && self.on_the_way.contains(&hash_of(path)))
+            || (recursive && above_of(path).any(|folder| self.names.contains(folder)))
+    }
+}
+
+/// The folders that a name is in, the outermost first.
+fn above_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at])
+}
+
+fn what(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File => "a file",
+        EntryKind::Directory | EntryKind::Leave => "a folder",
+        EntryKind::Link => "a symbolic link",
+        EntryKind::HardLink => "a hard link",
+        EntryKind::Stretch | EntryKind::Pipe => "generated data",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,413 @@
+//! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
+//! order, in epochs; and keeps the journal of those that are not complete yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
+use crate::pump::sink::journal::{Journal, key_of};
+use crate::pump::sink::objects::{Advance, Complete, Wanted};
+use crate::pump::sink::places::{self, Synced, is_place};
+use crate::wire::manifest::EntryKind;
+use base::fault::{Class, Fault};
+use base::label::Sum;
+use base::settings::Fsync;
+
+/// Small files that are synced one by one; more on one file system are synced by one call for it.
+pub const SINGLE_SYNCS_MAX: usize = 8;
+
+/// Objects that one epoch takes.
+pub const EPOCH_OBJECTS_MAX: usize = 512;
+
+/// What became of an object.
+#[derive(Debug)]
+pub struct Finished {
+    pub number: u64,
+    pub kind: EntryKind,
+    pub path: Vec<u8>,
+    pub bytes: u64,
+    pub outcome: Result<Option<Sum>, Fault>,
+}
+
+/// One a sink. Not a lane's work: a sync can take seconds.
+#[derive(Debug)]
+pub struct Finisher {
+    /// `None` where nothing has a name: null and pipes.
+    volume: Option<Arc<dyn Volume>>,
+    fsync: Fsync,
+    /// `None` where nothing can be resumed.
+    journal: Option<Journal>,
+    /// The journal's numbers of files that are not complete, by the number of their object.
+    begun: BTreeMap<u64, u32>,
+    /// Objects that could not be synced: nothing more is said of them.
+    doubted: BTreeSet<u64>,
+    /// How it went to sync the destination's own name: this transfer, or one before it, may have
+    /// made that.
+    own_name: Option<Result<(), Fault>>,
+}
+
+impl Finisher {
+    pub fn new(
+        volume: Option<Arc<dyn Volume>>,
+        fsync: Fsync,
+        journal: Option<Journal>,
+    ) -> Finisher {
+        let (begun, doubted) = (BTreeMap::new(), BTreeSet::new());
+        Finisher { volume, fsync, journal, begun, doubted, own_name: None }
+    }
+
+    /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
+    pub fn epoch(&mut self, objects: Vec<Complete>) -> Vec<Finished> {
+        let (mut places, mut objects): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|object| is_place(object.wanted.kind));
+        if let Some(volume) = self.volume.clone() {
+            for object in &mut objects {
+                apply(object, |wanted| prepare(&*volume, wanted));
+            }
+            if self.fsync == Fsync::File {
+                self.sync(&*volume, &mut objects);
+                let named = self.sync_own_name(&*volume);
+                for object in objects.iter_mut().chain(&mut places) {
+                    apply(object, |_| named.clone());
+                }
+            }
+            if let Err(fault) = self.note_done(&*volume, &mut objects) {
+                objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
+            }
+            for object in &mut objects {
+                apply(object, |wanted| {
+                    volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
+                });
+            }
+            let mut synced = Synced::default();
+            places::make_names(&*volume, &mut places);
+            places::leave(&*volume, &mut places, self.fsync, &mut synced);
+            if self.fsync == Fsync::File {
+                // A name is durable when its folder is; a folder that was left has been synced.
+                let is_name = |place: &&mut Complete| place.wanted.kind == EntryKind::HardLink;
+                for object in objects.iter_mut().chain(places.iter_mut().filter(is_name)) {
+                    apply(object, |wanted| synced.folder_of(&*volume, &wanted.path));
+                }
+            }
+            for object in &objects {
+                self.let_go(&*volume, object);
+            }
+        }
+        objects.into_iter().chain(places).map(Finished::from).collect()
+    }
+
+    /// Before anything at the destination is said to be there. Asked once: a sync that failed is
+    /// not tried again.
+    fn sync_own_name(&mut self, volume: &dyn Volume) -> Result<(), Fault> {
+        self.own_name.get_or_insert_with(|| volume.sync_own_name()).clone()
+    }
+
+    /// What fails to be synced is not believed again: the kernel may have dropped its pages. What
+    /// was synced before stays.
+    fn sync(&mut self, volume: &dyn Volume, objects: &mut [Complete]) {
+        let well: Vec<bool> = objects.iter().map(|object| object.outcome.is_ok()).collect();
+        sync(volume, objects);
+        let failed =
+            objects.iter().zip(well).filter(|(object, well)| *well && object.outcome.is_err());
+        for (object, _) in failed {
+            let number = object.wanted.number;
+            let begun = self.begun.get(&number).copied().or(object.wanted.begun);
+            self.doubted.insert(number);
+            if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
+                let _ = journal.forget(file).and_then(|()| journal.sync());
+            }
+        }
+    }
+
+    /// Says in the journal that these are complete, before any has its name: a rerun then knows
+    /// them by what they are.
+    fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let mut files = Vec::with_capacity(objects.len());
+        for object in objects.iter_mut().filter(|object| object.outcome.is_ok()) {
+            let wanted = &object.wanted;
+            match volume.status(&wanted.temporary) {
+                Ok(Some(made)) => {
+                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
+                    files.push((key, object.outcome.as_ref().ok().copied().flatten()));
+                }
+                Ok(None) => {} // the rename says so
+                Err(fault) => object.outcome = Err(fault),
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        journal.done(files)?;
+        match self.fsync {
+            Fsync::File => journal.sync(),
+            Fsync::Off => Ok(()),
+        }
+    }
+
+    /// Forgets an object's stretches: it has its name, or they are of no use.
+    fn let_go(&mut self, volume: &dyn Volume, object: &Complete) {
+        let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
+        let is_spoilt =
+            |fault: &Fault| matches!(fault.class, Class::SourceChanged | Class::Corrupt);
+        if begun.is_some() && object.outcome.as_ref().is_err_and(|fault| !is_spoilt(fault)) {
+            return; // another run goes on with it
+        }
+        if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
+            // Said twice or not at all, it costs a look at the next run.
+            let _ = journal.drop_file(file);
+        }
+        if object.outcome.is_err() {
+            // It failed already; a temporary file that stays is named like one.
+            let _ = volume.remove(&object.wanted.temporary);
+        }
+    }
+
+    /// Puts into the journal what has been written: at once, as something to be read back, and
+    /// again when it is on stable storage.
+    pub fn advance(&mut self, advances: &[Advance]) -> Result<(), Fault> {
+        let Some(volume) = self.volume.clone() else { return Ok(()) };
+        if self.journal.is_none() || advances.is_empty() {
+            return Ok(());
+        }
+        let files = self.note_written(&*volume, advances)?;
+        if self.fsync == Fsync::Off {
+            return Ok(());
+        }
+        let mut folders = BTreeSet::new();
+        for (advance, file) in advances.iter().zip(&files) {
+            let Some(file) = file else { continue };
+            let synced =
+                volume.sync(advance.file.handle()?, &advance.temporary).and_then(
+                    |()| match folders.insert(folder(&advance.temporary).to_vec()) {
+                        true => volume.sync_directory(&advance.temporary),
+                        false => Ok(()),
+                    },
+                );
+            let journal = self.journal.as_mut().expect("looked at above");
+            match synced {
+                Ok(()) => journal.flushed(*file)?,
+                Err(fault) => {
+                    // The kernel may have dropped the pages: only what was synced before is sure.
+                    self.doubted.insert(advance.number);
+                    let _ = journal.forget(*file).and_then(|()| journal.sync());
+                    return Err(fault);
+                }
+            }
+        }
+        self.journal.as_mut().map_or(Ok(()), Journal::sync)
+    }
+
+    fn note_written(
+        &mut self,
+        volume: &dyn Volume,
+        advances: &[Advance],
+    ) -> Result<Vec<Option<u32>>, Fault> {
+        let journal = self.journal.as_mut().expect("asked for where there is one");
+        let mut files = Vec::with_capacity(advances.len());
+        for advance in advances {
+            let known = self.begun.get(&advance.number).copied().or(advance.begun);
+            let file = match known {
+                _ if self.doubted.contains(&advance.number) => None,
+                Some(file) => Some(file),
+                None => {
+                    let handle = advance.file.handle()?;
+                    let (made, _) = volume.identity_of(handle, &advance.temporary)?;
+                    // What others have a name for too is not known again.
+                    made.map(|made| journal.begin(advance.origin.clone(), made)).transpose()?
+                }
+            };
+            if let Some(file) = file {
+                self.begun.insert(advance.number, file);
+                journal.have(file, &advance.written)?;
+            }
+            files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// The transfer ends early: keeps what can be resumed, quickly, and clears the rest away.
+    /// `left` are files that no earlier run began, of which nothing may have been written.
+    pub fn stop(&mut self, advances: &[Advance], left: &[(u64, Vec<u8>)]) {
+        let Some(volume) = self.volume.clone() else { return };
+        if self.journal.is_some() {
+            // What the journal cannot take now is only sent again.
+            let _ = self.note_written(&*volume, advances);
+        }
+        for (number, temporary) in left {
+            if !self.begun.contains_key(number) {
+                let _ = volume.remove(temporary);
+            }
+        }
+        self.close(Ending::Short);
+    }
+
+    /// The transfer is over. Where all went well nothing is left to remember.
+    pub fn close(&mut self, ending: Ending) {
+        if let Some(journal) = self.journal.take()
+            && (ending == Ending::Whole || journal.is_useless())
+        {
+            // An empty or old journal that stays is only in the way of `ls -a`.
+            let _ = journal.remove();
+        }
+    }
+}
+
+/// How a transfer ended for the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing is left that another run could do better.
+    Whole,
+    /// Another run would go on where this one stopped.
+    Short,
+}
+
+impl From<Complete> for Finished {
+    fn from(object: Complete) -> Finished {
+        Finished {
+            number: object.wanted.number,
+            kind: object.wanted.kind,
+            path: object.wanted.path,
+            bytes: object.wanted.size,
+            outcome: object.outcome,
+        }
+    }
+}
+
+/// Does something to an object that is well so far.
+pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fault>) {
+    if object.outcome.is_ok()
+        && let Err(fault) = step(&object.wanted)
+    {
+        object.outcome = Err(fault);
+    }
+}
+
+/// Length, mode and time of a file with a handle; a batch has seen to that for its small ones.
+fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
+    let Some(file) = &wanted.file else {
+        return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
+    };
+    let handle = file.handle()?;
+    // What pads the last block is cut off.
+    // Another run may have begun it in another way.
+    if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
+        volume.set_length(handle, &wanted.temporary, wanted.size)?;
+    }
+    volume.set_metadata(handle, &wanted.temporary, &wanted.meta)
+}
+
+/// A file without bytes comes in no request: it is made here.
+fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
+    let segment = Segment {
+        object: wanted.number,
+        volume: None,
+        path: wanted.temporary.clone(),
+        len: 0,
+        at: 0,
+        meta: wanted.meta.clone(),
+        sparse: false,
+    };
+    volume.write_small(&segment, b"")
+}
+
+/// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the
+/// pages.
+fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
+    let mut file_systems: BTreeMap<u64, Vec<&mut Complete>> = BTreeMap::new();
+    for object in objects {
+        file_systems.entry(object.wanted.file_system).or_default().push(object);
+    }
+    file_systems.into_values().for_each(|objects| sync_on_one(volume, objects));
+}
+
+/// These are on one file system.
+fn sync_on_one(volume: &dyn Volume, objects: Vec<&mut Complete>) {
+    let small = objects.iter().filter(|object| object.wanted.file.is_none()).count();
+    if objects.len() > SINGLE_SYNCS_MAX && small > SINGLE_SYNCS_MAX {
+        let synced = volume.sync_all(&objects[0].wanted.temporary);
+        objects.into_iter().for_each(|object| apply(object, |_| synced.clone()));
+        return;
+    }
+    for object in objects {
+        apply(object, |wanted| match wanted.file.as_ref().and_then(|file| file.opened()) {
+            Some(handle) => volume.sync(handle, &wanted.temporary),
+            None => volume.sync(&volume.open(&wanted.temporary, READ_THROUGH)?, &wanted.temporary),
+        });
+    }
+}
+
+/// The path of the directory that a path is in; empty for the root.
+pub fn folder(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::sim::{SimVolume, Weather, World};
+    use crate::io::volume::{Metadata, Mtime, Replace};
+
+    fn complete(volume: &SimVolume, kind: EntryKind, path: String, number: u64) -> Complete {
+        let wanted = Wanted {
+            number,
+            kind,
+            temporary: format!("{path}.part").into_bytes(),
+            file_system: volume.file_system_of(path.as_bytes()).unwrap(),
+            path: path.into_bytes(),
+            size: 1,
+            file: None,
+            meta: Metadata::default(),
+            replace: Replace::Allowed,
+            mtime: Mtime::default(),
+            begun: None,
+            twin: Vec::new(),
+            sparse: false,
+            stays: false,
+        };
+        Complete { wanted, outcome: Ok(None) }
+    }
+
+    fn write(volume: &SimVolume, wanted: &Wanted) {
+        let segment = Segment {
+            object: wanted.number,
+            volume: None,
+            path: wanted.temporary.clone(),
+            len: 1,
+            at: 0,
+            meta: wanted.meta.clone(),
+            sparse: false,
+        };
+        volume.write_small(&segment, b"x").unwrap();
+    }
+
+    /// What one call syncs is one file system; files, names and directories on others are synced
+    /// too.
+    #[test]
+    fn each_file_system_is_synced() {
+        for folders in [&["", "m/"][..], &["m/"], &["m/", "n/"], &["m/", "m/n/"], &[""]] {
+            let world = World::new(1, Weather::default());
+            let volume = SimVolume::new(&world, "/t").with_mount(b"m").with_mount(b"n");
+            let volume = Arc::new(volume);
+            volume.put(b"twin", b"x".to_vec(), Mtime::default());
+            let mut objects = Vec::new();
+            for number in 0..20 * folders.len() as u64 {
+                let folder = folders[number as usize % folders.len()];
+                let file = complete(&volume, EntryKind::File, format!("{folder}f{number}"), number);
+                write(&volume, &file.wanted);
+                objects.push(file);
+                let directory = format!("{folder}d{number}");
+                let mut name =
+                    complete(&volume, EntryKind::HardLink, format!("{directory}/name"), number);
+                name.wanted.twin = b"twin".to_vec();
+                objects.push(name);
+                objects.push(complete(&volume, EntryKind::Leave, directory, number));
+            }
+            let mut finisher = Finisher::new(Some(volume.clone()), Fsync::File, None);
+            for finished in finisher.epoch(objects) {
+                assert!(finished.outcome.is_ok(), "{folders:?}: {finished:?}");
+            }
+            assert_eq!(volume.files_after_crash(), volume.files(), "{folders:?}");
+        }
+    }
+}

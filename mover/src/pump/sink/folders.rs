@@ -1,0 +1,132 @@
+//! The folders of a destination. Those that the copy makes are for their owner alone until
+//! everything is in them, and become like their sources then, also where another run ends what one
+//! began. Those that were there are opened to their owner for as long as things are put there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::io::system;
+use crate::io::volume::{Durable, Metadata, Status, StatusKind, Volume, show};
+use crate::pump::sink::afterwards::End;
+use crate::pump::sink::journal::Past;
+use crate::pump::sink::{OWNER_BITS, SinkSide, Target, Verdict};
+use crate::wire::manifest::{Entry, EntryKind};
+use base::fault::{Class, Fault};
+use base::settings::Fsync;
+
+#[derive(Debug, Default)]
+pub(super) struct Folders {
+    /// Folders that were there, that their owner may write in only while things are put there, and
+    /// their modes.
+    loosened: BTreeMap<Vec<u8>, u32>,
+    /// Folders that earlier runs may have made and not left.
+    begun: BTreeSet<Vec<u8>>,
+    /// Folders that this transfer has made and not left. Only where modes are not preserved: else
+    /// all get their source's mode, whoever made them.
+    made: BTreeSet<Vec<u8>>,
+    /// This transfer has made the root, and not left it.
+    root_is_new: bool,
+}
+
+impl Folders {
+    pub(super) fn new(target: &Target, past: Option<&Past>) -> Folders {
+        let begun = past.into_iter().flat_map(Past::folders).cloned().collect();
+        let root_is_new = target.is_new() || past.is_some_and(Past::made_root);
+        Folders { begun, root_is_new, ..Folders::default() }
+    }
+
+    pub(super) fn root_is_new(&self) -> bool {
+        self.root_is_new
+    }
+}
+
+impl SinkSide {
+    pub(super) fn judge_directory(
+        &mut self,
+        volume: &dyn Volume,
+        entry: &Entry,
+        there: Option<Status>,
+    ) -> Result<Verdict, Fault> {
+        let path = &entry.path;
+        match there {
+            Some(Status { kind: StatusKind::Directory, mode, .. }) => {
+                let was_begun = self.folders.begun.remove(path);
+                // One that has another mode has been left, or is somebody's by now.
+                if was_begun && mode & 0o777 == OWNER_BITS && !self.settings.preserve {
+                    self.folders.made.insert(path.clone());
+                } else if was_begun {
+                    self.past.iter_mut().for_each(|past| past.left(path));
+                }
+                if mode & OWNER_BITS != OWNER_BITS {
+                    volume.set_directory_mode(path, mode | OWNER_BITS)?;
+                    self.folders.loosened.insert(path.clone(), mode);
+                }
+            }
+            Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
+            None => {
+                if !self.settings.preserve {
+                    self.past.iter_mut().try_for_each(|past| past.making(path, 0))?;
+                    self.folders.made.insert(path.clone());
+                }
+                volume.make_directory(path, OWNER_BITS)?;
+                self.renew(path);
+            }
+        }
+        Ok(Verdict::Done)
+    }
+
+    /// True for a folder that is left as it was found.
+    pub(super) fn stays(&self, entry: &Entry) -> bool {
+        let is_new = || match &entry.path[..] {
+            b"" => self.folders.root_is_new,
+            path => self.folders.made.contains(path),
+        };
+        entry.kind == EntryKind::Leave && !self.settings.preserve && !is_new()
+    }
+
+    /// A folder got its source's mode and time, or failed to. One that was there gets back the mode
+    /// that it had where it did not.
+    pub(super) fn left(&mut self, path: &[u8], end: End) {
+        let folders = &mut self.folders;
+        if end == End::Well && (folders.made.remove(path) || path.is_empty() && folders.root_is_new)
+        {
+            folders.root_is_new &= !path.is_empty();
+            self.past.iter_mut().for_each(|past| past.left(path));
+        }
+        let (Some(mode), Some(volume)) = (folders.loosened.remove(path), self.target.volume())
+        else {
+            return;
+        };
+        if !self.settings.preserve || end == End::Failed {
+            let _ = volume.set_directory_mode(path, mode);
+        }
+    }
+
+    /// A new root that is like no source gets the mode of any new folder.
+    pub(super) fn leave_root(&mut self) -> Result<(), Fault> {
+        let Some(volume) = self.target.volume().filter(|_| self.folders.root_is_new) else {
+            return Ok(());
+        };
+        let durable = match self.settings.fsync {
+            Fsync::File => Durable::Now,
+            Fsync::Off => Durable::Later,
+        };
+        let meta = Metadata { mode: 0o777 & !system::umask(), ..Metadata::default() };
+        let left = volume.leave_directory(b"", Some(&meta), durable);
+        left.given?;
+        self.left(b"", End::Well);
+        left.synced
+    }
+
+    /// Gives folders the modes that they had, where the transfer ends before they are left.
+    pub fn restore_modes(&self) {
+        let Some(volume) = self.target.volume() else { return };
+        for (path, mode) in &self.folders.loosened {
+            let _ = volume.set_directory_mode(path, *mode);
+        }
+    }
+}
+
+pub(super) fn no_directory(volume: &dyn Volume, entry: &Entry) -> Fault {
+    let name = show(volume, &entry.path);
+    Fault::new(Class::Local, format!("'{name}' is no directory: remove it first"))
+}

@@ -1,0 +1,193 @@
+//! What earlier runs have left of the objects that are offered.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::io::volume::show;
+use crate::pump::sink::journal::{Left, Origin, Partial, Past};
+use crate::pump::sink::resume::{free_temporary, temporary};
+use crate::pump::sink::{SinkSide, Target};
+use crate::pump::source::walk::mtime_of;
+use crate::wire::manifest::{Chunk, Entry, EntryKind};
+use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, Wish};
+use base::extent::ExtentSet;
+use base::fault::Fault;
+use base::limits::STRETCHES_MAX;
+use base::settings::DigestKind;
+use base::units::Bytes;
+
+/// What a file has besides these stretches.
+pub(super) fn gaps(held: &ExtentSet, size: u64) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for (start, end) in held.ranges().chain([(size, size)]) {
+        if at < start {
+            gaps.push(at..start);
+        }
+        at = end;
+    }
+    gaps
+}
+
+impl SinkSide {
+    /// The name under which an object is kept until it is complete: the one that it has from an
+    /// earlier run, or one that nobody else has.
+    pub(super) fn temporary_of(&self, entry: &Entry, begun: Option<u32>) -> Vec<u8> {
+        match &self.target {
+            Target::Tree { volume, .. } if begun.is_none() && entry.kind != EntryKind::Leave => {
+                free_temporary(&**volume, &self.tag, &entry.path)
+            }
+            _ => temporary(&self.tag, &entry.path),
+        }
+    }
+
+    pub(super) fn hold(&mut self, bytes: u64) {
+        if self.alone {
+            self.watch.gauge.files_held.fetch_add(1, Relaxed);
+        }
+        self.note_held_bytes(bytes);
+    }
+
+    pub(super) fn note_held_bytes(&self, bytes: u64) {
+        if self.alone {
+            let gauge = &self.watch.gauge;
+            gauge.bytes_found.fetch_add(bytes, Relaxed);
+            gauge.bytes_done.fetch_add(bytes, Relaxed);
+            gauge.bytes_held.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// What people should know.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.target.volume().iter().flat_map(|volume| volume.take_warnings()));
+        warnings
+    }
+
+    /// True where an earlier run left some of this file.
+    pub(super) fn is_begun(&self, path: &[u8]) -> bool {
+        self.past.as_ref().is_some_and(|past| past.has(path))
+    }
+
+    /// What becomes of what earlier runs began and nobody has offered now. Where names were left
+    /// out it may be one of those; else its source is gone.
+    pub(super) fn settle_unasked(&mut self) -> Option<String> {
+        let unasked = self.past.as_ref().map_or(0, Past::unasked);
+        if unasked == 0 || self.lacking > 0 {
+            return None;
+        }
+        let stays = !self.settings.filters.is_empty();
+        self.lacking += u64::from(stays);
+        let what = format!("what earlier runs had brought of {unasked} files");
+        Some(match stays {
+            true => format!("{what} stays, as they were left out now: 'datapump clean' removes it"),
+            false => format!("{what} is removed: they are not among what was copied now"),
+        })
+    }
+
+    /// Looks for what earlier runs left of long files.
+    pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
+        let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
+            return Ok(());
+        };
+        let slot = self.settings.request_bytes;
+        for (member, entry) in chunk.entries.iter().enumerate() {
+            if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
+                continue;
+            }
+            let name = temporary(&self.tag, &entry.path);
+            let origin = origin_of(entry, self.settings.digest);
+            let partial = match past.partial(&origin, slot, &name)? {
+                Left::Part(partial) => partial,
+                Left::Nothing => continue,
+                Left::GivenUp { bytes, why } => {
+                    let (name, bytes) = (show(&**volume, &entry.path), Bytes(bytes));
+                    let text = format!("'{name}' begins anew, without {bytes} of it: {why}");
+                    self.warnings.push(text);
+                    continue;
+                }
+            };
+            let there = volume.status(&name)?;
+            let number = chunk.first + member as u64;
+            let has_room = there.map_or(0, |there| there.allocated_bytes);
+            self.partial_rooms.insert(number, has_room);
+            if entry.sparse {
+                // Of all that the journal speaks of, also where not all of that is told: another
+                // run will believe it.
+                self.unknown.insert(number, gaps(&partial.flushed.ranges, entry.size));
+            }
+            let left = STRETCHES_MAX - self.stretches.values().sum::<usize>();
+            let flushed = partial.flushed.longest(left);
+            self.stretches.insert(number, flushed.ranges.range_count());
+            self.partials.insert(number, Partial { flushed, ..partial });
+        }
+        Ok(())
+    }
+
+    /// The room that what is missing of an object needs.
+    pub(super) fn needed_bytes(&mut self, number: u64, entry: &Entry, missing: u64) -> u64 {
+        let has_room = self.partial_rooms.remove(&number).unwrap_or(0);
+        match entry.sparse {
+            // What is here and not held gives its room back before it is written again.
+            true => entry.allocated_bytes.saturating_sub(has_room).min(missing),
+            false => missing,
+        }
+    }
+
+    /// What is wanted of the objects of an offer, and in front of that the stretches of those of
+    /// which more are here than one message tells.
+    pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut inside = 0;
+        let mut wish = |number: u64| {
+            let Some(partial) = self.partials.get(&number) else { return Wish::All };
+            let ranges: Vec<_> = partial.flushed.ranges.ranges().collect();
+            if ranges.len() <= RANGES_MAX && inside + ranges.len() <= HELD_RANGES_MAX {
+                inside += ranges.len();
+                return Wish::Rest(ranges);
+            }
+            let told = |some: &[(u64, u64)]| {
+                let ranges = some.to_vec();
+                Message::HeldRanges { object: number, ranges }
+            };
+            messages.extend(ranges.chunks(RANGES_MAX).map(told));
+            Wish::Rest(Vec::new())
+        };
+        let wishes = (first..).zip(wanted).map(|(number, wanted)| match wanted {
+            false => Wish::Nothing,
+            true => wish(number),
+        });
+        let wanted = wishes.collect();
+        messages.push(Message::Want { first, wanted });
+        messages
+    }
+}
+
+/// What the journal knows an offered file by.
+fn origin_of(entry: &Entry, digest: DigestKind) -> Origin {
+    Origin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Stretches = &'static [(u64, u64)];
+
+    #[test]
+    fn gaps_are_what_is_not_held() {
+        let cases: [(Stretches, Stretches); 4] = [
+            (&[], &[(0, 100)]),
+            (&[(0, 100)], &[]),
+            (&[(10, 20), (30, 100)], &[(0, 10), (20, 30)]),
+            (&[(0, 10), (40, 50)], &[(10, 40), (50, 100)]),
+        ];
+        for (held, expect) in cases {
+            let mut set = ExtentSet::default();
+            held.iter().for_each(|(start, end)| assert!(set.insert_new(*start, *end)));
+            let found: Vec<_> =
+                gaps(&set, 100).into_iter().map(|gap| (gap.start, gap.end)).collect();
+            assert_eq!(found, expect, "{held:?}");
+        }
+    }
+}

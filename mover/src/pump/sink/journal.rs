@@ -1,0 +1,723 @@
+//! The sink's memory from one run to the next: which stretches of which files are here, and which
+//! files are complete.
+//!
+//! The journal is a file in the destination root, appended to and never edited:
+//!
+//! ```text
+//! record   length u32 | CRC-32C of what follows u32 | kind u8 | fields
+//! Open     version u8, transfer 16 bytes             the first record
+//! Begin    file u32, path, size u64, mtime, digest u8, request u32, inode u64, owner u32, born?
+//! Have     file u32, ranges, nodes                   written, with the digests of what was written
+//! Flushed  file u32                                  all that was said of it is on stable storage
+//! Done     (key 16 bytes, digest?) ...               complete under these keys, and flushed
+//! Drop     file u32                                  its stretches are of no use any more
+//! Forget   file u32                                  what was written and not flushed is not there
+//! Folder   path, inode u64                           is made next; the root (no path) was made
+//! ```
+//!
+//! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
+//! which costs time and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crc_fast::{CrcAlgorithm, checksum};
+
+use crate::io::system::boot_id;
+use crate::io::volume::{Handle, Identity, Locked, Mtime, Status, Volume, show};
+use crate::wire::reader::{Reader, Writer};
+use crate::work::digest::Node;
+use base::extent::ExtentSet;
+use base::fault::{Class, Fault};
+use base::label::Sum;
+use base::limits::{PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+use base::settings::{Cut, DigestKind, Fsync};
+
+mod past;
+#[cfg(test)]
+mod tests;
+
+pub use self::past::{Left, Lost};
+
+/// What a transfer is known by on the sink's disk.
+pub type TransferId = [u8; 16];
+
+/// What a complete file is known by: its source and the file that was made of it.
+pub type Key = [u8; 16];
+
+/// A file as its source described it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub path: Vec<u8>,
+    pub size: u64,
+    pub mtime: Mtime,
+    pub digest: DigestKind,
+}
+
+impl Origin {
+    /// The same file, however it is digested.
+    fn is_same_source(&self, other: &Origin) -> bool {
+        let source = |origin: &Origin| (origin.path.clone(), origin.size, origin.mtime);
+        source(self) == source(other)
+    }
+}
+
+/// The digest of a complete file, and which it is; none where none was made.
+pub type Made = Option<(DigestKind, Sum)>;
+
+/// One thing that the journal says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    Open {
+        transfer: TransferId,
+    },
+    /// A temporary file that was made, and the size of the requests that bring it.
+    Begin {
+        file: u32,
+        origin: Origin,
+        request_bytes: u32,
+        made: Identity,
+    },
+    Have {
+        file: u32,
+        ranges: Vec<(u64, u64)>,
+        nodes: Vec<Node>,
+    },
+    Flushed {
+        file: u32,
+    },
+    Done {
+        files: Vec<(Key, Made)>,
+    },
+    Drop {
+        file: u32,
+    },
+    Forget {
+        file: u32,
+    },
+    /// A folder that this transfer makes. It is said before that is done, but for the root, which
+    /// holds the journal; the root alone is known by its inode.
+    Folder {
+        path: Vec<u8>,
+        inode: u64,
+    },
+}
+
+const VERSION: u8 = 3;
+const FRONT_BYTES: usize = 8;
+/// A record is written from lists that are cut to fit; nothing longer is read.
+const RECORD_BYTES_MAX: usize = 256 << 10;
+const LIST_MAX: usize = 2048;
+/// Bytes in front of the first file of a `Done`: front, kind, count.
+const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
+/// Bytes of a digest and its kind.
+const MADE_BYTES: u64 = 33;
+
+impl Record {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.raw(&[0; FRONT_BYTES]);
+        self.encode_fields(&mut out);
+        let length = out.bytes.len() - FRONT_BYTES;
+        assert!(length <= RECORD_BYTES_MAX, "a record of {length} bytes");
+        let check = checksum(CrcAlgorithm::Crc32Iscsi, &out.bytes[FRONT_BYTES..]) as u32;
+        out.bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        out.bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        out.bytes
+    }
+
+    fn encode_fields(&self, out: &mut Writer) {
+        match self {
+            Record::Open { transfer } => {
+                out.u8(1);
+                out.u8(VERSION);
+                out.raw(transfer);
+            }
+            Record::Begin { file, origin, request_bytes, made } => {
+                out.u8(2);
+                out.u32(*file);
+                out.bytes(&origin.path);
+                out.u64(origin.size);
+                out.i64(origin.mtime.seconds);
+                out.u32(origin.mtime.nanos);
+                out.u8(origin.digest as u8);
+                out.u32(*request_bytes);
+                out.u64(made.inode);
+                out.u32(made.owner);
+                out.option(made.born, |out, born| {
+                    out.i64(born.seconds);
+                    out.u32(born.nanos);
+                });
+            }
+            Record::Have { file, ranges, nodes } => {
+                out.u8(3);
+                out.u32(*file);
+                out.u16(ranges.len() as u16);
+                for (start, end) in ranges {
+                    out.u64(*start);
+                    out.u64(*end);
+                }
+                out.u16(nodes.len() as u16);
+                for node in nodes {
+                    out.u64(node.offset);
+                    out.u64(node.len);
+                    out.raw(&node.sum);
+                }
+            }
+            Record::Flushed { file } => {
+                out.u8(4);
+                out.u32(*file);
+            }
+            Record::Done { files } => {
+                out.u8(5);
+                out.u16(files.len() as u16);
+                for (key, made) in files {
+                    out.raw(key);
+                    out.option(*made, |out, (kind, sum)| {
+                        out.u8(kind as u8);
+                        out.raw(&sum);
+                    });
+                }
+            }
+            Record::Drop { file } => {
+                out.u8(6);
+                out.u32(*file);
+            }
+            Record::Forget { file } => {
+                out.u8(7);
+                out.u32(*file);
+            }
+            Record::Folder { path, inode } => {
+                out.u8(8);
+                out.bytes(path);
+                out.u64(*inode);
+            }
+        }
+    }
+
+    /// The record at the front of these bytes, and its length; `None` when they hold no whole and
+    /// sound one.
+    pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
+        let front = bytes.get(..FRONT_BYTES)?;
+        let length = u32::from_le_bytes(front[..4].try_into().ok()?) as usize;
+        let check = u32::from_le_bytes(front[4..].try_into().ok()?);
+        if length > RECORD_BYTES_MAX {
+            return None;
+        }
+        let fields = bytes.get(FRONT_BYTES..FRONT_BYTES + length)?;
+        if checksum(CrcAlgorithm::Crc32Iscsi, fields) as u32 != check {
+            return None;
+        }
+        let mut from = Reader::new(fields);
+        let record = Record::decode_fields(&mut from).ok()?;
+        from.end().ok()?;
+        Some((record, FRONT_BYTES + length))
+    }
+
+    fn decode_fields(from: &mut Reader<'_>) -> Result<Record, Fault> {
+        let unknown = || Fault::new(Class::Local, "a journal of another version");
+        Ok(match from.u8()? {
+            1 => match from.u8()? {
+                VERSION => Record::Open { transfer: from.array()? },
+                _ => return Err(unknown()),
+            },
+            2 => {
+                let file = from.u32()?;
+                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+                let size = from.u64()?;
+                let mtime = Mtime { seconds: from.i64()?, nanos: from.u32()? };
+                let digest = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
+                let origin = Origin { path, size, mtime, digest };
+                let request_bytes = from.u32()?;
+                if !(REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&request_bytes)
+                    || !request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
+                {
+                    return Err(unknown());
+                }
+                let (inode, owner) = (from.u64()?, from.u32()?);
+                let born =
+                    from.option(|from| Ok(Mtime { seconds: from.i64()?, nanos: from.u32()? }))?;
+                let made = Identity { inode, owner, born };
+                Record::Begin { file, origin, request_bytes, made }
+            }
+            3 => {
+                let file = from.u32()?;
+                let ranges = list(from, |from| Ok((from.u64()?, from.u64()?)))?;
+                let nodes = list(from, |from| {
+                    Ok(Node { offset: from.u64()?, len: from.u64()?, sum: from.array()? })
+                })?;
+                Record::Have { file, ranges, nodes }
+            }
+            4 => Record::Flushed { file: from.u32()? },
+            5 => {
+                let file = |from: &mut Reader<'_>| {
+                    let key = from.array()?;
+                    let made = from.option(|from| {
+                        let kind = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
+                        Ok((kind, from.array()?))
+                    })?;
+                    Ok((key, made))
+                };
+                Record::Done { files: list(from, file)? }
+            }
+            6 => Record::Drop { file: from.u32()? },
+            7 => Record::Forget { file: from.u32()? },
+            8 => {
+                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+                Record::Folder { path, inode: from.u64()? }
+            }
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+fn list<T>(
+    from: &mut Reader<'_>,
+    item: impl Fn(&mut Reader<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let count = usize::from(from.u16()?);
+    if count > LIST_MAX {
+        return Err(Fault::new(Class::Local, "a list that is longer than this journal's are"));
+    }
+    (0..count).map(|_| item(from)).collect()
+}
+
+/// What is here of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub ranges: ExtentSet,
+    pub nodes: Vec<Node>,
+}
+
+impl Held {
+    /// True when all of `0..size` is here.
+    pub fn is_whole(&self, size: u64) -> bool {
+        self.ranges.total() == size
+    }
+
+    fn add(&mut self, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
+        let all_new = ranges.iter().all(|(start, end)| self.ranges.insert_new(*start, *end));
+        self.nodes.extend_from_slice(nodes);
+        all_new
+    }
+
+    /// The same as records, each of which is short enough.
+    fn records(&self, file: u32) -> Vec<Record> {
+        if self.nodes.is_empty() {
+            let ranges: Vec<_> = self.ranges.ranges().collect();
+            let record = |some: &[(u64, u64)]| Record::Have {
+                file,
+                ranges: some.to_vec(),
+                nodes: Vec::new(),
+            };
+            return ranges.chunks(LIST_MAX).map(record).collect();
+        }
+        let mut nodes = self.nodes.clone();
+        nodes.sort_unstable_by_key(|node| node.offset);
+        let record = |some: &[Node]| {
+            let mut covered = ExtentSet::default();
+            for node in some {
+                let new = covered.insert_new(node.offset, node.offset + node.len);
+                assert!(new, "nodes of a file are apart");
+            }
+            Record::Have { file, ranges: covered.ranges().collect(), nodes: some.to_vec() }
+        };
+        nodes.chunks(LIST_MAX).map(record).collect()
+    }
+}
+
+/// A file of which some is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partial {
+    pub file: u32,
+    pub origin: Origin,
+    pub request_bytes: u32,
+    /// What its temporary file is known by.
+    pub made: Identity,
+    /// On stable storage when the journal said so.
+    pub flushed: Held,
+    /// Written, but perhaps only to memory: to be read back before it is believed.
+    pub written: Held,
+}
+
+/// What a journal says, read from its front. Pure: any bytes make some state.
+#[derive(Debug, Default)]
+pub struct Replay {
+    transfer: Option<TransferId>,
+    partials: BTreeMap<u32, Partial>,
+    /// The front of a key, and where the whole of it stands in the journal.
+    done: Vec<(u64, u64)>,
+    folders: BTreeMap<Vec<u8>, u64>,
+    files: u32,
+    /// Bytes of sound records.
+    pub sound_bytes: u64,
+}
+
+impl Replay {
+    /// Takes in the sound records at the front of `bytes`; the bytes that they take.
+    pub fn take(&mut self, bytes: &[u8], transfer: &TransferId) -> usize {
+        let mut used = 0;
+        while let Some((record, length)) = Record::decode(&bytes[used..]) {
+            if !self.apply(record, transfer) {
+                break;
+            }
+            used += length;
+            self.sound_bytes += length as u64;
+        }
+        used
+    }
+
+    /// Files of which some is here, in the order in which they began.
+    pub fn partials(&self) -> impl Iterator<Item = &Partial> {
+        self.partials.values()
+    }
+
+    /// False for what cannot follow: the journal ends before it.
+    fn apply(&mut self, record: Record, expect: &TransferId) -> bool {
+        if self.transfer.is_none() && !matches!(record, Record::Open { .. }) {
+            return false;
+        }
+        match record {
+            Record::Open { transfer } => {
+                let first = self.transfer.is_none() && transfer == *expect;
+                self.transfer = Some(transfer);
+                return first;
+            }
+            Record::Begin { file, origin, request_bytes, made } => {
+                if file < self.files || file == u32::MAX || origin.path.is_empty() {
+                    return false;
+                }
+                self.files = file.saturating_add(1);
+                let (flushed, written) = (Held::default(), Held::default());
+                // Of two that began under one name only the later one has the file.
+                self.partials.retain(|_, partial| partial.origin.path != origin.path);
+                let partial = Partial { file, origin, request_bytes, made, flushed, written };
+                self.partials.insert(file, partial);
+            }
+            Record::Have { file, ranges, nodes } => {
+                let Some(partial) = self.partials.get_mut(&file) else { return true };
+                let size = partial.origin.size;
+                let sound = ranges.iter().all(|(start, end)| start < end && *end <= size)
+                    && ranges.is_sorted_by(|one, next| one.1 <= next.0)
+                    && nodes_fit(partial.origin.digest, &ranges, &nodes);
+                if !sound {
+                    self.partials.remove(&file);
+                    return true;
+                }
+                // What was here and could not be used has come again.
+                for held in [&mut partial.flushed, &mut partial.written] {
+                    if held.has_any(&ranges) {
+                        *held = held.without(&ranges);
+                    }
+                }
+                assert!(partial.written.add(&ranges, &nodes), "made room for above");
+            }
+            Record::Flushed { file } => {
+                let Some(partial) = self.partials.get_mut(&file) else { return true };
+                let written = std::mem::take(&mut partial.written);
+                let ranges: Vec<_> = written.ranges.ranges().collect();
+                if !partial.flushed.add(&ranges, &written.nodes) {
+                    self.partials.remove(&file);
+                }
+            }
+            Record::Done { files } => {
+                let mut at = self.sound_bytes + DONE_FRONT_BYTES as u64;
+                for (key, made) in &files {
+                    self.done.push((front_of(key), at));
+                    at += 16 + 1 + if made.is_some() { MADE_BYTES } else { 0 };
+                }
+            }
+            Record::Drop { file } => {
+                self.partials.remove(&file);
+            }
+            Record::Forget { file } => {
+                if let Some(partial) = self.partials.get_mut(&file) {
+                    partial.written = Held::default();
+                }
+            }
+            Record::Folder { path, inode } => {
+                self.folders.insert(path, inode);
+            }
+        }
+        true
+    }
+}
+
+/// The nodes of a stretch cover it, no more and no less.
+fn nodes_fit(digest: DigestKind, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
+    if digest == DigestKind::None {
+        return nodes.is_empty();
+    }
+    let mut said = ExtentSet::default();
+    let mut covered = ExtentSet::default();
+    ranges.iter().all(|(start, end)| said.insert_new(*start, *end))
+        && nodes.iter().all(|node| {
+            node.len > 0
+                && node.offset.checked_add(node.len).is_some_and(|end| {
+                    said.end_of(node.offset).is_some_and(|reaches| end <= reaches)
+                        && covered.insert_new(node.offset, end)
+                })
+        })
+        && covered == said
+}
+
+fn front_of(key: &Key) -> u64 {
+    u64::from_le_bytes(key[..8].try_into().expect("eight of sixteen bytes"))
+}
+
+/// The key of a file that is complete: what it was made from, and what it is.
+///
+/// A file that was not synced is known until the system is started again: then it may have lost its
+/// bytes.
+pub fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    if fsync == Fsync::Off {
+        hasher.update(boot_id());
+    }
+    hasher.update(&(path.len() as u64).to_le_bytes()).update(path);
+    for number in [size, mtime.seconds as u64, mtime.nanos.into()] {
+        hasher.update(&number.to_le_bytes());
+    }
+    let of_made = [made.size, made.inode.1, made.mtime.seconds as u64, made.mtime.nanos.into()];
+    for number in of_made {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.finalize().as_bytes()[..16].try_into().expect("sixteen of 32 bytes")
+}
+
+/// The journal's name in the destination root.
+pub fn journal_name(transfer: &TransferId) -> Vec<u8> {
+    let id = u64::from_be_bytes(transfer[..8].try_into().expect("eight of sixteen bytes"));
+    format!(".datapump-{id:016x}.journal").into_bytes()
+}
+
+/// The same for a tag that nobody could foresee.
+pub fn spare_journal_name(tag: &str) -> Vec<u8> {
+    format!(".datapump-{tag}00000000.journal").into_bytes()
+}
+
+/// What all temporary names of a transfer have in common.
+pub fn tag_of(transfer: &TransferId) -> String {
+    let id = u32::from_be_bytes(transfer[..4].try_into().expect("four of sixteen bytes"));
+    format!("{id:08x}")
+}
+
+/// The journal's file and where it ends: both of those who add to it know.
+#[derive(Debug)]
+struct Tail {
+    volume: Arc<dyn Volume>,
+    name: Vec<u8>,
+    file: Handle,
+    transfer: TransferId,
+    state: Mutex<TailState>,
+}
+
+#[derive(Debug)]
+struct TailState {
+    end: u64,
+    /// Folders of which it speaks and that have not got their mode yet.
+    open_folders: usize,
+}
+
+impl Tail {
+    fn lock(&self) -> MutexGuard<'_, TailState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, record: &Record) -> Result<(), Fault> {
+        let state = &mut *self.lock();
+        if state.end == 0 {
+            let open = Record::Open { transfer: self.transfer }.encode();
+            self.volume.append(&self.file, &self.name, 0, &open)?;
+            state.end = open.len() as u64;
+        }
+        let bytes = record.encode();
+        self.volume.append(&self.file, &self.name, state.end, &bytes)?;
+        state.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Fault> {
+        self.volume.sync(&self.file, &self.name)
+    }
+}
+
+/// What earlier runs of the same transfer left here.
+#[derive(Debug)]
+pub struct Past {
+    tail: Arc<Tail>,
+    partials: BTreeMap<Vec<u8>, Partial>,
+    done: Vec<(u64, u64)>,
+    /// Folders that they have made, and where it is the root its inode.
+    folders: BTreeMap<Vec<u8>, u64>,
+    unread: bool,
+}
+
+/// Adds to the journal. One a sink, with its finisher.
+#[derive(Debug)]
+pub struct Journal {
+    tail: Arc<Tail>,
+    files: u32,
+    /// True once its name is on stable storage.
+    named: bool,
+    /// Files of which some is here, and whether any is complete.
+    begun: BTreeSet<u32>,
+    any_done: bool,
+    request_bytes: u32,
+    digest: DigestKind,
+}
+
+/// What came of looking for a journal.
+#[derive(Debug)]
+pub enum Opened {
+    Ours(Box<(Past, Journal)>),
+    /// Another process is at it.
+    Busy,
+    /// Somebody else has its name.
+    Foreign,
+}
+
+/// Finds what earlier runs left under this name, and takes over from them.
+pub fn open(
+    volume: &Arc<dyn Volume>,
+    name: &[u8],
+    transfer: TransferId,
+    own: Cut,
+) -> Result<Opened, Fault> {
+    let name = name.to_vec();
+    let file = match volume.open_locked(&name)? {
+        Locked::Ours(file) => file,
+        Locked::Busy => return Ok(Opened::Busy),
+        Locked::Foreign => return Ok(Opened::Foreign),
+    };
+    let mut replay = Replay::default();
+    read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
+    let unread = replay.sound_bytes == 0 && volume.status_of(&file, &name)?.size > 0;
+    volume.set_length(&file, &name, replay.sound_bytes)?;
+    let begun = replay.partials.keys().copied().collect();
+    let mut done = replay.done;
+    done.sort_unstable();
+    let state = TailState { end: replay.sound_bytes, open_folders: replay.folders.len() };
+    let state = Mutex::new(state);
+    let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
+    let partials = replay.partials.into_values();
+    let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
+    let past = Past { tail: tail.clone(), partials, done, folders: replay.folders, unread };
+    let journal = Journal {
+        tail,
+        files: replay.files,
+        named: replay.sound_bytes > 0,
+        begun,
+        any_done: !past.done.is_empty(),
+        request_bytes: own.request_bytes,
+        digest: own.digest,
+    };
+    Ok(Opened::Ours(Box::new((past, journal))))
+}
+
+/// Reads a file from its front for as long as `take` uses what it is given.
+fn read_all(
+    volume: &dyn Volume,
+    file: &Handle,
+    name: &[u8],
+    mut take: impl FnMut(&[u8]) -> usize,
+) -> Result<(), Fault> {
+    let mut buffer = vec![0; 2 * (RECORD_BYTES_MAX + FRONT_BYTES)];
+    let (mut at, mut filled) = (0, 0);
+    loop {
+        let count = volume.read_at(file, name, at, &mut buffer[filled..])?;
+        at += count as u64;
+        filled += count;
+        let used = take(&buffer[..filled]);
+        buffer.copy_within(used..filled, 0);
+        filled -= used;
+        if count == 0 || (used == 0 && filled > RECORD_BYTES_MAX + FRONT_BYTES) {
+            return Ok(());
+        }
+    }
+}
+
+impl Journal {
+    /// What begins from now on is cut and digested so.
+    pub fn cut_as(&mut self, cut: Cut) {
+        (self.request_bytes, self.digest) = (cut.request_bytes, cut.digest);
+    }
+
+    /// Gives a file that begins its number. What was said of one of the same name is forgotten.
+    pub fn begin(&mut self, origin: Origin, made: Identity) -> Result<u32, Fault> {
+        let file = self.files;
+        self.files = file.saturating_add(1);
+        self.begun.insert(file);
+        let request_bytes = self.request_bytes;
+        self.add(&Record::Begin { file, origin, request_bytes, made })?;
+        Ok(file)
+    }
+
+    pub fn have(&mut self, file: u32, held: &Held) -> Result<(), Fault> {
+        held.records(file).iter().try_for_each(|record| self.add(record))
+    }
+
+    pub fn flushed(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Flushed { file })
+    }
+
+    pub fn done(&mut self, files: Vec<(Key, Option<Sum>)>) -> Result<(), Fault> {
+        self.any_done = true;
+        let made = |(key, sum): (Key, Option<Sum>)| (key, sum.map(|sum| (self.digest, sum)));
+        let files: Vec<(Key, Made)> = files.into_iter().map(made).collect();
+        files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
+    }
+
+    pub fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
+        self.begun.remove(&file);
+        self.add(&Record::Drop { file })
+    }
+
+    /// What was said to be written, and not to be flushed, is not believed any more.
+    pub fn forget(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Forget { file })
+    }
+
+    /// What was added is on stable storage.
+    pub fn sync(&mut self) -> Result<(), Fault> {
+        self.tail.sync()?;
+        if !self.named {
+            self.tail.volume.sync_directory(&self.tail.name)?;
+            self.named = true;
+        }
+        Ok(())
+    }
+
+    /// Begins again with an empty journal.
+    pub fn restart(&mut self) -> Result<(), Fault> {
+        let tail = &self.tail;
+        tail.volume.set_length(&tail.file, &tail.name, 0)?;
+        *tail.lock() = TailState { end: 0, open_folders: 0 };
+        (self.files, self.named) = (0, false);
+        (self.begun, self.any_done) = (BTreeSet::new(), false);
+        Ok(())
+    }
+
+    /// Everything is done: nothing is left to say.
+    pub fn remove(self) -> Result<(), Fault> {
+        self.tail.volume.remove_unseen(&self.tail.name)
+    }
+
+    /// True when it says nothing that another run could use.
+    pub fn is_useless(&self) -> bool {
+        self.begun.is_empty() && !self.any_done && self.tail.lock().open_folders == 0
+    }
+
+    fn add(&mut self, record: &Record) -> Result<(), Fault> {
+        self.tail.add(record)
+    }
+}
+
+/// What to say when another process has the journal.
+pub fn busy(volume: &dyn Volume) -> Fault {
+    let text = format!(
+        "another datapump is copying the same to '{}' at this moment: wait for it to end",
+        show(volume, b"")
+    );
+    Fault::new(Class::Local, text)
+}

@@ -1,0 +1,23 @@
+//! What a new file gets besides its bytes.
+
+use crate::io::system;
+use crate::io::volume::Metadata;
+use crate::pump::sink::SinkSide;
+use crate::pump::source::walk::{has_time, mtime_of};
+use crate::wire::manifest::Entry;
+use base::settings::Settings;
+
+impl SinkSide {
+    pub(super) fn metadata(&self, entry: &Entry) -> Metadata {
+        // No more than permissions unless that is asked for: a source does not by itself make
+        // programs here run as somebody else.
+        let &Settings { archive, preserve, .. } = &self.settings;
+        let is_new = !preserve || !has_time(entry);
+        let mode = entry.mode & if archive { 0o7777 } else { 0o777 };
+        Metadata {
+            mode: if is_new { mode & !system::umask() } else { mode },
+            mtime: (!is_new).then(|| mtime_of(entry)),
+            attributes: entry.attributes.clone().filter(|_| archive),
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! The sink's ledger: what each address belongs to, and which objects are complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::ends::pipe::mark_whole;
+use crate::io::request::{Cargo, Coverage, Part, Request};
+use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
+use crate::pump::sink::journal::{Held, Origin};
+use crate::pump::watch::Watch;
+use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
+use crate::work::digest::{FileSum, Shift};
+use crate::work::voids;
+use base::extent::{Extent, ExtentSet};
+use base::fault::{Class, Fault};
+use base::label::{Kind, Sum};
+use base::settings::DigestKind;
+
+/// An object that is wanted here.
+#[derive(Debug)]
+pub struct Wanted {
+    pub number: u64,
+    pub kind: EntryKind,
+    /// Its name at the target, and the one it has until it is complete.
+    pub path: Vec<u8>,
+    pub temporary: Vec<u8>,
+    pub size: u64,
+    /// `None` for null and pipes, and for small files, which a batch writes.
+    pub file: Option<Arc<LazyFile>>,
+    pub meta: Metadata,
+    pub replace: Replace,
+    /// When its source was last changed.
+    pub mtime: Mtime,
+    /// The journal's number of it, where an earlier run began it.
+    pub begun: Option<u32>,
+    /// The name of the file that a hard link is another name of; empty for anything else.
+    pub twin: Vec<u8>,
+    /// Extents of it may be holes.
+    pub sparse: bool,
+    /// A directory that stays as it is, and is only synced.
+    pub stays: bool,
+    /// The one that it is written on; 0 where there is none.
+    pub file_system: u64,
+}
+
+impl Wanted {
+    /// What the journal knows it by.
+    pub fn origin(&self, digest: DigestKind) -> Origin {
+        Origin { path: self.path.clone(), size: self.size, mtime: self.mtime, digest }
+    }
+}
+
+/// What has been written of a file since this was asked last.
+#[derive(Debug)]
+pub struct Advance {
+    pub number: u64,
+    pub origin: Origin,
+    pub temporary: Vec<u8>,
+    pub file: Arc<LazyFile>,
+    pub begun: Option<u32>,
+    pub written: Held,
+}
+
+/// An object whose every byte is accounted for: it can be finished, or cleared away.
+#[derive(Debug)]
+pub struct Complete {
+    pub wanted: Wanted,
+    pub outcome: Result<Option<Sum>, Fault>,
+}
+
+/// What has landed since it was last asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Landed {
+    pub ranges: Vec<(u64, u64)>,
+    pub bytes: u64,
+    /// What of these takes room, and is not known to be a hole, by the file systems that it is on.
+    pub data_on: BTreeMap<u64, u64>,
+}
+
+/// Temporary names of what is not complete, and was not begun by an earlier run.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Those of files that the journal is told of, with the numbers of their objects.
+    pub told: Vec<(u64, Vec<u8>)>,
+    pub untold: Vec<Vec<u8>>,
+}
+
+/// Shared by the lanes of a sink.
+#[derive(Debug)]
+pub struct Objects {
+    slot_bytes: u32,
+    digest: DigestKind,
+    shift: Option<Arc<Shift>>,
+    watch: Arc<Watch>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    slots: BTreeMap<u64, Slot>,
+    objects: BTreeMap<u64, Object>,
+    landed: ExtentSet,
+    landed_bytes: u64,
+    /// What of these takes room, by file system.
+    landed_on: BTreeMap<u64, u64>,
+    /// Objects of which something has been written since the journal was told.
+    advanced: BTreeSet<u64>,
+    complete: Sender<Complete>,
+}
+
+/// What lies at an address.
+#[derive(Debug)]
+enum Slot {
+    Batch { batch: Arc<Batch> },
+    Whole { object: u64, size: u64, length: Length, received: ExtentSet },
+}
+
+/// How an object's length is known: by its entry, or by its end when it is a pipe. A pipe's parts
+/// are digested as both sides can tell from the part alone, whatever has been heard of the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Offered,
+    Counted,
+}
+
+#[derive(Debug)]
+struct Object {
+    wanted: Wanted,
+    slot: u64,
+    /// Bytes not accounted for yet; of a pipe, those beyond what has come so far.
+    missing: u64,
+    sum: FileSum,
+    /// What the journal has not been told yet; `None` for what it is not told of.
+    news: Option<News>,
+    fault: Option<Fault>,
+}
+
+/// Stretches that have been written, with their digests.
+#[derive(Debug)]
+struct News {
+    ranges: ExtentSet,
+    sums: FileSum,
+}
+
+impl Objects {
+    pub fn new(
+        slot_bytes: u32,
+        digest: DigestKind,
+        watch: Arc<Watch>,
+        complete: Sender<Complete>,
+    ) -> Objects {
+        let state = State {
+            slots: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            landed: ExtentSet::default(),
+            landed_bytes: 0,
+            landed_on: BTreeMap::new(),
+            advanced: BTreeSet::new(),
+            complete,
+        };
+        let shift = (digest == DigestKind::Crc64).then(|| Arc::new(Shift::new(slot_bytes)));
+        Objects { slot_bytes, digest, shift, watch, state: Mutex::new(state) }
+    }
+
+    /// An object with a slot, or many, of its own, some of which may be here.
+    pub fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
+        let mut state = self.lock();
+        let (object, size) = (wanted.number, wanted.size);
+        let held = held.unwrap_or_default();
+        let length = match size == ENDLESS_BYTES {
+            true => Length::Counted,
+            false => Length::Offered,
+        };
+        let received = held.ranges;
+        let missing = size - received.total();
+        state.slots.insert(start, Slot::Whole { object, size, length, received });
+        self.insert(&mut state, start, wanted);
+        let entry = state.objects.get_mut(&object).expect("inserted above");
+        entry.missing = missing;
+        held.nodes.into_iter().for_each(|node| entry.sum.add_node(node));
+        if length == Length::Offered && entry.wanted.file.is_some() && size > self.slot() {
+            let sums = FileSum::apart(self.digest, self.shift.clone());
+            entry.news = Some(News { ranges: ExtentSet::default(), sums });
+        }
+        complete_if_all_came(&mut state, object);
+    }
+
+    fn slot(&self) -> u64 {
+        u64::from(self.slot_bytes)
+    }
+
+    /// Small objects that share a slot, in the order of the batch's segments.
+    pub fn expect_batch(&self, start: u64, batch: Arc<Batch>, members: Vec<Wanted>) {
+        let mut state = self.lock();
+        state.slots.insert(start, Slot::Batch { batch });
+        for wanted in members {
+            self.insert(&mut state, start, wanted);
+        }
+    }
+
+    /// An object without bytes: complete as it is.
+    pub fn expect_empty(&self, wanted: Wanted) {
+        let sum = crate::work::digest::empty_sum(self.digest);
+        let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
+    }
+
+    /// An object that has no bytes of its own, and whose time has come or that has failed.
+    pub fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
+        let outcome = fault.map_or(Ok(None), Err);
+        let _ = self.lock().complete.send(Complete { wanted, outcome });
+    }
+
+    fn insert(&self, state: &mut State, slot: u64, wanted: Wanted) {
+        let object = Object {
+            slot,
+            missing: wanted.size,
+            sum: FileSum::with_shift(self.digest, self.shift.clone()),
+            news: None,
+            fault: None,
+            wanted,
+        };
+        state.objects.insert(object.wanted.number, object);
+    }
+
+    /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the
+    /// peer's fault.
+    pub fn admit(&self, request: &mut Request) -> Result<(), Fault> {
+        let extent = request.label.extent;
+        let mut state = self.lock();
+        let Some((start, slot)) = state.slots.range_mut(..=extent.start).next_back() else {
+            return Err(unexpected(extent));
+        };
+        match slot {
+            Slot::Batch { batch } => {
+                let hole = match request.label.kind {
+                    Kind::Zero => true,
+                    Kind::Sparse => batch.segments.iter().all(|file| !file.sparse),
+                    Kind::Data | Kind::Void | Kind::End => false,
+                };
+                if *start != extent.start || extent.len != batch.bytes() || hole {
+                    return Err(unexpected(extent));
+                }
+                request.cargo = Cargo::Batch(batch.clone());
+                let start = *start;
+                state.slots.remove(&start);
+            }
+            Slot::Whole { object, size, length, received } => {
+                let offset = extent.start - *start;
+                let len = (*size).saturating_sub(offset).min(u64::from(self.slot_bytes));
+                let length = *length;
+                let fits = match *size == ENDLESS_BYTES {
+                    true => (1..=self.slot_bytes).contains(&extent.len),
+                    false => u64::from(extent.len) == len && len > 0,
+                };
+                let end = offset + u64::from(extent.len);
+                if !fits
+                    || !offset.is_multiple_of(u64::from(self.slot_bytes))
+                    || !received.insert_new(offset, end)
+                {
+                    return Err(unexpected(extent));
+                }
+                let whole = length == Length::Offered && u64::from(extent.len) == *size;
+                let coverage = if whole { Coverage::Whole } else { Coverage::Some };
+                let object = *object;
+                let wanted = state.objects.get(&object).map(|object| &object.wanted);
+                let sparse = wanted.is_some_and(|wanted| wanted.sparse);
+                if matches!(request.label.kind, Kind::Zero | Kind::Sparse) && !sparse {
+                    return Err(Fault::peer("the peer sent a hole in a file without holes"));
+                }
+                let file = wanted.and_then(|wanted| wanted.file.clone());
+                request.cargo = Cargo::Part(Part { object, offset, coverage, file });
+                if length == Length::Counted {
+                    mark_whole(request, self.slot_bytes);
+                }
+            }
+        }
+        drop(state);
+        check_payload(request)
+    }
+
+    /// What was admitted never came to its end: it may come again.
+    pub fn release(&self, request: &Request) {
+        let extent = request.label.extent;
+        let mut state = self.lock();
+        match &request.cargo {
+            Cargo::Unknown => {}
+            Cargo::Part(_) => {
+                let slot = state.slots.range_mut(..=extent.start).next_back();
+                if let Some((start, Slot::Whole { received, .. })) = slot {
+                    let offset = extent.start - *start;
+                    received.remove(offset, offset + u64::from(extent.len));
+                }
+            }
+            Cargo::Batch(batch) => {
+                state.slots.insert(extent.start, Slot::Batch { batch: batch.clone() });
+            }
+        }
+    }
+
+    /// What the journal has not been told of, of files that are not complete.
+    pub fn take_advances(&self) -> Vec<Advance> {
+        let mut state = self.lock();
+        let advanced = std::mem::take(&mut state.advanced);
+        let mut advances = Vec::with_capacity(advanced.len());
+        for number in advanced {
+            let Some(object) = state.objects.get_mut(&number) else { continue };
+            let (Some(news), Some(file)) = (&mut object.news, &object.wanted.file) else {
+                continue;
+            };
+            let written =
+                Held { ranges: std::mem::take(&mut news.ranges), nodes: news.sums.take_nodes() };
+            advances.push(Advance {
+                number,
+                origin: object.wanted.origin(self.digest),
+                temporary: object.wanted.temporary.clone(),
+                file: file.clone(),
+                begun: object.wanted.begun,
+                written,
+            });
+        }
+        advances
+    }
+
+    /// The sink has taken the request, or it is void: accounts for its bytes.
+    pub fn landed(&self, request: &mut Request) {
+        let extent = request.label.extent;
+        let state = &mut *self.lock();
+        if !state.landed.insert_new(extent.start, extent.end()) {
+            panic!("{extent:?} landed twice"); // admitted once, so it lands once
+        }
+        let payload = match request.label.kind {
+            Kind::Data => u64::from(request.payload_len()),
+            Kind::Zero | Kind::Sparse => u64::from(extent.len),
+            Kind::Void | Kind::End => 0,
+        };
+        state.landed_bytes += payload;
+        let data = payload.saturating_sub(u64::from(request.left_out()));
+        self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
+        match &request.cargo {
+            Cargo::Unknown => panic!("a request that was not admitted landed"),
+            Cargo::Part(part) => {
+                let object = state.objects.get_mut(&part.object).expect("an admitted object");
+                object.missing -= u64::from(extent.len);
+                *state.landed_on.entry(object.wanted.file_system).or_default() += data;
+                object.note(0, request);
+                let number = part.object;
+                if object.keep_news(part.offset, request) {
+                    state.advanced.insert(number);
+                }
+                complete_if_all_came(state, number);
+            }
+            Cargo::Batch(batch) => {
+                for (index, segment) in batch.segments.iter().enumerate() {
+                    let object = state.objects.get_mut(&segment.object).expect("a known object");
+                    object.missing -= u64::from(segment.len);
+                    let landed = state.landed_on.entry(object.wanted.file_system).or_default();
+                    *landed += data * u64::from(segment.len) / payload.max(1);
+                    object.note(index as u16, request);
+                    complete_if_all_came(state, segment.object);
+                }
+            }
+        }
+    }
+
+    /// The pipe was this long: what has not come by now is still to come.
+    pub fn end_pipe(&self, bytes: u64) -> Result<(), Fault> {
+        let mut state = self.lock();
+        let Some(object) =
+            state.objects.values().find(|object| object.wanted.size == ENDLESS_BYTES)
+        else {
+            return Err(Fault::peer("the end of a pipe that was not offered"));
+        };
+        let came = ENDLESS_BYTES - object.missing;
+        let Some(missing) = bytes.checked_sub(came) else {
+            return Err(Fault::peer("a pipe that ended before bytes that have come"));
+        };
+        let (number, slot) = (object.wanted.number, object.slot);
+        if let Some(Slot::Whole { received, .. }) = state.slots.get(&slot)
+            && received.ranges().last().is_some_and(|(_, end)| end > bytes)
+        {
+            return Err(Fault::peer("a pipe that ended before bytes that have come"));
+        }
+        let object = state.objects.get_mut(&number).expect("found above");
+        object.wanted.size = bytes;
+        object.missing = missing;
+        if let Some(Slot::Whole { size, .. }) = state.slots.get_mut(&slot) {
+            *size = bytes; // nothing beyond is expected any more
+        }
+        complete_if_all_came(&mut state, number);
+        Ok(())
+    }
+
+    /// What has landed since this was asked last, at most `ranges_max` ranges of it.
+    pub fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
+        let mut state = self.lock();
+        if state.landed.is_empty() {
+            return None;
+        }
+        let ranges: Vec<(u64, u64)> = state.landed.ranges().take(ranges_max).collect();
+        if ranges.len() == state.landed.range_count() {
+            state.landed.clear();
+        } else {
+            state.landed = rest_of(&state.landed, ranges.len());
+        }
+        let bytes = std::mem::take(&mut state.landed_bytes);
+        let data_on = std::mem::take(&mut state.landed_on);
+        Some(Landed { ranges, bytes, data_on })
+    }
+
+    /// Bytes still to come of files on one file system that have room for them.
+    pub fn reserved_bytes(&self, file_system: u64) -> u64 {
+        let state = self.lock();
+        let reserved = |object: &&Object| {
+            object.wanted.file_system == file_system
+                && object.wanted.file.as_ref().is_some_and(|file| file.is_reserved())
+        };
+        state.objects.values().filter(reserved).map(|object| object.missing).sum()
+    }
+
+    /// True while bytes are expected, those of a pipe of unknown length aside.
+    pub fn is_waiting(&self) -> bool {
+        self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)
+    }
+
+    /// True while bytes are expected, or may be of a pipe.
+    pub fn is_open(&self) -> bool {
+        !self.lock().objects.is_empty()
+    }
+
+    /// The temporary names of what is not complete and was begun in this run: of files that the
+    /// journal is told of, and of the others.
+    pub fn unfinished(&self) -> Unfinished {
+        let state = self.lock();
+        let begun_now = state.objects.values().filter(|object| object.wanted.begun.is_none());
+        let (told, untold): (Vec<_>, Vec<_>) = begun_now.partition(|object| object.news.is_some());
+        let name = |object: &Object| object.wanted.temporary.clone();
+        let numbered = |object: &Object| (object.wanted.number, name(object));
+        Unfinished {
+            told: told.into_iter().map(numbered).collect(),
+            untold: untold.into_iter().map(name).collect(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Object {
+    /// Notes for the journal what of a file has been written; true when there is something to say.
+    fn keep_news(&mut self, offset: u64, request: &Request) -> bool {
+        let Some(news) = &mut self.news else { return false };
+        if request.label.kind != Kind::Data || !request.voids.is_empty() {
+            return false;
+        }
+        let end = offset + u64::from(request.label.extent.len);
+        assert!(news.ranges.insert_new(offset, end), "a stretch landed twice");
+        request.pieces.iter().for_each(|piece| news.sums.add(piece));
+        true
+    }
+
+    /// Takes from a request what concerns this object: its fault, or its digests.
+    fn note(&mut self, segment: u16, request: &Request) {
+        let void = request.voids.iter().find(|(void, _)| *void == segment);
+        if let Some((_, fault)) = void {
+            self.fault.get_or_insert_with(|| fault.clone());
+            return;
+        }
+        if request.label.kind == Kind::Void {
+            let fault = || Fault::new(Class::Local, "the source could not give its bytes");
+            self.fault.get_or_insert_with(fault);
+            return;
+        }
+        let whole = match &request.cargo {
+            Cargo::Part(part) => part.coverage == Coverage::Whole,
+            Cargo::Batch(_) | Cargo::Unknown => true,
+        };
+        for piece in request.pieces.iter().filter(|piece| piece.segment == segment) {
+            match whole {
+                true => self.sum.set_whole(piece.sum),
+                false => self.sum.add(piece),
+            }
+        }
+    }
+}
+
+fn complete_if_all_came(state: &mut State, number: u64) {
+    if state.objects.get(&number).is_none_or(|object| object.missing > 0) {
+        return;
+    }
+    let Some(object) = state.objects.remove(&number) else { return };
+    if matches!(state.slots.get(&object.slot), Some(Slot::Whole { .. })) {
+        state.slots.remove(&object.slot);
+    }
+    let outcome = match object.fault {
+        Some(fault) => Err(fault),
+        None => Ok(object.sum.finish(object.wanted.size)),
+    };
+    // Nobody finishes when the side is coming down; then nothing needs to be.
+    let _ = state.complete.send(Complete { wanted: object.wanted, outcome });
+}
+
+/// The payload must be what the ledger says, before a byte of it is looked at.
+fn check_payload(request: &mut Request) -> Result<(), Fault> {
+    let extent = request.label.extent;
+    let payload = match request.label.kind {
+        Kind::Data => extent.len,
+        Kind::Void | Kind::End | Kind::Zero => 0,
+        // Its map says how long it is, and is looked at where damage is told from a fault.
+        Kind::Sparse => return Ok(()),
+    };
+    // What is packed has been found to fit its label, and is unpacked behind this.
+    if request.raw_len() != payload {
+        return Err(unexpected(extent));
+    }
+    if request.label.voids_len > 0 && request.voids.is_empty() {
+        voids::read(request)?;
+    }
+    Ok(())
+}
+
+fn rest_of(set: &ExtentSet, skip: usize) -> ExtentSet {
+    let mut rest = ExtentSet::default();
+    for (start, end) in set.ranges().skip(skip) {
+        assert!(rest.insert_new(start, end), "ranges of a set are apart");
+    }
+    rest
+}
+
+fn unexpected(extent: Extent) -> Fault {
+    Fault::peer(format!(
+        "the peer sent {} bytes for address {}, which was not asked for or came already",
+        extent.len, extent.start
+    ))
+}

@@ -1,0 +1,187 @@
+//! Where a transfer begins: what earlier runs of it left at the destination, and the name under
+//! which this one keeps what is not complete.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::io::clock;
+use crate::io::volume::{Volume, show};
+use crate::pump::sink::Target;
+use crate::pump::sink::journal::{
+    self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
+};
+use base::fault::Fault;
+use base::settings::{Cut, Settings};
+use base::units::{Bytes, Nanos};
+
+/// Whom a beginning can tell something, and who may stop it.
+pub struct Voice<'a> {
+    pub warn: &'a dyn Fn(String),
+    pub stopping: &'a dyn Fn() -> bool,
+}
+
+impl fmt::Debug for Voice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Voice")
+    }
+}
+
+/// What a sink starts with.
+#[derive(Debug)]
+pub struct Memory {
+    /// Part of every temporary name.
+    pub tag: String,
+    pub past: Option<Past>,
+    pub journal: Option<Journal>,
+    /// How the run cuts and digests its files: as it is asked to, or as what is here needs it.
+    pub cut: Cut,
+}
+
+impl Memory {
+    /// For a sink that keeps nothing.
+    pub fn none(tag: String, settings: &Settings) -> Memory {
+        Memory { tag, past: None, journal: None, cut: settings.cut() }
+    }
+
+    /// Finds what earlier runs of this transfer left, and reads back what may not have reached the
+    /// disk. `spare_tag` names what cannot be resumed.
+    pub fn open(
+        target: &Target,
+        transfer: TransferId,
+        settings: &Settings,
+        spare_tag: String,
+        voice: &Voice<'_>,
+    ) -> Result<Memory, Fault> {
+        let Some(volume) = target.volume().filter(|_| !settings.dry_run) else {
+            return Ok(Memory::none(spare_tag, settings));
+        };
+        let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
+        let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
+        let (mut past, mut journal) = loop {
+            match journal::open(volume, &name, transfer, settings.cut()) {
+                Ok(Opened::Ours(found)) => break *found,
+                // What was cut off a moment ago may still be ending.
+                Ok(Opened::Busy) if clock::now() < give_up && !(voice.stopping)() => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Ok(Opened::Busy) if (voice.stopping)() => return Err(Fault::interrupted()),
+                Ok(Opened::Busy) => return Err(journal::busy(&**volume)),
+                Ok(Opened::Foreign) if tag != spare_tag => {
+                    (voice.warn)(format!(
+                        "'{}' is not only yours: this copy keeps its journal under another name, \
+                         and could not be resumed if it broke",
+                        show(&**volume, &name)
+                    ));
+                    (tag, name) = (spare_tag.clone(), spare_journal_name(&spare_tag));
+                }
+                Ok(Opened::Foreign) => return Ok(Memory::none(spare_tag, settings)),
+                Err(fault) if fault.ends_transfer() => return Err(fault),
+                Err(fault) => {
+                    (voice.warn)(format!("this copy could not be resumed if it broke: {fault}"));
+                    return Ok(Memory::none(spare_tag, settings));
+                }
+            }
+        };
+        if settings.fresh {
+            past.remove_all(|path| temporary(&tag, path));
+            journal.restart()?;
+            past.repeat_folders()?;
+        }
+        if target.is_new() || past.made_root() {
+            let inode = volume.status(b".")?.map_or(0, |root| root.inode.1);
+            past.know_root(inode, target.is_new())?;
+        }
+        if past.is_unread() && !settings.fresh {
+            (voice.warn)(format!(
+                "the journal in '{}' is damaged, or of another version of datapump: what earlier \
+                 runs left begins anew",
+                show(&**volume, b"")
+            ));
+        }
+        let cut = prepare((&mut past, &mut journal), &**volume, &tag, (settings, voice))?;
+        match (voice.stopping)() {
+            true => Err(Fault::interrupted()),
+            false => Ok(Memory { tag, past: Some(past), journal: Some(journal), cut }),
+        }
+    }
+}
+
+/// Brings what is here in line with this run, and tells people of it.
+fn prepare(
+    (past, journal): (&mut Past, &mut Journal),
+    volume: &dyn Volume,
+    tag: &str,
+    (settings, voice): (&Settings, &Voice<'_>),
+) -> Result<Cut, Fault> {
+    let cut = past.cut_for(settings.cut(), request_bytes_max(settings));
+    journal.cut_as(cut);
+    let root = show(volume, b"");
+    if let Some(text) = told_of_cut(cut, settings) {
+        (voice.warn)(format!("'{root}': {text}"));
+    }
+    let doubtful = past.doubtful_bytes(cut);
+    if doubtful > TOLD_BYTES {
+        (voice.warn)(format!(
+            "reading back {} in '{root}' that earlier runs wrote",
+            Bytes(doubtful)
+        ));
+    }
+    let going = || !(voice.stopping)();
+    for lost in past.prepare(journal, cut, |path| temporary(tag, path), going)? {
+        let name = show(volume, &lost.path);
+        (voice.warn)(format!(
+            "{} of '{name}' that had arrived are not as they were written, or are not whole \
+             requests: they are sent again",
+            Bytes(lost.bytes)
+        ));
+    }
+    Ok(cut)
+}
+
+/// Requests as large as there is memory for some of them on every stream.
+fn request_bytes_max(settings: &Settings) -> u32 {
+    let most = settings.memory_bytes / 16 / u64::from(settings.streams);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
+    let own = settings.cut();
+    let mut how = Vec::new();
+    if cut.request_bytes != own.request_bytes {
+        let (size, asked) = (Bytes(cut.request_bytes.into()), Bytes(own.request_bytes.into()));
+        how.push(format!("--request-size {size} (not {asked})"));
+    }
+    if cut.digest != own.digest {
+        how.push(format!("--digest {} (not {})", cut.digest.name(), own.digest.name()));
+    }
+    (!how.is_empty()).then(|| {
+        format!("this goes on as it began, with {}; --fresh begins anew", how.join(" and "))
+    })
+}
+
+/// How long a far side that has lost its other side may take to leave, once it knows.
+const LEAVING: Nanos = Nanos::from_millis(10_000);
+/// Reading back less than this is not worth a word.
+const TOLD_BYTES: u64 = 1 << 30;
+
+/// A name in the same directory that nobody takes for a finished file: the same for every run.
+pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
+    let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let hash = blake3::hash(path);
+    let front = u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight of 32 bytes"));
+    let name = format!(".datapump-{tag}-{front:016x}.part");
+    [&path[..directory], name.as_bytes()].concat()
+}
+
+/// The same, or a name that nobody can foresee where somebody else has that one.
+pub fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
+    let name = temporary(tag, path);
+    let mut bytes = [0; 8];
+    // What cannot be looked at cannot be written either, and says so then.
+    if !volume.is_foreign(&name).unwrap_or(false) || getrandom::fill(&mut bytes).is_err() {
+        return name;
+    }
+    let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let name = format!(".datapump-{tag}-{:016x}.part", u64::from_le_bytes(bytes));
+    [&path[..directory], name.as_bytes()].concat()
+}

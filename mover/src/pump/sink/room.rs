@@ -1,0 +1,88 @@
+//! Whether what is wanted fits, on each file system that it goes to: another one may be mounted
+//! anywhere below the destination.
+
+use std::collections::BTreeMap;
+
+use crate::io::volume::show;
+use crate::pump::sink::SinkSide;
+use base::fault::{Class, Fault};
+use base::units::Bytes;
+
+/// What is wanted, by the file system that it goes to.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    rooms: BTreeMap<u64, Room>,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    /// A path that is on it.
+    path: Vec<u8>,
+    wanted_bytes: u64,
+    /// Of these, what is missing of files that an earlier run began: they may have room for it.
+    begun_bytes: u64,
+    landed_bytes: u64,
+}
+
+impl Rooms {
+    /// An object at `path` needs so much, and has maybe room for some of it.
+    pub(super) fn want(&mut self, file_system: u64, path: &[u8], needed: u64, begun: u64) {
+        let room = self.rooms.entry(file_system).or_default();
+        if room.path.is_empty() {
+            room.path = path.to_vec();
+        }
+        room.wanted_bytes = room.wanted_bytes.saturating_add(needed);
+        room.begun_bytes = room.begun_bytes.saturating_add(begun);
+    }
+
+    pub(super) fn landed(&mut self, on: &BTreeMap<u64, u64>) {
+        for (file_system, bytes) in on {
+            self.rooms.entry(*file_system).or_default().landed_bytes += bytes;
+        }
+    }
+}
+
+impl SinkSide {
+    /// The file system that an object is written on. What has no directory to be in fails by its
+    /// name; until then it is counted with the others.
+    pub(super) fn file_system_of(&self, path: &[u8]) -> u64 {
+        let Some(volume) = self.target.volume() else { return 0 };
+        let found = volume.file_system_of(path);
+        found.or_else(|_| volume.file_system_of(b"")).unwrap_or(0)
+    }
+
+    /// Ends a transfer that cannot fit, before it is begun where the size is known.
+    pub(super) fn check_room(&self) -> Result<(), Fault> {
+        let Some(volume) = self.target.volume() else { return Ok(()) };
+        for (file_system, room) in &self.rooms.rooms {
+            let missing = room.wanted_bytes.saturating_sub(room.landed_bytes);
+            let free = match volume.free_bytes(&room.path) {
+                Ok(free) => free,
+                Err(fault) if fault.ends_transfer() => return Err(fault),
+                Err(_) => continue, // its directory is gone: the objects say so
+            };
+            if missing <= free {
+                continue;
+            }
+            // What is free excludes what is reserved. Asked in this order, nothing counts twice.
+            let reserved = self.objects.reserved_bytes(*file_system);
+            let missing = missing.saturating_sub(reserved.saturating_add(room.begun_bytes));
+            if missing <= free {
+                continue;
+            }
+            let is_root = volume.file_system_of(b"").ok() == Some(*file_system);
+            let place = match is_root {
+                true => volume.root().display().to_string(),
+                false => format!("the file system of {}", show(&**volume, &room.path)),
+            };
+            let text = format!(
+                "'{place}' has no room: {} are still to come, {} are free, {} are missing",
+                Bytes(missing),
+                Bytes(free),
+                Bytes(missing - free)
+            );
+            return Err(Fault::new(Class::NoSpace, text));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Where objects go, and whether the folder itself is new.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::io::disk::Disk;
+use crate::io::volume::Volume;
+use crate::pump::sink::OWNER_BITS;
+use crate::wire::message::Origin;
+use base::fault::Fault;
+use base::job::Place;
+use base::settings::Settings;
+
+/// Where objects go.
+#[derive(Clone, Debug)]
+pub enum Target {
+    Null,
+    Pipe,
+    /// Below this root; a single object may be given another name.
+    Tree {
+        volume: Arc<dyn Volume>,
+        rename: Option<Vec<u8>>,
+        root: Root,
+    },
+    /// A folder that a dry run does not make; it would be made on this volume.
+    Absent {
+        volume: Arc<dyn Volume>,
+    },
+}
+
+/// The destination folder itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// This run has made it, for itself alone until the copy is over.
+    pub is_new: bool,
+    /// It stays as it is, or gets the mode of any new folder; else, where `SRC/` is copied into it,
+    /// a new one becomes like its source, and one that was there where everything is to be as at
+    /// the source.
+    pub is_kept: bool,
+}
+
+impl Root {
+    pub const FOUND: Root = Root { is_new: false, is_kept: false };
+    const MADE: Root = Root { is_new: true, is_kept: false };
+    const KEPT: Root = Root { is_new: false, is_kept: true };
+}
+
+impl Target {
+    /// Finds out what the destination is, as `cp` would: a directory takes things by their names,
+    /// anything else is the new name of a single object.
+    pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
+        match place {
+            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } | Place::Made { .. } => {
+                Ok(Target::Null)
+            }
+            Place::Endless | Place::EndlessMade { .. } => {
+                Err(Fault::usage("an endless source is no place to copy to"))
+            }
+            Place::Stdio if origin.single => Ok(Target::Pipe),
+            Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
+            Place::Path(path) => Target::open_path(path, origin),
+        }
+    }
+
+    /// The same for these settings: a dry run makes nothing.
+    pub fn find(place: &Place, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
+        let Place::Path(path) = place else { return Target::open(place, origin) };
+        let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
+        let is_there = std::fs::symlink_metadata(path).is_ok();
+        if !settings.dry_run || is_new_name || is_there {
+            return Target::open(place, origin);
+        }
+        Ok(Target::Absent { volume: Arc::new(Disk::open(parent_of(path))?) })
+    }
+
+    fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
+        let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Target::directory(path, Root::FOUND),
+            Ok(_) if wants_directory || !origin.single => {
+                let text = "is no directory: several things need one to go into";
+                Err(Fault::usage(format!("'{}' {text}", path.display())))
+            }
+            Ok(meta) if !meta.is_file() => {
+                let text = "is a device, pipe or socket, which a file does not replace: '-' as the \
+                            target writes to standard output";
+                Err(Fault::usage(format!("'{}' {text}", path.display())))
+            }
+            Ok(_) => Target::file(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if origin.single && !wants_directory {
+                    return Target::file(path);
+                }
+                let made = std::fs::DirBuilder::new().mode(OWNER_BITS).create(path);
+                made.map_err(|error| Fault::io("make the directory", path, &error))?;
+                Target::directory(path, Root::MADE)
+            }
+            Err(error) => Err(Fault::io("look at", path, &error)),
+        }
+    }
+
+    fn directory(path: &Path, root: Root) -> Result<Target, Fault> {
+        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None, root })
+    }
+
+    fn file(path: &Path) -> Result<Target, Fault> {
+        let parent = parent_of(path);
+        let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
+        if name.is_empty() {
+            return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
+        }
+        let volume = Arc::new(Disk::open(parent)?);
+        Ok(Target::Tree { volume, rename: Some(name), root: Root::KEPT })
+    }
+
+    /// The same, but the folder itself stays as it is, whatever a source says.
+    pub fn keeping_root(self) -> Target {
+        match self {
+            Target::Tree { volume, rename, root } => {
+                Target::Tree { volume, rename, root: Root { is_kept: true, ..root } }
+            }
+            other => other,
+        }
+    }
+
+    /// True where this run has made the folder itself.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Target::Tree { root: Root { is_new: true, .. }, .. })
+    }
+
+    /// The name that a single object gets, where that is not its own.
+    pub fn rename(&self) -> Option<Vec<u8>> {
+        match self {
+            Target::Tree { rename, .. } => rename.clone(),
+            Target::Null | Target::Pipe | Target::Absent { .. } => None,
+        }
+    }
+
+    pub fn volume(&self) -> Option<&Arc<dyn Volume>> {
+        match self {
+            Target::Tree { volume, .. } => Some(volume),
+            Target::Null | Target::Pipe | Target::Absent { .. } => None,
+        }
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}

@@ -1,0 +1,713 @@
+//! The source's ledger: which extents are wanted, and who carries them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::io::request::{Cargo, Coverage, Part, Request};
+use crate::io::volume::{Batch, LazyFile};
+use crate::pump::brake::Brake;
+use base::extent::{Extent, ExtentSet};
+use base::label::{Kind, Label};
+use base::settings::Lockstep;
+use base::units::{Nanos, Rate, Tick};
+
+/// A stretch of wanted addresses that lanes have not claimed yet.
+#[derive(Clone, Debug)]
+pub enum Run {
+    /// One request's worth of small files.
+    Batch { start: u64, batch: Arc<Batch> },
+    /// A stretch of one object that begins at address `start`, cut into requests as it is claimed.
+    Whole { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
+    /// What was read from a pipe and got lost on its way.
+    Again { start: u64, bytes: Arc<[u8]> },
+    /// One request's worth of what has no end and that nobody makes.
+    Made { start: u64, len: u32 },
+}
+
+/// What came of asking for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Taken,
+    /// The rate allows no more until then.
+    Later(Tick),
+    /// Nothing is wanted now; the brake's bell rings when that changes.
+    Idle,
+    /// Nothing will be wanted any more.
+    Dry,
+}
+
+/// Shared by the lanes of a source.
+#[derive(Debug)]
+pub struct Plan {
+    slot_bytes: u32,
+    pub brake: Arc<Brake>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    runs: VecDeque<Run>,
+    /// How far a pipe has been read.
+    read: u64,
+    ended: bool,
+    pipe: PipeState,
+    /// Addresses beyond the lowest unsettled one that the sink takes.
+    window: Option<u64>,
+    settled: ExtentSet,
+    pace: Option<Pace>,
+    /// Who carries what, where it can get lost on its way.
+    claims: Option<Claims>,
+    /// Each stream stops for the sink now and then.
+    lockstep: Option<Lockstep>,
+}
+
+/// What has been claimed and is not settled, by its address.
+#[derive(Debug, Default)]
+struct Claims {
+    claimed: BTreeMap<u64, Claimed>,
+    /// Since when nothing of a stream's has been settled, and how much of it is under way.
+    streams: BTreeMap<u32, Waiting>,
+}
+
+#[derive(Debug)]
+struct Claimed {
+    stream: u32,
+    len: u32,
+    again: Run,
+    /// Its bytes have been read: what they wait for is the stream.
+    filled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Tick,
+    filled: u32,
+    /// What has been claimed and not settled, filled or not.
+    claimed: u32,
+    /// In lockstep: what was claimed since the last stop, and until when it stops.
+    block_bytes: u64,
+    stops_until: Tick,
+}
+
+impl Waiting {
+    fn new(now: Tick) -> Waiting {
+        Waiting { since: now, filled: 0, claimed: 0, block_bytes: 0, stops_until: Tick(0) }
+    }
+}
+
+/// A pipe gives addresses as it is read: one lane reads at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PipeState {
+    None,
+    Free,
+    Reading,
+    /// Of what nobody makes all lanes take, until it is enough.
+    Endless,
+    Ended {
+        bytes: u64,
+    },
+}
+
+impl Plan {
+    /// `streams`: what is claimed travels on streams, which can break.
+    pub fn new(
+        slot_bytes: u32,
+        rate: Option<Rate>,
+        window: Option<u64>,
+        streams: bool,
+        brake: Arc<Brake>,
+    ) -> Plan {
+        let state = State {
+            runs: VecDeque::new(),
+            read: 0,
+            ended: false,
+            pipe: PipeState::None,
+            window,
+            settled: ExtentSet::default(),
+            pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0), has_holes: false }),
+            claims: streams.then(Claims::default),
+            lockstep: None,
+        };
+        Plan { slot_bytes, brake, state: Mutex::new(state) }
+    }
+
+    /// Each stream stops after so many bytes.
+    pub fn in_lockstep(self, lockstep: Option<Lockstep>) -> Plan {
+        self.lock().lockstep = lockstep;
+        self
+    }
+
+    /// Adds what the sink wants.
+    pub fn want(&self, runs: impl IntoIterator<Item = Run>) {
+        let mut state = self.lock();
+        let before = state.runs.len();
+        state.runs.extend(runs);
+        let has_holes = state.runs.range(before..).any(Run::has_holes);
+        if let Some(pace) = &mut state.pace {
+            pace.has_holes |= has_holes;
+        }
+        drop(state);
+        self.brake.bell.ring();
+    }
+
+    /// The source is a pipe, and the sink wants it.
+    pub fn want_pipe(&self) {
+        self.lock().pipe = PipeState::Free;
+        self.brake.bell.ring();
+    }
+
+    /// The source is endless, and the sink wants it.
+    pub fn want_endless(&self) {
+        self.lock().pipe = PipeState::Endless;
+        self.brake.bell.ring();
+    }
+
+    /// An endless source ends behind what has been claimed; others have an end of their own.
+    pub fn enough(&self) {
+        let mut state = self.lock();
+        if state.pipe == PipeState::Endless {
+            state.pipe = PipeState::Ended { bytes: state.read };
+            drop(state);
+            self.brake.bell.ring();
+        }
+    }
+
+    /// Nothing more will be wanted.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.brake.bell.ring();
+    }
+
+    /// These addresses are where they belong. False when they are none that were sent.
+    pub fn settle(&self, now: Tick, ranges: &[(u64, u64)]) -> bool {
+        let mut state = self.lock();
+        let mut sound = true;
+        let lockstep = state.lockstep;
+        if state.window.is_some() {
+            sound = ranges.iter().all(|(start, end)| state.settled.insert_new(*start, *end));
+        }
+        if let Some(claims) = &mut state.claims {
+            sound &= ranges.iter().all(|(start, end)| claims.settle(now, *start, *end));
+        }
+        if let (Some(lockstep), Some(claims)) = (lockstep, &mut state.claims) {
+            claims.end_blocks(now, lockstep);
+        }
+        let rings = state.window.is_some()
+            || lockstep.is_some()
+            || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
+        drop(state);
+        if rings {
+            self.brake.bell.ring();
+        }
+        sound
+    }
+
+    /// Gives the request the next extent to carry, if there is one.
+    pub fn claim(&self, now: Tick, stream: u32, request: &mut Request) -> Claim {
+        let mut state = self.lock();
+        if let Some(pace) = &state.pace
+            && pace.allowed_at > now
+        {
+            // A hole gives back what it was given, so it may be sooner.
+            let sooner = if pace.has_holes { now.after(LOOK_AGAIN) } else { pace.allowed_at };
+            return Claim::Later(pace.allowed_at.min(sooner));
+        }
+        if let Some(stop) = state.stop_of(now, stream) {
+            return stop;
+        }
+        let claimed = match (state.runs.is_empty(), state.pipe) {
+            (false, _) | (true, PipeState::None) => self.claim_run(&mut state, request),
+            (true, PipeState::Free) => self.claim_pipe(&mut state, request),
+            (true, PipeState::Reading) => Err(Claim::Idle),
+            (true, PipeState::Endless) => self.claim_endless(&mut state, request),
+            (true, PipeState::Ended { .. }) => Err(Claim::Dry),
+        };
+        let again = match claimed {
+            Ok(again) => again,
+            // What is under way may get lost yet.
+            Err(Claim::Dry) if state.claims.as_ref().is_some_and(|c| !c.claimed.is_empty()) => {
+                return Claim::Idle;
+            }
+            Err(other) => return other,
+        };
+        if let Some(pace) = &mut state.pace {
+            pace.spend(now, request.label.body_len);
+        }
+        if let Some(claims) = &mut state.claims {
+            let Extent { start, len } = request.label.extent;
+            let waiting = claims.streams.entry(stream).or_insert(Waiting::new(now));
+            waiting.claimed += 1;
+            waiting.block_bytes += u64::from(len);
+            claims.claimed.insert(start, Claimed { stream, len, again, filled: false });
+        }
+        Claim::Taken
+    }
+
+    /// A lane has filled a request. Of a pipe the next address is free to be read, unless the pipe
+    /// has ended.
+    pub fn filled(&self, now: Tick, request: &Request) {
+        let mut state = self.lock();
+        let extent = request.label.extent;
+        if let Some(pace) = &mut state.pace {
+            pace.give_back(request.left_out());
+        }
+        let from_pipe = state.pipe == PipeState::Reading && extent.start == state.read;
+        if let Some(claims) = &mut state.claims {
+            claims.filled(now, request, from_pipe);
+        }
+        if !from_pipe {
+            return;
+        }
+        state.read = extent.end();
+        state.pipe = match extent.len == self.slot_bytes {
+            true => PipeState::Free,
+            false => PipeState::Ended { bytes: extent.end() },
+        };
+        drop(state);
+        self.brake.bell.ring();
+    }
+
+    /// How long the pipe was, once it has ended.
+    pub fn pipe_bytes(&self) -> Option<u64> {
+        match self.lock().pipe {
+            PipeState::Ended { bytes } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// A stream is gone: what it carried and the sink does not have is wanted again. True when that
+    /// is anything.
+    pub fn lost(&self, stream: u32) -> bool {
+        let mut state = self.lock();
+        let Some(claims) = &mut state.claims else { return false };
+        claims.streams.remove(&stream);
+        let starts: Vec<u64> = claims
+            .claimed
+            .iter()
+            .filter(|(_, claimed)| claimed.stream == stream)
+            .map(|(start, _)| *start)
+            .collect();
+        let again: Vec<Run> = starts
+            .iter()
+            .filter_map(|start| claims.claimed.remove(start))
+            .map(|claimed| claimed.again)
+            .collect();
+        let any = !again.is_empty();
+        for run in again.into_iter().rev() {
+            state.runs.push_front(run);
+        }
+        drop(state);
+        self.brake.bell.ring();
+        any
+    }
+
+    /// Streams that have had bytes to carry and of which nothing has been settled for so long.
+    pub fn stalled(&self, now: Tick, stall: Nanos) -> Vec<u32> {
+        let state = self.lock();
+        let Some(claims) = &state.claims else { return Vec::new() };
+        let stalled = |(_, waiting): &(&u32, &Waiting)| {
+            waiting.filled > 0 && now.since(waiting.since).0 > stall.0
+        };
+        claims.streams.iter().filter(stalled).map(|(stream, _)| *stream).collect()
+    }
+
+    /// True when nothing is left that a stream could carry.
+    pub fn is_settled(&self) -> bool {
+        let state = self.lock();
+        let under_way = state.claims.as_ref().is_some_and(|claims| !claims.claimed.is_empty());
+        let piping =
+            matches!(state.pipe, PipeState::Free | PipeState::Reading | PipeState::Endless);
+        state.ended && state.runs.is_empty() && !under_way && !piping
+    }
+
+    fn claim_run(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let Some(run) = state.runs.front() else {
+            return Err(if state.ended { Claim::Dry } else { Claim::Idle });
+        };
+        let again = match run {
+            Run::Whole { start, size, todo, object, file } => {
+                let to = todo.end.min(todo.start + u64::from(self.slot_bytes));
+                Run::Whole {
+                    start: *start,
+                    size: *size,
+                    todo: todo.start..to,
+                    object: *object,
+                    file: file.clone(),
+                }
+            }
+            whole => whole.clone(),
+        };
+        let (extent, cargo) = again.cargo();
+        if self.is_past_window(state, extent.start) {
+            return Err(Claim::Idle);
+        }
+        match state.runs.front_mut() {
+            Some(Run::Whole { todo, .. }) if todo.end - todo.start > u64::from(extent.len) => {
+                todo.start += u64::from(extent.len);
+            }
+            _ => drop(state.runs.pop_front()),
+        }
+        load(request, extent, cargo);
+        if let Run::Again { bytes, .. } = &again {
+            request.body_mut().copy_from_slice(bytes);
+            request.again = true;
+        }
+        Ok(again)
+    }
+
+    fn claim_pipe(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let start = state.read;
+        if self.is_past_window(state, start) {
+            return Err(Claim::Idle);
+        }
+        state.pipe = PipeState::Reading;
+        let extent = Extent { start, len: self.slot_bytes };
+        load(request, extent, pipe_part(start));
+        Ok(Run::Again { start, bytes: Arc::default() }) // its bytes are known when it is filled
+    }
+
+    fn claim_endless(&self, state: &mut State, request: &mut Request) -> Result<Run, Claim> {
+        let run = Run::Made { start: state.read, len: self.slot_bytes };
+        if self.is_past_window(state, state.read) {
+            return Err(Claim::Idle);
+        }
+        state.read += u64::from(self.slot_bytes);
+        let (extent, cargo) = run.cargo();
+        load(request, extent, cargo);
+        Ok(run)
+    }
+
+    fn is_past_window(&self, state: &State, start: u64) -> bool {
+        let end = start.saturating_add(u64::from(self.slot_bytes));
+        state.window.is_some_and(|window| end > state.settled.first_gap().saturating_add(window))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What a stream in lockstep is told while it stops; `None` where it may go on. What has come
+    /// to its end need not stop any more.
+    fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
+        let lockstep = self.lockstep?;
+        let waiting = self.claims.as_ref()?.streams.get(&stream)?;
+        let flows = matches!(self.pipe, PipeState::Free | PipeState::Endless);
+        let more = !self.runs.is_empty() || flows;
+        match more {
+            true if waiting.block_bytes >= lockstep.every_bytes => Some(Claim::Idle),
+            true if waiting.stops_until > now => Some(Claim::Later(waiting.stops_until)),
+            _ => None,
+        }
+    }
+}
+
+impl Run {
+    fn has_holes(&self) -> bool {
+        match self {
+            Run::Whole { file, .. } => file.as_ref().is_some_and(|file| file.sparse),
+            Run::Batch { batch, .. } => batch.segments.iter().any(|file| file.sparse),
+            Run::Again { .. } | Run::Made { .. } => false,
+        }
+    }
+
+    /// What a request carries of a run that is no longer than one.
+    fn cargo(&self) -> (Extent, Cargo) {
+        match self {
+            Run::Batch { start, batch } => {
+                (Extent { start: *start, len: batch.bytes() }, Cargo::Batch(batch.clone()))
+            }
+            Run::Whole { start, size, todo, object, file } => {
+                let len = (todo.end - todo.start) as u32;
+                let coverage = match u64::from(len) == *size {
+                    true => Coverage::Whole,
+                    false => Coverage::Some,
+                };
+                let offset = todo.start;
+                let part = Part { object: *object, offset, coverage, file: file.clone() };
+                (Extent { start: start + offset, len }, Cargo::Part(part))
+            }
+            Run::Again { start, bytes } => {
+                (Extent { start: *start, len: bytes.len() as u32 }, pipe_part(*start))
+            }
+            Run::Made { start, len } => (Extent { start: *start, len: *len }, pipe_part(*start)),
+        }
+    }
+}
+
+/// A pipe is alone in its transfer: its bytes' addresses are their offsets.
+fn pipe_part(offset: u64) -> Cargo {
+    Cargo::Part(Part { object: 0, offset, coverage: Coverage::Some, file: None })
+}
+
+impl Claims {
+    fn filled(&mut self, now: Tick, request: &Request, from_pipe: bool) {
+        let Extent { start, len } = request.label.extent;
+        let Some(claimed) = self.claimed.get_mut(&start) else { return };
+        claimed.filled = true;
+        if from_pipe {
+            // A pipe cannot be read twice: its bytes are kept until they are settled.
+            claimed.len = len;
+            claimed.again = Run::Again { start, bytes: request.body()[..len as usize].into() };
+        }
+        if let Some(waiting) = self.streams.get_mut(&claimed.stream) {
+            if waiting.filled == 0 {
+                waiting.since = now;
+            }
+            waiting.filled += 1;
+        }
+        if from_pipe && len == 0 {
+            self.settle_one(now, start); // the end of a pipe, between two requests
+        }
+    }
+
+    /// Settles what was claimed of a range; false when that is not all of it.
+    fn settle(&mut self, now: Tick, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            let Some(len) = self.claimed.get(&at).map(|claimed| claimed.len) else { return false };
+            self.settle_one(now, at);
+            at += u64::from(len);
+        }
+        at == end
+    }
+
+    fn settle_one(&mut self, now: Tick, start: u64) {
+        let Some(claimed) = self.claimed.remove(&start) else { return };
+        if let Some(waiting) = self.streams.get_mut(&claimed.stream) {
+            waiting.since = now;
+            waiting.filled = waiting.filled.saturating_sub(u32::from(claimed.filled));
+            waiting.claimed = waiting.claimed.saturating_sub(1);
+        }
+    }
+
+    /// Streams of which all is settled that was sent before a stop begin to pause.
+    fn end_blocks(&mut self, now: Tick, lockstep: Lockstep) {
+        let over = |waiting: &&mut Waiting| {
+            waiting.claimed == 0 && waiting.block_bytes >= lockstep.every_bytes
+        };
+        for waiting in self.streams.values_mut().filter(over) {
+            waiting.block_bytes = 0;
+            waiting.stops_until = now.after(lockstep.pause);
+        }
+    }
+}
+
+fn load(request: &mut Request, extent: Extent, cargo: Cargo) {
+    request.label = Label { kind: Kind::Data, extent, body_len: extent.len, ..Label::default() };
+    request.cargo = cargo;
+}
+
+/// A rate kept by departure times: what was not used in the past is lost, but for one request.
+#[derive(Debug)]
+struct Pace {
+    rate: Rate,
+    allowed_at: Tick,
+    has_holes: bool,
+}
+
+impl Pace {
+    fn takes(&self, bytes: u32) -> Nanos {
+        Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64)
+    }
+
+    /// What does not travel was not used.
+    fn give_back(&mut self, bytes: u32) {
+        self.allowed_at.0 = self.allowed_at.0.saturating_sub(self.takes(bytes).0);
+    }
+
+    fn spend(&mut self, now: Tick, bytes: u32) {
+        let takes = self.takes(bytes);
+        let from = if self.allowed_at.0 + takes.0 < now.0 { now } else { self.allowed_at };
+        self.allowed_at = from.after(takes);
+    }
+}
+
+/// How long a rate is waited for, where there are holes, without looking again.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rate: Option<Rate>, window: Option<u64>) -> Plan {
+        Plan::new(4096, rate, window, false, Arc::default())
+    }
+
+    fn whole(start: u64, size: u64) -> Run {
+        Run::Whole { start, size, todo: 0..size, object: 0, file: None }
+    }
+
+    fn claims(plan: &Plan, now: Tick) -> (Vec<Extent>, Claim) {
+        let mut extents = Vec::new();
+        let mut request = Request::new(4096);
+        loop {
+            match plan.claim(now, 0, &mut request) {
+                Claim::Taken => extents.push(request.label.extent),
+                other => return (extents, other),
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_object_is_cut() {
+        let plan = plan(None, None);
+        plan.want([whole(8192, 9000), whole(20480, 5)]);
+        let (extents, end) = claims(&plan, Tick(0));
+        let expect = [(8192, 4096), (12288, 4096), (16384, 808), (20480, 5)];
+        assert_eq!(extents, expect.map(|(start, len)| Extent { start, len }));
+        assert_eq!(end, Claim::Idle);
+        plan.end();
+        assert_eq!(claims(&plan, Tick(0)).1, Claim::Dry);
+    }
+
+    #[test]
+    fn a_window_stops_claims_until_settled() {
+        let plan = plan(None, Some(8192));
+        plan.want([whole(0, 20_000)]);
+        assert_eq!(claims(&plan, Tick(0)).0.len(), 2);
+        assert!(plan.settle(Tick(0), &[(4096, 8192)]));
+        assert_eq!(claims(&plan, Tick(0)).0.len(), 0);
+        assert!(plan.settle(Tick(0), &[(0, 4096)]));
+        assert_eq!(claims(&plan, Tick(0)).0.len(), 2);
+        assert!(!plan.settle(Tick(0), &[(0, 4096)]), "settled twice");
+    }
+
+    #[test]
+    fn a_rate_is_of_what_travels() {
+        let plan = plan(Some(Rate { bytes_per_second: 4096.0 * 10.0 }), None);
+        plan.want([whole(0, 1 << 30)]);
+        let mut request = Request::new(4096);
+        let now = Tick(5_000_000_000);
+        for _ in 0..1000 {
+            assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
+            request.label.kind = Kind::Zero;
+            plan.filled(now, &request);
+        }
+        // What is data is waited for as before.
+        assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
+        assert!(matches!(plan.claim(now, 0, &mut request), Claim::Later(_)));
+    }
+
+    #[test]
+    fn a_rate_spaces_claims() {
+        let plan = plan(Some(Rate { bytes_per_second: 4096.0 * 10.0 }), None);
+        plan.want([whole(0, 1 << 30)]);
+        let mut request = Request::new(4096);
+        let mut now = Tick(5_000_000_000);
+        let mut count = 0;
+        while now < Tick(6_000_000_000) {
+            match plan.claim(now, 0, &mut request) {
+                Claim::Taken => count += 1,
+                Claim::Later(until) => now = until,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!((10..=11).contains(&count), "{count} requests in a second of ten");
+    }
+
+    #[test]
+    fn a_pipe_is_read_by_one_lane_at_a_time() {
+        let plan = plan(None, None);
+        plan.want_pipe();
+        let mut request = Request::new(4096);
+        assert_eq!(plan.claim(Tick(0), 0, &mut request), Claim::Taken);
+        assert_eq!(claims(&plan, Tick(0)).1, Claim::Idle);
+        plan.filled(Tick(0), &request);
+        assert_eq!(plan.claim(Tick(0), 0, &mut request), Claim::Taken);
+        assert_eq!(request.label.extent.start, 4096);
+        request.label.extent.len = 10;
+        plan.filled(Tick(0), &request);
+        assert_eq!(plan.pipe_bytes(), Some(4106));
+        assert_eq!(claims(&plan, Tick(0)).1, Claim::Dry);
+    }
+
+    #[test]
+    fn what_is_endless_ends_when_it_is_enough() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.enough();
+        plan.want_endless();
+        plan.end();
+        let mut request = Request::new(4096);
+        for stream in [1, 2, 1] {
+            assert_eq!(plan.claim(Tick(0), stream, &mut request), Claim::Taken);
+            plan.filled(Tick(0), &request);
+        }
+        assert_eq!((plan.pipe_bytes(), plan.is_settled()), (None, false));
+        plan.enough();
+        assert_eq!(plan.pipe_bytes(), Some(3 * 4096));
+        assert!(plan.lost(2));
+        assert_eq!(plan.claim(Tick(1), 1, &mut request), Claim::Taken);
+        assert_eq!(request.label.extent, Extent { start: 4096, len: 4096 });
+        assert_eq!(plan.claim(Tick(1), 1, &mut request), Claim::Idle, "all is under way");
+        assert!(plan.settle(Tick(2), &[(0, 3 * 4096)]));
+        assert_eq!(plan.claim(Tick(2), 1, &mut request), Claim::Dry);
+        assert!(plan.is_settled());
+    }
+
+    #[test]
+    fn what_a_lost_stream_carried_is_claimed_again() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want([whole(0, 10_000), whole(12_288, 5)]);
+        plan.end();
+        let mut request = Request::new(4096);
+        for stream in [1, 2, 1, 2] {
+            assert_eq!(plan.claim(Tick(0), stream, &mut request), Claim::Taken);
+            plan.filled(Tick(0), &request);
+        }
+        assert_eq!(plan.claim(Tick(0), 2, &mut request), Claim::Idle, "all is under way");
+        assert!(plan.settle(Tick(5), &[(0, 8192)]), "two requests in one range");
+        assert!(!plan.settle(Tick(5), &[(0, 4096)]), "settled twice");
+        assert_eq!(plan.stalled(Tick(11), Nanos(5)), [1, 2]);
+        assert!(plan.stalled(Tick(10), Nanos(5)).is_empty());
+        assert!(plan.lost(1));
+        assert!(!plan.lost(3));
+        assert_eq!(plan.claim(Tick(6), 2, &mut request), Claim::Taken);
+        assert_eq!(request.label.extent, Extent { start: 8192, len: 1808 });
+        assert!(plan.settle(Tick(7), &[(8192, 10_000), (12_288, 12_293)]));
+        assert_eq!(plan.claim(Tick(7), 2, &mut request), Claim::Dry);
+        assert!(plan.is_settled());
+    }
+
+    #[test]
+    fn in_lockstep_a_stream_stops_until_all_is_settled_and_then_for_a_while() {
+        let lockstep = Lockstep { every_bytes: 8192, pause: Nanos(100) };
+        let plan = Plan::new(4096, None, None, true, Arc::default()).in_lockstep(Some(lockstep));
+        plan.want([whole(0, 24_576)]);
+        plan.end();
+        let mut request = Request::new(4096);
+        let mut claim = |now, stream| plan.claim(Tick(now), stream, &mut request);
+        assert_eq!([claim(0, 1), claim(0, 1), claim(0, 1)], [TAKEN, TAKEN, Claim::Idle]);
+        assert_eq!(claim(0, 2), TAKEN, "the other stream is not at its stop");
+        assert!(plan.settle(Tick(5), &[(0, 4096)]));
+        assert_eq!(claim(5, 1), Claim::Idle, "a half is settled");
+        assert!(plan.settle(Tick(7), &[(4096, 8192)]));
+        assert_eq!(claim(8, 1), Claim::Later(Tick(107)));
+        assert_eq!([claim(107, 1), claim(107, 1), claim(107, 1)], [TAKEN, TAKEN, Claim::Idle]);
+        assert_eq!(claim(107, 2), TAKEN, "the last bytes");
+        assert!(plan.settle(Tick(110), &[(8192, 24_576)]));
+        assert_eq!(claim(110, 1), Claim::Dry, "nothing is left to stop for");
+    }
+
+    const TAKEN: Claim = Claim::Taken;
+
+    #[test]
+    fn what_came_from_a_pipe_is_kept_until_it_is_settled() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want_pipe();
+        plan.end();
+        let mut request = Request::new(4096);
+        assert_eq!(plan.claim(Tick(0), 1, &mut request), Claim::Taken);
+        request.label.extent.len = 10;
+        request.label.body_len = 10;
+        request.body_mut().copy_from_slice(b"ten bytes!");
+        plan.filled(Tick(0), &request);
+        request.body_mut().fill(0);
+        assert!(plan.lost(1));
+        assert_eq!(plan.claim(Tick(0), 2, &mut request), Claim::Taken);
+        assert!(request.again);
+        assert_eq!(request.body(), b"ten bytes!");
+    }
+}

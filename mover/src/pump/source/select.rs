@@ -1,0 +1,147 @@
+//! Which names of a tree are copied: lines of gitignore rules, the last one that matches counts.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use base::fault::Fault;
+use base::limits::PATTERN_BYTES_MAX;
+
+/// The rules of one transfer. A pure value: it knows names, not files.
+#[derive(Clone, Debug)]
+pub struct Select {
+    rules: Option<Gitignore>,
+}
+
+/// What a name is, as far as rules ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Folder,
+    Other,
+}
+
+impl Select {
+    /// `lines` as they travel: what matches is left out, behind a `!` it is kept.
+    pub fn new(lines: &[String]) -> Result<Select, Fault> {
+        if lines.is_empty() {
+            return Ok(Select { rules: None });
+        }
+        let wrong = |line: &str, why: String| Fault::usage(format!("the pattern '{line}': {why}"));
+        let mut builder = builder();
+        for line in lines {
+            check(line).map_err(|why| wrong(line, why))?;
+            builder.add_line(None, line).map_err(|why| wrong(line, why.to_string()))?;
+        }
+        let rules = builder.build().map_err(|why| wrong(&lines.join(" "), why.to_string()))?;
+        Ok(Select { rules: Some(rules) })
+    }
+
+    /// Whether the rules leave out this path below the root of the source. What is below a folder
+    /// that is left out is never asked about.
+    pub fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
+        self.rules.as_ref().is_some_and(|rules| {
+            let path = Path::new(OsStr::from_bytes(path));
+            rules.matched(path, shape == Shape::Folder).is_ignore()
+        })
+    }
+
+    /// The same where the folders above were not asked about: a name from a list.
+    pub fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut folders = slashes.map(|(at, _)| &path[..at]);
+        folders.any(|folder| self.leaves_out(folder, Shape::Folder)) || self.leaves_out(path, shape)
+    }
+}
+
+/// Whether a pattern can be read, as it was typed. The error says what to type instead.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    check(pattern)?;
+    if pattern.starts_with('!') {
+        return Err("a '!' is what --include is for; write \\! for a name that begins so".into());
+    }
+    Ok(())
+}
+
+/// A bracket that is not closed is a mistake here, not a bracket.
+fn builder() -> GitignoreBuilder {
+    let mut builder = GitignoreBuilder::new("");
+    builder.allow_unclosed_class(false);
+    builder
+}
+
+fn check(line: &str) -> Result<(), String> {
+    let plain = line.strip_prefix('!').unwrap_or(line);
+    if plain.trim().is_empty() || plain == "/" {
+        return Err("write a name or a pattern such as '*.o' or '/build/'".into());
+    }
+    if line.len() > PATTERN_BYTES_MAX {
+        return Err(format!("write at most {PATTERN_BYTES_MAX} bytes"));
+    }
+    if plain.starts_with('#') {
+        return Err("a '#' begins a comment; write \\# for a name that begins so".into());
+    }
+    builder().add_line(None, line).map(|_| ()).map_err(|why| {
+        let text = why.to_string();
+        text.rsplit_once("': ").map_or(text.clone(), |(_, reason)| reason.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules() {
+        use Shape::{Folder, Other};
+        let cases: [(&[&str], &str, Shape, bool); 15] = [
+            (&[], "a", Other, false),
+            (&["*.o"], "a/b.o", Other, true),
+            (&["*.o"], "a/b.c", Other, false),
+            (&["*.o", "!keep.o"], "a/keep.o", Other, false),
+            (&["!keep.o", "*.o"], "a/keep.o", Other, true),
+            (&["/build"], "build", Folder, true),
+            (&["/build"], "a/build", Folder, false),
+            (&["a/b"], "a/b", Other, true),
+            (&["a/b"], "c/a/b", Other, false),
+            (&["tmp/"], "x/tmp", Folder, true),
+            (&["tmp/"], "x/tmp", Other, false),
+            (&["**/cache/*"], "x/cache/y", Other, true),
+            (&["*", "!*/", "!*.rs"], "src/a.rs", Other, false),
+            (&["*", "!*/", "!*.rs"], "src/a.c", Other, true),
+            (&["\\#a"], "#a", Other, true),
+        ];
+        for (lines, path, shape, expect) in cases {
+            let lines: Vec<String> = lines.iter().map(|line| line.to_string()).collect();
+            let select = Select::new(&lines).unwrap();
+            assert_eq!(select.leaves_out(path.as_bytes(), shape), expect, "{lines:?} {path}");
+        }
+    }
+
+    #[test]
+    fn names_need_not_be_utf8() {
+        let select = Select::new(&["*.o".into()]).unwrap();
+        assert!(select.leaves_out(b"\xff.o", Shape::Other));
+        assert!(!select.leaves_out(b"\xff.c", Shape::Other));
+    }
+
+    #[test]
+    fn a_listed_name_is_asked_about_with_its_folders() {
+        let select = Select::new(&["/build/".into()]).unwrap();
+        assert!(select.leaves_out_with_parents(b"build/a/b", Shape::Other));
+        assert!(!select.leaves_out_with_parents(b"a/build", Shape::Other));
+    }
+
+    #[test]
+    fn wrong_patterns_are_told() {
+        for line in ["", " ", "!", "/", "a[", "#a", "{a"] {
+            assert!(check_pattern(line).is_err(), "{line}");
+            assert!(Select::new(&[line.into()]).is_err(), "{line}");
+        }
+        assert!(check_pattern("!a").is_err());
+        for line in ["a", "*.o", "\\!a", "a b", "[ab]"] {
+            assert_eq!(check_pattern(line), Ok(()), "{line}");
+        }
+    }
+}

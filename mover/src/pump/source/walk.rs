@@ -1,0 +1,694 @@
+//! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its
+//! depth.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use self::listed::{Folders, Listed};
+use self::listing::{At, Buffer, Listing, Meta};
+use crate::io::attributes;
+use crate::io::disk::Disk;
+use crate::io::volume::{Mtime, Volume};
+use crate::pump::sink::compare::sum_of;
+use crate::pump::source::names::Names;
+use crate::pump::source::safe_links::leads_out;
+use crate::pump::source::select::{Select, Shape};
+use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
+use crate::wire::message::Origin;
+use base::attributes::Attributes;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::limits::ATTRIBUTES_BYTES_MAX;
+use base::settings::{Links, Settings, SkipUnchanged};
+
+mod listed;
+mod listing;
+
+/// Where an object is read from.
+#[derive(Clone, Debug)]
+pub struct From {
+    pub volume: Arc<dyn Volume>,
+    pub path: Vec<u8>,
+}
+
+/// An object that can be offered.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub entry: Entry,
+    /// `None` for what has no bytes in files.
+    pub from: Option<From>,
+}
+
+/// What a walk says as it goes.
+#[derive(Debug)]
+pub enum Sighting {
+    Chunk(Vec<Found>),
+    /// A path that cannot be offered; the walk goes on.
+    Unoffered {
+        path: Vec<u8>,
+        fault: Fault,
+    },
+    /// A thing that is not copied, by its nature.
+    Skipped(String),
+    /// How many names the filters left out, at the end.
+    Excluded(u64),
+}
+
+/// Sources that were looked at: they exist, and whether they are one object is known.
+#[derive(Debug)]
+pub struct Sources {
+    roots: Vec<Root>,
+    pub origin: Origin,
+    select: Select,
+    sums: Sums,
+    listed: Option<Listed>,
+}
+
+/// Whether files are hashed before they are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    None,
+    Blake3,
+}
+
+#[derive(Debug)]
+enum Root {
+    Made(Entry),
+    /// One of several that cannot be copied: it is named, the others are copied.
+    Bad {
+        path: PathBuf,
+        fault: Fault,
+    },
+    File {
+        real: PathBuf,
+        name: Vec<u8>,
+        meta: Box<Meta>,
+    },
+    /// `prefix` is what stands before the names below it: empty for `SRC/`.
+    Directory {
+        real: PathBuf,
+        prefix: Vec<u8>,
+        meta: Box<Meta>,
+    },
+}
+
+impl Sources {
+    /// Looks at each source. When none can be copied the transfer ends before it begins.
+    pub fn look(places: &[Place], recursive: bool) -> Result<Sources, Fault> {
+        let mut roots = Vec::with_capacity(places.len());
+        for place in places {
+            roots.push(match (look_at(place, recursive), place) {
+                (Ok(root), _) => root,
+                (Err(fault), Place::Path(path)) if places.len() > 1 => {
+                    Root::Bad { path: path.clone(), fault }
+                }
+                (Err(fault), _) => return Err(fault),
+            });
+        }
+        if roots.iter().all(|root| matches!(root, Root::Bad { .. }))
+            && let Some(Root::Bad { fault, .. }) = roots.first()
+        {
+            return Err(fault.clone());
+        }
+        let single = roots.len() == 1 && !matches!(roots[0], Root::Directory { .. });
+        let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
+        let select = Select::new(&[])?;
+        let origin = Origin { single, endless };
+        Ok(Sources { roots, origin, select, sums: Sums::None, listed: None })
+    }
+
+    /// Looks at the one folder below which a list names what is copied.
+    pub fn look_below(places: &[Place]) -> Result<Sources, Fault> {
+        let mut sources = Sources::look(places, true)?;
+        match &mut sources.roots[..] {
+            [Root::Directory { prefix, .. }] => {
+                prefix.clear();
+                Ok(sources)
+            }
+            _ => Err(Fault::usage(
+                "--files-from names what is below one folder, and the source is none: name the \
+                 folder as SRC",
+            )),
+        }
+    }
+
+    /// Of what is below, only these names.
+    pub fn list(mut self, names: Arc<Names>, recursive: bool) -> Sources {
+        let folders = if recursive { Folders::Whole } else { Folders::Refused };
+        self.listed = Some(Listed { names, folders });
+        self
+    }
+
+    /// Of what is there, only what the settings choose.
+    pub fn choose(mut self, settings: &Settings) -> Result<Sources, Fault> {
+        self.select = Select::new(&settings.filters)?;
+        if settings.skip_unchanged == SkipUnchanged::Checksum {
+            self.sums = Sums::Blake3;
+        }
+        Ok(self)
+    }
+
+    /// The size of a single object that has one.
+    pub fn single_bytes(&self) -> Option<u64> {
+        match &self.roots[..] {
+            [Root::File { meta, .. }] => Some(meta.size()),
+            [Root::Made(entry)] if entry.kind != EntryKind::Pipe => Some(entry.size),
+            _ => None,
+        }
+    }
+
+    /// True when reading them can wait for a device.
+    pub fn wait(&self) -> bool {
+        self.roots.iter().any(|root| match root {
+            Root::Made(_) | Root::Bad { .. } => false,
+            Root::File { real, .. } => waits(real.parent().unwrap_or(Path::new("/"))),
+            Root::Directory { real, .. } => waits(real),
+        })
+    }
+
+    /// Walks everything; `tell` says false to stop.
+    pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
+        let Sources { roots, select, sums, listed, .. } = self;
+        let mut batch = Offers {
+            settings,
+            found: Vec::new(),
+            bytes: 0,
+            number: 0,
+            twins: Twins::default(),
+            everything: None,
+            buffer: Buffer::default(),
+            tell,
+            going: true,
+            select,
+            sums,
+            excluded: 0,
+            prefix_bytes: 0,
+        };
+        for root in roots {
+            match root {
+                Root::Made(entry) => batch.add(Found { entry, from: None }),
+                Root::Bad { path, fault } => batch.unoffered(&path, fault),
+                Root::File { real, name, meta } => batch.add_file(&real, name, &meta),
+                Root::Directory { real, prefix, meta } => match &listed {
+                    Some(listed) => batch.add_listed(&real, listed),
+                    None => batch.add_tree(&real, prefix, &meta),
+                },
+            }
+        }
+        batch.flush();
+        let excluded = batch.excluded;
+        batch.say(Sighting::Excluded(excluded));
+    }
+}
+
+fn waits(directory: &Path) -> bool {
+    Disk::open(directory).is_ok_and(|disk| disk.waits())
+}
+
+fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
+    match (place, made_object(place)) {
+        (Place::Path(path), _) => look_at_path(path, recursive),
+        (_, made) => Ok(Root::Made(made.expect("what is no path is made up, or piped"))),
+    }
+}
+
+/// The one object of a source that is no path.
+pub fn made_object(place: &Place) -> Option<Entry> {
+    let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
+    match place {
+        Place::Path(_) => None,
+        Place::Stdio => made(EntryKind::Pipe, ENDLESS_BYTES, "stdin"),
+        Place::Endless => made(EntryKind::Pipe, ENDLESS_BYTES, "null"),
+        Place::EndlessMade { set, .. } => made(EntryKind::Pipe, ENDLESS_BYTES, set.name()),
+        Place::Null { len } => made(EntryKind::Stretch, *len, "null"),
+        Place::Zero { len } => made(EntryKind::Stretch, *len, "zero"),
+        Place::Random { len, .. } => made(EntryKind::Stretch, *len, "random"),
+        Place::Made { set, len, .. } => made(EntryKind::Stretch, *len, set.name()),
+    }
+}
+
+/// True for a folder that is typed so that what is in it is copied, and not the folder itself.
+pub fn means_contents(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let typed = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
+    typed || path.file_name().is_none()
+}
+
+fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
+    let fault = |error| Fault::io("find", path, &error);
+    let meta = Meta::of_path(path).map_err(|errno| fault(errno.into()))?;
+    let real = fs::canonicalize(path).map_err(fault)?;
+    let meta = Box::new(meta);
+    // The name as it was typed: a link given on the command line is followed but keeps its name.
+    let typed = path.file_name().or(real.file_name()).unwrap_or(OsStr::new(""));
+    let name = typed.as_bytes().to_vec();
+    if meta.is_dir() {
+        if !recursive {
+            let text =
+                format!("'{}' is a directory: -r copies it with all that is in it", path.display());
+            return Err(Fault::usage(text));
+        }
+        let prefix = if means_contents(path) { Vec::new() } else { name };
+        return Ok(Root::Directory { real, prefix, meta });
+    }
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return Err(Fault::usage(format!("'{}' is no directory", path.display())));
+    }
+    if !meta.is_file() {
+        let text = "is no regular file: a pipe or device is copied as '-' from its reader";
+        return Err(Fault::usage(format!("'{}' {text}", path.display())));
+    }
+    Ok(Root::File { real, name, meta })
+}
+
+/// Entries on their way into an offer.
+struct Offers<'a> {
+    settings: &'a Settings,
+    found: Vec<Found>,
+    bytes: usize,
+    /// The number that the next object will have: they are counted as they are offered.
+    number: u64,
+    twins: Twins,
+    /// What followed links lead to can be anywhere.
+    everything: Option<Arc<Disk>>,
+    buffer: Buffer,
+    tell: &'a mut dyn FnMut(Sighting) -> bool,
+    going: bool,
+    select: Select,
+    sums: Sums,
+    /// Names that the filters left out.
+    excluded: u64,
+    /// What stands in front of the names below the current source.
+    prefix_bytes: usize,
+}
+
+impl Offers<'_> {
+    fn say(&mut self, sighting: Sighting) {
+        self.going = self.going && (self.tell)(sighting);
+    }
+
+    fn failed(&mut self, doing: &str, path: &Path, errno: Errno) {
+        self.unoffered(path, Fault::io(doing, path, &errno.into()));
+    }
+
+    fn unoffered(&mut self, path: &Path, fault: Fault) {
+        let path = path.as_os_str().as_bytes().to_vec();
+        self.say(Sighting::Unoffered { path, fault });
+    }
+
+    fn add(&mut self, mut found: Found) {
+        self.sum(&mut found);
+        let entries = self.found.len();
+        if entries > 0 && Chunk::is_full(entries, self.bytes, &found.entry) {
+            self.flush();
+        }
+        self.bytes += found.entry.encoded_bytes();
+        self.found.push(found);
+        self.number += 1;
+    }
+
+    /// Hashes a file where unchanged ones are found by that. One that cannot be read says so when
+    /// it is copied.
+    fn sum(&mut self, found: &mut Found) {
+        if self.sums == Sums::Blake3
+            && found.entry.kind == EntryKind::File
+            && let Some(from) = &found.from
+        {
+            found.entry.sum = sum_of(&*from.volume, &from.path, || true).ok();
+        }
+    }
+
+    /// Whether the filters leave out this name below the root of the source.
+    fn leaves_out(&mut self, spot: &Spot, shape: Shape) -> bool {
+        let path = &spot.target[self.prefix_bytes..];
+        let out = self.select.leaves_out(path, shape);
+        self.excluded += u64::from(out);
+        out
+    }
+
+    fn flush(&mut self) {
+        self.bytes = 0;
+        if !self.found.is_empty() {
+            let found = std::mem::take(&mut self.found);
+            self.say(Sighting::Chunk(found));
+        }
+    }
+
+    fn add_file(&mut self, real: &Path, name: Vec<u8>, meta: &Meta) {
+        let parent = real.parent().unwrap_or(Path::new("/"));
+        let in_parent = real.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
+        let disk = match Disk::open(parent) {
+            Ok(disk) => Arc::new(disk),
+            Err(fault) => return self.unoffered(real, fault),
+        };
+        match At::find(&disk, &in_parent) {
+            Ok(at) => {
+                let real = real.to_path_buf();
+                self.add_regular(Spot { disk, inside: in_parent, target: name, real }, &at, meta);
+            }
+            Err(errno) => self.failed("find", real, errno),
+        }
+    }
+
+    fn add_tree(&mut self, real: &Path, prefix: Vec<u8>, meta: &Meta) {
+        let disk = match Disk::open(real) {
+            Ok(disk) => Arc::new(disk),
+            Err(fault) => return self.unoffered(real, fault),
+        };
+        let mut open: Vec<Frame> = Vec::new();
+        self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
+        let at = match At::find(&disk, b"") {
+            Ok(at) => at,
+            Err(errno) => return self.failed("find", real, errno),
+        };
+        let root = Spot { disk, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
+        self.enter(root, &at, meta, &mut open);
+        self.add_open(&mut open);
+    }
+
+    /// Adds everything in the directories that are being listed.
+    fn add_open(&mut self, open: &mut Vec<Frame>) {
+        while let Some(frame) = open.last_mut() {
+            if !self.going {
+                return;
+            }
+            match frame.listing.next(&frame.spot, &mut self.buffer) {
+                Some(Ok(at)) => {
+                    let spot = frame.spot.below(at.name());
+                    let meta = at.meta();
+                    let shape = match meta.as_ref().is_ok_and(Meta::is_dir) {
+                        true => Shape::Folder,
+                        false => Shape::Other,
+                    };
+                    if !self.leaves_out(&spot, shape) {
+                        match meta {
+                            Ok(meta) => self.add_found(spot, &at, &meta, open),
+                            Err(errno) => self.failed("look at", &spot.real, errno),
+                        }
+                    }
+                }
+                Some(Err(errno)) => {
+                    let real = frame.spot.real.clone();
+                    self.failed("list", &real, errno);
+                    self.leave(open);
+                }
+                None => self.leave(open),
+            }
+        }
+    }
+
+    /// Adds one thing in a tree; a directory is entered.
+    fn add_found(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
+        if !path_is_safe(&spot.target) {
+            let text =
+                format!("'{}' is longer than a path may be (4095 bytes)", spot.real.display());
+            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
+        }
+        match (meta.is_link(), self.settings.links) {
+            (false, _) => self.add_thing(spot, at, meta, open),
+            (true, Links::Copy | Links::Safe) => self.add_link(spot, at, meta),
+            (true, Links::Follow) => self.follow(spot, open),
+            (true, Links::Skip) => {
+                let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
+                self.say(Sighting::Skipped(text));
+            }
+        }
+    }
+
+    fn add_thing(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
+        if meta.is_file() {
+            self.add_regular(spot, at, meta);
+        } else if meta.is_dir() {
+            self.enter(spot, at, meta, open);
+        } else {
+            let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
+            self.say(Sighting::Skipped(text));
+        }
+    }
+
+    /// A file, or another name of one that has been offered.
+    fn add_regular(&mut self, spot: Spot, at: &At, meta: &Meta) {
+        if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
+            let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
+            entry.twin = twin;
+            return self.add(Found { entry, from: None });
+        }
+        let untold = match untold_size(&spot, meta) {
+            Ok(untold) => untold,
+            Err(fault) => return self.unoffered(&spot.real, fault),
+        };
+        let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
+        let allocated_bytes = meta.allocated_bytes();
+        match untold {
+            Some(size) => entry.size = size,
+            None if allocated_bytes < meta.size() => {
+                (entry.sparse, entry.allocated_bytes) = (true, allocated_bytes);
+            }
+            None => {}
+        }
+        entry.attributes = self.attributes(&spot.real, at, meta);
+        let from = From { volume: spot.disk, path: spot.inside };
+        self.add(Found { entry, from: Some(from) });
+    }
+
+    fn add_link(&mut self, spot: Spot, at: &At, meta: &Meta) {
+        match at.read_link() {
+            Ok(to) if self.settings.links == Links::Safe && leads_out(&spot.target, &to) => {
+                let text = format!(
+                    "'{}' is a symbolic link that leads out of what is copied: skipped",
+                    spot.real.display()
+                );
+                self.say(Sighting::Skipped(text));
+            }
+            Ok(to) => {
+                let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
+                entry.attributes = self.attributes(&spot.real, at, meta);
+                self.add(Found { entry, from: None });
+            }
+            Err(errno) => self.failed("read the link", &spot.real, errno),
+        }
+    }
+
+    /// What a link points to, in the link's place.
+    fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
+        let everything = match &self.everything {
+            Some(disk) => disk.clone(),
+            None => match Disk::open(Path::new("/")) {
+                Ok(disk) => Arc::new(disk),
+                Err(fault) => return self.unoffered(&spot.real, fault),
+            },
+        };
+        self.everything = Some(everything.clone());
+        let real = match fs::canonicalize(&spot.real) {
+            Ok(real) => real,
+            Err(error) => {
+                return self.unoffered(&spot.real, Fault::io("follow", &spot.real, &error));
+            }
+        };
+        let inside = real.as_os_str().as_bytes()[1..].to_vec();
+        let found = At::find(&everything, &inside).and_then(|at| Ok((at.meta()?, at)));
+        let (meta, at) = match found {
+            Ok(found) => found,
+            Err(errno) => return self.failed("follow", &spot.real, errno),
+        };
+        if meta.is_dir() && open.iter().any(|frame| frame.inode == meta.inode()) {
+            let text = format!(
+                "'{}' leads back to '{}', which it is in: a loop cannot be copied",
+                spot.real.display(),
+                real.display()
+            );
+            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
+        }
+        let spot = Spot { disk: everything, inside, target: spot.target, real };
+        self.add_thing(spot, &at, &meta, open);
+    }
+
+    fn enter(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
+        let target = spot.target.clone();
+        if !target.is_empty() {
+            let entry = entry_from(EntryKind::Directory, target.clone(), Vec::new(), meta);
+            self.add(Found { entry, from: None });
+        }
+        let mut leave = entry_from(EntryKind::Leave, target, Vec::new(), meta);
+        leave.attributes = self.attributes(&spot.real, at, meta);
+        match Listing::open(at, meta, open.len(), &mut self.buffer) {
+            Ok(listing) => {
+                let depth = open.len();
+                if let Some(around) = open.last_mut() {
+                    around.listing.cover(depth - 1);
+                }
+                open.push(Frame { listing, spot, leave, inode: meta.inode() });
+            }
+            Err(errno) => {
+                self.failed("list", &spot.real, errno);
+                if !leave.path.is_empty() {
+                    self.add(Found { entry: leave, from: None });
+                }
+            }
+        }
+    }
+
+    /// Everything in the innermost directory has been offered.
+    fn leave(&mut self, open: &mut Vec<Frame>) {
+        if let Some(Frame { leave, .. }) = open.pop() {
+            self.add(Found { entry: leave, from: None });
+        }
+    }
+
+    fn attributes(&mut self, real: &Path, at: &At, meta: &Meta) -> Option<Arc<Attributes>> {
+        if !self.settings.archive {
+            return None;
+        }
+        let (uid, gid) = meta.owner();
+        let mut all = Attributes { uid, gid, xattrs: Vec::new() };
+        let why = match attributes::read(&at.path()) {
+            Ok(xattrs) => {
+                all.xattrs = xattrs;
+                match all.bytes() <= ATTRIBUTES_BYTES_MAX {
+                    true => return Some(Arc::new(all)),
+                    false => "they are more than 32 KiB".to_string(),
+                }
+            }
+            Err(errno) => std::io::Error::from(errno).to_string(),
+        };
+        all.xattrs.clear();
+        let text = format!("'{}': extended attributes are not copied: {why}", real.display());
+        self.say(Sighting::Skipped(text));
+        Some(Arc::new(all))
+    }
+}
+
+/// Where a thing is read, and what it is called at the target.
+#[derive(Clone, Debug)]
+struct Spot {
+    disk: Arc<Disk>,
+    inside: Vec<u8>,
+    target: Vec<u8>,
+    real: PathBuf,
+}
+
+impl Spot {
+    fn below(&self, name: &OsStr) -> Spot {
+        Spot {
+            disk: self.disk.clone(),
+            inside: join(&self.inside, name.as_bytes()),
+            target: join(&self.target, name.as_bytes()),
+            real: self.real.join(name),
+        }
+    }
+}
+
+/// A directory that is being listed.
+#[derive(Debug)]
+struct Frame {
+    listing: Listing,
+    spot: Spot,
+    /// What is offered when all that is in it has been.
+    leave: Entry,
+    inode: (u64, u64),
+}
+
+/// Files with several names, until all of those have been seen.
+#[derive(Debug, Default)]
+struct Twins {
+    seen: BTreeMap<(u64, u64), Twin>,
+}
+
+#[derive(Debug)]
+struct Twin {
+    number: u64,
+    first: Vec<u8>,
+    /// Names that have not been seen. Some may lie outside of what is copied.
+    left: u64,
+}
+
+impl Twins {
+    /// The first name of the same file, if that has been met; else this one is remembered.
+    fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if meta.names() < 2 {
+            return None;
+        }
+        let inode = meta.inode();
+        let Some(twin) = self.seen.get_mut(&inode) else {
+            if self.seen.len() < TWINS_MAX {
+                let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
+                self.seen.insert(inode, twin);
+            }
+            return None;
+        };
+        twin.left -= 1;
+        let met = (twin.number, twin.first.clone());
+        if twin.left == 0 {
+            self.seen.remove(&inode);
+        }
+        Some(met)
+    }
+}
+
+/// The size of a file that does not tell it, as those below `/proc`: what is on a device does.
+fn untold_size(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
+    match meta.may_lack_size() {
+        true => spot.disk.untold_size(&spot.inside),
+        false => Ok(None),
+    }
+}
+
+/// A path's bytes as a name.
+pub fn name_of(path: &[u8]) -> &OsStr {
+    OsStr::from_bytes(path)
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory {
+        b"" => name.to_vec(),
+        _ => [directory, b"/", name].concat(),
+    }
+}
+
+fn entry_from(kind: EntryKind, path: Vec<u8>, link_target: Vec<u8>, meta: &Meta) -> Entry {
+    let (mtime_seconds, mtime_nanos) = meta.mtime();
+    Entry {
+        kind,
+        size: if kind == EntryKind::File { meta.size() } else { 0 },
+        mtime_seconds,
+        mtime_nanos,
+        mode: meta.mode(),
+        path,
+        link_target,
+        ..Entry::default()
+    }
+}
+
+fn made_entry(kind: EntryKind, size: u64, name: &[u8]) -> Entry {
+    Entry {
+        kind,
+        size,
+        mtime_seconds: 0,
+        mtime_nanos: 0,
+        mode: 0o666,
+        path: name.to_vec(),
+        link_target: Vec::new(),
+        ..Entry::default()
+    }
+}
+
+/// False for what comes from a pipe or is generated: it has no time and no mode of its own, and is
+/// as new as can be.
+pub fn has_time(entry: &Entry) -> bool {
+    !matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch)
+}
+
+/// When an offered file was last changed.
+pub fn mtime_of(entry: &Entry) -> Mtime {
+    Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
+}
+
+/// Files with names that have not been seen. Beyond so many a further name is copied as a file of
+/// its own, as memory is bounded.
+const TWINS_MAX: usize = 1 << 19;

@@ -1,0 +1,514 @@
+//! One host's part of a transfer as a value: it is told what happens and says what is to be done.
+//!
+//! No thread, no socket and no clock is in here. Whoever drives a [`Transfer`] hands it an
+//! [`Event`] with the time, and gets a [`Drain`]: every [`Action`] in it has to be taken out before
+//! the transfer is there to be told of anything else, which the types see to. `run.rs` drives it
+//! with threads and sockets, `mover/tests/two_hosts.rs` drives two of them in a simulated world.
+//!
+//! What it changes in place are the ledgers that lanes share, and names at the destination through
+//! [`Volume`](crate::io::volume::Volume), which the simulation has one of.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use self::comparing::{COMPARING_MAX, compared_objects};
+use self::ending::Phase;
+use self::finishing::News;
+use self::stream_states::StreamStates;
+use crate::pump::lane::Over;
+use crate::pump::lane::assembly::Stream;
+use crate::pump::sink::finisher::Finished;
+use crate::pump::sink::objects::Complete;
+use crate::pump::sink::{self, SinkSide, Target};
+use crate::pump::source::walk::Sighting;
+use crate::pump::source::{Flow, SourceSide};
+use crate::pump::watch::Watch;
+use crate::wire::message::Message;
+use crate::wire::session::Session;
+use base::codec::Unpacked;
+use base::fault::{Class, Fault};
+use base::job::{Carrier, Place, StreamPath};
+use base::path::PathSample;
+use base::settings::Settings;
+use base::tally::{SideReport, Tally};
+use base::units::{Nanos, Tick};
+
+mod backlog;
+mod comparing;
+mod ending;
+mod finishing;
+mod hearing;
+mod ledgers;
+mod offering;
+mod pulse;
+mod stream_states;
+mod streams;
+
+pub use self::backlog::{Backlog, Ticket, heard_bytes};
+pub use self::finishing::Work;
+pub use self::ledgers::{Here, Ledgers};
+pub use self::pulse::Pulse;
+
+/// How often a transfer is to be told that time has gone by; also how late an acknowledgement may
+/// be.
+pub const BEAT: Nanos = Nanos::from_millis(10);
+/// What the walk may have found that is not offered yet.
+pub const CHUNKS_AHEAD: usize = 4;
+
+/// Something that happened.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the largest comes once, when a lane ends")]
+pub enum Event {
+    /// Time has gone by, and what had happened until now has been told.
+    Beat,
+    Heard(Message),
+    /// The session has seen this message while the streams were being opened.
+    HeardBefore(Message),
+    /// Everything that was heard before this is dealt with.
+    Dealt(Ticket),
+    /// The control connection ended; with a fault when it broke.
+    Closed(Option<Fault>),
+    /// So much waits to be written to it that what can be said later is; or that is over.
+    LineFull(bool),
+    /// The peer gave a sign of life besides messages.
+    PeerActive,
+    /// A lane has ended, with the number of its stream if it has one.
+    LaneOver(Option<u32>, Over),
+    Finished(Vec<Finished>),
+    /// The journal says what it was told to.
+    Advanced(Result<(), Fault>),
+    /// The walk has found something; it goes on when it is told to.
+    Found(Sighting),
+    /// The walk is over.
+    Walked,
+    /// A data stream has proved that it belongs here.
+    Joined(Stream),
+    /// A stream that was to take another's place could not be opened.
+    NotJoined(Fault),
+    /// A message of the source, with the numbers of objects that are here byte for byte.
+    Compared(Message, Vec<u64>),
+    /// What a [`Check`] of a stream has come to.
+    Checked {
+        stream: u32,
+        check: Check,
+        holds: bool,
+    },
+    /// What unpacking took here.
+    Unpacked(Unpacked),
+    /// What this host has seen of its streams, for the side that drives.
+    Sampled(Vec<Message>),
+    /// What this host knows of itself and its streams at the end.
+    Measured(Box<SideReport>, Vec<Message>),
+    /// What was asked for cannot be done on this host.
+    Failed(Fault),
+}
+
+/// Something that is to be done, in this order.
+#[derive(Debug)]
+pub enum Action {
+    /// Tell the peer.
+    Say(Message),
+    /// A lane for a stream, or for two ends on this host. `LaneOver` comes when it ends.
+    StartLane(Option<Stream>),
+    /// Open a data stream of this number after a while: `Joined` or `NotJoined`.
+    Dial { number: u32, after: Nanos },
+    /// A stream is of no use any more: its lane is to end.
+    Cut { stream: u32 },
+    /// Both sides have let it go.
+    Forget { stream: u32 },
+    /// Ask the host's TCP about a stream: `Checked`.
+    Check { stream: u32, check: Check },
+    /// The walk may go on by one.
+    WalkOn,
+    /// Compare with what is here: `Compared`.
+    Compare(Message),
+    /// Work for the finisher: `Finished`, `Advanced`, or nothing at the end.
+    Finish(Work),
+    /// What unpacking takes at the sink.
+    NoteUnpacked(Unpacked),
+    /// What the peer has seen of a stream.
+    NoteSamples { stream: u32, samples: Vec<PathSample> },
+    /// Take a last look at the host and its streams: `Measured`.
+    Measure,
+    /// Everything that moves bytes is to stop.
+    Brake(Fault),
+}
+
+/// What can be asked about a stream on which nothing moves although it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Whether segments were sent and no answer has come for `--stall`.
+    PathIsDead,
+    /// Whether nothing has come for half of `--stall`, and nothing waits to be read.
+    IsStarved,
+}
+
+/// What a transfer begins with.
+#[derive(Debug)]
+pub struct Setup {
+    pub settings: Settings,
+    pub source: Option<Place>,
+    pub sink: Option<Target>,
+    pub streams: Vec<Stream>,
+    pub peer: Option<PeerSetup>,
+    pub ledgers: Ledgers,
+    pub begin: sink::Begin,
+    pub watch: Arc<Watch>,
+    /// The name that a single object gets at a far sink.
+    pub rename: Option<Vec<u8>>,
+    pub carrier: Carrier,
+}
+
+/// The peer, where there is one: the conversation has got as far as its data streams.
+#[derive(Debug)]
+pub struct PeerSetup {
+    pub session: Session,
+    /// True for the host that started the other.
+    pub drives: bool,
+    /// True for the side that opens streams.
+    pub dials: bool,
+}
+
+/// What a part did.
+#[derive(Debug, Default)]
+pub struct Done {
+    pub files: u64,
+    pub directories: u64,
+    pub failed: u64,
+    /// Destination files that were as new as their source, and stay.
+    pub kept: u64,
+    /// Streams that took another's place.
+    pub replaced: u32,
+    pub worst: Option<Class>,
+    pub bytes: u64,
+    /// What was seen of the data streams.
+    pub paths: Vec<StreamPath>,
+    pub report: SideReport,
+    pub peer_report: Option<SideReport>,
+}
+
+/// A transfer that waits for something to happen.
+#[derive(Debug)]
+pub struct Transfer(Box<Core>);
+
+/// A transfer in which something has happened: what is to be done about it comes first.
+#[must_use = "what is to be done has to be taken out before the transfer goes on"]
+#[derive(Debug)]
+pub struct Drain(Box<Core>);
+
+/// What comes out of a [`Drain`].
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned to")]
+pub enum Next {
+    /// This is to be done, and then what else there is.
+    Do(Action, Drain),
+    /// Nothing more is to be done before something happens.
+    Waits(Transfer),
+    /// All is over.
+    Over(Result<Done, Fault>),
+}
+
+impl Transfer {
+    /// Begins a transfer.
+    pub fn begin(now: Tick, setup: Setup) -> Drain {
+        let mut core = Core::new(now, setup.settings, setup.peer, setup.watch, setup.carrier);
+        let rename = setup.rename.or_else(|| setup.sink.as_ref().and_then(Target::rename));
+        let flow = Flow::of(setup.source.as_ref());
+        let Ledgers { plan, objects, complete, .. } = setup.ledgers;
+        core.source = plan
+            .map(|plan| SourceSide::new(plan, core.settings.clone(), core.watch.clone()))
+            .map(|side| side.renamed(rename).flowing(flow));
+        let compares = comparing::is_asked(&core.settings, setup.sink.as_ref());
+        core.comparing = compares.then_some(0);
+        core.sink = setup.sink.zip(objects).map(|(target, objects)| {
+            SinkSide::new(objects, core.settings.clone(), target, core.watch.clone(), setup.begin)
+        });
+        core.complete = complete;
+        core.walk = if core.source.is_some() { Walk::Going } else { Walk::Told };
+        core.start_lanes(setup.streams);
+        Drain(Box::new(core))
+    }
+
+    /// Something has happened.
+    pub fn handle(mut self, now: Tick, event: Event) -> Drain {
+        self.0.now = now;
+        self.0.handle(event);
+        Drain(self.0)
+    }
+}
+
+impl Drain {
+    /// What is to be done next.
+    pub fn next(mut self) -> Next {
+        if let Some(action) = self.0.actions.pop_front() {
+            return Next::Do(action, self);
+        }
+        match self.0.phase {
+            Phase::Over(result) => Next::Over(result),
+            _ => Next::Waits(Transfer(self.0)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Core {
+    settings: Settings,
+    now: Tick,
+    actions: VecDeque<Action>,
+    phase: Phase,
+    source: Option<SourceSide>,
+    sink: Option<SinkSide>,
+    complete: Option<Receiver<Complete>>,
+    walk: Walk,
+    /// What the walk has found, and is not offered yet.
+    found: VecDeque<Sighting>,
+    peer: Option<Peer>,
+    carrier: Carrier,
+    watch: Arc<Watch>,
+    streams: StreamStates,
+    lanes_running: usize,
+    /// When streams are looked at for life again.
+    look_at: Tick,
+    news: News,
+    /// Where what is here is compared first: objects that are being compared.
+    comparing: Option<u64>,
+    tally: Tally,
+    /// Names that the walk was told to leave out.
+    excluded: u64,
+    done: Done,
+    /// The object that failed last.
+    failed_last: String,
+    report: Report,
+    /// The far source has been told that it is enough.
+    enough_said: bool,
+}
+
+/// The peer as the transfer goes on.
+#[derive(Debug)]
+struct Peer {
+    session: Session,
+    drives: bool,
+    dials: bool,
+    line_is_full: bool,
+    /// It has given a sign of life since the session was asked last.
+    was_active: bool,
+    /// It went away when everything was done, before it had said what it did.
+    is_gone: bool,
+}
+
+/// How far the walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Going,
+    Over,
+    /// And the sink has been told so, or there is none here.
+    Told,
+}
+
+/// How far this side's report has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    NotYet,
+    /// The host is being asked for its figures.
+    Asked,
+    Made,
+}
+
+impl Core {
+    fn new(
+        now: Tick,
+        settings: Settings,
+        peer: Option<PeerSetup>,
+        watch: Arc<Watch>,
+        carrier: Carrier,
+    ) -> Core {
+        let peer = peer.map(|PeerSetup { mut session, drives, dials }| {
+            session.bear(now, settings.stall);
+            let (line_is_full, was_active, is_gone) = (false, false, false);
+            Peer { session, drives, dials, line_is_full, was_active, is_gone }
+        });
+        Core {
+            streams: StreamStates::new(settings.streams),
+            settings,
+            now,
+            actions: VecDeque::new(),
+            phase: Phase::Running,
+            source: None,
+            sink: None,
+            complete: None,
+            walk: Walk::Told,
+            found: VecDeque::new(),
+            peer,
+            carrier,
+            watch,
+            lanes_running: 0,
+            look_at: now,
+            news: News::none(now),
+            comparing: None,
+            tally: Tally::default(),
+            excluded: 0,
+            done: Done::default(),
+            failed_last: String::new(),
+            report: Report::NotYet,
+            enough_said: false,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match &self.phase {
+            Phase::Running => {
+                if let Err(fault) = self.take(event) {
+                    self.fail(fault);
+                }
+            }
+            Phase::Listening { .. } => self.listen(event),
+            Phase::Stopping { .. } => self.await_lanes(event),
+            Phase::Over(_) => {}
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Fault> {
+        match event {
+            Event::Beat => self.beat(),
+            Event::Heard(message) => self.hear(message),
+            Event::HeardBefore(message) => self.hear_checked(message),
+            Event::Dealt(_) => Ok(()),
+            Event::Closed(fault) => self.closed(fault),
+            Event::LaneOver(stream, over) => self.lane_over(stream, over),
+            Event::Finished(finished) => self.finish(&finished),
+            Event::Advanced(told) => {
+                self.news.under_way = false;
+                told
+            }
+            Event::Compared(message, same) => self.compared(message, same),
+            Event::Joined(stream) => {
+                self.join(stream);
+                Ok(())
+            }
+            Event::NotJoined(fault) => self.dial_again(&fault),
+            Event::Found(sighting) => {
+                self.found.push_back(sighting);
+                Ok(())
+            }
+            Event::Walked => {
+                self.walk = Walk::Over;
+                Ok(())
+            }
+            Event::LineFull(is_full) => {
+                self.peer.iter_mut().for_each(|peer| peer.line_is_full = is_full);
+                Ok(())
+            }
+            Event::PeerActive => {
+                self.peer.iter_mut().for_each(|peer| peer.was_active = true);
+                Ok(())
+            }
+            Event::Checked { stream, check, holds } => self.checked(stream, check, holds),
+            Event::Unpacked(unpacked) if self.report == Report::NotYet => {
+                self.say_to_source(Message::Unpacked(unpacked))
+            }
+            Event::Sampled(messages) if self.report == Report::NotYet => {
+                messages.into_iter().for_each(|message| self.say(message));
+                Ok(())
+            }
+            Event::Unpacked(_) | Event::Sampled(_) => Ok(()),
+            Event::Measured(report, samples) => self.measured(*report, samples),
+            Event::Failed(fault) => Err(fault),
+        }
+    }
+
+    /// What is due whether or not something happened.
+    fn beat(&mut self) -> Result<(), Fault> {
+        if self.watch.stopping() {
+            return Err(Fault::interrupted());
+        }
+        self.offer()?;
+        self.end_if_enough();
+        if let Some(end) = self.source.as_mut().and_then(SourceSide::pipe_end) {
+            self.say_to_sink(end)?;
+        }
+        if !self.line_is_full()
+            && let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge)
+        {
+            if let Message::Ack { bytes, .. } = &ack {
+                self.news.bytes += bytes;
+            }
+            self.say_to_source(ack)?;
+        }
+        self.feed_finisher();
+        self.tell_journal();
+        self.look_at_streams();
+        for text in self.sink.as_mut().map(SinkSide::take_warnings).unwrap_or_default() {
+            self.warn(text);
+        }
+        self.check_all_came()?;
+        self.check_errors()?;
+        self.keep_alive()?;
+        self.begin_report();
+        if self.is_over() {
+            self.conclude();
+        }
+        Ok(())
+    }
+
+    fn keep_alive(&mut self) -> Result<(), Fault> {
+        let Some(peer) = &mut self.peer else { return Ok(()) };
+        let was_active = std::mem::take(&mut peer.was_active);
+        if let Some(ping) = peer.session.poll(self.now, was_active)? {
+            self.actions.push_back(Action::Say(ping));
+        }
+        Ok(())
+    }
+
+    /// Streams that have ended bring nothing more.
+    fn check_all_came(&self) -> Result<(), Fault> {
+        let waits = self.sink.as_ref().is_some_and(|sink| sink.objects.is_waiting());
+        let ended = self.lanes_running == 0 && self.streams.bare_since.is_none();
+        match waits && ended && self.streams.awaited == 0 {
+            true => Err(Fault::peer("the source ended its streams before all bytes had come")),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a transfer of which more has failed than its user allows.
+    fn check_errors(&self) -> Result<(), Fault> {
+        let Some(most) = self.settings.errors_max.filter(|_| self.drives()) else { return Ok(()) };
+        if self.done.failed <= u64::from(most) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} failed, and --max-errors allows {most}; the last: {}; what has its final name is \
+             complete, and the same command goes on",
+            self.done.failed, self.failed_last
+        );
+        Err(Fault::new(self.done.worst.unwrap_or(Class::SomeFailed), text))
+    }
+
+    fn line_is_full(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.line_is_full)
+    }
+
+    fn drives(&self) -> bool {
+        self.peer.as_ref().is_none_or(|peer| peer.drives)
+    }
+
+    /// Tells the peer.
+    fn say(&mut self, message: Message) {
+        let peer = self.peer.as_mut().expect("only a peer is told");
+        peer.session.say(self.now, &message);
+        self.actions.push_back(Action::Say(message));
+    }
+
+    fn warn(&mut self, text: String) {
+        match &self.peer {
+            Some(peer) if !peer.drives => self.say(Message::Warning { text }),
+            _ => self.watch.warn(text),
+        }
+    }
+}
+
+/// It missed an answer on a stream that is open here; another login begins anew.
+pub fn open_here_only() -> Fault {
+    let text = "the other side could not open its data streams, one of which is open here";
+    Fault::new(Class::Unreachable, text)
+}

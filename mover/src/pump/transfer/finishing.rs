@@ -1,0 +1,105 @@
+//! What a sink hands to its finisher: what is complete, and what the journal is to be told.
+
+use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use crate::pump::sink::objects::{Advance, Complete};
+use crate::pump::source::Settled;
+use crate::pump::transfer::Event;
+use crate::pump::transfer::{Action, Core};
+use base::fault::Fault;
+use base::units::{Nanos, Tick};
+
+/// What the finisher is given to do.
+#[derive(Debug)]
+pub enum Work {
+    Finish(Vec<Complete>),
+    Advance(Vec<Advance>),
+    Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
+    Close(Ending),
+}
+
+impl Work {
+    /// Does it; what has come of it, where the transfer is told.
+    pub fn run(self, finisher: &mut Finisher) -> Option<Event> {
+        match self {
+            Work::Finish(epoch) => Some(Event::Finished(finisher.epoch(epoch))),
+            Work::Advance(advances) => Some(Event::Advanced(finisher.advance(&advances))),
+            Work::Stop { advances, left } => {
+                finisher.stop(&advances, &left);
+                None
+            }
+            Work::Close(ending) => {
+                finisher.close(ending);
+                None
+            }
+        }
+    }
+}
+
+/// What has been written since the journal was told of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub bytes: u64,
+    pub since: Tick,
+    /// The finisher is at it.
+    pub under_way: bool,
+}
+
+impl News {
+    pub fn none(since: Tick) -> News {
+        News { bytes: 0, since, under_way: false }
+    }
+}
+
+/// The journal is told at least this often, while the disk can follow.
+const NEWS_BYTES: u64 = 64 << 20;
+const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
+
+impl Core {
+    /// Has the journal told of what has been written, when it is time.
+    pub(super) fn tell_journal(&mut self) {
+        let Some(sink) = &self.sink else { return };
+        let due = self.news.bytes >= NEWS_BYTES || self.now.since(self.news.since) >= NEWS_AFTER;
+        if self.news.under_way || !due {
+            return;
+        }
+        self.news = News::none(self.now);
+        let advances = sink.objects.take_advances();
+        if !advances.is_empty() {
+            self.news.under_way = true;
+            self.actions.push_back(Action::Finish(Work::Advance(advances)));
+        }
+    }
+
+    pub(super) fn feed_finisher(&mut self) {
+        let Some(complete) = &self.complete else { return };
+        loop {
+            let epoch: Vec<Complete> = complete.try_iter().take(EPOCH_OBJECTS_MAX).collect();
+            if epoch.is_empty() {
+                return;
+            }
+            self.actions.push_back(Action::Finish(Work::Finish(epoch)));
+        }
+    }
+
+    /// The finisher is done with some objects.
+    pub(super) fn finish(&mut self, finished: &[Finished]) -> Result<(), Fault> {
+        let sink = self.sink.as_mut().expect("a finisher is the sink's");
+        let messages = sink.finished(finished);
+        if self.source.is_none() {
+            for object in finished {
+                let (path, kind, bytes) = (object.path.clone(), object.kind, object.bytes);
+                match &object.outcome {
+                    Ok(sum) => self.finished_well(Settled { path, kind, bytes }, *sum),
+                    Err(fault) => self.failed(path, fault.clone()),
+                }
+            }
+        }
+        for message in messages {
+            self.say_to_source(message)?;
+        }
+        match finished.iter().find_map(|object| object.outcome.as_ref().err()) {
+            Some(fault) if fault.ends_transfer() => Err(fault.clone()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What a transfer does with each message: of its peer, or of its own other side where both ends
+//! are on this host.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::pump::source::Settled;
+use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects, open_here_only};
+use crate::wire::manifest::EntryKind;
+use crate::wire::message::Message;
+use crate::work::digest::to_hex;
+use base::fault::{Class, Fault};
+use base::job::Notice;
+use base::label::Sum;
+
+impl Core {
+    pub(super) fn hear(&mut self, message: Message) -> Result<(), Fault> {
+        let peer = self.peer.as_mut().expect("only a peer is heard");
+        peer.session.hear(self.now, &message)?;
+        self.hear_checked(message)
+    }
+
+    /// A message that the session has seen.
+    pub(super) fn hear_checked(&mut self, message: Message) -> Result<(), Fault> {
+        match message {
+            Message::Stop(fault) => Err(fault),
+            Message::Ping => Ok(()),
+            Message::Warning { text } => {
+                self.watch.warn(text);
+                Ok(())
+            }
+            Message::Carry => Err(open_here_only()),
+            Message::Enough => {
+                self.watch.enough();
+                Ok(())
+            }
+            Message::Lost { stream } => self.hear_lost(stream),
+            Message::Samples { stream, samples } => {
+                // One that has joined there and not yet here is not missed: more comes.
+                if self.streams.is_known(stream) {
+                    self.actions.push_back(Action::NoteSamples { stream, samples });
+                }
+                Ok(())
+            }
+            Message::Doubt { stream } => {
+                self.hear_doubt(stream);
+                Ok(())
+            }
+            Message::Report(report) => {
+                self.done.peer_report = Some(*report);
+                Ok(())
+            }
+            message if self.source.is_some() => self.tell_source(message),
+            message => self.tell_sink(message),
+        }
+    }
+
+    /// The control connection has ended.
+    pub(super) fn closed(&mut self, fault: Option<Fault>) -> Result<(), Fault> {
+        // Who has said everything may go; and what is complete needs no more words.
+        if self.done.peer_report.is_some() {
+            return Ok(());
+        }
+        if self.own_part_over() && self.knows_all() {
+            self.peer.iter_mut().for_each(|peer| peer.is_gone = true);
+            return Ok(());
+        }
+        Err(fault.unwrap_or_else(|| {
+            Fault::new(Class::Unreachable, "the far side went away: its connection was closed")
+        }))
+    }
+
+    /// A message of the source: to the peer, or to this host's own sink.
+    pub(super) fn say_to_sink(&mut self, message: Message) -> Result<(), Fault> {
+        match &self.peer {
+            Some(_) => {
+                self.say(message);
+                Ok(())
+            }
+            None => self.tell_sink(message),
+        }
+    }
+
+    pub(super) fn say_to_source(&mut self, message: Message) -> Result<(), Fault> {
+        match &self.peer {
+            Some(_) => {
+                self.say(message);
+                Ok(())
+            }
+            None => self.tell_source(message),
+        }
+    }
+
+    fn tell_sink(&mut self, message: Message) -> Result<(), Fault> {
+        let is_compared = matches!(
+            message,
+            Message::Offer { .. } | Message::OfferEnd { .. } | Message::PipeEnd { .. }
+        );
+        let Some(comparing) = self.comparing.as_mut().filter(|_| is_compared) else {
+            return self.take_in(message);
+        };
+        self.sink.as_ref().map_or(Ok(()), |sink| sink.check_offer(&message))?;
+        *comparing += compared_objects(&message);
+        if *comparing > COMPARING_MAX {
+            return Err(Fault::peer("the peer offered more than it has credit for"));
+        }
+        self.actions.push_back(Action::Compare(message));
+        Ok(())
+    }
+
+    /// What is here has been compared with what is offered.
+    pub(super) fn compared(&mut self, message: Message, same: Vec<u64>) -> Result<(), Fault> {
+        let sink = self.sink.as_mut().expect("what is compared is the sink's");
+        sink.note_same(same);
+        if let Some(comparing) = &mut self.comparing {
+            *comparing -= compared_objects(&message);
+        }
+        self.take_in(message)
+    }
+
+    fn take_in(&mut self, message: Message) -> Result<(), Fault> {
+        let sink = self.sink.as_mut().expect("a message for the sink");
+        match message {
+            Message::Offer { first, entries } => {
+                let is_directory = |kind| kind == EntryKind::Directory;
+                self.done.directories +=
+                    entries.iter().filter(|entry| is_directory(entry.kind)).count() as u64;
+                let paths: Vec<_> = entries
+                    .iter()
+                    .map(|entry| (entry.path.clone(), entry.kind, entry.size))
+                    .collect();
+                let answers = sink.offer(first, entries)?;
+                for answer in answers {
+                    self.note_own(first, &paths, &answer);
+                    self.say_to_source(answer)?;
+                }
+                Ok(())
+            }
+            Message::OfferEnd { objects, .. } => sink.end_offers(objects),
+            Message::PipeEnd { bytes } => sink.objects.end_pipe(bytes),
+            Message::Unoffered { path, fault } => {
+                sink.note_unoffered();
+                self.failed(path, fault);
+                Ok(())
+            }
+            other => Err(Fault::peer(format!("{} is no message for a sink", other.name()))),
+        }
+    }
+
+    /// A sink that drives tells people itself what it settled at once; otherwise the source does.
+    fn note_own(&mut self, first: u64, paths: &[(Vec<u8>, EntryKind, u64)], answer: &Message) {
+        if self.source.is_some() {
+            return;
+        }
+        match answer {
+            Message::Failed { object, fault } => {
+                let (path, ..) = &paths[(object - first) as usize];
+                self.failed(path.clone(), fault.clone());
+            }
+            Message::Kept { .. } => self.done.kept += 1,
+            Message::Finished { objects } | Message::Held { objects } => {
+                for (object, sum) in objects {
+                    let (path, kind, bytes) = paths[(object - first) as usize].clone();
+                    self.finished_well(Settled { path, kind, bytes }, *sum);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_source(&mut self, message: Message) -> Result<(), Fault> {
+        let source = self.source.as_mut().expect("a message for the source");
+        match message {
+            Message::Want { wanted, .. } => source.want(&wanted),
+            Message::HeldRanges { object, ranges } => source.note_held(object, &ranges),
+            Message::Ack { ranges, bytes } => {
+                if self.sink.is_none() {
+                    self.watch.gauge.bytes_done.fetch_add(bytes, Relaxed);
+                }
+                source.acknowledged(self.now, &ranges)
+            }
+            Message::Finished { objects } => {
+                for (object, sum) in objects {
+                    let source = self.source.as_mut().expect("as above");
+                    let settled = source.settle(object)?;
+                    self.finished_well(settled, sum);
+                }
+                Ok(())
+            }
+            Message::Held { objects } => {
+                for (object, sum) in objects {
+                    let source = self.source.as_mut().expect("as above");
+                    let settled = source.held_whole(object)?;
+                    self.finished_well(settled, sum);
+                }
+                Ok(())
+            }
+            Message::Failed { object, fault } => {
+                let settled = source.settle(object)?;
+                self.failed(settled.path, fault);
+                Ok(())
+            }
+            Message::Kept { object } => {
+                source.settle(object)?;
+                self.done.kept += 1;
+                Ok(())
+            }
+            Message::Unpacked(unpacked) => {
+                self.actions.push_back(Action::NoteUnpacked(unpacked));
+                Ok(())
+            }
+            other => Err(Fault::peer(format!("{} is no message for a source", other.name()))),
+        }
+    }
+
+    pub(super) fn finished_well(&mut self, settled: Settled, sum: Option<Sum>) {
+        let Settled { path, kind, bytes } = settled;
+        if matches!(kind, EntryKind::Directory | EntryKind::Leave) {
+            if self.sink.is_none() && kind == EntryKind::Directory {
+                self.done.directories += 1;
+            }
+            return;
+        }
+        self.done.files += 1;
+        self.done.bytes += bytes;
+        self.watch.gauge.files_done.fetch_add(1, Relaxed);
+        if self.settings.dry_run {
+            self.watch.tell(Notice::WouldCopy { path, bytes });
+        } else if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
+            let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
+            self.watch.tell(Notice::FileDone { path, bytes, digest });
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the lanes of a side share with its transfer.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::pump::brake::Brake;
+use crate::pump::lane::assembly::pipe_window_bytes;
+use crate::pump::sink::objects::{Complete, Objects};
+use crate::pump::source::plan::Plan;
+use crate::pump::watch::Watch;
+use base::job::Place;
+use base::settings::Settings;
+
+/// The source's ledger, where the source is here; the sink's, where the sink is; and what stops
+/// all of it.
+#[derive(Debug)]
+pub struct Ledgers {
+    pub plan: Option<Arc<Plan>>,
+    pub objects: Option<Arc<Objects>>,
+    /// What the sink's ledger hands on: objects whose every byte is accounted for.
+    pub(super) complete: Option<Receiver<Complete>>,
+    pub brake: Arc<Brake>,
+}
+
+/// Which ends of a transfer are on this host, and what lies between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    pub source: Option<&'a Place>,
+    pub sink: bool,
+    /// The data travels on streams.
+    pub far: bool,
+    /// Beyond which lowest unsettled address the sink takes nothing.
+    pub window_bytes: Option<u64>,
+}
+
+impl Ledgers {
+    pub fn new(settings: &Settings, here: Here<'_>, watch: &Arc<Watch>) -> Ledgers {
+        let brake = Arc::new(Brake::default());
+        let slot = settings.request_bytes;
+        let plan = here.source.map(|place| {
+            let window = here.window_bytes.or_else(|| kept_window(settings, place, here.far));
+            let plan = Plan::new(slot, settings.rate, window, here.far, brake.clone());
+            Arc::new(plan.in_lockstep(settings.lockstep))
+        });
+        let (complete_in, complete) = channel();
+        let objects = || Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in));
+        let objects = here.sink.then(objects);
+        let complete = objects.is_some().then_some(complete);
+        Ledgers { plan, objects, complete, brake }
+    }
+}
+
+/// What is read from a pipe is kept until it is settled: so much of it.
+fn kept_window(settings: &Settings, source: &Place, far: bool) -> Option<u64> {
+    (far && *source == Place::Stdio).then(|| pipe_window_bytes(settings))
+}

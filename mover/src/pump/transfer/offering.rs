@@ -1,0 +1,64 @@
+//! What a source does with what its walk finds.
+
+use crate::pump::source::walk::Sighting;
+use crate::pump::transfer::{Action, Core, Walk};
+use crate::wire::message::Message;
+use base::fault::{Class, Fault};
+use base::job::Notice;
+
+impl Core {
+    /// Offers what the walk has found, as far as there is credit.
+    pub(super) fn offer(&mut self) -> Result<(), Fault> {
+        while !self.line_is_full() {
+            let Some(sighting) = self.found.pop_front() else { return self.end_walk() };
+            match sighting {
+                Sighting::Chunk(found)
+                    if self.source.as_ref().is_some_and(|source| !source.has_credit(&found)) =>
+                {
+                    self.found.push_front(Sighting::Chunk(found));
+                    return Ok(());
+                }
+                Sighting::Chunk(found) => {
+                    let source = self.source.as_mut().expect("a walk is the source's");
+                    let offer = source.offer(found)?;
+                    self.say_to_sink(offer)?;
+                }
+                Sighting::Unoffered { path, fault } => {
+                    if self.peer.is_some() {
+                        self.say(Message::Unoffered { path: path.clone(), fault: fault.clone() });
+                    }
+                    if let Some(sink) = &mut self.sink {
+                        sink.note_unoffered();
+                    }
+                    self.failed(path, fault);
+                }
+                Sighting::Skipped(text) => self.warn(text),
+                Sighting::Excluded(names) => self.excluded = names,
+            }
+            self.actions.push_back(Action::WalkOn);
+        }
+        Ok(())
+    }
+
+    fn end_walk(&mut self) -> Result<(), Fault> {
+        if self.walk != Walk::Over {
+            return Ok(());
+        }
+        self.walk = Walk::Told;
+        let source = self.source.as_mut().expect("a walk is the source's");
+        let end = source.end_walk();
+        self.say_to_sink(end)
+    }
+
+    pub(super) fn failed(&mut self, path: Vec<u8>, fault: Fault) {
+        self.done.failed += 1;
+        let class = match fault.class {
+            class @ (Class::SourceChanged | Class::Corrupt) => class,
+            _ => Class::SomeFailed,
+        };
+        // Of several kinds the one that nobody expects is told: a wrong byte before a missing file.
+        self.done.worst = self.done.worst.max(Some(class));
+        self.failed_last.clone_from(&fault.text);
+        self.watch.tell(Notice::FileFailed { path, fault });
+    }
+}

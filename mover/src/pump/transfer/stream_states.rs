@@ -1,0 +1,146 @@
+//! The data streams of one side: which are alive, and how one that died is parted with.
+//!
+//! A stream is gone when both sides have let it go. Whoever notices first says `Lost`; the sink's
+//! `Lost` comes behind the last acknowledgement of what the stream brought, so that the source
+//! knows exactly what to send again, and nothing ever comes twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::fault::{Class, Fault};
+use base::units::{Nanos, Tick};
+
+/// One stream, until both sides have let it go.
+#[derive(Debug, Default)]
+struct StreamState {
+    lane_is_over: bool,
+    said: bool,
+    heard: bool,
+    /// Why it was given up, where that is known better than by its lane.
+    reason: Option<String>,
+    doubted: Option<Tick>,
+}
+
+/// All streams of a side.
+#[derive(Debug)]
+pub(super) struct StreamStates {
+    each: BTreeMap<u32, StreamState>,
+    /// Numbers that are or have been in use: none is used twice.
+    known: BTreeSet<u32>,
+    /// The number that the next stream gets which takes another's place.
+    next: u32,
+    /// Streams that this side is trying to replace.
+    pub awaited: u32,
+    pub replaced: u32,
+    damaged: u32,
+    /// Since when no stream at all has been alive.
+    pub bare_since: Option<Tick>,
+}
+
+/// Streams that may bring damaged bytes before the whole transfer is given up: a wire that flips a
+/// bit now and then is replaced, one that does nothing else is told of.
+const DAMAGED_MAX: u32 = 16;
+
+impl StreamStates {
+    /// The first `streams` have the first numbers; those that take another's place come behind.
+    pub fn new(streams: u16) -> StreamStates {
+        StreamStates {
+            each: BTreeMap::new(),
+            known: BTreeSet::new(),
+            next: streams.into(),
+            awaited: 0,
+            replaced: 0,
+            damaged: 0,
+            bare_since: None,
+        }
+    }
+
+    pub fn add(&mut self, number: u32) {
+        self.known.insert(number);
+        self.bare_since = None;
+        self.each.insert(number, StreamState::default());
+    }
+
+    /// The number for a stream that takes the place of one that is gone.
+    pub fn next_number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// True for a stream that may begin now: a number that was not in use, and not too many.
+    pub fn may_join(&self, number: u32, streams: u16) -> bool {
+        let alive = self.each.values().filter(|each| !each.lane_is_over).count();
+        !self.known.contains(&number) && alive < 2 * usize::from(streams)
+    }
+
+    /// A stream that the peer has let go before this side has seen it; false for one that this side
+    /// has known. It is not taken in any more.
+    pub fn is_unseen(&mut self, number: u32) -> bool {
+        self.known.insert(number)
+    }
+
+    /// True for a stream that this side has or has had.
+    pub fn is_known(&self, number: u32) -> bool {
+        self.known.contains(&number)
+    }
+
+    /// Notes why a stream is given up; false where there is none of that number.
+    pub fn give_up(&mut self, number: u32, reason: String) -> bool {
+        let Some(each) = self.each.get_mut(&number) else { return false };
+        each.reason.get_or_insert(reason);
+        true
+    }
+
+    /// A stream's lane has ended; why, in the best words there are.
+    pub fn lane_over(&mut self, number: u32, fault: Option<&Fault>) -> Option<String> {
+        let each = self.each.get_mut(&number)?;
+        each.lane_is_over = true;
+        if fault.is_some_and(|fault| fault.class == Class::Corrupt) {
+            self.damaged += 1;
+        }
+        each.reason.take().or_else(|| fault.map(|fault| fault.text.clone()))
+    }
+
+    pub fn is_damaged_beyond_use(&self) -> bool {
+        self.damaged > DAMAGED_MAX
+    }
+
+    /// True when its lane has ended, for a stream that is not gone.
+    pub fn lane_is_over(&self, number: u32) -> Option<bool> {
+        self.each.get(&number).map(|each| each.lane_is_over)
+    }
+
+    /// Notes that the peer has let a stream go; false when there is none of that number.
+    pub fn hear_lost(&mut self, number: u32) -> bool {
+        let each = self.each.get_mut(&number);
+        each.map(|each| each.heard = true).is_some()
+    }
+
+    pub fn was_heard(&self, number: u32) -> bool {
+        self.each.get(&number).is_some_and(|each| each.heard)
+    }
+
+    /// True once, when this side is to say that a stream is lost.
+    pub fn say_lost(&mut self, number: u32) -> bool {
+        self.each.get_mut(&number).is_some_and(|each| !std::mem::replace(&mut each.said, true))
+    }
+
+    /// Both sides have let it go.
+    pub fn remove(&mut self, number: u32, now: Tick) {
+        self.each.remove(&number);
+        if self.each.values().all(|each| each.lane_is_over) {
+            self.bare_since.get_or_insert(now);
+        }
+    }
+
+    /// True where the sink is to be asked about a stream on which nothing moves: not too often.
+    pub fn doubt(&mut self, number: u32, now: Tick, stall: Nanos) -> bool {
+        let Some(each) = self.each.get_mut(&number).filter(|each| !each.lane_is_over) else {
+            return false;
+        };
+        let asks = each.doubted.is_none_or(|then| now.since(then).0 > stall.0 / 2);
+        if asks {
+            each.doubted = Some(now);
+        }
+        asks
+    }
+}

@@ -1,0 +1,240 @@
+//! What a transfer does about its data streams: parts with those that break, and opens others.
+
+use crate::pump::lane::Over;
+use crate::pump::lane::assembly::Stream;
+use crate::pump::sink::SinkSide;
+use crate::pump::transfer::{Action, Check, Core, Report};
+use crate::wire::message::Message;
+use base::fault::{Class, Fault};
+use base::job::Carrier;
+use base::units::Nanos;
+
+/// How long to wait before a stream that could not be opened is tried again, and how many stalls a
+/// side may be without any.
+const REDIAL_AFTER: Nanos = Nanos::from_millis(1_000);
+const BARE_STALLS: u64 = 3;
+
+impl Core {
+    /// One lane for each stream, and others for those that could not be opened at once; where there
+    /// are none, as many as streams were asked for.
+    pub(super) fn start_lanes(&mut self, streams: Vec<Stream>) {
+        let wanted = usize::from(self.settings.streams);
+        if streams.is_empty() {
+            return (0..wanted).for_each(|_| self.start_lane(None));
+        }
+        let begun = streams.len();
+        streams.into_iter().for_each(|stream| self.start_lane(Some(stream)));
+        if self.carrier == Carrier::Tcp {
+            (begun..wanted).for_each(|_| self.dial(Nanos(0)));
+        }
+    }
+
+    fn start_lane(&mut self, stream: Option<Stream>) {
+        if let Some(stream) = &stream {
+            self.streams.add(stream.wire.number);
+        }
+        self.lanes_running += 1;
+        self.actions.push_back(Action::StartLane(stream));
+    }
+
+    pub(super) fn lane_over(&mut self, stream: Option<u32>, over: Over) -> Result<(), Fault> {
+        self.tally.add(&over.tally);
+        self.lanes_running -= 1;
+        let Some(number) = stream else { return over.fault.map_or(Ok(()), Err) };
+        let replaceable = |fault: &Fault| {
+            matches!(fault.class, Class::Unreachable | Class::Corrupt)
+                && self.carrier == Carrier::Tcp
+        };
+        if let Some(fault) = &over.fault
+            && !replaceable(fault)
+        {
+            return Err(fault.clone());
+        }
+        let why = self.streams.lane_over(number, over.fault.as_ref());
+        match over.fault {
+            Some(fault) if self.streams.is_damaged_beyond_use() => Err(fault),
+            None if !self.streams.was_heard(number) => Ok(()),
+            _ => self.let_go(number, why),
+        }
+    }
+
+    /// This side's lane is over, and its stream is lost: parts with the stream.
+    fn let_go(&mut self, number: u32, why: Option<String>) -> Result<(), Fault> {
+        while let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
+            self.say_to_source(ack)?;
+        }
+        let first = self.streams.say_lost(number);
+        if first {
+            self.say_lost(number);
+        }
+        let told = first && self.drives() && self.needs_streams();
+        if told && let Some(why) = why {
+            self.watch.warn(format!(
+                "stream {number} was lost ({why}): another takes its place, and what it had under \
+                 way is sent again"
+            ));
+        }
+        if let Some(source) = &self.source {
+            if !self.streams.was_heard(number) {
+                return Ok(()); // what the sink has of it is not known yet
+            }
+            source.plan.lost(number);
+        }
+        self.streams.remove(number, self.now);
+        self.actions.push_back(Action::Forget { stream: number });
+        self.replace();
+        Ok(())
+    }
+
+    pub(super) fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
+        if number > u32::from(u16::MAX) || self.carrier != Carrier::Tcp {
+            return Err(Fault::peer("the peer lost a stream that never was"));
+        }
+        if self.streams.is_unseen(number) {
+            // Its handshake was whole for the peer alone: nothing has come or gone on it.
+            if self.sink.is_some() {
+                self.say_lost(number);
+            }
+            return Ok(());
+        }
+        if !self.streams.hear_lost(number) {
+            return Ok(()); // both sides noticed at once
+        }
+        match self.streams.lane_is_over(number) {
+            Some(true) => self.let_go(number, None),
+            _ => {
+                self.give_up(number, "the far side lost it".to_string());
+                Ok(())
+            }
+        }
+    }
+
+    /// Behind its report a side says nothing more, and nobody waits for it.
+    fn say_lost(&mut self, number: u32) {
+        let has_reported = self.report == Report::Made && !self.drives();
+        if self.peer.is_some() && !has_reported {
+            self.say(Message::Lost { stream: number });
+        }
+    }
+
+    /// Ends a stream from this side; its lane finds out at once.
+    fn give_up(&mut self, number: u32, reason: String) {
+        if self.streams.give_up(number, reason) {
+            self.actions.push_back(Action::Cut { stream: number });
+        }
+    }
+
+    /// Ends an endless source once that is wanted: here, or by telling the far side.
+    pub(super) fn end_if_enough(&mut self) {
+        if self.enough_said || !self.watch.is_enough() {
+            return;
+        }
+        match (&self.source, &self.peer) {
+            // It may not be wanted yet: then it ends later.
+            (Some(source), _) => source.plan.enough(),
+            (None, Some(_)) => {
+                self.enough_said = true;
+                self.say(Message::Enough);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// True while a stream more would have something to do.
+    fn needs_streams(&self) -> bool {
+        let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
+        let sink = self.sink.as_ref().is_some_and(|sink| !sink.has_all());
+        source || (sink && self.source.is_none())
+    }
+
+    /// Opens a stream in the place of one that is gone, where that is this side's to do.
+    fn replace(&mut self) {
+        if self.needs_streams() {
+            self.dial(Nanos(0));
+        }
+    }
+
+    fn dial(&mut self, after: Nanos) {
+        let number = self.streams.next_number();
+        if self.peer.as_ref().is_some_and(|peer| peer.dials) {
+            self.streams.awaited += 1;
+            self.actions.push_back(Action::Dial { number, after });
+        }
+    }
+
+    pub(super) fn dial_again(&mut self, fault: &Fault) -> Result<(), Fault> {
+        if !self.needs_streams() {
+            self.streams.awaited -= 1;
+            return Ok(());
+        }
+        let patience = Nanos(self.settings.stall.0 * BARE_STALLS);
+        let bare = self.streams.bare_since.map(|since| self.now.since(since));
+        if bare.is_some_and(|bare| bare > patience) {
+            let text = format!("every data stream was lost, and no other can be opened: {fault}");
+            return Err(Fault::new(Class::Unreachable, text));
+        }
+        self.streams.awaited -= 1;
+        self.dial(REDIAL_AFTER); // under a new number: the far side may have known the old one
+        Ok(())
+    }
+
+    pub(super) fn join(&mut self, stream: Stream) {
+        let number = stream.wire.number;
+        self.streams.awaited = self.streams.awaited.saturating_sub(1);
+        if self.own_part_over() || self.report != Report::NotYet {
+            return; // it is closed by being dropped
+        }
+        if !self.streams.may_join(number, self.settings.streams) {
+            drop(stream);
+            return self.replace();
+        }
+        if number >= u32::from(self.settings.streams) {
+            self.streams.replaced += 1;
+        }
+        self.start_lane(Some(stream));
+    }
+
+    /// Looks for streams on which nothing moves although it should.
+    pub(super) fn look_at_streams(&mut self) {
+        let stall = self.settings.stall;
+        if self.now < self.look_at || self.carrier != Carrier::Tcp {
+            return;
+        }
+        self.look_at = self.now.after(Nanos(stall.0 / 8));
+        let Some(source) = &self.source else { return };
+        for stream in source.plan.stalled(self.now, stall) {
+            if self.streams.lane_is_over(stream) == Some(false) {
+                self.actions.push_back(Action::Check { stream, check: Check::PathIsDead });
+            }
+        }
+    }
+
+    /// The source has sent and heard nothing of it: where nothing has come, the path holds it back.
+    pub(super) fn hear_doubt(&mut self, stream: u32) {
+        if self.streams.lane_is_over(stream) == Some(false) {
+            self.actions.push_back(Action::Check { stream, check: Check::IsStarved });
+        }
+    }
+
+    pub(super) fn checked(&mut self, number: u32, check: Check, holds: bool) -> Result<(), Fault> {
+        if self.streams.lane_is_over(number) != Some(false) {
+            return Ok(());
+        }
+        let stall = self.settings.stall;
+        match (check, holds) {
+            (Check::PathIsDead, true) => {
+                let text = format!("no answer came from the far host's TCP for {stall}");
+                self.give_up(number, text);
+            }
+            (Check::PathIsDead, false) if self.streams.doubt(number, self.now, stall) => {
+                self.say_to_sink(Message::Doubt { stream: number })?;
+            }
+            (Check::IsStarved, true) => {
+                let text = format!("nothing came for {stall}, though the source has sent");
+                self.give_up(number, text);
+            }
+            (Check::PathIsDead | Check::IsStarved, false) => {}
+        }
+        Ok(())
+    }
+}

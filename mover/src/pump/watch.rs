@@ -1,0 +1,185 @@
+//! What the outside sees of a running transfer, and how it asks it to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::job::{Notice, StreamPath};
+
+/// Counters that lanes and sessions add to; whoever shows progress reads them at its own pace.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    /// Payload bytes that are where they belong: written, or taken by null.
+    pub bytes_done: AtomicU64,
+    /// Those of them that an earlier run has left: they did not move now.
+    pub bytes_held: AtomicU64,
+    /// Bytes found by the walk so far; final once `walk_done`.
+    pub bytes_found: AtomicU64,
+    pub files_held: AtomicU64,
+    pub files_done: AtomicU64,
+    pub files_found: AtomicU64,
+    pub walk_done: AtomicBool,
+    /// The sink has said of all of them what it has already.
+    pub answered: AtomicBool,
+    /// True once the size is not known beforehand (a pipe).
+    pub endless: AtomicBool,
+}
+
+/// Warnings and failures that have been told and not heard yet. A peer can bring them faster than
+/// anybody prints them: beyond a bound they are only counted.
+#[derive(Debug, Default)]
+pub struct Pending {
+    bytes: AtomicU64,
+    unheard: AtomicU64,
+}
+
+impl Pending {
+    /// Whoever listens has taken this out.
+    pub fn heard(&self, notice: &Notice) {
+        self.bytes.fetch_sub(words_bytes(notice), Relaxed);
+    }
+
+    /// How many were counted and not told.
+    pub fn unheard(&self) -> u64 {
+        self.unheard.load(Relaxed)
+    }
+
+    fn has_room(&self, notice: &Notice) -> bool {
+        let bytes = words_bytes(notice);
+        let before = self.bytes.fetch_add(bytes, Relaxed);
+        let fits = bytes == 0 || before + bytes <= PENDING_BYTES_MAX;
+        if !fits {
+            self.bytes.fetch_sub(bytes, Relaxed);
+            self.unheard.fetch_add(1, Relaxed);
+        }
+        fits
+    }
+}
+
+/// What a peer's words take in the queue; nothing for what counts against the credit of offers.
+fn words_bytes(notice: &Notice) -> u64 {
+    let words = match notice {
+        Notice::Warning(text) => text.len(),
+        Notice::FileFailed { path, fault } => path.len() + fault.text.len(),
+        Notice::Again(_) | Notice::FileDone { .. } | Notice::WouldCopy { .. } => return 0,
+    };
+    (words + size_of::<Notice>()) as u64
+}
+
+const PENDING_BYTES_MAX: u64 = 8 << 20;
+
+/// Shared between a transfer and whoever watches it.
+#[derive(Debug)]
+pub struct Watch {
+    pub gauge: Gauge,
+    stop: AtomicBool,
+    enough: AtomicBool,
+    notices: Mutex<Sender<Notice>>,
+    pending: Arc<Pending>,
+    /// Where what is seen of data streams goes at once, if somebody wants that.
+    paths: Option<Sender<StreamPath>>,
+}
+
+impl Watch {
+    pub fn new(notices: Sender<Notice>) -> Watch {
+        Watch {
+            gauge: Gauge::default(),
+            stop: AtomicBool::new(false),
+            enough: AtomicBool::new(false),
+            notices: Mutex::new(notices),
+            pending: Arc::default(),
+            paths: None,
+        }
+    }
+
+    /// What is seen of data streams is also told while the transfer runs, a part of each stream's
+    /// samples at a time.
+    pub fn with_paths(self, paths: Sender<StreamPath>) -> Watch {
+        Watch { paths: Some(paths), ..self }
+    }
+
+    /// Tells people something. Nobody listening is no error.
+    pub fn tell(&self, notice: Notice) {
+        if !self.pending.has_room(&notice) {
+            return;
+        }
+        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = notices.send(notice);
+    }
+
+    /// What whoever listens counts down.
+    pub fn pending(&self) -> Arc<Pending> {
+        self.pending.clone()
+    }
+
+    pub fn warn(&self, text: impl Into<String>) {
+        self.tell(Notice::Warning(text.into()));
+    }
+
+    /// A transfer begins again after its connection was lost: counts from the start.
+    pub fn begin_again(&self, text: String) {
+        let gauge = &self.gauge;
+        for count in [
+            &gauge.bytes_done,
+            &gauge.bytes_found,
+            &gauge.bytes_held,
+            &gauge.files_held,
+            &gauge.files_done,
+            &gauge.files_found,
+        ] {
+            count.store(0, Relaxed);
+        }
+        gauge.walk_done.store(false, Relaxed);
+        gauge.answered.store(false, Relaxed);
+        self.tell(Notice::Again(text));
+    }
+
+    /// Asks the transfer to stop; it ends with `Fault::interrupted` within a second.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Asks an endless source to end: the transfer then ends well, with all that has been sent.
+    pub fn enough(&self) {
+        self.enough.store(true, Relaxed);
+    }
+
+    pub fn is_enough(&self) -> bool {
+        self.enough.load(Relaxed)
+    }
+
+    /// Tells what was seen of data streams, which is made only where somebody wants it.
+    pub fn show<P: IntoIterator<Item = StreamPath>>(&self, seen: impl FnOnce() -> P) {
+        if let Some(paths) = &self.paths {
+            seen().into_iter().for_each(|path| drop(paths.send(path)));
+        }
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_flood_of_words_is_counted_and_not_kept() {
+        let (notices, told) = channel();
+        let watch = Watch::new(notices);
+        let flood = 100_000;
+        (0..flood).for_each(|_| watch.warn("w".repeat(1000)));
+        watch.tell(Notice::FileDone { path: Vec::new(), bytes: 1, digest: None });
+        let pending = watch.pending();
+        let kept: Vec<Notice> = told.try_iter().collect();
+        let bytes: u64 = kept.iter().map(words_bytes).sum();
+        assert!(bytes <= PENDING_BYTES_MAX && bytes > PENDING_BYTES_MAX / 2, "{bytes}");
+        assert_eq!(kept.len() as u64 + pending.unheard(), flood + 1);
+        assert!(matches!(kept.last(), Some(Notice::FileDone { .. })), "what is done is told");
+        kept.iter().for_each(|notice| pending.heard(notice));
+        watch.warn("again");
+        assert_eq!(told.try_iter().count(), 1, "there is room again");
+    }
+}

@@ -1,0 +1,210 @@
+//! The control connection: messages over two pipes, read and written on threads of their own so
+//! that neither side can wait for the other to listen.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::write_queue::{WriteQueue, broken};
+use crate::io::volume::Handle;
+use crate::pump::run::Line;
+use crate::pump::transfer::{Backlog, Event, Pulse, heard_bytes};
+use crate::wire::message::{MARK, Message};
+use base::fault::{Class, Fault};
+use base::limits::NOISE_BYTES_MAX;
+
+/// The writing end, shared with the relay of a carried stream. Nothing said here waits for the
+/// network.
+#[derive(Clone)]
+pub struct ControlLine {
+    queue: Arc<WriteQueue>,
+}
+
+impl ControlLine {
+    pub fn new(writer: impl Write + Send + 'static) -> ControlLine {
+        ControlLine { queue: WriteQueue::start(writer) }
+    }
+
+    /// Says where the conversation begins, behind whatever a login shell has printed.
+    pub fn send_mark(&mut self) -> Result<(), Fault> {
+        self.queue.push(MARK.to_vec())
+    }
+
+    /// While this side is busy with something else, the peer hears a sign of life this often.
+    pub fn set_heartbeat(&self, every: Option<Duration>) {
+        self.queue.set_heartbeat(every);
+    }
+
+    /// Grows while the connection takes anything.
+    pub fn written_bytes(&self) -> u64 {
+        self.queue.written_bytes()
+    }
+
+    /// Closes our direction behind what waits; true where all of that is gone within this time. The
+    /// peer sees the end of its input.
+    pub fn close_within(&self, patience: Duration) -> bool {
+        self.queue.close();
+        self.queue.ends_within(patience)
+    }
+}
+
+impl Line for ControlLine {
+    fn send(&mut self, message: &Message) -> Result<(), Fault> {
+        match message {
+            Message::Stop(_) => self.queue.push_last(message.encode()),
+            _ => self.queue.push(message.encode()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.is_full()
+    }
+}
+
+impl std::fmt::Debug for ControlLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlLine")
+    }
+}
+
+/// Where carried data goes, once the connection carries it.
+#[derive(Debug, Default)]
+pub struct Carrying {
+    stream: Mutex<Option<UnixStream>>,
+    pub pulse: Arc<Pulse>,
+}
+
+pub type Carrier = Arc<Carrying>;
+
+/// Whether something may stand before the first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noise {
+    /// A login shell may have printed something: skip to the mark.
+    Skip,
+    None,
+}
+
+/// Reads messages until the connection ends, and reports each as an event; then comes `at_end`.
+pub fn start_reader(
+    mut reader: impl Read + Send + 'static,
+    noise: Noise,
+    events: Sender<Event>,
+    carrier: Carrier,
+    at_end: impl FnOnce() + Send + 'static,
+) {
+    let work = move || {
+        let mut backlog = Backlog::default();
+        let ended = (|| {
+            if noise == Noise::Skip {
+                skip_noise(&mut reader)?;
+            }
+            while let Some((message, bytes)) = read_message(&mut reader)? {
+                match message {
+                    Message::Carried(bytes) => {
+                        carrier.pulse.hand_on(|| deliver(&carrier, &bytes));
+                    }
+                    message => {
+                        let bytes = heard_bytes(&message, bytes);
+                        let heard = events.send(Event::Heard(message));
+                        let ticket = backlog.count(bytes).map(Event::Dealt);
+                        if heard.is_err() || ticket.is_some_and(|it| events.send(it).is_err()) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })();
+        carrier.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = events.send(Event::Closed(ended.err()));
+        at_end();
+    };
+    thread::Builder::new()
+        .name("datapump-control".into())
+        .spawn(work)
+        .expect("the system gives a thread");
+}
+
+/// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would
+/// do.
+fn deliver(carrier: &Carrier, bytes: &[u8]) {
+    let stream = carrier.stream.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(mut stream) = stream.as_ref() {
+        // A lane that has gone has said why itself.
+        let _ = stream.write_all(bytes);
+    }
+}
+
+/// Opens a data stream over the control connection itself; what the lane writes goes out as
+/// messages.
+pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
+    let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
+    let (mut ours, for_reader, lanes) =
+        pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
+    *carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
+    let queue = line.queue.clone();
+    let relay = move || {
+        let mut buffer = vec![0; CARRIED_BYTES_MAX];
+        while let Ok(count @ 1..) = ours.read(&mut buffer) {
+            if queue.push_carried(Message::Carried(buffer[..count].to_vec()).encode()).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("datapump-carry".into())
+        .spawn(relay)
+        .map_err(|error| Fault::system("start a thread", &error))?;
+    Ok(Handle::new(OwnedFd::from(lanes)))
+}
+
+/// The next message, and the bytes that it came in.
+fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Fault> {
+    let mut envelope = [0; 4];
+    match reader.read(&mut envelope[..1]) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) => return Err(broken(&error)),
+    }
+    reader.read_exact(&mut envelope[1..]).map_err(|error| broken(&error))?;
+    let mut bytes = vec![0; Message::length(envelope)?];
+    reader.read_exact(&mut bytes).map_err(|error| broken(&error))?;
+    Ok(Some((Message::decode(&bytes)?, bytes.len())))
+}
+
+/// Reads up to the mark. What came instead is shown when it never comes.
+fn skip_noise(reader: &mut impl Read) -> Result<(), Fault> {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(MARK) {
+        match reader.read(&mut byte) {
+            Ok(1..) => seen.push(byte[0]),
+            Ok(0) | Err(_) => return Err(no_peer(&seen)),
+        }
+        if seen.len() > NOISE_BYTES_MAX {
+            return Err(no_peer(&seen));
+        }
+    }
+    Ok(())
+}
+
+fn no_peer(seen: &[u8]) -> Fault {
+    let text = match seen {
+        b"" => "the far side said nothing: no datapump was started there".to_string(),
+        _ => {
+            let shown = String::from_utf8_lossy(&seen[..seen.len().min(200)])
+                .trim()
+                .escape_debug()
+                .to_string();
+            format!("the far side is no datapump peer; it said: {shown}")
+        }
+    };
+    Fault::new(if seen.is_empty() { Class::Unreachable } else { Class::Peer }, text)
+}
+
+const CARRIED_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(CARRIED_BYTES_MAX < base::limits::MESSAGE_BYTES_MAX);

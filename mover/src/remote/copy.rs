@@ -1,0 +1,143 @@
+//! A whole copy as the user asked for it, in four stages that hand a value on: *resolve* what is
+//! meant, *open* both ends, *run*, and *conclude*. Copies on one host and between two differ in how
+//! they are opened, only.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use self::conclude::{Tries, is_resumable, is_stopped, outcome, wait, with_hint};
+use self::far::Near;
+use self::open::Opened;
+use self::resolve::{Resolved, near_sources, resolve, with_requests_for_rate, with_streams_for};
+use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
+use super::launch::{LEAVES_WITHIN, Launch, Login};
+use crate::io::clock;
+use crate::pump::run;
+use crate::pump::watch::Watch;
+use crate::wire::message::Role;
+use base::fault::{Class, Fault};
+use base::job::{Job, Outcome};
+use base::units::Tick;
+
+mod conclude;
+mod far;
+mod open;
+mod resolve;
+
+/// Copies, to the end.
+pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
+    let started = clock::now();
+    let job = &with_requests_for_rate(job);
+    let host = match (&job.source_host, &job.target_host) {
+        (None, None) => {
+            let resolved = resolve(job, false)?;
+            let opened = open::here(&resolved, watch)?;
+            return carry_out(opened, watch, started).map_err(|fault| with_hint(fault, job));
+        }
+        (Some(host), None) | (None, Some(host)) => host.clone(),
+        (Some(_), Some(_)) => {
+            return Err(Fault::usage("from host to host is not possible yet: copy through here"));
+        }
+    };
+    let launch = Launch::Ssh { host, remote: job.remote.clone() };
+    run_with(job, &launch, watch, started)
+}
+
+/// Copies where the far side is started in the given way; again where its connection is lost and
+/// what has arrived can be resumed.
+pub fn run_with(
+    job: &Job,
+    launch: &Launch,
+    watch: &Arc<Watch>,
+    started: Tick,
+) -> Result<Outcome, Fault> {
+    let resolved = &resolve(job, true)?;
+    let mut tries = Tries::default();
+    loop {
+        let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
+        let opened = &Cell::new(false);
+        let attempt = Attempt { resolved, launch, watch, started, login, opened };
+        let fault = match attempt.run() {
+            Ok(outcome) => return Ok(tries.add_to(outcome)),
+            Err(fault) => fault,
+        };
+        tries.note(opened.get(), watch);
+        let lost = fault.class == Class::Unreachable;
+        if lost && is_stopped(watch) {
+            return Err(with_hint(Fault::interrupted(), job));
+        }
+        if !lost || !is_resumable(job) {
+            return Err(with_hint(fault, job));
+        }
+        match tries.next(job.remote.retry_for) {
+            Some(pause) => {
+                let text = format!("{fault}: trying again, from what has arrived");
+                watch.begin_again(text);
+                wait(pause, watch);
+            }
+            None => return Err(with_hint(fault, job)),
+        }
+    }
+}
+
+/// The last two stages.
+fn carry_out(opened: Opened, watch: &Watch, started: Tick) -> Result<Outcome, Fault> {
+    let Opened { part, how } = opened;
+    let done = run::run(part)?;
+    Ok(outcome(done, &how, watch, started))
+}
+
+/// One login and what comes of it.
+struct Attempt<'a> {
+    resolved: &'a Resolved,
+    launch: &'a Launch,
+    watch: &'a Arc<Watch>,
+    started: Tick,
+    login: Login,
+    /// Set once the two sides have understood each other.
+    opened: &'a Cell<bool>,
+}
+
+impl Attempt<'_> {
+    fn run(&self) -> Result<Outcome, Fault> {
+        let Resolved { job, names, .. } = self.resolved;
+        let role = if job.source_host.is_some() { Role::Sink } else { Role::Source };
+        let sources = match role {
+            Role::Source => Some(near_sources(job, names.as_ref())?),
+            Role::Sink => None,
+        };
+        let job = &with_streams_for(job, sources.as_ref());
+        let tell = self.watch.clone();
+        let (mut launched, stdin, stdout) =
+            self.launch.start(self.login, move |line| tell.warn(line))?;
+        let (events_in, events) = channel();
+        let carrier = CarrierSlot::default();
+        let line = ControlLine::new(stdin);
+        start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
+        let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
+        let opened = near.open(sources, events, &mut launched);
+        let outcome = opened.and_then(|opened| carry_out(opened, self.watch, self.started));
+        let patience = if outcome.is_ok() { LAST_WORD_WITHIN } else { LEAVES_WITHIN };
+        let heard_all = match line.close_within(WRITTEN_WITHIN) {
+            true => launched.end(patience),
+            false => {
+                launched.cut(); // it takes nothing: what waits is of no use any more
+                false
+            }
+        };
+        if outcome.is_ok() && role == Role::Source && !heard_all {
+            let text = "all is copied, but the connection broke before the far side knew that: \
+                        its journal may stay, until the same command runs again or 'datapump \
+                        clean' there";
+            self.watch.warn(text.to_string());
+        }
+        outcome
+    }
+}
+
+/// How long what waits to be written may take when a side ends, until ssh is ended with it.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
+/// How long a far side that is told that all is done may take to go, on a path with loss.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,143 @@
+//! The last stage of a copy: what has come of it, what to tell people, and whether to try again.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::open::How;
+use crate::io::clock;
+use crate::pump::transfer::Done;
+use crate::pump::watch::Watch;
+use crate::wire::message::Role;
+use base::fault::{Class, Fault};
+use base::job::{Job, Outcome, Place, Room};
+use base::tally::SideReport;
+use base::units::{Nanos, Tick};
+
+/// What has come of a run.
+pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Outcome {
+    let reports: Vec<&SideReport> =
+        std::iter::once(&done.report).chain(&done.peer_report).collect();
+    let excluded = reports.iter().map(|side| side.excluded).sum();
+    let free_bytes = reports.iter().find_map(|side| side.free_bytes);
+    Outcome {
+        files: done.files,
+        directories: done.directories,
+        failed: done.failed,
+        kept: done.kept,
+        excluded,
+        dry: how.settings.dry_run.then_some(Room { free_bytes }),
+        worst: done.worst,
+        bytes: done.bytes,
+        held_files: watch.gauge.files_held.load(Relaxed),
+        resumed_bytes: watch.gauge.bytes_held.load(Relaxed),
+        retries: 0,
+        login: how.login,
+        elapsed: clock::now().since(started),
+        streams: how.streams,
+        request_bytes: how.settings.request_bytes,
+        carrier: how.carrier,
+        near_is_source: how.role == Role::Source,
+        near: done.report,
+        far: done.peer_report,
+        paths: done.paths,
+    }
+}
+
+/// How often and since when a connection that was there is being made again.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    pub lost_at: Option<Tick>,
+    failed_in_a_row: u32,
+    retries: u32,
+    /// What was here at least in each attempt that has asked about all: files and bytes.
+    held_least: Option<(u64, u64)>,
+    /// What attempts that were lost have moved.
+    moved: (u64, u64),
+}
+
+impl Tries {
+    /// An attempt has ended early; did it get as far as a conversation?
+    pub fn note(&mut self, opened: bool, watch: &Watch) {
+        if !opened {
+            return;
+        }
+        let gauge = &watch.gauge;
+        let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
+        let done = (gauge.files_done.load(Relaxed), gauge.bytes_done.load(Relaxed));
+        if gauge.answered.load(Relaxed) {
+            let least = self.held_least.unwrap_or(held);
+            self.held_least = Some((least.0.min(held.0), least.1.min(held.1)));
+        }
+        self.moved.0 += done.0.saturating_sub(held.0);
+        self.moved.1 += done.1.saturating_sub(held.1);
+        // One that moves nothing is no better than none.
+        if self.lost_at.is_none() || done.0 > held.0 || done.1 > held.1 {
+            self.lost_at = Some(clock::now());
+            self.failed_in_a_row = 0;
+        }
+    }
+
+    /// How long to wait before the next attempt; `None` when there is to be none. What never was
+    /// there is not tried again: its user is looking.
+    pub fn next(&mut self, retry_for: Nanos) -> Option<Duration> {
+        let lost_at = self.lost_at?;
+        if clock::now().since(lost_at) >= retry_for {
+            return None;
+        }
+        let pause = Duration::from_millis(500 << self.failed_in_a_row.min(6));
+        self.failed_in_a_row += 1;
+        self.retries += 1;
+        Some(pause)
+    }
+
+    pub fn add_to(&self, outcome: Outcome) -> Outcome {
+        // Some of what is here in the end has come in an attempt before: that was sent.
+        let not_sent = |held: u64, moved: u64, least: Option<u64>| {
+            held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held)))
+        };
+        let least = self.held_least;
+        let held_files = not_sent(outcome.held_files, self.moved.0, least.map(|(files, _)| files));
+        let resumed_bytes =
+            not_sent(outcome.resumed_bytes, self.moved.1, least.map(|(_, bytes)| bytes));
+        Outcome { retries: self.retries, held_files, resumed_bytes, ..outcome }
+    }
+}
+
+/// A signal to a whole group may end ssh before this program has been told of it.
+pub(super) fn is_stopped(watch: &Watch) -> bool {
+    wait(SIGNAL_WITHIN, watch);
+    watch.stopping()
+}
+
+pub(super) fn wait(pause: Duration, watch: &Watch) {
+    let until = clock::now().after(pause.into());
+    while clock::now() < until && !watch.stopping() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// True when what has arrived is found again: pipes cannot be read twice, and what is endless
+/// measures a time, which is over.
+pub(super) fn is_resumable(job: &Job) -> bool {
+    let flows = |place: &Place| *place == Place::Stdio || place.is_endless();
+    !flows(&job.target) && !job.sources.iter().any(flows)
+}
+
+/// A fault that another run of the same command goes on behind says so.
+pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
+    let resumes = matches!(
+        fault.class,
+        Class::Unreachable | Class::NoSpace | Class::Interrupted | Class::Corrupt
+    );
+    let kept = matches!(job.target, Place::Path(_)) && is_resumable(job);
+    match resumes && kept {
+        true => {
+            let text = format!("{fault}; the same command goes on from what has arrived");
+            Fault { text, ..fault }
+        }
+        false => fault,
+    }
+}
+
+/// How long a signal that has ended ssh may take to be told here.
+const SIGNAL_WITHIN: Duration = Duration::from_millis(200);

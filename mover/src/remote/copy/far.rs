@@ -1,0 +1,411 @@
+//! The second stage where one end is on another host: what the two sides say before a part of it
+//! can be run.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use super::Attempt;
+use super::open::{How, Opened, memory, window_of};
+use crate::io::medium::{self, End};
+use crate::io::{clock, window};
+use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
+use crate::pump::run::{Dial, Line, Part, Peer};
+use crate::pump::sink::Target;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::resume::Memory;
+use crate::pump::source::names::Names;
+use crate::pump::source::walk::{Sources, means_contents};
+use crate::pump::transfer::Event;
+use crate::remote::addresses;
+use crate::remote::control::{Carrier as CarrierSlot, ControlLine, carry};
+use crate::remote::launch::{Explained, Launch, Launched};
+use crate::remote::peer::{PROGRAM, heartbeat, silent, tag};
+use crate::remote::streams::{self, Credentials, Dialer, carried, random};
+use crate::wire::message::{Message, Open, Opened as FarAnswer, Origin, Role};
+use crate::wire::session::Session;
+use crate::work::seal::{Identity, Secret};
+use base::fault::{Class, Fault};
+use base::job::{Carrier, Job, Place};
+use base::settings::Cut;
+use base::tally::About;
+
+/// The driving side of a transfer with a far side.
+pub(super) struct Near<'a> {
+    pub job: &'a Job,
+    pub attempt: &'a Attempt<'a>,
+    pub role: Role,
+    pub line: ControlLine,
+    pub carrier: CarrierSlot,
+    pub events_in: Sender<Event>,
+}
+
+/// Data streams, what carries them, and how another is opened.
+struct Opening {
+    streams: Vec<Stream>,
+    carrier: Carrier,
+    dial: Option<Box<dyn Dial>>,
+    /// What the far side said meanwhile.
+    early: Vec<Message>,
+}
+
+impl Near<'_> {
+    /// Comes to an understanding with the far side, opens streams, and makes a part of it.
+    pub fn open(
+        &self,
+        sources: Option<Sources>,
+        events: Receiver<Event>,
+        launched: &mut Launched,
+    ) -> Result<Opened, Fault> {
+        let watch = self.attempt.watch;
+        let identity = Identity::ephemeral()?;
+        let secret: [u8; 32] = random()?;
+        let origin = sources.as_ref().map(|sources| sources.origin);
+        let open = Message::Open(Box::new(self.request(&identity, secret, origin)));
+        let mut session = Session::driver(self.role, PROGRAM, clock::now());
+        let opened = self.converse(&mut session, &open, &events);
+        let opened = opened.map_err(|fault| self.explain(fault, launched))?;
+        self.attempt.opened.set(true);
+        let login = clock::now().since(self.attempt.started);
+        let expected = self.expected(&opened)?;
+        let (target, memory) = self.target(&opened)?;
+        let cut = self.agree(&opened, &memory, &mut session)?;
+        let settings = self.job.settings.cut_as(cut);
+        let credentials = Credentials {
+            role: self.role,
+            seal: self.job.settings.seal,
+            identity,
+            peer: opened.fingerprint,
+            secret: Secret::new(secret),
+        };
+        let credentials = Arc::new(credentials);
+        let Opening { streams, carrier, dial, early } =
+            self.streams(&opened, &credentials, &mut session, &events)?;
+        if let (Role::Sink, Some(names)) = (self.role, self.attempt.resolved.names.as_ref()) {
+            self.tell_names(names, &mut session)?;
+        }
+        let count = streams.len() as u16;
+        self.line.set_heartbeat(None); // the loop gives signs of life itself
+        let part = Part {
+            settings: settings.clone(),
+            source: sources.map(|sources| (self.job.sources[0].clone(), sources)),
+            window_bytes: match &target {
+                Some(target) => window_of(target, &self.job.settings),
+                None => (opened.window_bytes > 0).then_some(opened.window_bytes),
+            },
+            sink: target,
+            streams,
+            peer: Some(Peer {
+                session,
+                line: Box::new(self.line.clone()),
+                pulse: self.carrier.pulse.clone(),
+                drives: true,
+                dial,
+            }),
+            rename: opened.rename,
+            carrier,
+            about: self.about(),
+            memory,
+            expected,
+            watch: watch.clone(),
+            events: (self.events_in.clone(), events),
+            early,
+        };
+        let how = How { settings, role: self.role, carrier, streams: count, login };
+        Ok(Opened { part, how })
+    }
+
+    /// How both sides cut and digest: as whoever has the sink needs it.
+    fn agree(
+        &self,
+        opened: &FarAnswer,
+        memory: &Memory,
+        session: &mut Session,
+    ) -> Result<Cut, Fault> {
+        if self.role == Role::Sink {
+            let message = Message::Cut(memory.cut);
+            session.say(clock::now(), &message);
+            self.line.clone().send(&message)?;
+            return Ok(memory.cut);
+        }
+        match opened.cut.digest.is_weaker_than(self.job.settings.digest) {
+            true => Err(Fault::peer("the far side wants a weaker digest than it was asked for")),
+            false => Ok(opened.cut),
+        }
+    }
+
+    /// What a far source may offer; a far sink may give no other name than the one that was typed.
+    fn expected(&self, opened: &FarAnswer) -> Result<Expected, Fault> {
+        let origin = match (self.role, opened.origin) {
+            (Role::Sink, Some(origin)) => origin,
+            _ => {
+                let typed = match &self.job.target {
+                    Place::Path(path) => path.file_name().map(OsStr::as_bytes),
+                    _ => None,
+                };
+                return match opened.rename.is_none() || opened.rename.as_deref() == typed {
+                    true => Ok(Expected::Anything),
+                    false => Err(Fault::peer("the far side gives a name that nobody has typed")),
+                };
+            }
+        };
+        Expected::of(self.job, origin, self.attempt.resolved.names.as_ref())
+    }
+
+    /// Why the two sides did not come to understand each other.
+    fn explain(&self, fault: Fault, launched: &mut Launched) -> Fault {
+        match fault.class {
+            _ if self.attempt.watch.stopping() => Fault::interrupted(),
+            Class::Unreachable | Class::Peer => {
+                let Explained { fault, was_there } = launched.explain(fault);
+                self.attempt.opened.set(was_there);
+                fault
+            }
+            _ => fault,
+        }
+    }
+
+    /// The sink, where it is here, and what earlier runs left in it.
+    fn target(&self, opened: &FarAnswer) -> Result<(Option<Target>, Memory), Fault> {
+        if self.role == Role::Source {
+            return Ok((None, Memory::none(tag()?, &self.job.settings)));
+        }
+        let origin = opened.origin.expect("the session has seen to it");
+        let target = Target::find(&self.job.target, origin, &self.job.settings)?;
+        // A source that was not asked for contents has no say in the folder itself.
+        let contents = |place: &Place| matches!(place, Place::Path(path) if means_contents(path));
+        let target = match self.job.sources.iter().any(contents) {
+            true => target,
+            false => target.keeping_root(),
+        };
+        let memory = memory(&target, self.job, self.attempt.resolved.transfer, self.attempt.watch)?;
+        Ok((Some(target), memory))
+    }
+
+    /// What the far side is asked for.
+    fn request(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {
+        let places = match self.role {
+            Role::Source => vec![self.job.target.clone()],
+            Role::Sink => self.job.sources.clone(),
+        };
+        Open {
+            role: self.role.other(),
+            places,
+            settings: self.job.settings.clone(),
+            ports: self.job.remote.ports,
+            secret,
+            fingerprint: identity.fingerprint,
+            origin,
+            window_bytes: match (self.role, &self.job.target) {
+                (Role::Sink, Place::Stdio) => pipe_window_bytes(&self.job.settings),
+                _ => 0,
+            },
+            transfer: self.attempt.resolved.transfer,
+            listed: self.role == Role::Sink && self.job.listed.is_some(),
+        }
+    }
+
+    /// The far side makes nothing of it, but this side's own report has it.
+    fn about(&self) -> About {
+        match self.role {
+            Role::Source => medium::about(&self.job.sources, End::Source, String::new()),
+            Role::Sink => {
+                let target = std::slice::from_ref(&self.job.target);
+                medium::about(target, End::Target, String::new())
+            }
+        }
+    }
+
+    /// Tells a far source what to copy, some thousand names at a time.
+    fn tell_names(&self, names: &Names, session: &mut Session) -> Result<(), Fault> {
+        let mut line = self.line.clone();
+        let mut tell = |paths: Vec<Vec<u8>>, last: bool| {
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+            self.await_room()?;
+            let message = Message::Names { paths, last };
+            session.say(clock::now(), &message);
+            line.send(&message)
+        };
+        let (mut paths, mut bytes, mut told) = (Vec::new(), 0, Ok(()));
+        names.each(&mut |name| {
+            paths.push(name.to_vec());
+            bytes += name.len();
+            if paths.len() == NAMES_MAX || bytes > NAMES_BYTES_MAX {
+                bytes = 0;
+                told = tell(std::mem::take(&mut paths), false);
+            }
+            told.is_ok()
+        })?;
+        told.and_then(|()| tell(paths, true))
+    }
+
+    /// Waits until the connection has taken most of what was said.
+    fn await_room(&self) -> Result<(), Fault> {
+        let stall = self.job.settings.stall;
+        let (mut written, mut since) = (self.line.written_bytes(), clock::now());
+        while self.line.is_full() {
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+            if self.line.written_bytes() != written {
+                (written, since) = (self.line.written_bytes(), clock::now());
+            }
+            if clock::now().since(since) > stall {
+                let text = format!("the connection to the far side took nothing for {stall}");
+                return Err(Fault::new(Class::Unreachable, text));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Greets and opens. Somebody may be asked for a password: then only the user's patience ends
+    /// the login. From its first word on the far side gives signs of life.
+    fn converse(
+        &self,
+        session: &mut Session,
+        open: &Message,
+        events: &Receiver<Event>,
+    ) -> Result<FarAnswer, Fault> {
+        let mut line = self.line.clone();
+        line.send(&session.hello())?;
+        let stall = self.job.settings.stall;
+        let (mut heard, mut patience) = (clock::now(), self.attempt.login.patience(stall));
+        loop {
+            match events.recv_timeout(Duration::from_millis(50)) {
+                Ok(Event::Heard(message)) => {
+                    session.hear(clock::now(), &message)?;
+                    heard = clock::now();
+                    match message {
+                        Message::Hello { .. } => {
+                            session.say(clock::now(), open);
+                            line.send(open)?;
+                            line.set_heartbeat(Some(heartbeat(stall)));
+                            patience = Some(stall);
+                        }
+                        Message::Opened(opened) => return Ok(opened),
+                        Message::Stop(fault) => return Err(self.in_far_words(fault)),
+                        Message::Warning { text } => self.attempt.watch.warn(text),
+                        _ => {}
+                    }
+                }
+                Ok(Event::Closed(fault)) => {
+                    let gone = || Fault::new(Class::Unreachable, "the far side went away at once");
+                    return Err(fault.unwrap_or_else(gone));
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => panic!("this side holds a sender"),
+            }
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+            if patience.is_some_and(|patience| clock::now().since(heard) > patience) {
+                return Err(silent("the far side", clock::now().since(heard)));
+            }
+        }
+    }
+
+    /// Says whose words they are.
+    fn in_far_words(&self, fault: Fault) -> Fault {
+        match self.attempt.launch {
+            Launch::Ssh { host, .. } => Fault { text: format!("{host}: {}", fault.text), ..fault },
+            Launch::Process { .. } => fault,
+        }
+    }
+
+    /// TCP streams where the far side can be reached; else one stream on the connection there is.
+    fn streams(
+        &self,
+        opened: &FarAnswer,
+        credentials: &Arc<Credentials>,
+        session: &mut Session,
+        events: &Receiver<Event>,
+    ) -> Result<Opening, Fault> {
+        let settings = &self.job.settings;
+        let tuning = streams::tuning(settings, self.role);
+        if let Some(text) = tuning.window.and_then(window::shortfall) {
+            self.attempt.watch.warn(text);
+        }
+        let choice = addresses::choose(self.attempt.launch, &opened.addresses);
+        let (port, count) = (opened.port, settings.streams);
+        let connected = streams::connect_all(&choice.tries, port, count, &tuning, credentials);
+        let fault = match connected {
+            Ok((streams, address)) => {
+                let dialer = Dialer {
+                    address,
+                    tuning,
+                    credentials: credentials.clone(),
+                    events: self.events_in.clone(),
+                };
+                let dial: Box<dyn Dial> = Box::new(dialer);
+                let early = Vec::new();
+                return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial), early });
+            }
+            Err(fault) if fault.class != Class::Unreachable => return Err(fault),
+            Err(fault) => fault,
+        };
+        let early = self.listen_for_end(session, events)?;
+        let host = match self.attempt.launch {
+            Launch::Ssh { host, .. } => host,
+            Launch::Process { .. } => "this host",
+        };
+        let (what, advice) = choice.explain(host, port, &fault);
+        if self.job.sources.iter().any(Place::is_endless) {
+            let text = format!("{what}, and a test of the path needs one: {advice}");
+            return Err(Fault { text, ..fault });
+        }
+        self.attempt.watch.warn(format!(
+            "{what}: the data goes over the control connection, in one stream; {advice} for more"
+        ));
+        let mut line = self.line.clone();
+        session.say(clock::now(), &Message::Carry);
+        line.send(&Message::Carry)?;
+        let streams = vec![carried(carry(&self.line, &self.carrier)?)];
+        Ok(Opening { streams, carrier: Carrier::Control, dial: None, early })
+    }
+
+    /// Whoever cannot be reached may just have ended, or this side is being stopped: then its ports
+    /// are not to blame. What else it says meanwhile is for the loop.
+    fn listen_for_end(
+        &self,
+        session: &mut Session,
+        events: &Receiver<Event>,
+    ) -> Result<Vec<Message>, Fault> {
+        // Its tickets are kept too: the reader waits where it is too much.
+        let (mut early, mut tickets) = (Vec::new(), Vec::new());
+        let until = clock::now().after(ENDS_WITHIN.into());
+        while clock::now() < until {
+            match events.recv_timeout(Duration::from_millis(20)) {
+                Ok(Event::Heard(message)) => {
+                    session.hear(clock::now(), &message)?;
+                    match message {
+                        Message::Stop(fault) => return Err(self.in_far_words(fault)),
+                        Message::Ping => {}
+                        message => early.push(message),
+                    }
+                }
+                Ok(Event::Closed(fault)) => {
+                    let gone = || Fault::new(Class::Unreachable, "the far side went away");
+                    return Err(fault.unwrap_or_else(gone));
+                }
+                Ok(Event::Dealt(ticket)) => tickets.push(ticket),
+                Ok(_) | Err(_) => {}
+            }
+            if self.attempt.watch.stopping() {
+                return Err(Fault::interrupted());
+            }
+        }
+        Ok(early)
+    }
+}
+
+/// How long the end of a far side whose ports do not answer may take to show.
+const ENDS_WITHIN: Duration = Duration::from_millis(300);
+
+/// Names that one message tells, and about how many bytes.
+const NAMES_MAX: usize = 1024;
+const NAMES_BYTES_MAX: usize = 32 << 10;

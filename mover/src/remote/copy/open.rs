@@ -1,0 +1,95 @@
+//! The second stage of a copy: both ends are opened, here or with a far side, as far as a part that
+//! can be run. Only here a copy on one host differs from one with another host.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use super::resolve::{Resolved, near_sources, refuse_into_itself};
+use crate::io::medium::{self, End};
+use crate::pump::lane::assembly::pipe_window_bytes;
+use crate::pump::run::Part;
+use crate::pump::sink::Target;
+use crate::pump::sink::expected::Expected;
+use crate::pump::sink::journal::TransferId;
+use crate::pump::sink::resume::{Memory, Voice};
+use crate::pump::watch::Watch;
+use crate::remote::peer::tag;
+use crate::wire::message::Role;
+use base::fault::Fault;
+use base::job::{Carrier, Job};
+use base::settings::Settings;
+use base::tally::About;
+use base::units::Nanos;
+
+/// A copy that can begin.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub part: Part,
+    pub how: How,
+}
+
+/// How a copy goes.
+#[derive(Clone, Debug)]
+pub(super) struct How {
+    /// As both sides have agreed on them.
+    pub settings: Settings,
+    /// This side's.
+    pub role: Role,
+    pub carrier: Carrier,
+    /// Streams that it begins with.
+    pub streams: u16,
+    /// What it took until the two sides understood each other.
+    pub login: Nanos,
+}
+
+/// Both ends in this process.
+pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fault> {
+    let job = &resolved.job;
+    let sources = near_sources(job, resolved.names.as_ref())?;
+    refuse_into_itself(job)?;
+    let target = Target::find(&job.target, sources.origin, &job.settings)?;
+    let memory = memory(&target, job, resolved.transfer, watch)?;
+    let settings = job.settings.cut_as(memory.cut);
+    let how = How {
+        role: Role::Source,
+        carrier: Carrier::Memory,
+        streams: settings.streams,
+        login: Nanos(0),
+        settings: settings.clone(),
+    };
+    let part = Part {
+        window_bytes: window_of(&target, &settings),
+        settings,
+        source: Some((job.sources[0].clone(), sources)),
+        sink: Some(target),
+        streams: Vec::new(),
+        peer: None,
+        rename: None,
+        carrier: Carrier::Memory,
+        about: About {
+            sink_file_system: medium::file_system(&job.target),
+            ..medium::about(&job.sources, End::Source, String::new())
+        },
+        memory,
+        expected: Expected::Anything,
+        watch: watch.clone(),
+        events: channel(),
+        early: Vec::new(),
+    };
+    Ok(Opened { part, how })
+}
+
+/// What earlier runs left where this host has the sink.
+pub(super) fn memory(
+    target: &Target,
+    job: &Job,
+    transfer: TransferId,
+    watch: &Watch,
+) -> Result<Memory, Fault> {
+    let voice = Voice { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
+    Memory::open(target, transfer, &job.settings, tag()?, &voice)
+}
+
+pub(super) fn window_of(target: &Target, settings: &Settings) -> Option<u64> {
+    matches!(target, Target::Pipe).then(|| pipe_window_bytes(settings))
+}

@@ -1,0 +1,173 @@
+//! The first stage of a copy: what is meant, looked at on this host alone.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::io::tcp;
+use crate::pump::sink::journal::TransferId;
+use crate::pump::source::names::{Ending, Names};
+use crate::pump::source::walk::Sources;
+use base::fault::Fault;
+use base::job::{Job, Place};
+use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+
+/// What a copy is, whatever becomes of it.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub job: Job,
+    /// The same for the same command.
+    pub transfer: TransferId,
+    /// The list of what is copied. It is read once: it may be standard input.
+    pub names: Option<Arc<Names>>,
+}
+
+/// What can be wrong on this host is found before anybody has to log in.
+pub(super) fn resolve(job: &Job, is_far: bool) -> Result<Resolved, Fault> {
+    if is_far {
+        check_request(job)?;
+        tcp::check_congestion(job.settings.congestion.as_deref())?;
+    }
+    let transfer = transfer_id(job)?;
+    let names = names(job)?.map(Arc::new);
+    Ok(Resolved { job: job.clone(), transfer, names })
+}
+
+/// A limited rate in requests of a second each would come in bursts: one takes an eighth at most.
+pub(super) fn with_requests_for_rate(job: &Job) -> Job {
+    let mut job = job.clone();
+    if let Some(rate) = job.settings.rate {
+        let eighth = (rate.bytes_per_second / 8.0) as u32 / REQUEST_BYTES_STEP * REQUEST_BYTES_STEP;
+        let most = eighth.max(REQUEST_BYTES_MIN);
+        job.settings.request_bytes = job.settings.request_bytes.min(most);
+    }
+    job
+}
+
+/// The sources, where they are here.
+pub(super) fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sources, Fault> {
+    let Some(names) = names else {
+        return Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings);
+    };
+    let sources = Sources::look_below(&job.sources)?.choose(&job.settings)?;
+    Ok(sources.list(names.clone(), job.settings.recursive))
+}
+
+/// A tree copied into itself would never end.
+pub(super) fn refuse_into_itself(job: &Job) -> Result<(), Fault> {
+    let Place::Path(target) = &job.target else { return Ok(()) };
+    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let real = target.canonicalize().or_else(|_| parent.unwrap_or(Path::new(".")).canonicalize());
+    let Ok(real) = real else { return Ok(()) };
+    for source in &job.sources {
+        if let Place::Path(source) = source
+            && let Ok(source_real) = source.canonicalize()
+            && source_real.is_dir()
+            && real.starts_with(&source_real)
+        {
+            let text = format!(
+                "'{}' lies in '{}': a tree cannot be copied into itself",
+                target.display(),
+                source.display()
+            );
+            return Err(Fault::usage(text));
+        }
+    }
+    Ok(())
+}
+
+/// No more streams than there are requests: each costs a handshake.
+pub(super) fn with_streams_for(job: &Job, sources: Option<&Sources>) -> Job {
+    let mut job = job.clone();
+    if let Some(bytes) = sources.and_then(Sources::single_bytes) {
+        let requests = bytes.div_ceil(u64::from(job.settings.request_bytes)).max(1);
+        let streams = u16::try_from(requests).unwrap_or(u16::MAX);
+        job.settings.streams = job.settings.streams.min(streams);
+    }
+    job
+}
+
+fn names(job: &Job) -> Result<Option<Names>, Fault> {
+    let Some(listed) = &job.listed else { return Ok(None) };
+    let ending = if listed.nul { Ending::Nul } else { Ending::Line };
+    Names::read(&listed.file, ending).map(Some)
+}
+
+/// What a transfer is known by at its destination: the same for the same command.
+fn transfer_id(job: &Job) -> Result<TransferId, Fault> {
+    let mut hasher = blake3::Hasher::new_derive_key("datapump 2026 transfer");
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+    };
+    let here = rustix::system::uname();
+    for (host, places) in [
+        (&job.source_host, &job.sources[..]),
+        (&job.target_host, std::slice::from_ref(&job.target)),
+    ] {
+        let name = host.as_ref().map_or(here.nodename().to_bytes(), |name| name.as_bytes());
+        add(name);
+        for place in places {
+            match place {
+                Place::Path(path) if host.is_none() => {
+                    let path = std::path::absolute(path)
+                        .map_err(|error| Fault::io("find", path, &error))?;
+                    add(path.as_os_str().as_bytes());
+                }
+                Place::Path(path) => add(path.as_os_str().as_bytes()),
+                made => add(format!("{made:?}").as_bytes()),
+            }
+        }
+    }
+    let mut id = [0; 16];
+    hasher.finalize_xof().fill(&mut id);
+    Ok(id)
+}
+
+/// The far side is told its paths and the patterns in one message.
+fn check_request(job: &Job) -> Result<(), Fault> {
+    let far = match job.source_host {
+        Some(_) => &job.sources[..],
+        None => std::slice::from_ref(&job.target),
+    };
+    let path_bytes = |place: &Place| match place {
+        Place::Path(path) => path.as_os_str().len(),
+        _ => 0,
+    };
+    if let Some(bytes) = far.iter().map(path_bytes).find(|bytes| *bytes > PATH_BYTES_MAX) {
+        return Err(Fault::usage(format!(
+            "a path of {bytes} bytes is longer than any there can be ({PATH_BYTES_MAX}): shorten \
+             it, or name a folder above it"
+        )));
+    }
+    let names: usize = job.sources.iter().map(path_bytes).sum();
+    if job.sources.len() > SOURCES_MAX || names > SOURCES_BYTES_MAX {
+        return Err(Fault::usage(format!(
+            "{} sources are too many for one command (at most {SOURCES_MAX}, with \
+             {SOURCES_BYTES_MAX} bytes of names): copy the folder they are in, or use several \
+             commands",
+            job.sources.len()
+        )));
+    }
+    let fields = |bytes: usize| bytes + FIELD_BYTES;
+    let patterns = &job.settings.filters;
+    let paths: usize = far.iter().map(|place| fields(path_bytes(place))).sum();
+    let bytes = paths + patterns.iter().map(|line| fields(line.len())).sum::<usize>();
+    match bytes <= OPEN_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Fault::usage(format!(
+            "{} sources and {} patterns are {bytes} bytes, and one command takes \
+             {OPEN_BYTES_MAX}: write wider patterns, name the files with --files-from, or use \
+             several commands",
+            job.sources.len(),
+            patterns.len()
+        ))),
+    }
+}
+
+/// What stands in front of a path or a pattern at most; and what all of them may take, so that the
+/// rest of the message fits too.
+const FIELD_BYTES: usize = 32;
+const OPEN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (16 << 10);
+
+const SOURCES_MAX: usize = 1000;
+const SOURCES_BYTES_MAX: usize = 100_000;

@@ -1,0 +1,360 @@
+//! Starts the far side: the system's `ssh`, or a process on this host.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::io::system;
+use base::cpus::Cpus;
+use base::fault::{Class, Fault};
+use base::job::Remote;
+use base::units::Nanos;
+
+/// How the far side is started.
+#[derive(Clone, Debug)]
+pub enum Launch {
+    Ssh {
+        host: String,
+        remote: Remote,
+    },
+    /// This very program, as another process on this host.
+    Process {
+        program: PathBuf,
+        /// The CPUs that it is held to.
+        cpus: Option<Cpus>,
+    },
+}
+
+/// Whether somebody may be asked for a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    First,
+    /// The connection was lost: a key or an agent must do.
+    Again,
+}
+
+impl Login {
+    /// How long the far side may take for its first word; `None` while somebody may be typing.
+    pub fn patience(self, stall: Nanos) -> Option<Nanos> {
+        let asked = self == Login::First && std::fs::File::open("/dev/tty").is_ok();
+        (!asked).then(|| Nanos(stall.0 + LOGIN_WITHIN.0))
+    }
+}
+
+/// What a login takes that is not silence: a name is looked up, keys are made.
+const LOGIN_WITHIN: Nanos = Nanos::from_millis(15_000);
+
+/// What makes ssh fail where it would ask, and give up where nobody answers.
+const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"];
+
+/// No terminal, no escape character: the connection carries bytes. And nothing of this host is lent
+/// to the far one, whatever the user's configuration does for logins by hand.
+const PLAIN: [&str; 17] = [
+    "-T",
+    "-x",
+    "-a",
+    "-e",
+    "none",
+    "-o",
+    "ClearAllForwardings=yes",
+    "-o",
+    "ForwardX11=no",
+    "-o",
+    "PermitLocalCommand=no",
+    "-o",
+    "RemoteCommand=none",
+    "-o",
+    "ForwardAgent=no",
+    "-o",
+    "Tunnel=no",
+];
+
+/// A far side that has been started.
+#[derive(Debug)]
+pub struct Launched {
+    child: Child,
+    what: String,
+    host: Option<String>,
+    program: String,
+    relay: Option<Relay>,
+}
+
+/// What the end of a far side means.
+#[derive(Debug)]
+pub struct Explained {
+    pub fault: Fault,
+    /// Somebody ended it, or its connection was lost: another try may go better.
+    pub was_there: bool,
+}
+
+/// Tells what ssh says on its standard error, line by line.
+#[derive(Debug)]
+struct Relay {
+    last_line: Arc<Mutex<String>>,
+    thread: JoinHandle<()>,
+}
+
+impl Launch {
+    /// Starts the far side of a copy. What ssh says on the way goes to `tell`.
+    pub fn start(
+        &self,
+        login: Login,
+        tell: impl Fn(String) + Send + 'static,
+    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        let cpus = match self {
+            Launch::Ssh { remote, .. } => remote.cpus.as_ref(),
+            Launch::Process { cpus, .. } => cpus.as_ref(),
+        };
+        let mut words = vec!["peer".to_string()];
+        words.extend(cpus.map(|cpus| format!("--cpus={cpus}")));
+        let is_ssh = matches!(self, Launch::Ssh { .. });
+        let words_of = if is_ssh { Stdio::piped() } else { Stdio::inherit() };
+        let (mut launched, stdin, stdout) = self.spawn(&words, login, words_of)?;
+        let what = launched.what.clone();
+        launched.relay = launched.child.stderr.take().map(|from| Relay::start(from, what, tell));
+        Ok((launched, stdin, stdout))
+    }
+
+    /// Starts this program there with these words, none of which a shell must be kept from.
+    pub fn start_as(
+        &self,
+        words: &[String],
+        login: Login,
+    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        self.spawn(words, login, Stdio::inherit())
+    }
+
+    fn spawn(
+        &self,
+        words: &[String],
+        login: Login,
+        stderr: Stdio,
+    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        let (mut command, launched_as) = self.command(words, login);
+        let what = self.what();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        let mut child = spawn_from_lasting_thread(command).map_err(|error| {
+            let fault = Fault::system(&format!("start '{what}'"), &error);
+            Fault { class: Class::Unreachable, ..fault }
+        })?;
+        let stdin = child.stdin.take().expect("asked for");
+        let stdout = child.stdout.take().expect("asked for");
+        let host = match self {
+            Launch::Ssh { host, .. } => Some(host.clone()),
+            Launch::Process { .. } => None,
+        };
+        let relay = None;
+        Ok((Launched { child, what, host, program: launched_as, relay }, stdin, stdout))
+    }
+
+    /// The command as people know it.
+    fn what(&self) -> String {
+        match self {
+            Launch::Process { program, .. } => program.display().to_string(),
+            Launch::Ssh { remote, .. } => {
+                let ssh = remote.ssh.as_ref().and_then(|words| words.first());
+                ssh.map_or("ssh", String::as_str).to_string()
+            }
+        }
+    }
+
+    /// The command, and what the far program is called there.
+    fn command(&self, words: &[String], login: Login) -> (Command, String) {
+        match self {
+            Launch::Process { program, .. } => {
+                let mut command = Command::new(program);
+                // What a terminal sends is for us; when we end, its streams tell it.
+                command.args(words).process_group(0);
+                (command, program.display().to_string())
+            }
+            Launch::Ssh { host, remote } => {
+                let program = remote.datapump.clone().unwrap_or_else(|| "datapump".into());
+                let (ssh, arguments) = match remote.ssh.as_deref() {
+                    Some([ssh, arguments @ ..]) => (ssh.as_str(), arguments),
+                    _ => ("ssh", &[][..]),
+                };
+                let mut command = Command::new(ssh);
+                system::end_with_parent(&mut command);
+                if ssh.rsplit('/').next() == Some("ssh") {
+                    // Of two settings of one option ssh takes the first.
+                    command.args(if login == Login::Again { &UNATTENDED[..] } else { &[] });
+                    command.args(PLAIN);
+                }
+                command.args(arguments);
+                command.arg(host).arg(format!("{} {}", quoted(&program), words.join(" ")));
+                (command, program)
+            }
+        }
+    }
+}
+
+impl Launched {
+    /// What the end of the far side means, when it ended before it said anything useful.
+    pub fn explain(&mut self, fault: Fault) -> Explained {
+        let given = |fault| Explained { fault, was_there: false };
+        let Some(status) = self.wait(Duration::from_millis(500)) else { return given(fault) };
+        let host = self.host.clone().unwrap_or_else(|| "this host".into());
+        let unreachable = fault.class == Class::Unreachable;
+        let (what, said) =
+            (&self.what, self.relay.as_ref().map_or(String::new(), Relay::last_line));
+        let lost =
+            |text| Explained { fault: Fault::new(Class::Unreachable, text), was_there: true };
+        if let Some(signal) = status.signal().filter(|_| unreachable) {
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+            return lost(format!("'{what}' to {host} was ended by {name}, before all was said"));
+        }
+        let text = match status.code() {
+            Some(126 | 127) => {
+                let text = format!(
+                    "there is no datapump at {host} ('{}' was not found there): install the same \
+                     version, or name its path with --remote-datapump",
+                    self.program
+                );
+                return given(Fault::new(Class::Version, text));
+            }
+            // What ssh cannot do it says.
+            Some(SSH_FAILED) if unreachable && self.host.is_some() && said.is_empty() => {
+                return lost(format!(
+                    "the far side at {host} was ended, or its connection was lost, before it \
+                     answered ('{what}' gave no reason)"
+                ));
+            }
+            Some(SSH_FAILED) if unreachable && self.host.is_some() => {
+                format!("cannot reach {host}: '{what}' said: {said}; try '{what} {host} true'")
+            }
+            Some(code) if unreachable => format!(
+                "the far side at {host} ended before it answered ('{what}' with exit code {code}): \
+                 {fault}"
+            ),
+            _ => return given(fault),
+        };
+        given(Fault::new(Class::Unreachable, text))
+    }
+
+    /// Waits for the far side to go; what does not go is ended. True where it went by itself, and
+    /// so has read all that it was told.
+    pub fn end(mut self, patience: Duration) -> bool {
+        match self.wait(patience) {
+            Some(status) => status.code().is_some_and(|code| code != SSH_FAILED),
+            None => {
+                self.cut();
+                false
+            }
+        }
+    }
+
+    /// Ends what leads to the far side: at once where it does not mind, in the end in any case.
+    pub fn cut(mut self) {
+        // At a prompt ssh has a terminal to put in order.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        if self.wait(Duration::from_millis(300)).is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Option<ExitStatus> {
+        const BEAT: Duration = Duration::from_millis(2);
+        let mut left = at_most;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) | Err(_) if left.is_zero() => return None,
+                _ => {}
+            }
+            thread::sleep(BEAT);
+            left = left.saturating_sub(BEAT);
+        }
+    }
+}
+
+impl Relay {
+    fn start(from: ChildStderr, what: String, tell: impl Fn(String) + Send + 'static) -> Relay {
+        let last_line = Arc::new(Mutex::new(String::new()));
+        let last = last_line.clone();
+        let work = move || {
+            let mut from = BufReader::new(from);
+            for number in 0.. {
+                let mut line = Vec::new();
+                match from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => return,
+                }
+                let text = String::from_utf8_lossy(&line).trim().to_string();
+                if text.is_empty() || number >= LINES_MAX {
+                    continue; // read on: who writes must not wait
+                }
+                tell(match text.starts_with(&format!("{what}:")) {
+                    true => text.clone(),
+                    false => format!("{what}: {text}"),
+                });
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            }
+        };
+        let thread = thread::Builder::new().name("datapump-ssh-words".into()).spawn(work);
+        Relay { last_line, thread: thread.expect("the system gives a thread") }
+    }
+
+    /// The last thing that was said. A connection that others share may keep the pipe open.
+    fn last_line(&self) -> String {
+        for _ in 0..150 {
+            if self.thread.is_finished() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.last_line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// How long a far side that is of no more use may take to go.
+pub const LEAVES_WITHIN: Duration = Duration::from_millis(900);
+/// What ssh ends with where it, and not what it started, has failed.
+const SSH_FAILED: i32 = 255;
+
+/// What of ssh's words is told: a banner, not a flood.
+const LINE_BYTES_MAX: u64 = 4096;
+const LINES_MAX: u64 = 200;
+
+type Start = (Command, SyncSender<io::Result<Child>>);
+
+/// Starts a program that ends with this one. The kernel ends it with the *thread* that has started
+/// it, so that is one which lasts.
+fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
+    static STARTER: LazyLock<Sender<Start>> = LazyLock::new(|| {
+        let (orders, received) = channel::<Start>();
+        let work = move || {
+            for (mut command, answer) in received {
+                let _ = answer.send(command.spawn());
+            }
+        };
+        let thread = thread::Builder::new().name("datapump-starter".into()).spawn(work);
+        thread.expect("the system gives a thread");
+        orders
+    });
+    let (answer, started) = sync_channel(1);
+    STARTER.send((command, answer)).expect("the thread lasts");
+    started.recv().expect("the thread answers")
+}
+
+/// A word as every shell takes it literally; `~` at its front keeps its meaning.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
+    match word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// This program's own file.
+pub fn own_program() -> Result<PathBuf, Fault> {
+    std::env::current_exe()
+        .map_err(|error: io::Error| Fault::system("find this program's file", &error))
+}

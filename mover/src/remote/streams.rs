@@ -1,0 +1,405 @@
+//! Data streams: connected, accepted, and proved to belong to the transfer before anything else
+//! happens.
+//!
+//! ```text
+//! connector  "DPS1" | stream u16 | zero u16 | nonce 32      (40 bytes)
+//! auth, off  listener: challenge 32; connector: proof 32; listener: proof 32
+//! tls        a TLS 1.3 handshake, the source as client; then the sink sends "ok"
+//! ```
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use crate::ends::stream::Protection;
+use crate::io::clock;
+use crate::io::tcp::{self, Tuning};
+use crate::io::window::Window;
+use crate::pump::lane::Wire;
+use crate::pump::lane::assembly::Stream;
+use crate::pump::run::Dial;
+use crate::pump::transfer::Event;
+use crate::wire::message::Role;
+use crate::wire::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
+use base::fault::{Class, Fault};
+use base::limits::STRANGERS_MAX;
+use base::settings::{Seal, Settings};
+use base::units::{Nanos, Tick};
+
+/// How long a connection may take to prove who it is, and how long connecting may take.
+const PROOF_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long to wait before connections are accepted again after that failed.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// What a side must know to prove itself and to check the other.
+#[derive(Debug)]
+pub struct Credentials {
+    pub role: Role,
+    pub seal: Seal,
+    pub identity: Identity,
+    pub peer: Fingerprint,
+    pub secret: Secret,
+}
+
+/// How the streams of a side are set up.
+pub fn tuning(settings: &Settings, role: Role) -> Tuning {
+    let window = |bytes| match role {
+        Role::Source => Window::Fill(bytes),
+        Role::Sink => Window::Advertise(bytes),
+    };
+    let pace = settings.pace.of_each_stream(settings.streams);
+    Tuning {
+        window: settings.window_bytes.map(window),
+        congestion: settings.congestion.clone(),
+        dscp: settings.dscp,
+        pace_bytes_per_s: pace.filter(|_| role == Role::Source),
+    }
+}
+
+/// Random bytes from the system, for keys and challenges.
+pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Fault::new(Class::Local, format!("the system gives no random bytes: {error}"))
+    })?;
+    Ok(bytes)
+}
+
+/// Connects all streams: the first finds the address where the far side proves itself, the others
+/// go there side by side. One is enough to begin with.
+pub fn connect_all(
+    addresses: &[SocketAddr],
+    port: u16,
+    count: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<(Vec<Stream>, SocketAddr), Fault> {
+    let (first, address) = connect_first(addresses, port, tuning, credentials)?;
+    let mut streams = vec![first];
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..count)
+            .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
+            .collect();
+        let joined = others.into_iter().map(|other| other.join().expect("no handshake panics"));
+        streams.extend(joined.flatten());
+    });
+    Ok((streams, address))
+}
+
+fn connect_one(
+    address: SocketAddr,
+    number: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    let connection = tcp::connect(address, tuning, CONNECT_WITHIN);
+    let connection = connection.map_err(|error| unreachable(&error))?;
+    prove_connector(connection, number, tuning, credentials)
+}
+
+/// Opens streams in the place of those that are gone.
+#[derive(Debug)]
+pub struct Dialer {
+    pub address: SocketAddr,
+    pub tuning: Tuning,
+    pub credentials: Arc<Credentials>,
+    pub events: Sender<Event>,
+}
+
+impl Dial for Dialer {
+    fn dial(&self, number: u32, after: Duration) {
+        let (address, tuning) = (self.address, self.tuning.clone());
+        let (credentials, events) = (self.credentials.clone(), self.events.clone());
+        let connect = move || {
+            thread::sleep(after);
+            // Numbers are not used twice: this many streams are more than a path can lose.
+            let connected = match u16::try_from(number) {
+                Ok(number) => connect_one(address, number, &tuning, &credentials),
+                Err(_) => Err(Fault::new(Class::Unreachable, "65,536 data streams were lost")),
+            };
+            let _ = events.send(match connected {
+                Ok(stream) => Event::Joined(stream),
+                Err(fault) => Event::NotJoined(fault),
+            });
+        };
+        if let Err(error) = thread::Builder::new().name("datapump-dial".into()).spawn(connect) {
+            let fault = Fault::system("start a thread", &error);
+            let _ = self.events.send(Event::NotJoined(fault));
+        }
+    }
+}
+
+/// The first stream, at the first address where the far side answers. Whoever else answers at one
+/// (behind a NAT, a proxy, another program at that port) says nothing of the far side: it is not to
+/// be reached there.
+fn connect_first(
+    addresses: &[SocketAddr],
+    port: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<(Stream, SocketAddr), Fault> {
+    let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        let mut address = *address;
+        address.set_port(port);
+        last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
+            Err(error) => unreachable(&error),
+            Ok(connection) => match prove_connector(connection, 0, tuning, credentials) {
+                Ok(stream) => return Ok((stream, address)),
+                Err(fault) => Fault::new(
+                    Class::Unreachable,
+                    format!("something else answers at {address}: {}", fault.text),
+                ),
+            },
+        };
+    }
+    Err(last)
+}
+
+/// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its
+/// own, so that a stranger holds nobody up.
+pub fn start_accepting(
+    listener: TcpListener,
+    tuning: Tuning,
+    credentials: Arc<Credentials>,
+    events: Sender<Event>,
+) -> Result<(), Fault> {
+    let strangers = Arc::new(AtomicUsize::new(0));
+    let work = move || {
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else {
+                thread::sleep(ACCEPT_AGAIN_AFTER); // out of descriptors, or it went away at once
+                continue;
+            };
+            if strangers.fetch_add(1, SeqCst) >= STRANGERS_MAX {
+                strangers.fetch_sub(1, SeqCst);
+                continue; // dropped: so many at once are nobody's streams
+            }
+            let (tuning, credentials) = (tuning.clone(), credentials.clone());
+            let counted = strangers.clone();
+            let (strangers, events) = (strangers.clone(), events.clone());
+            let prove = move || {
+                let proved = prove_listener(connection, &tuning, &credentials);
+                strangers.fetch_sub(1, SeqCst);
+                if let Ok(stream) = proved {
+                    let _ = events.send(Event::Joined(stream));
+                }
+            };
+            if thread::Builder::new().name("datapump-join".into()).spawn(prove).is_err() {
+                counted.fetch_sub(1, SeqCst);
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("datapump-accept".into())
+        .spawn(work)
+        .map(drop)
+        .map_err(|error| Fault::system("start a thread", &error))
+}
+
+/// A stream over the control connection, which is private already.
+pub fn carried(socket: crate::io::volume::Handle) -> Stream {
+    Stream { wire: Wire::new(0, socket), protection: Protection::Off, begun: Vec::new() }
+}
+
+/// A connection that has to prove who it is, all of it before one deadline: who sends a byte now
+/// and then holds no place for long.
+#[derive(Debug)]
+struct Proving {
+    stream: TcpStream,
+    until: Tick,
+}
+
+impl Proving {
+    fn new(stream: TcpStream) -> Proving {
+        Proving { stream, until: clock::now().after(PROOF_WITHIN.into()) }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match self.until.since(clock::now()) {
+            Nanos(0) => Err(io::ErrorKind::TimedOut.into()),
+            Nanos(left) => Ok(Some(Duration::from_nanos(left))),
+        }
+    }
+}
+
+impl Read for Proving {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Proving {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn prove_connector(
+    connection: TcpStream,
+    index: u16,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    let mut connection = Proving::new(connection);
+    connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let nonce: [u8; 32] = random()?;
+    let preamble = Preamble { stream: index, nonce };
+    connection.write_all(&preamble.encode()).map_err(|error| unreachable(&error))?;
+    let (protection, begun) = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, credentials)?,
+        seal => {
+            let mut challenge = [0; 32];
+            connection.read_exact(&mut challenge).map_err(|error| unreachable(&error))?;
+            let proof = credentials.secret.proof("connector", &challenge, &nonce, index);
+            connection.write_all(&proof).map_err(|error| unreachable(&error))?;
+            let mut answer = [0; 32];
+            connection.read_exact(&mut answer).map_err(|error| unreachable(&error))?;
+            let expect = credentials.secret.proof("listener", &challenge, &nonce, index);
+            if !same(&answer, &expect) {
+                return Err(Fault::peer("whoever answers at the data port is not the far side"));
+            }
+            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+        }
+    };
+    settle(connection.stream, index, protection, begun, tuning)
+}
+
+fn prove_listener(
+    connection: TcpStream,
+    tuning: &Tuning,
+    credentials: &Credentials,
+) -> Result<Stream, Fault> {
+    let mut connection = Proving::new(connection);
+    connection.stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    connection.read_exact(&mut preamble).map_err(|error| unreachable(&error))?;
+    let Some(Preamble { stream: index, nonce }) = Preamble::decode(&preamble) else {
+        return Err(Fault::peer("a connection to the data port that is no stream"));
+    };
+    let (protection, begun) = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, credentials)?,
+        seal => {
+            let challenge: [u8; 32] = random()?;
+            connection.write_all(&challenge).map_err(|error| unreachable(&error))?;
+            let mut proof = [0; 32];
+            connection.read_exact(&mut proof).map_err(|error| unreachable(&error))?;
+            if !same(&proof, &credentials.secret.proof("connector", &challenge, &nonce, index)) {
+                return Err(Fault::peer("a connection that does not belong to the transfer"));
+            }
+            let answer = credentials.secret.proof("listener", &challenge, &nonce, index);
+            connection.write_all(&answer).map_err(|error| unreachable(&error))?;
+            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+        }
+    };
+    settle(connection.stream, index, protection, begun, tuning)
+}
+
+fn clear(
+    seal: Seal,
+    credentials: &Credentials,
+    challenge: &[u8; 32],
+    nonce: &[u8; 32],
+    index: u16,
+) -> Protection {
+    match seal {
+        Seal::Auth => Protection::Auth(credentials.secret.stream_key(challenge, nonce, index)),
+        Seal::Off | Seal::Tls => Protection::Off,
+    }
+}
+
+/// Hands the connection over to a lane.
+fn settle(
+    connection: TcpStream,
+    index: u16,
+    protection: Protection,
+    begun: Vec<u8>,
+    tuning: &Tuning,
+) -> Result<Stream, Fault> {
+    connection
+        .set_read_timeout(None)
+        .and_then(|()| connection.set_write_timeout(None))
+        .and_then(|()| tcp::tune(&connection, tuning))
+        .map_err(|error| unreachable(&error))?;
+    let wire = Wire::new(index.into(), tcp::into_handle(connection));
+    Ok(Stream { wire, protection, begun })
+}
+
+/// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a
+/// client is done before the server has looked at it.
+fn shake_hands(
+    connection: &mut Proving,
+    credentials: &Credentials,
+) -> Result<(Protection, Vec<u8>), Fault> {
+    let (identity, peer) = (&credentials.identity, credentials.peer);
+    let mut tls = match credentials.role {
+        Role::Source => Tls::source(identity, peer)?,
+        Role::Sink => Tls::sink(identity, peer)?,
+    };
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    loop {
+        let (used, next) = tls.shake(&mut incoming, &mut outgoing)?;
+        incoming.drain(..used);
+        if !outgoing.is_empty() {
+            connection.write_all(&outgoing).map_err(|error| unreachable(&error))?;
+            outgoing.clear();
+        }
+        match next {
+            Shake::Send => {}
+            Shake::Receive => receive(connection, &mut incoming)?,
+            Shake::Done => break,
+        }
+    }
+    match credentials.role {
+        Role::Sink => {
+            let mut sealed = [0; 64];
+            let count = tls.seal(OK, &mut sealed)?;
+            connection.write_all(&sealed[..count]).map_err(|error| unreachable(&error))?;
+        }
+        Role::Source => {
+            let mut word = Vec::new();
+            while word.len() < OK.len() {
+                let used = tls.open(&mut incoming, |plain| word.extend_from_slice(plain))?;
+                incoming.drain(..used);
+                if word.len() < OK.len() {
+                    receive(connection, &mut incoming)?;
+                }
+            }
+            if word != OK {
+                return Err(Fault::peer("the far side does not accept a data stream"));
+            }
+        }
+    }
+    Ok((Protection::Tls(tls), incoming))
+}
+
+const OK: &[u8] = b"ok";
+
+fn receive(connection: &mut Proving, incoming: &mut Vec<u8>) -> Result<(), Fault> {
+    let mut bytes = [0; 4096];
+    match connection.read(&mut bytes) {
+        Ok(0) => Err(unreachable(&io::ErrorKind::UnexpectedEof.into())),
+        Ok(count) => {
+            incoming.extend_from_slice(&bytes[..count]);
+            Ok(())
+        }
+        Err(error) => Err(unreachable(&error)),
+    }
+}
+
+fn unreachable(error: &io::Error) -> Fault {
+    Fault { class: Class::Unreachable, ..Fault::system("open a data stream", error) }
+}

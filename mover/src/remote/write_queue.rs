@@ -1,0 +1,293 @@
+//! What waits to be written to the control connection, and the thread that writes it. A pipe may
+//! take nothing for as long as the network likes; whoever has something to say does not wait.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::wire::message::Message;
+use base::fault::{Class, Fault};
+
+/// Messages, pieces of carried data, and what has become of the connection.
+#[derive(Default)]
+pub struct WriteQueue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Vec<u8>>,
+    message_bytes: usize,
+    /// Encoded already. Messages overtake them.
+    carried: VecDeque<Vec<u8>>,
+    /// What is written when nothing else has been for so long.
+    heartbeat: Option<Duration>,
+    /// Bytes that the connection has taken.
+    written_bytes: u64,
+    closed: bool,
+    /// The thread has written all there was, or has given up.
+    ended: bool,
+    broken: Option<Fault>,
+}
+
+impl WriteQueue {
+    /// Starts the thread that writes; it ends when the queue is closed and empty, or the connection
+    /// is broken.
+    pub fn start(writer: impl Write + Send + 'static) -> Arc<WriteQueue> {
+        let queue = Arc::new(WriteQueue::default());
+        let shared = queue.clone();
+        thread::Builder::new()
+            .name("datapump-writer".into())
+            .spawn(move || shared.write_all_of(writer))
+            .expect("the system gives a thread");
+        queue
+    }
+
+    /// Adds a message and does not wait. What a connection does not take for long is too much in
+    /// the end: whoever can hold back asks `is_full` first.
+    pub fn push(&self, message: Vec<u8>) -> Result<(), Fault> {
+        let mut state = self.lock();
+        if let Some(fault) = &state.broken {
+            return Err(fault.clone());
+        }
+        if state.message_bytes + message.len() > QUEUED_BYTES_MAX {
+            return Err(Fault::new(
+                Class::Unreachable,
+                format!("the far side takes nothing: {} bytes wait for it", state.message_bytes),
+            ));
+        }
+        if !state.closed {
+            state.message_bytes += message.len();
+            state.messages.push_back(message);
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Adds the last message of all. Where much waits, it goes in front: nothing else counts now.
+    pub fn push_last(&self, message: Vec<u8>) -> Result<(), Fault> {
+        let mut state = self.lock();
+        if state.message_bytes >= FULL_BYTES {
+            state.messages.clear();
+            state.message_bytes = 0;
+        }
+        state.carried.clear();
+        drop(state);
+        self.push(message)
+    }
+
+    /// Adds a piece of carried data, when there is room for it.
+    pub fn push_carried(&self, piece: Vec<u8>) -> Result<(), Fault> {
+        let state = self.lock();
+        let has_no_room = |state: &mut State| {
+            state.carried.len() >= CARRIED_PIECES && state.broken.is_none() && !state.closed
+        };
+        let waited = self.changed.wait_while(state, has_no_room);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        match (&state.broken, state.closed) {
+            (Some(fault), _) => Err(fault.clone()),
+            (None, true) => Err(Fault::new(Class::Unreachable, "the connection is closed")),
+            (None, false) => {
+                state.carried.push_back(piece);
+                self.changed.notify_all();
+                Ok(())
+            }
+        }
+    }
+
+    /// True while so much waits that whoever can should not add to it.
+    pub fn is_full(&self) -> bool {
+        self.lock().message_bytes >= FULL_BYTES
+    }
+
+    /// Grows while the connection takes anything.
+    pub fn written_bytes(&self) -> u64 {
+        self.lock().written_bytes
+    }
+
+    /// Says Ping where nothing has been said for so long, whatever everybody else here does.
+    pub fn set_heartbeat(&self, every: Option<Duration>) {
+        self.lock().heartbeat = every;
+        self.changed.notify_all();
+    }
+
+    /// Nothing more comes; what waits is still written.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// True when all has been written, or never will be, within this time.
+    pub fn ends_within(&self, patience: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, |state| !state.ended);
+        waited.unwrap_or_else(PoisonError::into_inner).0.ended
+    }
+
+    fn write_all_of(&self, mut writer: impl Write) {
+        while let Some(bytes) = self.next() {
+            let written = writer.write_all(&bytes).and_then(|()| writer.flush());
+            let mut state = self.lock();
+            match written {
+                Ok(()) => state.written_bytes += bytes.len() as u64,
+                Err(error) => {
+                    state.broken = Some(broken(&error));
+                    state.messages.clear();
+                    state.carried.clear();
+                    break;
+                }
+            }
+            self.changed.notify_all();
+        }
+        // The peer sees the end of its input before anybody here is told.
+        drop(writer);
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// What is to be written next; `None` when there will be nothing more.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(message) = state.messages.pop_front() {
+                state.message_bytes -= message.len();
+                return Some(message);
+            }
+            if let Some(piece) = state.carried.pop_front() {
+                return Some(piece);
+            }
+            if state.closed {
+                return None;
+            }
+            let Some(every) = state.heartbeat else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let waited = self.changed.wait_timeout(state, every);
+            let (after, wait) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if wait.timed_out() && state.heartbeat == Some(every) {
+                return Some(Message::Ping.encode());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a connection that ended while it was used means.
+pub fn broken(error: &io::Error) -> Fault {
+    let why = match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "its connection ended in the middle of a message".to_string()
+        }
+        _ => error.to_string(),
+    };
+    Fault::new(Class::Unreachable, format!("the far side went away: {why}"))
+}
+
+/// With so much waiting nothing is offered or acknowledged until the connection has taken some.
+const FULL_BYTES: usize = 256 << 10;
+/// What cannot be held back (answers to what the peer has offered) is bounded by the credit for
+/// objects; no peer that reads lets this much wait.
+const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// Pieces of carried data that wait: the next is read while one is written.
+const CARRIED_PIECES: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read, pipe};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A queue into a pipe that nobody reads yet.
+    fn queue() -> (Arc<WriteQueue>, PipeReader) {
+        let (reader, writer) = pipe().unwrap();
+        (WriteQueue::start(writer), reader)
+    }
+
+    fn read_all(mut reader: PipeReader) -> Vec<u8> {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        all
+    }
+
+    /// More than a pipe holds, and nobody reads: who writes is not held up, and all of it comes in
+    /// the end, in order.
+    #[test]
+    fn a_pipe_that_takes_nothing_holds_nobody_up() {
+        let (queue, reader) = queue();
+        for number in 0..100_u8 {
+            queue.push(vec![number; 8 << 10]).unwrap();
+        }
+        assert!(queue.is_full());
+        queue.close();
+        let all = read_all(reader);
+        let expect: Vec<u8> = (0..100).flat_map(|number| vec![number; 8 << 10]).collect();
+        assert_eq!(all, expect);
+        assert!(queue.ends_within(LONG) && !queue.is_full());
+        assert_eq!(queue.written_bytes(), all.len() as u64);
+    }
+
+    #[test]
+    fn what_waits_has_a_bound() {
+        let (queue, reader) = queue();
+        let pushed = (0..).find_map(|count| queue.push(vec![0; 1 << 20]).err().map(|f| (count, f)));
+        let (count, fault) = pushed.unwrap();
+        assert_eq!(fault.class, Class::Unreachable);
+        assert!((QUEUED_BYTES_MAX >> 20..=(QUEUED_BYTES_MAX >> 20) + 1).contains(&count));
+        drop(reader);
+    }
+
+    /// The last word does not stand behind what does not count any more.
+    #[test]
+    fn the_last_message_overtakes_what_waits() {
+        let (queue, reader) = queue();
+        (0..100).for_each(|_| queue.push(vec![0; 8 << 10]).unwrap());
+        queue.push_last(b"stop".to_vec()).unwrap();
+        queue.close();
+        let all = read_all(reader);
+        assert!(all.ends_with(b"stop") && all.len() < 100 * (8 << 10), "{} bytes", all.len());
+    }
+
+    /// Messages overtake carried data, of which little waits.
+    #[test]
+    fn messages_overtake_carried_data() {
+        let (queue, reader) = queue();
+        // The first blocks the thread: a pipe takes less than this.
+        queue.push(vec![1; 1 << 20]).unwrap();
+        (0..CARRIED_PIECES).for_each(|_| queue.push_carried(vec![2; 10]).unwrap());
+        queue.push(vec![3; 10]).unwrap();
+        queue.close();
+        let all = read_all(reader);
+        let expect = [vec![3; 10], vec![2; 10 * CARRIED_PIECES]].concat();
+        assert_eq!(all[1 << 20..], expect);
+    }
+
+    #[test]
+    fn a_broken_pipe_is_told_to_everybody() {
+        let (queue, reader) = queue();
+        drop(reader);
+        queue.push(vec![0]).unwrap();
+        assert!(queue.ends_within(LONG));
+        assert_eq!(queue.push(vec![0]).unwrap_err().class, Class::Unreachable);
+        assert_eq!(queue.push_carried(vec![0]).unwrap_err().class, Class::Unreachable);
+    }
+
+    #[test]
+    fn silence_is_filled() {
+        let (queue, mut reader) = queue();
+        queue.set_heartbeat(Some(Duration::from_millis(1)));
+        let mut bytes = vec![0; Message::Ping.encode().len() * 2];
+        reader.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes, [Message::Ping.encode(), Message::Ping.encode()].concat());
+        queue.set_heartbeat(None);
+        queue.close();
+    }
+}

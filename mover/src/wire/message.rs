@@ -1,0 +1,421 @@
+//! The conversation's messages, and how each stands on the control connection.
+//!
+//! An envelope is `length u32 | type u8 | fields`; the length counts what follows it.
+
+use super::manifest::Entry;
+use super::reader::{Reader, Writer};
+use base::codec::Unpacked;
+use base::fault::{Class, Fault};
+use base::job::Place;
+use base::label::Sum;
+use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
+use base::path::PathSample;
+use base::settings::{Cut, Settings};
+use base::tally::SideReport;
+
+mod fields;
+
+/// What stands before the far side's first message, so that shell noise can be skipped.
+pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
+
+/// Protocol versions. One sentence each:
+/// 1: offers, wants, acks; frames of 64 bytes; BLAKE3 or CRC-64 digests; no codec.
+/// 2: what an earlier run left is not sent again; streams are replaced; hard links, holes,
+/// attributes.
+/// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
+/// 4: the far side tells what it has seen of its streams; a setting says whether it does. Settings
+/// say how TCP paces, how streams are marked, and lockstep; reports have the window's scale, and
+/// the pace. A source may be endless, until its sink says that it is enough.
+/// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
+/// it.
+/// 6: a sink says what unpacking takes it.
+/// 7: preallocate may be auto, and a null end may go through many buffers.
+/// 8: of files with holes only the data travels; a run goes on with the requests and the digest
+/// that an earlier one had.
+pub const VERSION_MIN: u16 = 8;
+pub const VERSION_MAX: u16 = 8;
+
+const TEXT_BYTES_MAX: usize = 4096;
+/// Address ranges in one acknowledgement, and objects in one report of finished ones.
+pub const RANGES_MAX: usize = 2048;
+pub const FINISHED_MAX: usize = 1024;
+/// Stretches that a sink says it has already, in all the wishes of one message. Of what has more
+/// `HeldRanges` tells.
+pub const HELD_RANGES_MAX: usize = 4096;
+
+/// Which end of the pump a host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    Source = 1,
+    Sink = 2,
+}
+
+impl Role {
+    pub fn other(self) -> Role {
+        match self {
+            Role::Source => Role::Sink,
+            Role::Sink => Role::Source,
+        }
+    }
+}
+
+/// What a source says about its objects before the first is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// One object that is no directory: the target may be its new name.
+    pub single: bool,
+    /// A pipe: its length is known at the end.
+    pub endless: bool,
+}
+
+/// What the driver asks of the far side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Open {
+    /// The far side's role.
+    pub role: Role,
+    /// Its sources, or its one target.
+    pub places: Vec<Place>,
+    pub settings: Settings,
+    pub ports: Option<(u16, u16)>,
+    /// Known to the two sides of this transfer only.
+    pub secret: [u8; 32],
+    /// BLAKE3 of the driver's certificate in DER form.
+    pub fingerprint: [u8; 32],
+    /// Set when the driver is the source.
+    pub origin: Option<Origin>,
+    /// Bytes past the lowest unsettled address that the driver's sink takes; 0 for any.
+    pub window_bytes: u64,
+    /// The same for every run of the same command: what an earlier run left is found by it.
+    pub transfer: [u8; 16],
+    /// The source copies only what it is told by `Names`.
+    pub listed: bool,
+}
+
+/// The far side's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub fingerprint: [u8; 32],
+    pub port: u16,
+    /// Where the far side believes it can be reached, best first.
+    pub addresses: Vec<String>,
+    /// Set when the far side is the source.
+    pub origin: Option<Origin>,
+    /// Bytes past the lowest unsettled address that the far sink takes; 0 when the far side is the
+    /// source.
+    pub window_bytes: u64,
+    /// The name that a single object gets, where the target is no folder.
+    pub rename: Option<Vec<u8>>,
+    /// How a far sink needs objects cut; as it was asked to, unless earlier runs did otherwise.
+    pub cut: Cut,
+}
+
+/// What a sink wants of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Nothing,
+    All,
+    /// All but these stretches, which it has from an earlier run: (start, end) in the object.
+    Rest(Vec<(u64, u64)>),
+}
+
+/// One message of the conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    Hello {
+        min: u16,
+        max: u16,
+        program: String,
+    },
+    Open(Box<Open>),
+    Opened(Opened),
+    /// Carry the data on this connection: no data port could be reached.
+    Carry,
+    /// Bytes of the data stream, where this connection carries it.
+    Carried(Vec<u8>),
+    /// Source: objects, the first of which has this number.
+    Offer {
+        first: u64,
+        entries: Vec<Entry>,
+    },
+    /// Sink: what it wants of the objects from `first` on.
+    Want {
+        first: u64,
+        wanted: Vec<Wish>,
+    },
+    /// Sink: it has these stretches too, of an object of the next answer that wants the rest.
+    HeldRanges {
+        object: u64,
+        ranges: Vec<(u64, u64)>,
+    },
+    /// Sink that drives: objects are cut and digested so. Before any stream is opened.
+    Cut(Cut),
+    /// Source: every object has been offered.
+    OfferEnd {
+        objects: u64,
+        bytes: u64,
+    },
+    /// Sink: these addresses are matched and landed, as (start, end);
+    /// `bytes` of payload lie in them.
+    Ack {
+        ranges: Vec<(u64, u64)>,
+        bytes: u64,
+    },
+    /// Sink: these objects have their final name; with digests where there are any.
+    Finished {
+        objects: Vec<(u64, Option<Sum>)>,
+    },
+    /// Sink: this object will not be finished.
+    Failed {
+        object: u64,
+        fault: Fault,
+    },
+    /// Sink: what is there is as new as this object, and stays.
+    Kept {
+        object: u64,
+    },
+    /// Sink: these objects have had their final name since an earlier run.
+    Held {
+        objects: Vec<(u64, Option<Sum>)>,
+    },
+    /// Source: this data stream is gone. Sink: what came on it is acknowledged, nothing more comes.
+    Lost {
+        stream: u32,
+    },
+    /// Source: nothing that was sent on this stream has been acknowledged for long.
+    Doubt {
+        stream: u32,
+    },
+    /// Sink that drives: paths to copy, below the one source.
+    Names {
+        paths: Vec<Vec<u8>>,
+        last: bool,
+    },
+    /// Follower: what it has seen of a stream since it last told.
+    Samples {
+        stream: u32,
+        samples: Vec<PathSample>,
+    },
+    /// Source: this path could not be offered.
+    Unoffered {
+        path: Vec<u8>,
+        fault: Fault,
+    },
+    /// Source: the pipe has ended after this many bytes.
+    PipeEnd {
+        bytes: u64,
+    },
+    /// Sink that drives: an endless source is to end now.
+    Enough,
+    /// Sink: what its passage took since it last said so.
+    Unpacked(Unpacked),
+    Warning {
+        text: String,
+    },
+    /// Nothing more comes from this side but the end of the conversation.
+    Report(Box<SideReport>),
+    /// This side ends the transfer, and why.
+    Stop(Fault),
+    Ping,
+}
+
+impl Message {
+    /// The message in its envelope.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u32(0);
+        out.u8(self.code());
+        self.encode_fields(&mut out);
+        let length = out.bytes.len() - 4;
+        assert!(length <= MESSAGE_BYTES_MAX, "a message of {length} bytes");
+        out.bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        out.bytes
+    }
+
+    /// The length that an envelope announces; too long is a fault before anything is allocated.
+    pub fn length(envelope: [u8; 4]) -> Result<usize, Fault> {
+        let length = u32::from_le_bytes(envelope) as usize;
+        match length {
+            1..=MESSAGE_BYTES_MAX => Ok(length),
+            _ => Err(Fault::peer(format!(
+                "the peer announced a message of {length} bytes; {MESSAGE_BYTES_MAX} are allowed"
+            ))),
+        }
+    }
+
+    /// Reads what follows the length.
+    pub fn decode(bytes: &[u8]) -> Result<Message, Fault> {
+        let mut from = Reader::new(bytes);
+        let code = from.u8()?;
+        let message = Message::decode_fields(code, &mut from)?;
+        from.end()?;
+        Ok(message)
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Message::Hello { .. } => 1,
+            Message::Open(_) => 2,
+            Message::Opened(_) => 3,
+            Message::Carry => 4,
+            Message::Carried(_) => 5,
+            Message::Offer { .. } => 6,
+            Message::Want { .. } => 7,
+            Message::OfferEnd { .. } => 8,
+            Message::Ack { .. } => 9,
+            Message::Finished { .. } => 10,
+            Message::Failed { .. } => 11,
+            Message::Unoffered { .. } => 12,
+            Message::PipeEnd { .. } => 13,
+            Message::Warning { .. } => 14,
+            Message::Report(_) => 15,
+            Message::Stop(_) => 16,
+            Message::Ping => 17,
+            Message::Kept { .. } => 18,
+            Message::Held { .. } => 19,
+            Message::Lost { .. } => 20,
+            Message::Doubt { .. } => 21,
+            Message::Names { .. } => 22,
+            Message::Samples { .. } => 23,
+            Message::Enough => 24,
+            Message::Unpacked(_) => 25,
+            Message::HeldRanges { .. } => 26,
+            Message::Cut(_) => 27,
+        }
+    }
+
+    /// For people: what it is, without what it says, which may be long and is the peer's.
+    pub fn name(&self) -> String {
+        let name = format!("{self:?}");
+        name.split(['(', ' ']).next().unwrap_or("?").to_string()
+    }
+
+    fn encode_fields(&self, out: &mut Writer) {
+        match self {
+            Message::Hello { min, max, program } => {
+                out.u16(*min);
+                out.u16(*max);
+                out.text(program, TEXT_BYTES_MAX);
+            }
+            Message::Open(open) => fields::put_open(out, open),
+            Message::Opened(opened) => fields::put_opened(out, opened),
+            Message::Carry | Message::Ping | Message::Enough => {}
+            Message::Carried(bytes) => out.raw(bytes),
+            Message::Offer { first, entries } => {
+                out.u64(*first);
+                out.u16(entries.len() as u16);
+                entries.iter().for_each(|entry| entry.encode(out));
+            }
+            Message::Want { first, wanted } => {
+                out.u64(*first);
+                out.u16(wanted.len() as u16);
+                wanted.iter().for_each(|wish| fields::put_wish(out, wish));
+            }
+            Message::HeldRanges { object, ranges } => {
+                out.u64(*object);
+                fields::put_ranges(out, ranges);
+            }
+            Message::Cut(cut) => fields::put_cut(out, *cut),
+            Message::OfferEnd { objects, bytes } => {
+                out.u64(*objects);
+                out.u64(*bytes);
+            }
+            Message::Ack { ranges, bytes } => {
+                fields::put_ranges(out, ranges);
+                out.u64(*bytes);
+            }
+            Message::Finished { objects } | Message::Held { objects } => {
+                fields::put_finished(out, objects);
+            }
+            Message::Lost { stream } | Message::Doubt { stream } => out.u32(*stream),
+            Message::Names { paths, last } => {
+                out.u16(paths.len() as u16);
+                paths.iter().for_each(|path| out.bytes(path));
+                out.flag(*last);
+            }
+            Message::Samples { stream, samples } => fields::put_samples(out, *stream, samples),
+            Message::Failed { object, fault } => {
+                out.u64(*object);
+                fields::put_fault(out, fault);
+            }
+            Message::Unoffered { path, fault } => {
+                out.bytes(&path[..path.len().min(PATH_BYTES_MAX)]);
+                fields::put_fault(out, fault);
+            }
+            Message::Kept { object } => out.u64(*object),
+            Message::Unpacked(unpacked) => fields::put_unpacked(out, unpacked),
+            Message::PipeEnd { bytes } => out.u64(*bytes),
+            Message::Warning { text } => out.text(text, TEXT_BYTES_MAX),
+            Message::Report(report) => fields::put_report(out, report),
+            Message::Stop(fault) => fields::put_fault(out, fault),
+        }
+    }
+
+    fn decode_fields(code: u8, from: &mut Reader<'_>) -> Result<Message, Fault> {
+        Ok(match code {
+            1 => Message::Hello {
+                min: from.u16()?,
+                max: from.u16()?,
+                program: from.text(TEXT_BYTES_MAX)?,
+            },
+            2 => Message::Open(Box::new(fields::get_open(from)?)),
+            3 => Message::Opened(fields::get_opened(from)?),
+            4 => Message::Carry,
+            5 => Message::Carried(from.rest().to_vec()),
+            6 => {
+                let first = from.u64()?;
+                let entries = fields::get_list(from, OFFER_ENTRIES_MAX, Entry::decode)?;
+                Message::Offer { first, entries }
+            }
+            7 => {
+                let first = from.u64()?;
+                let wanted = fields::get_list(from, OFFER_ENTRIES_MAX, fields::get_wish)?;
+                Message::Want { first, wanted }
+            }
+            8 => Message::OfferEnd { objects: from.u64()?, bytes: from.u64()? },
+            9 => Message::Ack { ranges: fields::get_ranges(from)?, bytes: from.u64()? },
+            10 => Message::Finished { objects: fields::get_finished(from)? },
+            11 => Message::Failed { object: from.u64()?, fault: fields::get_fault(from)? },
+            12 => Message::Unoffered {
+                path: from.bytes(PATH_BYTES_MAX)?.to_vec(),
+                fault: fields::get_fault(from)?,
+            },
+            13 => Message::PipeEnd { bytes: from.u64()? },
+            14 => Message::Warning { text: from.text(TEXT_BYTES_MAX)? },
+            15 => Message::Report(Box::new(fields::get_report(from)?)),
+            16 => Message::Stop(fields::get_fault(from)?),
+            17 => Message::Ping,
+            18 => Message::Kept { object: from.u64()? },
+            19 => Message::Held { objects: fields::get_finished(from)? },
+            20 => Message::Lost { stream: from.u32()? },
+            21 => Message::Doubt { stream: from.u32()? },
+            22 => {
+                let name = |from: &mut Reader<'_>| Ok(from.bytes(PATH_BYTES_MAX)?.to_vec());
+                let paths = fields::get_list(from, OFFER_ENTRIES_MAX, name)?;
+                Message::Names { paths, last: from.flag()? }
+            }
+            23 => {
+                let (stream, samples) = fields::get_samples(from)?;
+                Message::Samples { stream, samples }
+            }
+            24 => Message::Enough,
+            25 => Message::Unpacked(fields::get_unpacked(from)?),
+            26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
+            27 => Message::Cut(fields::get_cut(from)?),
+            other => {
+                return Err(Fault::peer(format!(
+                    "the peer sent a message of unknown type {other}"
+                )));
+            }
+        })
+    }
+}
+
+/// A fault that came from the peer keeps its class, so that it ends with the same exit code.
+pub fn fault_class(code: u8) -> Result<Class, Fault> {
+    Class::from_code(code)
+        .ok_or_else(|| Fault::peer(format!("the peer sent an unknown fault class {code}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,582 @@
+//! The fields that more than one message has, or that are too many for its one line.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::{
+    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
+};
+use crate::wire::reader::{Reader, Writer};
+use base::codec::{Codec, Compress, Packing, Toil, Unpacked, Way};
+use base::dscp::Dscp;
+use base::fault::Fault;
+use base::job::Place;
+use base::label::Sum;
+use base::limits::{
+    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, MODEL_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
+    REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, SAMPLES_MAX, STREAMS_MAX,
+    WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+};
+use base::packed;
+use base::path::PathSample;
+use base::settings::{
+    Cut, DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
+    PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged,
+};
+use base::tally::{About, SideReport, Tally};
+use base::units::{Nanos, Rate};
+
+const PLACES_MAX: usize = 1024;
+const ADDRESSES_MAX: usize = 32;
+/// From a tenth of a second to an hour.
+const STALLS: std::ops::RangeInclusive<u64> = 100_000_000..=3_600_000_000_000;
+
+pub fn get_list<T>(
+    from: &mut Reader<'_>,
+    max: usize,
+    mut item: impl FnMut(&mut Reader<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let count = usize::from(from.u16()?);
+    if count > max {
+        return Err(Fault::peer(format!(
+            "the peer sent a list of {count} where {max} are allowed"
+        )));
+    }
+    let mut list = Vec::with_capacity(count);
+    for _ in 0..count {
+        list.push(item(from)?);
+    }
+    Ok(list)
+}
+
+pub fn put_fault(out: &mut Writer, fault: &Fault) {
+    out.u8(fault.class.exit_code());
+    out.text(&fault.text, TEXT_BYTES_MAX);
+}
+
+pub fn get_fault(from: &mut Reader<'_>) -> Result<Fault, Fault> {
+    Ok(Fault::new(fault_class(from.u8()?)?, from.text(TEXT_BYTES_MAX)?))
+}
+
+pub fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {
+    out.u16(ranges.len() as u16);
+    for (start, end) in ranges {
+        out.u64(*start);
+        out.u64(*end);
+    }
+}
+
+pub fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
+    get_list(from, RANGES_MAX, |from| {
+        let (start, end) = (from.u64()?, from.u64()?);
+        match start < end {
+            true => Ok((start, end)),
+            false => Err(Fault::peer("the peer sent an empty range")),
+        }
+    })
+}
+
+pub fn put_wish(out: &mut Writer, wish: &Wish) {
+    match wish {
+        Wish::Nothing => out.u8(0),
+        Wish::All => out.u8(1),
+        Wish::Rest(held) => {
+            out.u8(2);
+            put_ranges(out, held);
+        }
+    }
+}
+
+pub fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
+    match from.u8()? {
+        0 => Ok(Wish::Nothing),
+        1 => Ok(Wish::All),
+        2 => Ok(Wish::Rest(get_ranges(from)?)),
+        other => Err(Fault::peer(format!("the peer sent an unknown wish {other}"))),
+    }
+}
+
+pub fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
+    out.u16(objects.len() as u16);
+    for (object, sum) in objects {
+        out.u64(*object);
+        out.option(*sum, |out, sum| out.raw(&sum));
+    }
+}
+
+pub fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum>)>, Fault> {
+    get_list(from, FINISHED_MAX, |from| Ok((from.u64()?, from.option(|from| from.array())?)))
+}
+
+pub fn put_open(out: &mut Writer, open: &Open) {
+    out.u8(open.role as u8);
+    out.u16(open.places.len() as u16);
+    open.places.iter().for_each(|place| put_place(out, place));
+    put_settings(out, &open.settings);
+    out.option(open.ports, |out, (low, high)| {
+        out.u16(low);
+        out.u16(high);
+    });
+    out.raw(&open.secret);
+    out.raw(&open.fingerprint);
+    put_origin(out, open.origin);
+    out.u64(open.window_bytes);
+    out.raw(&open.transfer);
+    out.flag(open.listed);
+}
+
+pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
+    let role = match from.u8()? {
+        1 => Role::Source,
+        2 => Role::Sink,
+        other => return Err(Fault::peer(format!("the peer sent an unknown role {other}"))),
+    };
+    let open = Open {
+        role,
+        places: get_list(from, PLACES_MAX, get_place)?,
+        settings: get_settings(from)?,
+        ports: from.option(|from| Ok((from.u16()?, from.u16()?)))?,
+        secret: from.array()?,
+        fingerprint: from.array()?,
+        origin: get_origin(from)?,
+        window_bytes: from.u64()?,
+        transfer: from.array()?,
+        listed: from.flag()?,
+    };
+    let places_fit = match role {
+        Role::Source => !open.places.is_empty() && open.origin.is_none(),
+        Role::Sink => open.places.len() == 1 && open.origin.is_some(),
+    };
+    match places_fit {
+        true => Ok(open),
+        false => Err(Fault::peer("the peer asked for a transfer without a source or a target")),
+    }
+}
+
+pub fn put_opened(out: &mut Writer, opened: &Opened) {
+    out.raw(&opened.fingerprint);
+    out.u16(opened.port);
+    out.u16(opened.addresses.len() as u16);
+    opened.addresses.iter().for_each(|address| out.text(address, TEXT_BYTES_MAX));
+    put_origin(out, opened.origin);
+    out.u64(opened.window_bytes);
+    out.option(opened.rename.as_deref(), |out, name| out.bytes(name));
+    put_cut(out, opened.cut);
+}
+
+pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
+    Ok(Opened {
+        fingerprint: from.array()?,
+        port: from.u16()?,
+        addresses: get_list(from, ADDRESSES_MAX, |from| from.text(TEXT_BYTES_MAX))?,
+        origin: get_origin(from)?,
+        window_bytes: from.u64()?,
+        rename: from.option(|from| Ok(from.bytes(NAME_BYTES_MAX)?.to_vec()))?,
+        cut: get_cut(from)?,
+    })
+}
+
+pub fn put_cut(out: &mut Writer, cut: Cut) {
+    out.u32(cut.request_bytes);
+    out.u8(cut.digest as u8);
+}
+
+pub fn get_cut(from: &mut Reader<'_>) -> Result<Cut, Fault> {
+    let request_bytes = from.u32()?;
+    let cut = Cut { request_bytes, digest: get_choice(from, DigestKind::from_code)? };
+    match is_request_size(request_bytes) {
+        true => Ok(cut),
+        false => Err(Fault::peer("the peer cuts objects into requests that cannot be")),
+    }
+}
+
+fn is_request_size(bytes: u32) -> bool {
+    (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&bytes)
+        && bytes.is_multiple_of(REQUEST_BYTES_STEP)
+}
+
+fn put_origin(out: &mut Writer, origin: Option<Origin>) {
+    out.option(origin, |out, origin| {
+        out.flag(origin.single);
+        out.flag(origin.endless);
+    });
+}
+
+fn get_origin(from: &mut Reader<'_>) -> Result<Option<Origin>, Fault> {
+    from.option(|from| Ok(Origin { single: from.flag()?, endless: from.flag()? }))
+}
+
+fn put_place(out: &mut Writer, place: &Place) {
+    match place {
+        Place::Path(path) => {
+            out.u8(1);
+            out.bytes(path.as_os_str().as_bytes());
+        }
+        Place::Stdio => out.u8(2),
+        Place::Null { len } => {
+            out.u8(3);
+            out.u64(*len);
+        }
+        Place::Zero { len } => {
+            out.u8(4);
+            out.u64(*len);
+        }
+        Place::Random { len, seed } => {
+            out.u8(5);
+            out.u64(*len);
+            out.u64(*seed);
+        }
+        Place::Endless => out.u8(6),
+        Place::Made { set, len, seed } => {
+            out.u8(7);
+            out.u8(*set as u8);
+            out.u64(*len);
+            out.u64(*seed);
+        }
+        Place::EndlessMade { set, seed } => {
+            out.u8(8);
+            out.u8(*set as u8);
+            out.u64(*seed);
+        }
+    }
+}
+
+fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
+    Ok(match from.u8()? {
+        1 => {
+            let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
+            Place::Path(PathBuf::from(OsString::from_vec(path)))
+        }
+        2 => Place::Stdio,
+        3 => Place::Null { len: from.u64()? },
+        4 => Place::Zero { len: from.u64()? },
+        5 => Place::Random { len: from.u64()?, seed: from.u64()? },
+        6 => Place::Endless,
+        7 => {
+            let set = get_choice(from, DataSet::from_code)?;
+            Place::Made { set, len: from.u64()?, seed: from.u64()? }
+        }
+        8 => Place::EndlessMade { set: get_choice(from, DataSet::from_code)?, seed: from.u64()? },
+        other => {
+            return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
+        }
+    })
+}
+
+fn put_settings(out: &mut Writer, settings: &Settings) {
+    out.u16(settings.streams);
+    out.u32(settings.request_bytes);
+    out.option(settings.depth_source, Writer::u16);
+    out.option(settings.depth_sink, Writer::u16);
+    out.option(settings.window_bytes, Writer::u32);
+    out.option(settings.congestion.as_deref(), |out, name| out.text(name, TEXT_BYTES_MAX));
+    out.option(settings.rate, |out, rate| out.u64(rate.bytes_per_second as u64));
+    out.u8(settings.engine as u8);
+    out.u8(settings.direct as u8);
+    out.u8(settings.receive as u8);
+    out.u8(settings.seal as u8);
+    out.u8(settings.digest as u8);
+    out.u8(settings.fsync as u8);
+    out.u8(settings.overwrite as u8);
+    out.u64(settings.memory_bytes);
+    out.u8(settings.preallocate as u8);
+    out.flag(settings.preserve);
+    out.flag(settings.archive);
+    out.flag(settings.recursive);
+    out.u8(settings.links as u8);
+    out.u16(settings.filters.len() as u16);
+    settings.filters.iter().for_each(|line| out.text(line, TEXT_BYTES_MAX));
+    out.u8(settings.skip_unchanged as u8);
+    out.flag(settings.dry_run);
+    out.option(settings.errors_max, Writer::u32);
+    out.flag(settings.fresh);
+    out.u64(settings.stall.0);
+    out.u8(settings.path_samples as u8);
+    put_pace(out, settings.pace);
+    out.option(settings.dscp, |out, dscp| out.u8(dscp.code()));
+    out.option(settings.lockstep, |out, lockstep| {
+        out.u64(lockstep.every_bytes);
+        out.u64(lockstep.pause.0);
+    });
+    put_compress(out, settings.compress);
+    out.u32(settings.null_cycle_bytes);
+}
+
+fn put_compress(out: &mut Writer, compress: Compress) {
+    match compress {
+        Compress::Off => out.u8(0),
+        Compress::Always(way) => {
+            out.u8(1);
+            put_way(out, way);
+        }
+        Compress::Auto => out.u8(2),
+    }
+}
+
+fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
+    match from.u8()? {
+        0 => Ok(Compress::Off),
+        1 => match get_way(from)? {
+            Way::Raw => Err(Fault::peer("the peer asked to pack without a codec")),
+            way => Ok(Compress::Always(way)),
+        },
+        2 => Ok(Compress::Auto),
+        other => Err(Fault::peer(format!("the peer sent an unknown compression {other}"))),
+    }
+}
+
+fn put_way(out: &mut Writer, way: Way) {
+    out.u8(way.codec() as u8);
+    out.u8(way.level().to_le_bytes()[0]);
+}
+
+fn get_way(from: &mut Reader<'_>) -> Result<Way, Fault> {
+    let (codec, level) = (from.u8()?, i8::from_le_bytes([from.u8()?]));
+    Codec::from_code(codec).and_then(|codec| Way::of(codec, level)).ok_or_else(|| {
+        Fault::peer(format!("the peer named an unknown codec {codec} at level {level}"))
+    })
+}
+
+fn put_packing(out: &mut Writer, packing: &Packing) {
+    out.u64(packing.packed_bytes);
+    let used = packing.by_way.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+    out.u16(used.clone().count() as u16);
+    for (place, bytes) in used {
+        put_way(out, Way::at(place));
+        out.u64(*bytes);
+    }
+}
+
+fn get_packing(from: &mut Reader<'_>) -> Result<Packing, Fault> {
+    let mut packing = Packing { packed_bytes: from.u64()?, ..Packing::default() };
+    for (way, bytes) in get_list(from, Way::COUNT, |from| Ok((get_way(from)?, from.u64()?)))? {
+        let place = &mut packing.by_way[way.place()];
+        if bytes == 0 || std::mem::replace(place, bytes) > 0 {
+            return Err(Fault::peer("the peer counted a way of packing twice, or for nothing"));
+        }
+    }
+    Ok(packing)
+}
+
+fn put_pace(out: &mut Writer, pace: Pace) {
+    match pace {
+        Pace::Off => out.u8(0),
+        Pace::Auto => out.u8(1),
+        Pace::Fixed(rate) => {
+            out.u8(2);
+            out.u64(rate.bytes_per_second as u64);
+        }
+    }
+}
+
+fn get_pace(from: &mut Reader<'_>) -> Result<Pace, Fault> {
+    match from.u8()? {
+        0 => Ok(Pace::Off),
+        1 => Ok(Pace::Auto),
+        2 => Ok(Pace::Fixed(Rate { bytes_per_second: from.u64()? as f64 })),
+        other => Err(Fault::peer(format!("the peer sent an unknown pace {other}"))),
+    }
+}
+
+fn get_dscp(from: &mut Reader<'_>) -> Result<Dscp, Fault> {
+    let code = from.u8()?;
+    Dscp::from_code(code)
+        .ok_or_else(|| Fault::peer(format!("the peer sent an unknown code point {code}")))
+}
+
+fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
+    let settings = Settings {
+        streams: from.u16()?,
+        request_bytes: from.u32()?,
+        depth_source: from.option(Reader::u16)?,
+        depth_sink: from.option(Reader::u16)?,
+        window_bytes: from.option(Reader::u32)?,
+        congestion: from.option(|from| from.text(TEXT_BYTES_MAX))?,
+        rate: from.option(|from| Ok(Rate { bytes_per_second: from.u64()? as f64 }))?,
+        engine: get_choice(from, EngineChoice::from_code)?,
+        direct: get_choice(from, Direct::from_code)?,
+        receive: get_choice(from, Receive::from_code)?,
+        seal: get_choice(from, Seal::from_code)?,
+        digest: get_choice(from, DigestKind::from_code)?,
+        fsync: get_choice(from, Fsync::from_code)?,
+        overwrite: get_choice(from, Overwrite::from_code)?,
+        memory_bytes: from.u64()?,
+        preallocate: get_choice(from, Preallocate::from_code)?,
+        preserve: from.flag()?,
+        archive: from.flag()?,
+        recursive: from.flag()?,
+        links: get_choice(from, Links::from_code)?,
+        filters: get_list(from, FILTERS_MAX, |from| from.text(TEXT_BYTES_MAX))?,
+        skip_unchanged: get_choice(from, SkipUnchanged::from_code)?,
+        dry_run: from.flag()?,
+        errors_max: from.option(Reader::u32)?,
+        fresh: from.flag()?,
+        stall: Nanos(from.u64()?),
+        path_samples: get_choice(from, PathSamples::from_code)?,
+        pace: get_pace(from)?,
+        dscp: from.option(get_dscp)?,
+        lockstep: from
+            .option(|from| Ok(Lockstep { every_bytes: from.u64()?, pause: Nanos(from.u64()?) }))?,
+        compress: get_compress(from)?,
+        null_cycle_bytes: from.u32()?,
+    };
+    let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
+    let depth_fits =
+        |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
+    let fits = (1..=STREAMS_MAX).contains(&settings.streams)
+        && is_request_size(settings.request_bytes)
+        && settings.memory_bytes >= MEMORY_BYTES_MIN
+        && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
+        && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
+        && !matches!(settings.pace, Pace::Fixed(rate) if rate.bytes_per_second < 1.0)
+        && settings.lockstep.is_none_or(|lockstep| lockstep.fits())
+        && STALLS.contains(&settings.stall.0)
+        && depth_fits(settings.depth_source)
+        && depth_fits(settings.depth_sink);
+    match fits {
+        true => Ok(settings),
+        false => Err(Fault::peer("the peer asked for settings outside their ranges")),
+    }
+}
+
+fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Result<T, Fault> {
+    let code = from.u8()?;
+    parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
+}
+
+/// One entry for each codec there is, in the order of their numbers.
+pub fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
+    for toil in &unpacked.by_codec {
+        out.u64(toil.raw_bytes);
+        out.u64(toil.spent.0);
+    }
+    out.u64(unpacked.elapsed.0);
+    out.u16(unpacked.hands);
+}
+
+pub fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
+    let mut unpacked = Unpacked::default();
+    for toil in &mut unpacked.by_codec {
+        *toil = Toil { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
+    }
+    unpacked.elapsed = Nanos(from.u64()?);
+    unpacked.hands = from.u16()?;
+    Ok(unpacked)
+}
+
+/// A series of its own: the first sample of each message is told whole.
+pub fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
+    assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
+    out.u32(stream);
+    out.u16(samples.len() as u16);
+    out.raw(&packed::pack(samples));
+}
+
+pub fn get_samples(from: &mut Reader<'_>) -> Result<(u32, Vec<PathSample>), Fault> {
+    let stream = from.u32()?;
+    if stream > u32::from(u16::MAX) {
+        return Err(Fault::peer("the peer sent samples of a stream that never was"));
+    }
+    let count = usize::from(from.u16()?);
+    if !(1..=SAMPLES_MAX).contains(&count) {
+        return Err(Fault::peer(format!(
+            "the peer sent {count} samples of a path where 1 to {SAMPLES_MAX} are allowed"
+        )));
+    }
+    let samples = packed::unpack(from.rest(), count).map_err(|why| {
+        Fault::peer(format!("the peer sent samples of a path that cannot be: {why}"))
+    })?;
+    Ok((stream, samples))
+}
+
+pub fn put_report(out: &mut Writer, report: &SideReport) {
+    let tally = &report.tally;
+    for value in [
+        tally.requests,
+        tally.bytes,
+        tally.wire_bytes,
+        tally.life.fill.0,
+        tally.life.pass.0,
+        tally.life.gate.0,
+        tally.life.drain.0,
+    ] {
+        out.u64(value);
+    }
+    tally.stages.iter().for_each(|stage| out.u64(stage.0));
+    for value in [
+        tally.calls,
+        tally.partial_returns,
+        tally.partial_bytes,
+        tally.starts,
+        report.cpu_user.0,
+        report.cpu_system.0,
+        report.peak_memory_bytes,
+        report.planned_memory_bytes,
+        report.window_seen_bytes,
+        report.excluded,
+    ] {
+        out.u64(value);
+    }
+    out.option(report.free_bytes, Writer::u64);
+    out.option(report.window_scale, Writer::u8);
+    out.option(report.pace_bytes_per_s, Writer::u64);
+    put_packing(out, &tally.packing);
+    out.u16(report.depth);
+    out.text(&report.engine, TEXT_BYTES_MAX);
+    out.text(&report.congestion, TEXT_BYTES_MAX);
+    let about = &report.about;
+    out.text(&about.machine, NAME_BYTES_MAX);
+    out.text(&about.file_system, NAME_BYTES_MAX);
+    out.option(about.resident_percent, Writer::u8);
+    // A part of a model is none.
+    let model = if about.model.len() <= MODEL_BYTES_MAX { about.model.as_str() } else { "" };
+    out.text(model, MODEL_BYTES_MAX);
+}
+
+pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
+    let mut tally = Tally {
+        requests: from.u64()?,
+        bytes: from.u64()?,
+        wire_bytes: from.u64()?,
+        ..Tally::default()
+    };
+    tally.life.fill = Nanos(from.u64()?);
+    tally.life.pass = Nanos(from.u64()?);
+    tally.life.gate = Nanos(from.u64()?);
+    tally.life.drain = Nanos(from.u64()?);
+    for stage in &mut tally.stages {
+        *stage = Nanos(from.u64()?);
+    }
+    tally.calls = from.u64()?;
+    tally.partial_returns = from.u64()?;
+    tally.partial_bytes = from.u64()?;
+    tally.starts = from.u64()?;
+    let report = SideReport {
+        tally,
+        cpu_user: Nanos(from.u64()?),
+        cpu_system: Nanos(from.u64()?),
+        peak_memory_bytes: from.u64()?,
+        planned_memory_bytes: from.u64()?,
+        window_seen_bytes: from.u64()?,
+        excluded: from.u64()?,
+        free_bytes: from.option(Reader::u64)?,
+        window_scale: from.option(Reader::u8)?,
+        pace_bytes_per_s: from.option(Reader::u64)?,
+        ..SideReport::default()
+    };
+    Ok(SideReport {
+        tally: Tally { packing: get_packing(from)?, ..tally },
+        depth: from.u16()?,
+        engine: from.text(TEXT_BYTES_MAX)?,
+        congestion: from.text(TEXT_BYTES_MAX)?,
+        about: About {
+            machine: from.text(NAME_BYTES_MAX)?,
+            file_system: from.text(NAME_BYTES_MAX)?,
+            sink_file_system: String::new(),
+            resident_percent: from.option(Reader::u8)?,
+            model: from.text(MODEL_BYTES_MAX)?,
+        },
+        ..report
+    })
+}

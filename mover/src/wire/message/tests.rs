@@ -1,0 +1,244 @@
+//! Every message goes there and back; nothing that arrives can do more than be refused.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
+use base::attributes::Attributes;
+use base::codec::{Compress, Packing, Toil, Unpacked, Way};
+use base::dscp::Dscp;
+use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
+use base::tally::{About, Tally};
+use base::units::{Nanos, Rate, Tick};
+
+fn entry(kind: EntryKind, size: u64, path: &[u8], link_target: &[u8]) -> Entry {
+    Entry {
+        kind,
+        size,
+        mtime_seconds: -5,
+        mtime_nanos: 999_999_999,
+        mode: 0o4755,
+        path: path.to_vec(),
+        link_target: link_target.to_vec(),
+        ..Entry::default()
+    }
+}
+
+/// An entry with everything that one can have.
+fn archived() -> Entry {
+    let xattrs = vec![(b"user.a".to_vec(), b"\0\xff".to_vec()), (b"user.b".to_vec(), vec![])];
+    Entry {
+        twin: 8,
+        sparse: true,
+        attributes: Some(Attributes { uid: 1, gid: u32::MAX, xattrs }.into()),
+        sum: Some([9; 32]),
+        ..entry(EntryKind::HardLink, 0, b"b", b"a")
+    }
+}
+
+/// What a driver may ask of a source with these places, or of a sink with this one.
+fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
+    let settings = Settings {
+        rate: Some(Rate { bytes_per_second: 1e6 }),
+        congestion: Some("cubic".into()),
+        depth_source: Some(3),
+        window_bytes: Some(65536),
+        filters: vec!["*.o".into(), "!keep.o".into()],
+        errors_max: Some(3),
+        pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
+        dscp: Dscp::from_code(46),
+        lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
+        compress: Compress::Always(Way::Zstd(-5)),
+        null_cycle_bytes: 8 << 20,
+        ..Settings::default()
+    };
+    Message::Open(Box::new(Open {
+        role,
+        places,
+        settings,
+        ports: Some((5000, 5100)),
+        secret: [1; 32],
+        fingerprint: [2; 32],
+        origin,
+        window_bytes: 5,
+        transfer: [3; 16],
+        listed: true,
+    }))
+}
+
+fn path_samples() -> Message {
+    let none = PathSample::default();
+    let first = PathSample { at: Tick(1), bytes_sent: 9, pace_max_bytes_per_s: u64::MAX, ..none };
+    let second = PathSample { at: Tick(2), bytes_sent: 10, app_limited: true, ..first };
+    Message::Samples { stream: 65_535, samples: vec![first, second] }
+}
+
+fn unpacked() -> Message {
+    let toil = |raw_bytes: u64| Toil { raw_bytes, spent: Nanos(2 * raw_bytes) };
+    Message::Unpacked(Unpacked {
+        by_codec: [toil(0), toil(1), toil(2), toil(u64::MAX / 2)],
+        elapsed: Nanos(9),
+        hands: 2,
+    })
+}
+
+fn report() -> SideReport {
+    let mut packing = Packing { packed_bytes: 5, ..Packing::default() };
+    packing.note(Way::Zstd(-5), 9, 4);
+    packing.note(Way::Raw, 1, 1);
+    SideReport {
+        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, packing, ..Tally::default() },
+        cpu_user: Nanos(7),
+        engine: "threads".into(),
+        depth: 2,
+        window_scale: Some(7),
+        pace_bytes_per_s: Some(1 << 40),
+        about: About {
+            machine: "0123".into(),
+            file_system: "ext4".into(),
+            sink_file_system: String::new(),
+            resident_percent: Some(50),
+            model: "{}".into(),
+        },
+        ..SideReport::default()
+    }
+}
+
+fn samples() -> Vec<Message> {
+    let origin = Origin { single: true, endless: false };
+    let places = vec![
+        Place::Path("/a/b".into()),
+        Place::Stdio,
+        Place::Null { len: 1 },
+        Place::Zero { len: 2 },
+        Place::Random { len: 3, seed: 4 },
+        Place::Endless,
+        Place::Made { set: DataSet::Runs, len: 5, seed: 6 },
+        Place::EndlessMade { set: DataSet::Text, seed: 7 },
+    ];
+    vec![
+        Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
+        open(Role::Source, places, None),
+        open(Role::Sink, vec![Place::Stdio], Some(origin)),
+        Message::Opened(Opened {
+            fingerprint: [3; 32],
+            port: 5000,
+            addresses: vec!["127.0.0.1".into(), "::1".into()],
+            origin: Some(Origin { single: false, endless: true }),
+            window_bytes: 9,
+            rename: Some(b"name".to_vec()),
+            cut: Settings::default().cut(),
+        }),
+        Message::Cut(Cut { request_bytes: 4096, digest: DigestKind::Crc64 }),
+        Message::HeldRanges { object: 8, ranges: vec![(0, 1), (4, 9)] },
+        Message::Carry,
+        Message::Carried(vec![1, 2, 3]),
+        Message::Offer {
+            first: 7,
+            entries: vec![
+                entry(EntryKind::File, 5, b"a/\xff\n", b""),
+                entry(EntryKind::Link, 0, b"l", b"../t"),
+                entry(EntryKind::Directory, 0, b"d", b""),
+                entry(EntryKind::Pipe, ENDLESS_BYTES, b"p", b""),
+            ],
+        },
+        Message::Want {
+            first: 7,
+            wanted: vec![Wish::All, Wish::Nothing, Wish::Rest(vec![(0, 5), (9, 10)])],
+        },
+        Message::Held { objects: vec![(3, Some([1; 32])), (4, None)] },
+        Message::Lost { stream: 70_000 },
+        Message::Doubt { stream: 2 },
+        Message::Names { paths: vec![b"a/\xff".to_vec(), b"b".to_vec()], last: true },
+        Message::Offer { first: 9, entries: vec![archived()] },
+        Message::OfferEnd { objects: 9, bytes: 10 },
+        Message::Ack { ranges: vec![(0, 5), (7, 9)], bytes: 6 },
+        Message::Finished { objects: vec![(1, Some([9; 32])), (2, None)] },
+        Message::Failed { object: 3, fault: Fault::new(Class::NoSpace, "full") },
+        Message::Unoffered { path: b"x".to_vec(), fault: Fault::new(Class::Local, "no") },
+        Message::PipeEnd { bytes: 11 },
+        Message::Enough,
+        Message::Warning { text: "careful".into() },
+        Message::Report(Box::new(report())),
+        Message::Stop(Fault::interrupted()),
+        Message::Ping,
+        Message::Kept { object: 4 },
+        path_samples(),
+        unpacked(),
+    ]
+}
+
+#[test]
+fn there_and_back() {
+    let mut codes = std::collections::BTreeSet::new();
+    for message in samples() {
+        let bytes = message.encode();
+        let length = Message::length(bytes[..4].try_into().unwrap()).unwrap();
+        assert_eq!(length, bytes.len() - 4);
+        assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
+        codes.insert(message.code());
+    }
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=27).collect::<Vec<_>>());
+}
+
+#[test]
+fn cut_short_or_grown_is_refused() {
+    for message in samples() {
+        let bytes = message.encode();
+        if matches!(message, Message::Carried(_)) {
+            continue; // its body is whatever is there
+        }
+        for cut in 4..bytes.len() {
+            assert!(Message::decode(&bytes[4..cut]).is_err(), "{message:?} cut at {cut}");
+        }
+        let grown = [&bytes[4..], &[0]].concat();
+        assert!(Message::decode(&grown).is_err(), "{message:?} with a byte more");
+    }
+}
+
+#[test]
+fn a_path_that_leaves_is_refused() {
+    for path in [&b"../x"[..], b"/etc/passwd", b"a/../../b", b""] {
+        let bytes =
+            Message::Offer { first: 0, entries: vec![entry(EntryKind::File, 1, path, b"")] };
+        assert!(Message::decode(&bytes.encode()[4..]).is_err(), "{}", path.escape_ascii());
+    }
+}
+
+/// What the fields of a message may say besides what its reader checks anyway.
+#[test]
+fn samples_that_cannot_be_are_refused() {
+    let Message::Samples { samples, .. } = path_samples() else { unreachable!() };
+    let message = |stream, samples| Message::Samples { stream, samples }.encode();
+    let falling: Vec<PathSample> = samples.iter().rev().copied().collect();
+    let mut announced = message(1, samples.clone());
+    announced[9] = 3;
+    let cases = [
+        (message(65_536, samples.clone()), "a stream that never was"),
+        (message(1, Vec::new()), "0 samples"),
+        (message(1, falling), "a counter of it cannot be"),
+        (announced, "it ends too early"),
+    ];
+    for (bytes, expect) in cases {
+        let fault = Message::decode(&bytes[4..]).unwrap_err();
+        assert!(fault.text.contains(expect) && fault.class == Class::Peer, "{expect}: {fault}");
+    }
+    let most = vec![samples[0]; base::limits::SAMPLES_MAX];
+    assert!(Message::decode(&message(1, most)[4..]).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn rubbish_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Message::decode(&bytes);
+    }
+
+    #[test]
+    fn a_changed_byte_never_panics(pick: usize, at: usize, to: u8) {
+        let all = samples();
+        let mut bytes = all[pick % all.len()].encode();
+        let at = 4 + at % (bytes.len() - 4);
+        bytes[at] = to;
+        let _ = Message::decode(&bytes[4..]);
+    }
+}

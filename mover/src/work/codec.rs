@@ -1,0 +1,405 @@
+//! Packing and unpacking of payloads: each is a block by itself, and one that does not shrink goes
+//! as it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use flate2::{Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use lz4_flex::block::{self, CompressTable};
+use zstd::bulk;
+use zstd::zstd_safe::ResetDirective;
+
+use super::passage::Step;
+use super::sparse::check_map;
+use crate::io::request::Request;
+use crate::wire::frame::crc32c;
+use base::codec::{Codec, Way};
+use base::fault::{Class, Fault};
+use base::label::Kind;
+use base::limits::HEADROOM_BYTES;
+use base::tally::Stage;
+use base::units::{Nanos, Tick};
+
+/// A payload that keeps more than this of its length is not worth unpacking.
+const KEPT_SHARE_MAX: (u64, u64) = (31, 32);
+
+/// What is looked at before a payload is packed.
+const PROBE_SAMPLES: usize = 4;
+const PROBE_BYTES: usize = 4096;
+
+/// Memory of a packer of payloads of this length: its room, and what the library takes at most.
+pub fn packer_bytes(way: Way, body_bytes: u32) -> u64 {
+    let body = u64::from(body_bytes);
+    let room = block::get_maximum_output_size(body_bytes as usize) as u64;
+    room + match way {
+        Way::Raw => 0,
+        Way::Lz4 => 64 << 10,
+        Way::Zlib(_) => 512 << 10,
+        Way::Zstd(..=4) => 4 << 20,
+        Way::Zstd(5..=9) => 12 << 20,
+        // Its tables grow with what is packed.
+        Way::Zstd(_) => ((8 << 20) + 14 * body).min(96 << 20),
+    }
+}
+
+/// Memory of what unpacks payloads of this length.
+pub fn unpacker_bytes(body_bytes: u32) -> u64 {
+    u64::from(body_bytes) + (256 << 10)
+}
+
+/// Packs payloads. What it needs is allocated when a format is first asked for, then kept.
+pub struct Packer {
+    packed: Vec<u8>,
+    body_bytes_max: u32,
+    deflate: Option<flate2::Compress>,
+    deflate_level: u8,
+    zstd: Option<bulk::Compressor<'static>>,
+    zstd_level: i8,
+    lz4: Option<CompressTable>,
+    probe: Option<CompressTable>,
+}
+
+impl Packer {
+    pub fn new(body_bytes_max: u32) -> Packer {
+        // LZ4 wants room for the worst case before it begins.
+        let room = block::get_maximum_output_size((body_bytes_max as usize).max(PROBE_BYTES));
+        Packer {
+            packed: vec![0; room],
+            body_bytes_max,
+            deflate: None,
+            deflate_level: 0,
+            zstd: None,
+            zstd_level: 0,
+            lz4: None,
+            probe: None,
+        }
+    }
+
+    /// The packed form of `raw`; `None` where that is hardly shorter.
+    pub fn pack(&mut self, way: Way, raw: &[u8]) -> Option<&[u8]> {
+        assert!(raw.len() <= self.body_bytes_max as usize, "a payload longer than a request");
+        let (kept, whole) = KEPT_SHARE_MAX;
+        let limit = (raw.len() as u64 * kept / whole) as usize;
+        let count = match way {
+            Way::Raw => None,
+            Way::Lz4 => self.lz4(raw),
+            Way::Zlib(level) => self.deflate(level, raw, limit),
+            Way::Zstd(level) => self.zstd(level, raw, limit),
+        };
+        let count = count.filter(|count| (1..=limit).contains(count))?;
+        Some(&self.packed[..count])
+    }
+
+    /// How much smaller a fast look makes a payload: LZ4 of a few samples spread over it.
+    pub fn probe(&mut self, raw: &[u8]) -> f64 {
+        let step = raw.len() / PROBE_SAMPLES;
+        let table = self.probe.get_or_insert_with(CompressTable::small);
+        let (mut sampled, mut packed) = (0, 0);
+        for sample in 0..PROBE_SAMPLES {
+            let from = sample * step + step.saturating_sub(PROBE_BYTES) / 2;
+            let bytes = &raw[from..(from + PROBE_BYTES).min(raw.len())];
+            // LZ4 is given room for the worst case, so it does not fail.
+            let count = block::compress_into_with_table(bytes, &mut self.packed, table);
+            sampled += bytes.len();
+            packed += count.unwrap_or(bytes.len());
+        }
+        sampled.max(1) as f64 / packed.max(1) as f64
+    }
+
+    fn deflate(&mut self, level: u8, raw: &[u8], limit: usize) -> Option<usize> {
+        let wanted = Compression::new(u32::from(level));
+        let deflate = self.deflate.get_or_insert_with(|| flate2::Compress::new(wanted, false));
+        deflate.reset();
+        if self.deflate_level != level {
+            deflate.set_level(wanted).ok()?;
+            self.deflate_level = level;
+        }
+        let room = &mut self.packed[..limit];
+        let status = deflate.compress(raw, room, FlushCompress::Finish).ok()?;
+        (status == Status::StreamEnd).then(|| deflate.total_out() as usize)
+    }
+
+    fn zstd(&mut self, level: i8, raw: &[u8], limit: usize) -> Option<usize> {
+        let zstd = match &mut self.zstd {
+            Some(zstd) => zstd,
+            none => none.insert(bulk::Compressor::new(level.into()).ok()?),
+        };
+        if self.zstd_level != level {
+            zstd.set_compression_level(level.into()).ok()?;
+            self.zstd_level = level;
+        }
+        let packed = zstd.compress_to_buffer(raw, &mut self.packed[..limit]);
+        // The one failure there is in practice: the room is used up, so nothing is gained. It
+        // leaves a payload begun, and the library takes no other level before that is forgotten.
+        if packed.is_err() {
+            zstd.context_mut().reset(ResetDirective::SessionOnly).ok()?;
+        }
+        packed.ok()
+    }
+
+    fn lz4(&mut self, raw: &[u8]) -> Option<usize> {
+        let table = self.lz4.get_or_insert_with(CompressTable::large);
+        block::compress_into_with_table(raw, &mut self.packed, table).ok()
+    }
+}
+
+/// Unpacks payloads.
+pub struct Unpacker {
+    deflate: Option<Decompress>,
+    zstd: Option<bulk::Decompressor<'static>>,
+}
+
+/// Why something cannot be unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is no such format, or is of another length than it says.
+    Damaged,
+    /// The libraries found no memory.
+    NoMemory,
+}
+
+impl Default for Unpacker {
+    fn default() -> Unpacker {
+        Unpacker::new()
+    }
+}
+
+impl Unpacker {
+    pub fn new() -> Unpacker {
+        Unpacker { deflate: None, zstd: None }
+    }
+
+    /// Unpacks into exactly this room: whatever would come to less or to more is refused, and
+    /// nothing is allocated for it.
+    pub fn unpack(&mut self, codec: Codec, packed: &[u8], raw: &mut [u8]) -> Result<(), Unfit> {
+        let wanted = raw.len();
+        let count = match codec {
+            Codec::Raw => return Err(Unfit::Damaged),
+            Codec::Deflate => self.inflate(packed, raw)?,
+            Codec::Zstd => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(bulk::Decompressor::new().map_err(|_| Unfit::NoMemory)?),
+                };
+                zstd.decompress_to_buffer(packed, raw).map_err(|_| Unfit::Damaged)?
+            }
+            Codec::Lz4 => block::decompress_into(packed, raw).map_err(|_| Unfit::Damaged)?,
+        };
+        if count == wanted { Ok(()) } else { Err(Unfit::Damaged) }
+    }
+
+    fn inflate(&mut self, packed: &[u8], raw: &mut [u8]) -> Result<usize, Unfit> {
+        let inflate = self.deflate.get_or_insert_with(|| Decompress::new(false));
+        inflate.reset(false);
+        let status = inflate.decompress(packed, raw, FlushDecompress::Finish);
+        let is_whole = matches!(status, Ok(Status::StreamEnd));
+        let is_all = inflate.total_in() == packed.len() as u64;
+        if is_whole && is_all { Ok(inflate.total_out() as usize) } else { Err(Unfit::Damaged) }
+    }
+}
+
+/// Says how each payload is to be packed, and is told what came of it.
+pub trait Chooser: Send + Sync + fmt::Debug {
+    /// `ratio`: how much smaller a probe made samples of the payload.
+    fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
+    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took);
+    /// Where a payload that is timed begins to be packed.
+    fn begin(&self) -> Moment;
+    fn took(&self, since: Moment) -> Took;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub way: Way,
+    /// What packing takes is to be told.
+    pub is_timed: bool,
+}
+
+/// A moment of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub at: Tick,
+    /// What the thread had had of the processors by then.
+    pub cpu: Nanos,
+}
+
+/// What something took: on the clock, and of a processor. Others may have had it in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Took {
+    pub elapsed: Nanos,
+    pub cpu: Nanos,
+}
+
+#[derive(Clone, Debug)]
+enum How {
+    Always(Way),
+    Chosen(Arc<dyn Chooser>),
+}
+
+/// At the source: packs the payload, and says so in the label.
+#[derive(Debug)]
+pub struct Pack {
+    how: How,
+    packer: Packer,
+}
+
+impl Pack {
+    pub fn new(way: Way, body_bytes_max: u32) -> Pack {
+        Pack { how: How::Always(way), packer: Packer::new(body_bytes_max) }
+    }
+
+    /// Packs each payload as it is told.
+    pub fn choosing(chooser: Arc<dyn Chooser>, body_bytes_max: u32) -> Pack {
+        Pack { how: How::Chosen(chooser), packer: Packer::new(body_bytes_max) }
+    }
+}
+
+impl Step for Pack {
+    fn stage(&self) -> Stage {
+        Stage::Codec
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        let carries = matches!(request.label.kind, Kind::Data | Kind::Sparse);
+        if !carries || request.payload_len() == 0 {
+            return Ok(());
+        }
+        match &self.how {
+            How::Always(way) => pack(&mut self.packer, *way, request),
+            How::Chosen(chooser) => {
+                let raw_len = request.payload_len();
+                let ratio = self.packer.probe(&request.body()[..raw_len as usize]);
+                let Choice { way, is_timed } = chooser.choose(ratio, raw_len);
+                if way == Way::Raw {
+                    return Ok(());
+                }
+                let begun = is_timed.then(|| chooser.begin());
+                pack(&mut self.packer, way, request);
+                if let Some(begun) = begun {
+                    let took = chooser.took(begun);
+                    chooser.packed(ratio, way, raw_len, request.payload_len(), took);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The packed payload takes the place of the raw one, and what stood behind that follows it.
+pub fn pack(packer: &mut Packer, way: Way, request: &mut Request) {
+    let raw_len = request.payload_len();
+    let Some(packed) = packer.pack(way, &request.body()[..raw_len as usize]) else { return };
+    let packed_len = packed.len() as u32;
+    request.label.packed_check = crc32c(packed);
+    request.body_mut()[..packed.len()].copy_from_slice(packed);
+    move_voids(request, raw_len, packed_len);
+    request.label.codec = way.codec();
+    request.label.body_len = packed_len + u32::from(request.label.voids_len);
+    request.way = way;
+}
+
+/// At the sink: unpacks the payload into the request that it came in.
+pub struct Unpack {
+    unpacker: Unpacker,
+    /// Where the packed bytes are while the raw ones take their place.
+    packed: Vec<u8>,
+    body_bytes_max: u32,
+}
+
+impl Unpack {
+    pub fn new(body_bytes_max: u32) -> Unpack {
+        Unpack {
+            unpacker: Unpacker::new(),
+            packed: vec![0; body_bytes_max as usize],
+            body_bytes_max,
+        }
+    }
+}
+
+impl Step for Unpack {
+    fn stage(&self) -> Stage {
+        Stage::Codec
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        let label = request.label;
+        if label.codec == Codec::Raw {
+            return Ok(());
+        }
+        if label.kind == Kind::Sparse {
+            check_map(request)?;
+        }
+        let (packed_len, raw_len) = (request.payload_len(), request.raw_len());
+        // The length it says is checked before any of its bytes is looked at.
+        if raw_len > self.body_bytes_max || packed_len >= raw_len {
+            return Err(unfit(request, "and stand for more than a request holds"));
+        }
+        let packed = &mut self.packed[..packed_len as usize];
+        packed.copy_from_slice(&request.body()[..packed_len as usize]);
+        if crc32c(packed) != label.packed_check {
+            let text = format!(
+                "the {packed_len} packed bytes for address {} arrived other than they were sent: \
+                 suspect memory or wire",
+                label.extent.start
+            );
+            return Err(Fault::new(Class::Corrupt, text));
+        }
+        move_voids(request, packed_len, raw_len);
+        request.label.codec = Codec::Raw;
+        request.label.packed_check = 0;
+        request.label.body_len = raw_len + u32::from(label.voids_len);
+        let raw = &mut request.body_mut()[..raw_len as usize];
+        match self.unpacker.unpack(label.codec, packed, raw) {
+            Ok(()) => Ok(()),
+            Err(Unfit::NoMemory) => {
+                Err(Fault::new(Class::Local, "no memory to unpack with: use --compress off"))
+            }
+            Err(Unfit::Damaged) => {
+                request.label = label;
+                Err(unfit(request, "and do not unpack to just that"))
+            }
+        }
+    }
+}
+
+/// Its check sum was right, so it was sent like this.
+fn unfit(request: &Request, what: &str) -> Fault {
+    let label = &request.label;
+    Fault::peer(format!(
+        "the peer sent {} bytes of {} for the {} at address {}, {what}: the peer's fault, or \
+         somebody's who plays it",
+        request.payload_len(),
+        label.codec.name(),
+        label.extent.len,
+        label.extent.start
+    ))
+}
+
+/// The list of voids stands behind a payload that becomes shorter or longer.
+fn move_voids(request: &mut Request, from: u32, to: u32) {
+    let front = HEADROOM_BYTES as usize;
+    let from = front + from as usize;
+    let end = from + usize::from(request.label.voids_len);
+    request.buffer.bytes_mut().copy_within(from..end, front + to as usize);
+}
+
+impl fmt::Debug for Packer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packer({} bytes)", self.packed.len())
+    }
+}
+
+impl fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unpacker")
+    }
+}
+
+impl fmt::Debug for Unpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unpack({} bytes)", self.packed.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

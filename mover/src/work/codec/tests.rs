@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::*;
+use base::extent::Extent;
+use base::label::Label;
+
+const BODY_BYTES: u32 = 64 << 10;
+
+/// A request with this payload, and a list of voids behind it where there is one.
+fn request(payload: &[u8], voids: usize) -> Request {
+    let mut request = Request::new(BODY_BYTES);
+    let extent = Extent { start: 0, len: payload.len() as u32 };
+    let body_len = payload.len() as u32;
+    request.label = Label { kind: Kind::Data, extent, body_len, ..Label::default() };
+    request.body_mut().copy_from_slice(payload);
+    for segment in 0..voids {
+        request.voids.push((segment as u16, Fault::new(Class::Local, "gone")));
+    }
+    crate::work::voids::write(&mut request);
+    request
+}
+
+fn ways() -> impl Strategy<Value = Way> {
+    (0..Way::COUNT).prop_map(Way::at)
+}
+
+/// Bytes that shrink, that do not, and both.
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    let random = prop::collection::vec(any::<u8>(), 0..2000);
+    let repeated = (random.clone(), 1..40usize).prop_map(|(bytes, times)| bytes.repeat(times));
+    let zeros = (0..BODY_BYTES as usize).prop_map(|len| vec![0; len]);
+    prop_oneof![random, repeated, zeros].prop_map(|mut bytes| {
+        bytes.truncate(BODY_BYTES as usize);
+        bytes
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_is_unpacked(way in ways(), payload in payload(), voids in 0..3usize) {
+        let mut sent = request(&payload, voids);
+        let body = sent.body().to_vec();
+        Pack::new(way, BODY_BYTES).apply(&mut sent).unwrap();
+        prop_assert!(sent.body().len() <= body.len(), "it grew");
+        prop_assert_eq!(sent.label.codec == Codec::Raw, sent.body().len() == body.len());
+        prop_assert_eq!(sent.label.codec, sent.way.codec());
+        Unpack::new(BODY_BYTES).apply(&mut sent).unwrap();
+        prop_assert_eq!(sent.body(), body);
+        prop_assert_eq!(sent.label.codec, Codec::Raw);
+        prop_assert_eq!(sent.payload_len() as usize, payload.len());
+    }
+
+    /// One packer for many payloads: none needs those before it.
+    #[test]
+    fn each_payload_stands_alone(
+        parts in prop::collection::vec((ways(), payload()), 1..6),
+    ) {
+        let (mut packer, mut unpacker) = (Packer::new(BODY_BYTES), Unpacker::new());
+        for (way, part) in parts {
+            let Some(packed) = packer.pack(way, &part) else { continue };
+            let mut back = vec![0; part.len()];
+            prop_assert_eq!(unpacker.unpack(way.codec(), packed, &mut back), Ok(()));
+            prop_assert_eq!(back, part);
+        }
+    }
+
+    #[test]
+    fn rubbish_is_refused_or_fits(
+        codec in 1..4u8, bytes in prop::collection::vec(any::<u8>(), 0..500), len in 0..5000usize,
+    ) {
+        let codec = Codec::from_code(codec).unwrap();
+        let _ = Unpacker::new().unpack(codec, &bytes, &mut vec![0; len]);
+    }
+}
+
+#[test]
+fn what_does_not_shrink_goes_as_it_is() {
+    let mut noise = vec![0; BODY_BYTES as usize];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    for way in Way::all() {
+        assert_eq!(Packer::new(BODY_BYTES).pack(way, &noise), None, "{way:?}");
+        let packed = Packer::new(BODY_BYTES).pack(way, &[7; 4096]).map(<[u8]>::len);
+        assert_eq!(packed.is_none(), way == Way::Raw, "{way:?}");
+        assert!(packed.is_none_or(|len| len < 64), "{way:?}: {packed:?}");
+    }
+}
+
+#[test]
+fn what_does_not_shrink_leaves_nothing_behind() {
+    let mut noise = vec![0; BODY_BYTES as usize];
+    blake3::Hasher::new().finalize_xof().fill(&mut noise);
+    for before in Way::all() {
+        for way in Way::all().filter(|way| *way != Way::Raw) {
+            let mut packer = Packer::new(BODY_BYTES);
+            assert_eq!(packer.pack(before, &noise), None);
+            assert!(packer.pack(way, &[7; 4096]).is_some(), "{way:?} behind noise, {before:?}");
+        }
+    }
+}
+
+/// What a frame may claim about packed bytes, and whose fault it is when that is wrong.
+#[test]
+fn bombs_are_the_peers_fault() {
+    let zeros = vec![0; BODY_BYTES as usize];
+    for way in [Way::Lz4, Way::Zlib(9), Way::Zstd(19)] {
+        let mut good = request(&zeros, 1);
+        Pack::new(way, BODY_BYTES).apply(&mut good).unwrap();
+        assert!(good.body().len() < 400, "{way:?}: a bomb of {} bytes", good.body().len());
+        let len = good.label.extent.len;
+        type Change = fn(&mut Request);
+        let cases: [(&str, Change, Option<Class>); 5] = [
+            ("as it was packed", |_| {}, None),
+            ("longer than it says", |r| r.label.extent.len -= 1, Some(Class::Peer)),
+            ("shorter than it says", |r| r.label.extent.len -= 4096, Some(Class::Peer)),
+            ("more than a request", |r| r.label.extent.len += 1, Some(Class::Peer)),
+            ("damaged", |r| r.body_mut()[1] ^= 1, Some(Class::Corrupt)),
+        ];
+        for (what, change, expect) in cases {
+            let mut request = copy_of(&good);
+            change(&mut request);
+            let outcome = Unpack::new(BODY_BYTES).apply(&mut request);
+            let class = outcome.as_ref().err().map(|fault| fault.class);
+            assert_eq!(class, expect, "{way:?}, {what}: {outcome:?}");
+        }
+        let mut long = copy_of(&good);
+        long.label.extent.len = u32::MAX;
+        let fault = Unpack::new(BODY_BYTES).apply(&mut long).unwrap_err();
+        assert!(fault.text.contains("the peer sent"), "{fault}");
+        assert!(len == BODY_BYTES);
+    }
+}
+
+fn copy_of(request: &Request) -> Request {
+    let mut copy = Request::new(BODY_BYTES);
+    copy.label = request.label;
+    copy.buffer.bytes_mut().copy_from_slice(request.buffer.bytes());
+    copy
+}
+
+/// The printed sum counts on it.
+#[test]
+fn a_packer_takes_no_more_than_is_planned() {
+    for body_bytes in [64 << 10, 1 << 20, 4 << 20] {
+        for way in [Way::Zstd(-5), Way::Zstd(4), Way::Zstd(9), Way::Zstd(19)] {
+            let mut packer = Packer::new(body_bytes);
+            packer.pack(way, &vec![1; body_bytes as usize]).unwrap();
+            let context = packer.zstd.as_mut().unwrap().context_mut().sizeof() as u64;
+            let used = context + packer.packed.len() as u64;
+            assert!(used <= packer_bytes(way, body_bytes), "{way:?} of {body_bytes}: {used}");
+        }
+    }
+}

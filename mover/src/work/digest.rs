@@ -1,0 +1,619 @@
+//! Digests as a step, and the digest of a file out of those of its parts, in whatever order they
+//! come.
+//!
+//! BLAKE3 is a tree of 1 KiB chunks (specification, section 2.1): the nodes that a part's aligned
+//! power-of-two blocks make can be merged with their siblings later, so bytes are hashed once a
+//! side. CRC-64/NVME values of neighbours combine likewise.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+
+use super::passage::Step;
+use crate::io::request::{Cargo, Coverage, Piece, Request};
+use base::fault::{Class, Fault};
+use base::label::{Kind, Sum};
+use base::settings::DigestKind;
+use base::tally::Stage;
+
+/// Bytes of a BLAKE3 chunk: no node covers less, but the last of a file.
+const CHUNK_BYTES: u64 = 1024;
+
+/// At the source: digests the body and writes that into the label.
+#[derive(Debug)]
+pub struct Sign {
+    method: Method,
+}
+
+/// At the sink: digests the body and refuses it when the label says otherwise.
+#[derive(Debug)]
+pub struct Check {
+    method: Method,
+}
+
+impl Sign {
+    pub fn new(kind: DigestKind, slot_bytes: u32) -> Sign {
+        Sign { method: Method::new(kind, slot_bytes) }
+    }
+}
+
+impl Check {
+    pub fn new(kind: DigestKind, slot_bytes: u32) -> Check {
+        Check { method: Method::new(kind, slot_bytes) }
+    }
+}
+
+impl Step for Sign {
+    fn stage(&self) -> Stage {
+        Stage::Digest
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        match request.label.kind {
+            Kind::Data => request.label.digest = self.method.digest(request),
+            Kind::Zero => self.method.digest_hole(request),
+            Kind::Sparse | Kind::Void | Kind::End => {}
+        }
+        Ok(())
+    }
+}
+
+impl Step for Check {
+    fn stage(&self) -> Stage {
+        Stage::Digest
+    }
+
+    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        assert_ne!(request.label.kind, Kind::Sparse, "it is expanded before it is checked");
+        if request.label.kind == Kind::Zero {
+            self.method.digest_hole(request);
+        }
+        if request.label.kind != Kind::Data || self.method.digest(request) == request.label.digest {
+            return Ok(());
+        }
+        let extent = request.label.extent;
+        Err(Fault::new(
+            Class::Corrupt,
+            format!(
+                "the {} bytes at address {} arrived other than they were sent: suspect \
+                 memory or wire",
+                extent.len, extent.start
+            ),
+        ))
+    }
+}
+
+/// A kind of digest and the largest block that is digested as one.
+#[derive(Clone, Copy, Debug)]
+struct Method {
+    kind: DigestKind,
+    block_bytes: u64,
+}
+
+impl Method {
+    /// Blocks are at most half a slot, so that an object of one whole slot whose length is not
+    /// known beforehand (a pipe) still has two nodes, from which a root can be made.
+    fn new(kind: DigestKind, slot_bytes: u32) -> Method {
+        let half = u64::from(slot_bytes) / 2;
+        Method { kind, block_bytes: 1 << half.max(CHUNK_BYTES).ilog2() }
+    }
+
+    /// Digests the body into `pieces`, and those into one.
+    fn digest(&self, request: &mut Request) -> Sum {
+        let mut pieces = std::mem::take(&mut request.pieces);
+        pieces.clear();
+        if self.kind != DigestKind::None {
+            self.cut(request, &mut pieces);
+        }
+        let mut all = blake3::Hasher::new();
+        for piece in &pieces {
+            all.update(&piece.sum);
+        }
+        all.update(&request.body()[request.payload_len() as usize..]);
+        request.pieces = pieces;
+        match self.kind {
+            DigestKind::None => [0; 32],
+            DigestKind::Blake3 | DigestKind::Crc64 => *all.finalize().as_bytes(),
+        }
+    }
+
+    /// A hole's header says all that there is, so it needs no digest; its file does, where the hole
+    /// has been filled with zeros.
+    fn digest_hole(&self, request: &mut Request) {
+        if request.label.body_len > 0 {
+            self.digest(request);
+        }
+    }
+
+    fn cut(&self, request: &Request, pieces: &mut Vec<Piece>) {
+        let payload = &request.body()[..request.payload_len() as usize];
+        match &request.cargo {
+            Cargo::Unknown => {}
+            Cargo::Part(part) if part.coverage == Coverage::Whole => {
+                let len = payload.len() as u32;
+                pieces.push(Piece { segment: 0, offset: 0, len, sum: self.whole(payload) });
+            }
+            Cargo::Part(part) => self.cut_part(part.offset, payload, pieces),
+            Cargo::Batch(batch) => {
+                for (index, segment) in batch.segments.iter().enumerate() {
+                    if request.is_void(index) {
+                        continue;
+                    }
+                    let bytes = &payload[segment.at as usize..(segment.at + segment.len) as usize];
+                    let sum = self.whole(bytes);
+                    pieces.push(Piece { segment: index as u16, offset: 0, len: segment.len, sum });
+                }
+            }
+        }
+    }
+
+    fn cut_part(&self, start: u64, payload: &[u8], pieces: &mut Vec<Piece>) {
+        let mut rest = payload;
+        let mut offset = start;
+        while !rest.is_empty() {
+            let take = match self.kind {
+                DigestKind::Blake3 => {
+                    block_len(offset, rest.len() as u64, self.block_bytes) as usize
+                }
+                DigestKind::Crc64 | DigestKind::None => rest.len(),
+            };
+            let (block, after) = rest.split_at(take);
+            let sum = match self.kind {
+                DigestKind::Blake3 => node(offset, block),
+                DigestKind::Crc64 | DigestKind::None => crc(block),
+            };
+            pieces.push(Piece { segment: 0, offset, len: take as u32, sum });
+            offset += take as u64;
+            rest = after;
+        }
+    }
+
+    fn whole(&self, bytes: &[u8]) -> Sum {
+        match self.kind {
+            DigestKind::Blake3 => *blake3::hash(bytes).as_bytes(),
+            DigestKind::Crc64 | DigestKind::None => crc(bytes),
+        }
+    }
+}
+
+/// The longest block at `offset` that is a whole subtree: a power of two, aligned to itself.
+fn block_len(offset: u64, left: u64, max: u64) -> u64 {
+    if left < CHUNK_BYTES {
+        return left;
+    }
+    let fits = 1 << left.ilog2();
+    let aligned = if offset == 0 { max } else { 1 << offset.trailing_zeros() };
+    debug_assert!(aligned >= CHUNK_BYTES, "a part that begins inside a chunk");
+    fits.min(aligned).min(max)
+}
+
+fn node(offset: u64, block: &[u8]) -> Sum {
+    blake3::Hasher::new().set_input_offset(offset).update(block).finalize_non_root()
+}
+
+fn crc(bytes: &[u8]) -> Sum {
+    let mut sum = [0; 32];
+    sum[..8].copy_from_slice(&checksum(CrcAlgorithm::Crc64Nvme, bytes).to_le_bytes());
+    sum
+}
+
+/// The digest of nothing.
+pub fn empty_sum(kind: DigestKind) -> Option<Sum> {
+    match kind {
+        DigestKind::Blake3 => Some(*blake3::hash(b"").as_bytes()),
+        DigestKind::Crc64 => Some(crc(b"")),
+        DigestKind::None => None,
+    }
+}
+
+/// A digest as people write it: 64 hex digits of BLAKE3, 16 of CRC-64, most significant first.
+pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
+    match kind {
+        DigestKind::Blake3 | DigestKind::None => {
+            blake3::Hash::from_bytes(*sum).to_hex().to_string()
+        }
+        DigestKind::Crc64 => {
+            let mut value = [0; 8];
+            value.copy_from_slice(&sum[..8]);
+            format!("{:016x}", u64::from_le_bytes(value))
+        }
+    }
+}
+
+/// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly
+/// in order leave only a handful of nodes.
+#[derive(Debug)]
+pub struct FileSum {
+    kind: DigestKind,
+    /// offset → (length, digest)
+    nodes: BTreeMap<u64, (u64, Sum)>,
+    /// Set by a piece that covers the whole file: nothing is left to merge.
+    whole: Option<Sum>,
+    shift: Option<Arc<Shift>>,
+    /// These are stretches that are kept apart from their file, and so are merged by themselves.
+    apart: bool,
+}
+
+/// The digest of a stretch of a file, as it can be kept and found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub offset: u64,
+    pub len: u64,
+    pub sum: Sum,
+}
+
+/// True when the bytes that `read` gives at an offset digest to this node. It reads as often as it
+/// must; what cannot be read is not the same.
+pub fn node_matches(
+    kind: DigestKind,
+    node: &Node,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, Fault>,
+) -> bool {
+    let mut blake = blake3::Hasher::new();
+    // A stretch of BLAKE3 that begins nowhere near a chunk is none of ours.
+    if kind == DigestKind::Blake3 {
+        if !node.offset.is_multiple_of(CHUNK_BYTES) || !is_subtree(node) {
+            return false;
+        }
+        blake.set_input_offset(node.offset);
+    }
+    let mut crc = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
+    let mut buffer = vec![0; CHECK_BYTES];
+    let mut at = 0;
+    while at < node.len {
+        let want = (node.len - at).min(CHECK_BYTES as u64) as usize;
+        match read(node.offset + at, &mut buffer[..want]) {
+            Ok(count @ 1..) => {
+                match kind {
+                    DigestKind::Blake3 => drop(blake.update(&buffer[..count])),
+                    DigestKind::Crc64 => crc.update(&buffer[..count]),
+                    DigestKind::None => return false,
+                }
+                at += count as u64;
+            }
+            Ok(0) | Err(_) => return false,
+        }
+    }
+    match kind {
+        DigestKind::Blake3 => blake.finalize_non_root() == node.sum,
+        DigestKind::Crc64 => node.sum[..8] == crc.finalize().to_le_bytes(),
+        DigestKind::None => false,
+    }
+}
+
+/// The nodes of these stretches, which begin and end between requests, of what `read` gives.
+/// What cannot be read has none.
+pub fn nodes_of(
+    kind: DigestKind,
+    slot_bytes: u32,
+    stretches: &[(u64, u64)],
+    read: impl Fn(u64, &mut [u8]) -> Result<usize, Fault>,
+) -> Vec<Node> {
+    let method = Method::new(kind, slot_bytes);
+    let mut sums = FileSum::apart(kind, None);
+    let mut buffer = vec![0; slot_bytes as usize];
+    let mut pieces = Vec::new();
+    for (start, end) in stretches {
+        for at in (*start..*end).step_by(slot_bytes as usize) {
+            let request = &mut buffer[..(end - at).min(slot_bytes.into()) as usize];
+            let mut filled = 0;
+            while let Ok(count @ 1..) = read(at + filled as u64, &mut request[filled..]) {
+                filled += count;
+            }
+            if filled == request.len() {
+                method.cut_part(at, request, &mut pieces);
+                pieces.drain(..).for_each(|piece| sums.add(&piece));
+            }
+        }
+    }
+    sums.take_nodes()
+}
+
+/// BLAKE3 knows no node that is longer than its place in the tree allows.
+fn is_subtree(node: &Node) -> bool {
+    let longest = match node.offset {
+        0 => u64::MAX,
+        offset => 1 << offset.trailing_zeros(),
+    };
+    node.len <= longest
+}
+
+const CHECK_BYTES: usize = 1 << 20;
+
+/// What so many bytes behind it make of a CRC-64: linear, so 64 columns say all of it. The library
+/// works that out anew for every pair, which takes 400,000 instructions; applying it takes 100.
+#[derive(Debug)]
+pub struct Shift {
+    bytes: u64,
+    columns: [u64; 64],
+}
+
+impl Shift {
+    /// By squaring, from the shift by one byte.
+    pub fn new(bytes: u32) -> Shift {
+        let one = |bit: usize| checksum_combine(CrcAlgorithm::Crc64Nvme, 1 << bit, 0, 1);
+        let mut power: [u64; 64] = std::array::from_fn(one);
+        let mut columns: [u64; 64] = std::array::from_fn(|bit| 1 << bit);
+        let mut left = bytes;
+        while left > 0 {
+            if left % 2 == 1 {
+                columns = columns.map(|column| apply(&power, column));
+            }
+            power = power.map(|column| apply(&power, column));
+            left /= 2;
+        }
+        Shift { bytes: u64::from(bytes), columns }
+    }
+}
+
+fn apply(columns: &[u64; 64], crc: u64) -> u64 {
+    let bits = (0..64).filter(|bit| crc >> bit & 1 == 1);
+    bits.fold(0, |sum, bit| sum ^ columns[bit])
+}
+
+impl FileSum {
+    pub fn new(kind: DigestKind) -> FileSum {
+        FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None, apart: false }
+    }
+
+    /// The same, with the shift for parts of the usual length at hand.
+    pub fn with_shift(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
+        FileSum { shift, ..FileSum::new(kind) }
+    }
+
+    /// For stretches that are kept apart from the rest of their file.
+    pub fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
+        FileSum { apart: true, ..FileSum::with_shift(kind, shift) }
+    }
+
+    /// What has been added, merged as far as it goes.
+    pub fn take_nodes(&mut self) -> Vec<Node> {
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        nodes.map(|(offset, (len, sum))| Node { offset, len, sum }).collect()
+    }
+
+    pub fn set_whole(&mut self, sum: Sum) {
+        self.whole = Some(sum);
+    }
+
+    pub fn add(&mut self, piece: &Piece) {
+        let Piece { offset, len, sum, .. } = *piece;
+        self.add_node(Node { offset, len: len.into(), sum });
+    }
+
+    pub fn add_node(&mut self, node: Node) {
+        let Node { mut offset, mut len, mut sum } = node;
+        loop {
+            let left = self.nodes.range(..offset).next_back().map(|(at, node)| (*at, *node));
+            if let Some((at, (left_len, left_sum))) = left
+                && at + left_len == offset
+                && let Some(merged) = self.merge((at, left_len, left_sum), (len, sum))
+            {
+                self.nodes.remove(&at);
+                (offset, len, sum) = (at, left_len + len, merged);
+                continue;
+            }
+            let right = self.nodes.get(&(offset + len)).copied();
+            if let Some((right_len, right_sum)) = right
+                && let Some(merged) = self.merge((offset, len, sum), (right_len, right_sum))
+            {
+                self.nodes.remove(&(offset + len));
+                (len, sum) = (len + right_len, merged);
+                continue;
+            }
+            break;
+        }
+        self.nodes.insert(offset, (len, sum));
+    }
+
+    /// Two neighbours as one, where that is a node of every file they can be in. The node at offset
+    /// 0 stays alone until the end: merged with its sibling it might be the root, which is made
+    /// otherwise.
+    fn merge(&self, left: (u64, u64, Sum), right: (u64, Sum)) -> Option<Sum> {
+        let (offset, left_len, left_sum) = left;
+        let (right_len, right_sum) = right;
+        match self.kind {
+            DigestKind::None => None,
+            // Only behind what there is from the start: parts that wait are of the usual length.
+            DigestKind::Crc64 => {
+                let cheap = self.shift.as_ref().is_some_and(|shift| shift.bytes == right_len);
+                (offset == 0 || (self.apart && cheap))
+                    .then(|| self.combine(left_sum, right_sum, right_len))
+            }
+            DigestKind::Blake3 => {
+                let siblings = left_len == right_len
+                    && left_len.is_power_of_two()
+                    && left_len >= CHUNK_BYTES
+                    && offset > 0
+                    && offset.is_multiple_of(2 * left_len);
+                siblings.then(|| merge_subtrees_non_root(&left_sum, &right_sum, Mode::Hash))
+            }
+        }
+    }
+
+    fn combine(&self, left: Sum, right: Sum, right_len: u64) -> Sum {
+        let value = |sum: Sum| u64::from_le_bytes(sum[..8].try_into().expect("eight bytes"));
+        let both = match &self.shift {
+            Some(shift) if shift.bytes == right_len => {
+                apply(&shift.columns, value(left)) ^ value(right)
+            }
+            _ => checksum_combine(CrcAlgorithm::Crc64Nvme, value(left), value(right), right_len),
+        };
+        let mut sum = [0; 32];
+        sum[..8].copy_from_slice(&both.to_le_bytes());
+        sum
+    }
+
+    /// The file's digest; `None` when there is none, or when parts of the file are missing.
+    pub fn finish(self, size: u64) -> Option<Sum> {
+        if self.kind == DigestKind::None || self.whole.is_some() {
+            return self.whole;
+        }
+        if size == 0 {
+            return empty_sum(self.kind);
+        }
+        let mut end = 0;
+        let mut stack: Vec<(u64, u64, Sum)> = Vec::new();
+        for (offset, (len, sum)) in self.nodes {
+            if offset != end {
+                return None;
+            }
+            end += len;
+            stack.push((offset, len, sum));
+            if self.kind == DigestKind::Blake3 {
+                merge_top(&mut stack, size);
+            }
+        }
+        if end != size {
+            return None;
+        }
+        let (_, _, mut right) = stack.pop()?;
+        if self.kind == DigestKind::Crc64 {
+            return stack.is_empty().then_some(right);
+        }
+        while let Some((offset, _, left)) = stack.pop() {
+            right = match offset {
+                0 => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
+                _ => merge_subtrees_non_root(&left, &right, Mode::Hash),
+            };
+        }
+        Some(right)
+    }
+}
+
+/// Merges siblings at the top of the stack, short of the root.
+fn merge_top(stack: &mut Vec<(u64, u64, Sum)>, size: u64) {
+    while let [.., (offset, len, left), (_, right_len, right)] = stack[..] {
+        let siblings = len == right_len && offset.is_multiple_of(2 * len);
+        if !siblings || (offset == 0 && 2 * len >= size) {
+            return;
+        }
+        let merged = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        stack.truncate(stack.len() - 2);
+        stack.push((offset, 2 * len, merged));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::request::Part;
+    use proptest::prelude::*;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    /// Cuts a file into parts as a transfer would, in any order, and expects the digest of the
+    /// whole.
+    fn check(kind: DigestKind, len: usize, slot: u32, order: &[usize]) {
+        let data = bytes(len);
+        let method = Method::new(kind, slot);
+        let shift = len.is_multiple_of(2).then(|| Arc::new(Shift::new(slot)));
+        let mut file = FileSum::with_shift(kind, shift);
+        let parts: Vec<(u64, &[u8])> = data
+            .chunks(slot as usize)
+            .enumerate()
+            .map(|(i, part)| (i as u64 * u64::from(slot), part))
+            .collect();
+        let mut left: Vec<usize> = (0..parts.len()).collect();
+        let mut turn = 0;
+        while !left.is_empty() {
+            let pick = order[turn % order.len()] % left.len();
+            turn += 1;
+            let (offset, part) = parts[left.swap_remove(pick)];
+            let mut pieces = Vec::new();
+            method.cut_part(offset, part, &mut pieces);
+            pieces.iter().for_each(|piece| file.add(piece));
+        }
+        let expect = method.whole(&data);
+        if kind == DigestKind::Blake3 && len <= slot as usize && len < slot as usize {
+            return; // such a file is digested whole
+        }
+        assert_eq!(
+            file.finish(len as u64),
+            Some(expect),
+            "{kind:?} {len} bytes in slots of {slot}"
+        );
+    }
+
+    #[test]
+    fn sizes_around_the_edges() {
+        for kind in [DigestKind::Blake3, DigestKind::Crc64] {
+            for slot in [4096, 12288, 65536] {
+                for len in
+                    [slot, slot + 1, 2 * slot - 1, 2 * slot, 3 * slot + 1025, 8 * slot, 9 * slot]
+                {
+                    check(kind, len as usize, slot, &[0, 3, 1]);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn any_order(
+            len in 8193usize..200_000,
+            slot in 1u32..6,
+            order in prop::collection::vec(any::<usize>(), 1..50),
+            crc in any::<bool>(),
+        ) {
+            let kind = if crc { DigestKind::Crc64 } else { DigestKind::Blake3 };
+            check(kind, len, slot * 4096, &order);
+        }
+
+        #[test]
+        fn a_missing_part_is_noticed(len in 20_000usize..90_000, miss in any::<usize>()) {
+            let data = bytes(len);
+            let method = Method::new(DigestKind::Blake3, 4096);
+            let mut file = FileSum::new(DigestKind::Blake3);
+            let miss = miss % len.div_ceil(4096);
+            for (i, part) in data.chunks(4096).enumerate().filter(|(i, _)| *i != miss) {
+                let mut pieces = Vec::new();
+                method.cut_part(i as u64 * 4096, part, &mut pieces);
+                pieces.iter().for_each(|piece| file.add(piece));
+            }
+            prop_assert_eq!(file.finish(len as u64), None);
+        }
+    }
+
+    #[test]
+    fn few_nodes_when_in_order() {
+        let data = bytes(1 << 20);
+        let method = Method::new(DigestKind::Blake3, 16384);
+        let mut file = FileSum::new(DigestKind::Blake3);
+        for (i, part) in data.chunks(16384).enumerate() {
+            let mut pieces = Vec::new();
+            method.cut_part(i as u64 * 16384, part, &mut pieces);
+            pieces.iter().for_each(|piece| file.add(piece));
+            assert!(file.nodes.len() <= 16, "{} nodes after part {i}", file.nodes.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_shift_is_what_the_library_says(left: u64, right: u64, bytes in 1u32..20_000_000) {
+            let expect = checksum_combine(CrcAlgorithm::Crc64Nvme, left, right, u64::from(bytes));
+            prop_assert_eq!(apply(&Shift::new(bytes).columns, left) ^ right, expect);
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_refused() {
+        for kind in [DigestKind::Blake3, DigestKind::Crc64] {
+            let mut request = Request::new(8192);
+            request.label.kind = Kind::Data;
+            request.label.body_len = 5000;
+            request.cargo =
+                Cargo::Part(Part { object: 0, offset: 8192, coverage: Coverage::Some, file: None });
+            Sign::new(kind, 8192).apply(&mut request).unwrap();
+            Check::new(kind, 8192).apply(&mut request).unwrap();
+            request.body_mut()[4999] ^= 1;
+            let fault = Check::new(kind, 8192).apply(&mut request).unwrap_err();
+            assert_eq!(fault.class, Class::Corrupt);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! One host of the simulation: drives a shipped `Transfer` as `pump/run.rs` does, but in steps, in
+//! the order that the dice choose, and with a world in memory in place of threads and sockets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, channel};
+
+use base::fault::{Class, Fault};
+use base::job::{Carrier, Notice, Place};
+use base::settings::{Settings, SkipUnchanged};
+use base::tally::SideReport;
+use base::units::{Nanos, Tick};
+use mover::io::sim::{Dice, World};
+use mover::io::volume::Volume;
+use mover::pump::brake::Brake;
+use mover::pump::lane::assembly::Stream;
+use mover::pump::lane::{Lane, Patience, Turn, Wire};
+use mover::pump::sink::compare::Compare;
+use mover::pump::sink::expected::Expected;
+use mover::pump::sink::finisher::Finisher;
+use mover::pump::sink::resume::{Memory, Voice};
+use mover::pump::sink::{Begin, Root, Target};
+use mover::pump::source::walk::{Found, Sighting};
+use mover::pump::transfer::{
+    Action, CHUNKS_AHEAD, Check, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Setup,
+    Transfer, Work,
+};
+use mover::pump::watch::Watch;
+use mover::wire::message::Message;
+
+use super::lanes::{Lanes, Packers};
+use super::trace::{Trace, of_action, of_event};
+use super::{Ground, TRANSFER};
+
+/// What a host has of a transfer.
+pub struct Part {
+    pub has_source: bool,
+    pub has_sink: bool,
+    pub peer: Option<PeerSetup>,
+    pub streams: Vec<Stream>,
+}
+
+pub struct Host {
+    pub name: &'static str,
+    transfer: Option<Transfer>,
+    /// How the transfer ended.
+    pub ended: Option<Result<Done, Fault>>,
+    pub watch: Arc<Watch>,
+    pub notices: Receiver<Notice>,
+    /// What has happened and is not told yet, in the order in which it happened.
+    pub events: VecDeque<Event>,
+    /// What has been said and is on its way, as bytes.
+    pub said: VecDeque<Vec<u8>>,
+    line_was_full: bool,
+    /// Streams to be opened: their numbers, and when.
+    pub dials: Vec<(Tick, u32)>,
+    lanes: BTreeMap<u32, Lane>,
+    maker: Lanes,
+    packers: Option<Packers>,
+    sockets: BTreeMap<u32, Wire>,
+    finisher: Option<Finisher>,
+    /// What the finisher is to do, with what had landed when it was told to.
+    pub work: VecDeque<(Work, u64)>,
+    /// Of what has landed in this run, what the journal has been told by now.
+    pub told_bytes: u64,
+    /// What had landed at some times of this run.
+    landed: Vec<(Tick, u64)>,
+    walk: VecDeque<Sighting>,
+    walk_may: usize,
+    has_walked: bool,
+    compare: Option<Compare>,
+    offers: VecDeque<Message>,
+    brake: Arc<Brake>,
+    /// Until when lanes must be waited for, once they have been told to end.
+    lanes_until: Option<Tick>,
+    /// Lanes had not ended by then.
+    pub has_left_lanes: bool,
+    world: Arc<World>,
+    settings: Settings,
+    next_local: u32,
+}
+
+/// How long lanes are waited for when a transfer stops.
+const LANES_WITHIN: Nanos = Nanos::from_millis(400);
+/// Turns that a lane may still have while a process goes away.
+const LEAVING_TURNS: usize = 20;
+/// What a line holds before it is called full.
+const LINE_MESSAGES: usize = 6;
+
+impl Host {
+    /// Begins a host's part over what is there.
+    pub fn begin(name: &'static str, ground: &mut Ground, part: Part, trace: &mut Trace) -> Host {
+        let (notices_in, notices) = channel();
+        let watch = Arc::new(Watch::new(notices_in));
+        let settings = ground.settings.clone();
+        let sink = part.has_sink.then(|| target(ground));
+        let place = part.has_source.then(|| Place::Path("/origin".into()));
+        let far = !part.streams.is_empty();
+        let here = Here { source: place.as_ref(), sink: part.has_sink, far, window_bytes: None };
+        let ledgers = Ledgers::new(&settings, here, &watch);
+        let memory = match part.has_sink {
+            true => ground.memory.take().expect("opened before the two have met"),
+            false => Memory::none("none".into(), &settings),
+        };
+        let mut host = Host::new(name, ground, (&ledgers, far), watch.clone(), notices);
+        let volume: Arc<dyn Volume> = ground.target.clone();
+        host.finisher = part
+            .has_sink
+            .then(|| Finisher::new(Some(volume.clone()), settings.fsync, memory.journal));
+        let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
+        let brake = ledgers.brake.clone();
+        host.compare = is_compared.then(|| Compare { volume, rename: None, brake });
+        let begin = Begin {
+            tag: memory.tag,
+            past: memory.past,
+            alone: !part.has_source,
+            expected: Expected::Anything,
+        };
+        let setup = Setup {
+            settings,
+            source: place,
+            sink,
+            streams: part.streams,
+            carrier: if part.peer.is_some() { Carrier::Tcp } else { Carrier::Memory },
+            peer: part.peer,
+            ledgers,
+            begin,
+            watch,
+            rename: None,
+        };
+        let drain = Transfer::begin(ground.world.now(), setup);
+        host.settle(drain, &mut ground.dice, trace);
+        host
+    }
+
+    /// A host on which nothing has begun.
+    fn new(
+        name: &'static str,
+        ground: &mut Ground,
+        (ledgers, far): (&Ledgers, bool),
+        watch: Arc<Watch>,
+        notices: Receiver<Notice>,
+    ) -> Host {
+        let has_source = ledgers.plan.is_some();
+        let chunks = ground.offers.iter().filter(|_| has_source);
+        let walk = chunks.map(|found: &Vec<Found>| Sighting::Chunk(found.clone())).collect();
+        Host {
+            name,
+            transfer: None,
+            ended: None,
+            watch,
+            notices,
+            events: VecDeque::new(),
+            said: VecDeque::new(),
+            line_was_full: false,
+            dials: Vec::new(),
+            lanes: BTreeMap::new(),
+            maker: Lanes::new(ground, ledgers),
+            packers: far.then(|| Packers::new(ground, has_source)).flatten(),
+            sockets: BTreeMap::new(),
+            finisher: None,
+            work: VecDeque::new(),
+            told_bytes: 0,
+            landed: Vec::new(),
+            walk,
+            walk_may: CHUNKS_AHEAD,
+            has_walked: !has_source,
+            compare: None,
+            offers: VecDeque::new(),
+            brake: ledgers.brake.clone(),
+            lanes_until: None,
+            has_left_lanes: false,
+            world: ground.world.clone(),
+            settings: ground.settings.clone(),
+            next_local: 0,
+        }
+    }
+
+    /// Tells the transfer what has happened, and does what it says.
+    pub fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
+        let is_full = self.said.len() >= LINE_MESSAGES;
+        if std::mem::replace(&mut self.line_was_full, is_full) != is_full {
+            self.tell(Event::LineFull(is_full), dice, trace);
+        }
+        let Some(transfer) = self.transfer.take() else {
+            if let Event::Joined(stream) = event {
+                self.world.cut(&stream.wire.socket);
+            }
+            return;
+        };
+        trace.note(self.name, self.world.now(), &of_event(&event));
+        let joined = match &event {
+            Event::Joined(stream) => Some(stream.wire.clone()),
+            _ => None,
+        };
+        let drain = transfer.handle(self.world.now(), event);
+        self.settle(drain, dice, trace);
+        // What is not taken is dropped, and so closed.
+        if let Some(wire) = joined.filter(|wire| !self.sockets.contains_key(&wire.number)) {
+            self.world.cut(&wire.socket);
+        }
+    }
+
+    fn settle(&mut self, mut drain: Drain, dice: &mut Dice, trace: &mut Trace) {
+        loop {
+            match drain.next() {
+                Next::Do(action, rest) => {
+                    trace.note(self.name, self.world.now(), &of_action(&action));
+                    self.perform(action, dice);
+                    drain = rest;
+                }
+                Next::Waits(transfer) => return self.transfer = Some(transfer),
+                Next::Over(ended) => return self.ended = Some(ended),
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action, dice: &mut Dice) {
+        match action {
+            Action::Say(message) => self.said.push_back(message.encode()),
+            Action::StartLane(stream) => self.start_lane(stream, dice),
+            Action::Dial { number, after } => {
+                self.dials.push((self.world.now().after(after), number));
+            }
+            Action::Cut { stream } => {
+                if let Some(wire) = self.sockets.get(&stream) {
+                    wire.given_up.store(true, Relaxed);
+                    match dice.once_in(2) {
+                        true => self.world.reset(&wire.socket),
+                        false => self.world.cut(&wire.socket),
+                    }
+                }
+            }
+            Action::Forget { stream } => drop(self.sockets.remove(&stream)),
+            Action::Check { stream, check } => {
+                let Some(wire) = self.sockets.get(&stream) else { return };
+                let half = Nanos(self.settings.stall.0 / 2);
+                let holds = match check {
+                    // Every second one is answered on the way, by something that is no far host.
+                    Check::PathIsDead => stream % 2 == 0 && self.world.is_stuck(&wire.socket),
+                    Check::IsStarved => self.world.is_starved(&wire.socket, half),
+                };
+                self.events.push_back(Event::Checked { stream, check, holds });
+            }
+            Action::WalkOn => self.walk_may += 1,
+            Action::Compare(message) => self.offers.push_back(message),
+            Action::Finish(work) => {
+                let has_waited = self.lanes_until.is_some_and(|at| self.world.now() >= at);
+                let leaves = matches!(work, Work::Stop { .. }) && !self.lanes.is_empty();
+                assert!(!leaves || has_waited, "lanes still run, and nobody has waited for them");
+                self.has_left_lanes |= leaves;
+                self.work.push_back((work, self.landed_bytes()));
+            }
+            Action::NoteUnpacked(unpacked) => {
+                self.packers.iter().for_each(|packers| packers.crew.hear_unpacked(&unpacked));
+            }
+            Action::NoteSamples { .. } => {}
+            Action::Measure => {
+                self.events.push_back(Event::Measured(Box::<SideReport>::default(), Vec::new()));
+            }
+            Action::Brake(fault) => {
+                self.lanes_until = Some(self.world.now().after(LANES_WITHIN));
+                self.brake.pull(fault);
+                self.sockets.values().for_each(|wire| self.world.cut(&wire.socket));
+            }
+        }
+    }
+
+    fn start_lane(&mut self, stream: Option<Stream>, dice: &mut Dice) {
+        let number = stream.as_ref().map_or(self.next_local, |stream| stream.wire.number);
+        self.next_local += u32::from(stream.is_none());
+        if let Some(stream) = &stream {
+            self.sockets.insert(number, stream.wire.clone());
+        }
+        let lane = self.maker.lane(stream, self.packers.as_ref(), dice);
+        self.lanes.insert(number, lane);
+    }
+
+    /// Bytes that have arrived in this run.
+    pub fn landed_bytes(&self) -> u64 {
+        let gauge = &self.watch.gauge;
+        gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
+    }
+
+    /// What has landed in so long.
+    pub fn landed_within(&self, time: Nanos) -> u64 {
+        let now = self.world.now();
+        let before = self.landed.iter().rev().find(|(at, _)| now.since(*at).0 > time.0);
+        self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// This host does one thing of those that it could do, as the dice will have it.
+    pub fn step(&mut self, dice: &mut Dice, trace: &mut Trace) {
+        let lanes = self.lanes.len() as u64;
+        let pick = dice.below(2 * lanes + 8);
+        if pick < 2 * lanes {
+            let number = *self.lanes.keys().nth((pick / 2) as usize).expect("counted");
+            return self.step_lane(number, trace);
+        }
+        match pick - 2 * lanes {
+            0 => self.step_walk(),
+            1 => {
+                self.step_finisher();
+            }
+            2 => self.step_compare(),
+            3 => self.packers.iter_mut().for_each(|packers| packers.step(dice)),
+            4 | 5 => self.beat(dice, trace),
+            _ => {
+                if let Some(event) = self.events.pop_front() {
+                    self.tell(event, dice, trace);
+                }
+            }
+        }
+    }
+
+    fn step_lane(&mut self, number: u32, trace: &mut Trace) {
+        let mut lane = self.lanes.remove(&number).expect("one of those that run");
+        let ended = match lane.turn(Patience::Step) {
+            Ok(Turn::Moved | Turn::Waiting(_)) => None,
+            Ok(Turn::Over) => Some(None),
+            Err(fault) => Some(Some(fault)),
+        };
+        if ended.is_some() || lane.has_broken() {
+            // What was sent is still under way; nothing more is.
+            self.sockets.get(&number).iter().for_each(|wire| self.world.cut(&wire.socket));
+        }
+        match ended {
+            None => drop(self.lanes.insert(number, lane)),
+            Some(fault) => {
+                // It takes back what is with the workers, and waits for that.
+                self.packers.iter_mut().for_each(Packers::finish);
+                let over = lane.leave(fault);
+                trace.note(self.name, self.world.now(), &format!("{number} {:?}", over.fault));
+                let stream = self.transfers_on_streams().then_some(number);
+                self.events.push_back(Event::LaneOver(stream, over));
+            }
+        }
+    }
+
+    fn transfers_on_streams(&self) -> bool {
+        self.next_local == 0
+    }
+
+    fn step_walk(&mut self) {
+        if self.has_walked || self.walk_may == 0 || self.brake.is_pulled() {
+            return;
+        }
+        match self.walk.pop_front() {
+            Some(sighting) => {
+                self.walk_may -= 1;
+                self.events.push_back(Event::Found(sighting));
+            }
+            None => {
+                self.has_walked = true;
+                self.events.push_back(Event::Walked);
+            }
+        }
+    }
+
+    pub fn step_finisher(&mut self) -> bool {
+        let Some((work, landed)) = self.work.pop_front() else { return false };
+        let Some(finisher) = &mut self.finisher else { return false };
+        let tells = matches!(work, Work::Advance(_) | Work::Stop { .. });
+        let event = work.run(finisher);
+        if tells && !matches!(event, Some(Event::Advanced(Err(_)))) {
+            self.told_bytes = landed;
+        }
+        self.events.extend(event);
+        true
+    }
+
+    fn step_compare(&mut self) {
+        if let (Some(compare), Some(message)) = (&self.compare, self.offers.pop_front()) {
+            let same = compare.same(&message);
+            self.events.push_back(Event::Compared(message, same));
+        }
+    }
+
+    pub fn beat(&mut self, dice: &mut Dice, trace: &mut Trace) {
+        if self.said.len() < LINE_MESSAGES
+            && let Some(packers) = &self.packers
+            && packers.tells
+            && let Some(unpacked) = packers.crew.unpacked(self.world.now())
+        {
+            self.tell(Event::Unpacked(unpacked), dice, trace);
+        }
+        self.landed.push((self.world.now(), self.landed_bytes()));
+        self.tell(Event::Beat, dice, trace);
+    }
+
+    /// What moves without the transfer once that is over.
+    pub fn leave(&mut self, trace: &mut Trace) {
+        // Lanes that are left go on until the process has gone.
+        for number in self.lanes.keys().copied().collect::<Vec<_>>() {
+            for _ in 0..LEAVING_TURNS {
+                if self.lanes.contains_key(&number) {
+                    self.step_lane(number, trace);
+                }
+            }
+        }
+        while self.step_finisher() {}
+        self.abandon_lanes();
+        trace.note(self.name, self.world.now(), "left");
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.ended.is_some() && self.work.is_empty()
+    }
+
+    /// The host goes away in the middle of everything.
+    pub fn abandon_lanes(&mut self) {
+        std::mem::take(&mut self.lanes).into_values().for_each(Lane::end_by_kill);
+    }
+
+    pub fn hear(&mut self, bytes: &[u8]) {
+        let heard = Message::decode(&bytes[4..]).expect("what we write we can read");
+        assert_eq!(heard.encode(), bytes, "the same again");
+        self.events.push_back(Event::Heard(heard));
+    }
+
+    /// The other end of the control connection has gone.
+    pub fn lose_peer(&mut self, fault: Option<Fault>) {
+        self.events.push_back(Event::Closed(fault));
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // A lane that is dropped must have nothing in the air, whatever the weather.
+        self.abandon_lanes();
+    }
+}
+
+fn target(ground: &Ground) -> Target {
+    Target::Tree { volume: ground.target.clone(), rename: None, root: Root::FOUND }
+}
+
+/// What earlier runs left where the sink is.
+pub fn memory(ground: &Ground) -> Memory {
+    let target = target(ground);
+    let voice = Voice { warn: &|_| {}, stopping: &|| false };
+    Memory::open(&target, TRANSFER, &ground.settings, "spare".into(), &voice)
+        .expect("nobody else has the journal")
+}
+
+/// A connection that broke, in words.
+pub fn gone() -> Fault {
+    Fault::new(Class::Unreachable, "the connection to the other host broke")
+}

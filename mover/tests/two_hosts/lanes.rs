@@ -1,0 +1,171 @@
+//! Lanes of a simulated host: real ones, over backends of the world, with pools of few buffers.
+
+use std::sync::Arc;
+
+use base::codec::{Compress, Way};
+use base::settings::Settings;
+use mover::ends::endpoint::Endpoint;
+use mover::ends::stream::{StreamSink, StreamSource};
+use mover::ends::tree::Tree;
+use mover::io::engine::Engine;
+use mover::io::request::Request;
+use mover::io::sim::{Dice, World};
+use mover::pump::brake::Brake;
+use mover::pump::lane::assembly::Stream;
+use mover::pump::lane::crew::{Crew, Work, Worker};
+use mover::pump::lane::packing::Advisor;
+use mover::pump::lane::{Lane, Parts};
+use mover::pump::sink::objects::Objects;
+use mover::pump::source::plan::Plan;
+use mover::pump::transfer::Ledgers;
+use mover::work::codec::{Pack, Unpack};
+use mover::work::digest::{Check, Sign};
+use mover::work::passage::{Passage, Step};
+use mover::work::sparse::{Expand, Squeeze};
+
+use super::Ground;
+
+/// What lanes of a host are made of.
+pub struct Lanes {
+    plan: Option<Arc<Plan>>,
+    objects: Option<Arc<Objects>>,
+    brake: Arc<Brake>,
+    world: Arc<World>,
+    settings: Settings,
+}
+
+impl Lanes {
+    pub fn new(ground: &Ground, ledgers: &Ledgers) -> Lanes {
+        Lanes {
+            plan: ledgers.plan.clone(),
+            objects: ledgers.objects.clone(),
+            brake: ledgers.brake.clone(),
+            world: ground.world.clone(),
+            settings: ground.settings.clone(),
+        }
+    }
+
+    pub fn lane(&self, stream: Option<Stream>, packers: Option<&Packers>, dice: &mut Dice) -> Lane {
+        let (slot, digest) = (self.settings.request_bytes, self.settings.digest);
+        let depth = 1 + dice.below(3) as u32;
+        let number = stream.as_ref().map_or(0, |stream| stream.wire.number);
+        // Without workers each stream packs in another way, and some not at all.
+        let way = [Way::Raw, Way::Lz4, Way::Zlib(1), Way::Zstd(1)][number as usize % 4];
+        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let tree = || Box::new(Tree::new(depth)) as Box<dyn Endpoint>;
+        let is_source = self.plan.is_some();
+        let (source, sink): (Box<dyn Endpoint>, Box<dyn Endpoint>) = match stream {
+            None => (tree(), tree()),
+            Some(Stream { wire, protection, .. }) if is_source => {
+                (tree(), Box::new(StreamSink::new(wire.socket, protection, digest, slot)))
+            }
+            Some(Stream { wire, protection, begun }) => {
+                let stream = StreamSource::new(wire.socket, protection, digest, slot, &begun);
+                let packed = match packers {
+                    Some(_) => self.settings.compress,
+                    None => Compress::Always(way),
+                };
+                (Box::new(stream.unpacking(packed)), tree())
+            }
+        };
+        let codec = packers.is_none().then(|| codec(way, is_source, slot));
+        let steps = steps(&self.settings, (is_source, wire.is_none()), codec);
+        let engine = Engine::new(Box::new(self.world.backend()));
+        let desk = packers.map(|packers| packers.crew.desk(engine.waker(), 2));
+        let requests = 2 + dice.below(2) + if desk.is_some() { 2 } else { 0 };
+        Lane::new(Parts {
+            engine,
+            source,
+            passage: Passage::new(steps),
+            desk,
+            sink,
+            plan: self.plan.clone(),
+            objects: self.objects.clone(),
+            brake: self.brake.clone(),
+            stream: wire,
+            requests: (0..requests).map(|_| Request::new(slot)).collect(),
+        })
+    }
+}
+
+/// How a side packs, or unpacks.
+fn codec(way: Way, packs: bool, slot: u32) -> Box<dyn Step> {
+    match packs {
+        true => Box::new(Pack::new(way, slot)),
+        false => Box::new(Unpack::new(slot)),
+    }
+}
+
+fn steps(
+    settings: &Settings,
+    (is_source, is_local): (bool, bool),
+    codec: Option<Box<dyn Step>>,
+) -> Vec<Box<dyn Step>> {
+    let (digest, slot) = (settings.digest, settings.request_bytes);
+    let mut steps: Vec<Box<dyn Step>> = Vec::new();
+    match (is_source, is_local) {
+        (true, true) => steps.push(Box::new(Sign::new(digest, slot))),
+        (true, false) => {
+            steps.push(Box::new(Sign::new(digest, slot)));
+            steps.push(Box::new(Squeeze));
+            steps.extend(codec);
+        }
+        (false, _) => {
+            steps.extend(codec);
+            steps.push(Box::new(Expand::new(slot)));
+            steps.push(Box::new(Check::new(digest, slot)));
+        }
+    }
+    steps
+}
+
+/// The workers of a side, which step by turns.
+pub struct Packers {
+    pub crew: Arc<Crew>,
+    workers: Vec<Worker>,
+    /// The source's choices depend on what unpacking takes here.
+    pub tells: bool,
+}
+
+impl Packers {
+    /// Workers in some seeds; in others the lanes do it themselves.
+    pub fn new(ground: &mut Ground, is_source: bool) -> Option<Packers> {
+        let settings = &ground.settings;
+        if settings.compress == Compress::Off {
+            return None;
+        }
+        let slot = settings.request_bytes;
+        let count = 1 + ground.dice.below(3);
+        let clock = ground.world.clone();
+        let work = match (is_source, settings.compress) {
+            (false, _) => Work::Unpack,
+            (true, Compress::Auto) => {
+                Work::Choose(Arc::new(Advisor::new(count as usize, clock.clone())))
+            }
+            (true, _) => Work::Pack,
+        };
+        let pack = || -> Box<dyn Step> {
+            match (&work, settings.compress) {
+                (Work::Choose(advisor), _) => Box::new(Pack::choosing(advisor.clone(), slot)),
+                (Work::Pack, Compress::Always(way)) => Box::new(Pack::new(way, slot)),
+                _ => Box::new(Unpack::new(slot)),
+            }
+        };
+        let passage = |_| Passage::new(steps(settings, (is_source, false), Some(pack())));
+        let passages = (0..count).map(passage).collect();
+        let (crew, workers) = Crew::without_threads(passages, work.clone(), clock);
+        let tells = !is_source && settings.compress == Compress::Auto;
+        Some(Packers { crew: Arc::new(crew), workers, tells })
+    }
+
+    /// One of them does what waits first.
+    pub fn step(&mut self, dice: &mut Dice) {
+        let worker = dice.below(self.workers.len() as u64) as usize;
+        self.workers[worker].step();
+    }
+
+    /// All that waits is done.
+    pub fn finish(&mut self) {
+        while self.workers[0].step() {}
+    }
+}

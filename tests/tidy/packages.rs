@@ -1,0 +1,104 @@
+//! Which packages of the project may reach which others, and what a far side must not carry.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a package may reach of the project's own, by links that a user's build follows.
+const PACKAGES: &[(&str, &[&str])] = &[
+    ("datapump-base", &[]),
+    ("datapump-mover", &["datapump-base"]),
+    ("datapump-analysis", &["datapump-base"]),
+    ("datapump", &["datapump-analysis", "datapump-base", "datapump-mover"]),
+];
+
+/// What nothing in the mover may reach: async runtimes and what brings them, the store, exports,
+/// models, and the command line.
+const NOT_IN_THE_MOVER: &[&str] = &[
+    "tokio",
+    "async-std",
+    "smol",
+    "async-executor",
+    "futures-executor",
+    "hyper",
+    "reqwest",
+    "rusqlite",
+    "libsqlite3-sys",
+    "parquet",
+    "nalgebra",
+    "statrs",
+    "csv",
+    "serde_json",
+    "clap",
+    "indicatif",
+];
+
+/// What `analysis` may not reach: it is pure, so it has no use for sockets, files or threads.
+const NOT_IN_ANALYSIS: &[&str] = &["tokio", "rustix", "socket2", "tempfile", "signal-hook", "clap"];
+
+#[test]
+fn packages_reach_what_they_may() {
+    let reached = reached();
+    for (name, allowed) in PACKAGES {
+        let ours = reached[*name].iter().filter(|other| other.starts_with("datapump"));
+        let strange: Vec<_> = ours.filter(|other| !allowed.contains(&other.as_str())).collect();
+        assert!(strange.is_empty(), "{name} reaches {strange:?}");
+    }
+    for (name, banned) in
+        [("datapump-mover", NOT_IN_THE_MOVER), ("datapump-analysis", NOT_IN_ANALYSIS)]
+    {
+        let found: Vec<_> = banned.iter().filter(|other| reached[name].contains(**other)).collect();
+        assert!(
+            found.is_empty(),
+            "{name} reaches {found:?}: cargo tree -p {name} -i NAME says how"
+        );
+    }
+    // A rule that sees nothing passes everything: what the whole program reaches is seen.
+    for name in ["rusqlite", "nalgebra", "clap", "rustls", "datapump-base"] {
+        assert!(reached["datapump"].contains(name), "datapump is not seen to reach {name}");
+    }
+}
+
+/// All that each package reaches through normal dependencies, on this platform, as Cargo resolved
+/// them.
+fn reached() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
+    let list = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap().to_string();
+    let names: BTreeMap<String, String> = list(&metadata, "packages")
+        .iter()
+        .map(|package| (text(&package["id"]), text(&package["name"])))
+        .collect();
+    let is_normal = |dependency: &Value| {
+        list(dependency, "dep_kinds").iter().any(|kind| kind["kind"].is_null())
+    };
+    let links: BTreeMap<String, Vec<String>> = list(&metadata["resolve"], "nodes")
+        .iter()
+        .map(|node| {
+            let all = list(node, "deps").into_iter().filter(is_normal);
+            (text(&node["id"]), all.map(|dependency| text(&dependency["pkg"])).collect())
+        })
+        .collect();
+    let from = |id: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), links[id].clone());
+        while let Some(id) = open.pop() {
+            if seen.insert(names[&id].clone()) {
+                open.extend(links[&id].clone());
+            }
+        }
+        seen
+    };
+    links.keys().map(|id| (names[id].clone(), from(id))).collect()
+}
+
+fn metadata() -> Value {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let arguments = ["metadata", "--format-version=1", "--locked", "--filter-platform", &platform];
+    let ran = Command::new(env!("CARGO")).args(arguments).current_dir(root).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "cargo metadata: {said}");
+    serde_json::from_slice(&ran.stdout).unwrap()
+}
