@@ -4,7 +4,7 @@
 mod code;
 #[path = "tidy/packages.rs"]
 mod packages;
-#[path = "support/wire_hash.rs"]
+#[path = "tidy/wire_hash.rs"]
 mod wire_hash;
 
 use std::fs;

@@ -2,7 +2,7 @@
 
 /// The same text, line for line and column for column, with spaces where comments, strings and
 /// character literals were.
-pub fn code_only(text: &str) -> String {
+pub(crate) fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -22,7 +22,7 @@ pub fn code_only(text: &str) -> String {
 }
 
 /// The lines of each function that has a body: name, first line and last line, counted from one.
-pub fn functions(code: &str) -> Vec<(String, usize, usize)> {
+pub(crate) fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let letters: Vec<char> = code.chars().collect();
     let mut found = Vec::new();
     for at in word_starts(&letters, "fn") {
@@ -38,7 +38,7 @@ pub fn functions(code: &str) -> Vec<(String, usize, usize)> {
 }
 
 /// True when `word` stands in `line` as a word of its own.
-pub fn has_word(line: &str, word: &str) -> bool {
+pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let letters: Vec<char> = line.chars().collect();
     !word_starts(&letters, word).is_empty()
 }

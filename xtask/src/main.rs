@@ -9,7 +9,7 @@ mod power_cut;
 mod step;
 mod torture;
 mod wan;
-#[path = "../../tests/support/wire_hash.rs"]
+#[path = "../../tests/tidy/wire_hash.rs"]
 mod wire_hash;
 
 use std::process::ExitCode;

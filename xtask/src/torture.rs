@@ -1,6 +1,6 @@
 //! `cargo xtask torture`: many rounds of interrupted copies, and a page about them in `runs/`.
 
-#[path = "../../tests/support/torture.rs"]
+#[path = "../../tests/integration/support/torture.rs"]
 mod rounds;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 mod cpu;
 mod diagnosis;
-#[path = "../../../tests/support/far.rs"]
+#[path = "../../../tests/integration/support/far.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 pub mod far;
 mod ground;

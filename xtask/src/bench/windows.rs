@@ -13,7 +13,7 @@ use super::{build, machine};
 use crate::packages;
 use crate::step::{output, root, target_folder};
 
-#[path = "../../../tests/support/capture.rs"]
+#[path = "../../../tests/integration/support/capture.rs"]
 mod capture;
 
 use self::capture::Advertised;

@@ -11,7 +11,7 @@ mod hpss;
 mod idle;
 mod lengths;
 mod levels;
-#[path = "../../../tests/support/packets.rs"]
+#[path = "../../../tests/integration/support/packets.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod packets;
 mod post;

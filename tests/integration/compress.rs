@@ -1,0 +1,112 @@
+//! Copies whose payloads are packed: the same bytes arrive, and what became of them is told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use crate::support::data::{assert_same, bytes, write_file, write_tree};
+use crate::support::{PROGRAM, Scene, each};
+use base::codec::{Compress, Way};
+use base::job::{Job, Outcome, Place, Remote};
+use base::settings::{DigestKind, Fsync, Seal, Settings};
+use base::tally::Stage;
+use mover::io::clock;
+use mover::pump::watch::Watch;
+use mover::remote::copy::run_with;
+use mover::remote::launch::Launch;
+
+/// A copy between this process and another.
+fn copy(pull: bool, settings: Settings, source: &Path, target: &Path) -> Outcome {
+    let far = Some("far".to_string());
+    let job = Job {
+        sources: vec![Place::Path(source.to_path_buf())],
+        source_host: far.clone().filter(|_| pull),
+        target: Place::Path(target.to_path_buf()),
+        target_host: far.filter(|_| !pull),
+        settings,
+        listed: None,
+        remote: Remote::default(),
+    };
+    let (notices, _heard) = channel();
+    let launch = Launch::Process { program: PathBuf::from(PROGRAM), cpus: None };
+    run_with(&job, &launch, &Arc::new(Watch::new(notices)), clock::now()).unwrap()
+}
+
+/// What shrinks, what does not, a hole, and files of every length.
+fn write_data(root: &Path) {
+    write_tree(root);
+    let lines: Vec<String> = (0..90_000_u64).map(|i| format!("line {i} of {}\n", i * i)).collect();
+    fs::write(root.join("text"), lines.concat()).unwrap();
+    write_file(&root.join("noise"), 7, 1_500_000);
+    fs::write(root.join("both"), [bytes(8, 700_000), vec![0; 900_000]].concat()).unwrap();
+    fs::File::create(root.join("hole")).unwrap().set_len(3_000_000).unwrap();
+}
+
+#[test]
+fn packed_bytes_arrive_as_they_were() {
+    let cases = [
+        (false, 1, Seal::Tls, DigestKind::Blake3, "zstd:3"),
+        (true, 1, Seal::Auth, DigestKind::Blake3, "zlib:1"),
+        (false, 4, Seal::Off, DigestKind::Crc64, "lz4"),
+        (true, 3, Seal::Tls, DigestKind::None, "zstd:-5"),
+        (false, 2, Seal::Auth, DigestKind::None, "zlib:9"),
+        (false, 2, Seal::Tls, DigestKind::Blake3, "auto"),
+        (true, 1, Seal::Off, DigestKind::Crc64, "auto"),
+    ];
+    each(cases, |(pull, streams, seal, digest, compress)| {
+        let scene = Scene::new();
+        let (source, target) = (scene.path("source"), scene.path("target"));
+        write_data(&source);
+        let compress = Compress::parse(compress).unwrap();
+        let settings = Settings {
+            streams: *streams,
+            seal: *seal,
+            digest: *digest,
+            compress,
+            request_bytes: 256 << 10,
+            fsync: Fsync::Off,
+            recursive: true,
+            ..Settings::default()
+        };
+        // With its slash it is what is in the folder that is copied.
+        let outcome = copy(*pull, settings, &source.join(""), &target);
+        assert_same(&source, &target);
+        check_tally(&outcome, compress);
+    });
+}
+
+fn check_tally(outcome: &Outcome, compress: Compress) {
+    let far = outcome.far.as_ref().unwrap();
+    let (source, sink) = match outcome.near_is_source {
+        true => (&outcome.near.tally, &far.tally),
+        false => (&far.tally, &outcome.near.tally),
+    };
+    let packing = &source.packing;
+    // Holes travel without payload.
+    assert_eq!(packing.raw_bytes(), source.bytes);
+    assert_eq!(source.bytes, sink.bytes);
+    // What auto does with so little is its own affair.
+    let Compress::Always(way) = compress else { return };
+    assert!(packing.by_way[way.place()] > 3_000_000, "{packing:?}");
+    assert!(packing.by_way[Way::Raw.place()] > 1_500_000, "{packing:?}");
+    assert!(packing.packed_bytes + 1_500_000 < packing.raw_bytes(), "{packing:?}");
+    assert!(source.wire_bytes + 1_000_000 < source.bytes, "{}", source.wire_bytes);
+    for tally in [source, sink] {
+        assert!(tally.stages[Stage::Codec as usize].0 > 0, "{tally:?}");
+    }
+}
+
+/// Memory that is too little for a way that was typed is said beforehand; what is left to the
+/// program does without.
+#[test]
+fn memory_for_packing_is_in_the_sum() {
+    let scene = Scene::new();
+    write_data(&scene.path("source"));
+    let demo = |more: &str| scene.run(&format!("demo --bytes 4M --streams 4 --memory 64M {more}"));
+    let ran = demo("--compress zstd:19");
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("of memory are too little"), "{ran}");
+    let ran = demo("");
+    assert_eq!(ran.code, 0, "{ran}");
+}

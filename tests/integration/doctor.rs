@@ -1,0 +1,267 @@
+//! A doctor finds what was planted, nothing else, and changes nothing.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::support::run::{self, Ran};
+use crate::support::wan::Wan;
+use crate::support::{Scene, each};
+
+/// What both hosts are set to, so that there is nothing to object to but what this machine is.
+const SOUND: &str = "sysctl -w 'net.ipv4.tcp_rmem=4096 131072 33554432' \
+                     'net.ipv4.tcp_wmem=4096 65536 33554432' \
+                     net.ipv4.tcp_slow_start_after_idle=0";
+
+/// Something wrong: where, how it is made and unmade, and which checks of whom must find it.
+struct Plant {
+    side: Side,
+    make: &'static str,
+    undo: &'static str,
+    /// In front of the program, and behind its words.
+    before: &'static str,
+    knobs: &'static str,
+    found: &'static [(&'static str, &'static str)],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Side {
+    Near,
+    Far,
+}
+
+impl std::fmt::Debug for Plant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {}{}{}", self.side, self.make, self.before, self.knobs)
+    }
+}
+
+const HERE: &str = "this host";
+const THERE: &str = "far";
+const BETWEEN: &str = "path to far";
+
+const fn setting(
+    side: Side,
+    make: &'static str,
+    undo: &'static str,
+    found: &'static [(&'static str, &'static str)],
+) -> Plant {
+    Plant { side, make, undo, before: "", knobs: "", found }
+}
+
+const PLANTS: &[Plant] = &[
+    setting(
+        Side::Near,
+        "sysctl -w net.ipv4.tcp_window_scaling=0",
+        "sysctl -w net.ipv4.tcp_window_scaling=1",
+        &[(HERE, "window scaling"), (BETWEEN, "TCP options")],
+    ),
+    setting(
+        Side::Far,
+        "sysctl -w net.ipv4.tcp_sack=0",
+        "sysctl -w net.ipv4.tcp_sack=1",
+        &[(THERE, "selective acknowledgements"), (BETWEEN, "TCP options")],
+    ),
+    setting(
+        Side::Near,
+        "sysctl -w net.ipv4.tcp_timestamps=0",
+        "sysctl -w net.ipv4.tcp_timestamps=1",
+        &[(HERE, "timestamps"), (BETWEEN, "TCP options")],
+    ),
+    setting(
+        Side::Far,
+        "sysctl -w 'net.ipv4.tcp_rmem=4096 65536 131072'",
+        "sysctl -w 'net.ipv4.tcp_rmem=4096 131072 33554432'",
+        &[(THERE, "receive buffer")],
+    ),
+    setting(
+        Side::Near,
+        "sysctl -w 'net.ipv4.tcp_wmem=4096 16384 65536'",
+        "sysctl -w 'net.ipv4.tcp_wmem=4096 65536 33554432'",
+        &[(HERE, "send buffer")],
+    ),
+    setting(
+        Side::Far,
+        "sysctl -w net.ipv4.tcp_moderate_rcvbuf=0",
+        "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1",
+        &[(THERE, "receive autotuning")],
+    ),
+    setting(
+        Side::Near,
+        // Not with BBR, which some machines run: it begins by its model of the path.
+        "sysctl -w net.ipv4.tcp_slow_start_after_idle=1 net.ipv4.tcp_congestion_control=reno",
+        "sysctl -w net.ipv4.tcp_slow_start_after_idle=0 net.ipv4.tcp_congestion_control=$USUAL",
+        &[(HERE, "congestion control"), (HERE, "slow start after idle")],
+    ),
+    setting(
+        Side::Far,
+        "sysctl -w net.ipv4.tcp_congestion_control=reno",
+        "sysctl -w net.ipv4.tcp_congestion_control=$USUAL",
+        &[(THERE, "congestion control")],
+    ),
+    setting(
+        Side::Near,
+        "ip link set wan0 mtu 1300",
+        "ip link set wan0 mtu 1500",
+        &[(HERE, "packet size")],
+    ),
+    setting(
+        Side::Far,
+        "ip link set wan0 txqueuelen 5 && tc qdisc replace dev wan0 root pfifo",
+        "tc qdisc del dev wan0 root && ip link set wan0 txqueuelen 20000",
+        &[(THERE, "queue discipline")],
+    ),
+    setting(
+        Side::Near,
+        "tc qdisc add dev wan0 root tbf rate 50mbit burst 64kb latency 50ms",
+        "tc qdisc del dev wan0 root",
+        &[(HERE, "queue discipline")],
+    ),
+    // What comes from that port goes nowhere: nobody is told, as with most firewalls.
+    Plant {
+        knobs: " --ports 50000-50000",
+        ..setting(
+            Side::Far,
+            "ip rule add ipproto tcp sport 50000 blackhole",
+            "ip rule del ipproto tcp sport 50000 blackhole",
+            &[(BETWEEN, "data port")],
+        )
+    },
+    Plant { before: "ulimit -n 300; ", ..setting(Side::Near, "", "", &[(HERE, "open files")]) },
+    Plant { knobs: " --file @/full", ..setting(Side::Near, "", "", &[(HERE, "free space")]) },
+];
+
+#[test]
+fn what_is_planted_is_found_and_nothing_else() {
+    let scene = Scene::new();
+    let wan = Wan::up("--rate 100Mbit --rtt 10ms --queue 1bdp");
+    for side in [Side::Near, Side::Far] {
+        sh(&wan, side, SOUND);
+    }
+    let full = Mounted::full(&scene);
+    let settings = || [Side::Near, Side::Far].map(|side| sh(&wan, side, SETTINGS).stdout_text());
+    let before = settings();
+    let usual = findings(&doctor(&scene, &wan, "", "--target 100Mbit"));
+    // Of this machine there may be something to say; of TCP and the path there is not.
+    for (of, check) in &usual {
+        assert!(OF_THE_MACHINE.contains(&check.as_str()), "{of}: {check} is a false alarm");
+    }
+    assert_eq!(settings(), before, "a doctor changes nothing");
+    each(PLANTS, |plant| {
+        sh(&wan, plant.side, plant.make);
+        let ran = doctor(&scene, &wan, plant.before, &format!("--target 100Mbit{}", plant.knobs));
+        sh(&wan, plant.side, plant.undo);
+        let found: BTreeSet<_> = findings(&ran).difference(&usual).cloned().collect();
+        let expect = plant.found.iter().map(|(of, check)| (of.to_string(), check.to_string()));
+        assert_eq!(found, expect.collect(), "{ran}");
+        let trouble = found_by(&ran).iter().any(|finding| finding["state"] == "trouble");
+        assert_eq!(ran.code, i32::from(trouble), "{ran}");
+    });
+    drop(full);
+    assert_eq!(settings(), before);
+}
+
+#[test]
+fn without_a_host_this_one_is_looked_at() {
+    let ran = Scene::new().run("doctor --json");
+    assert!(matches!(ran.code, 0 | 1), "{ran}");
+    assert!(found_by(&ran).iter().all(|finding| finding["of"] == HERE), "{ran}");
+}
+
+#[test]
+fn a_host_that_cannot_be_asked_is_the_finding() {
+    let scene = Scene::new();
+    let ran = scene.run("doctor --json --ssh /bin/false far");
+    assert_eq!(ran.code, 7, "{ran}");
+    assert!(findings(&ran).contains(&(BETWEEN.into(), "ssh".into())), "{ran}");
+    let cases = [("doctor -x", "-x"), ("doctor @", "no user"), ("doctor a b", "'b'")];
+    for (line, why) in cases {
+        let ran = scene.run(line);
+        assert_eq!(ran.code, 2, "{ran}");
+        assert!(ran.stderr.contains(why), "{line}: {ran}");
+    }
+}
+
+fn doctor(scene: &Scene, wan: &Wan, before: &str, knobs: &str) -> Ran {
+    let asked = wan.datapump(scene, &format!("doctor --json {knobs} far"));
+    let words: Vec<String> = std::iter::once(asked.get_program())
+        .chain(asked.get_args())
+        .map(|word| format!("'{}'", word.to_string_lossy()))
+        .collect();
+    run::to_end(within(wan, Side::Near, &format!("{before}exec {}", words.join(" "))), b"")
+}
+
+fn within(wan: &Wan, side: Side, line: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let usual = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    shell.args(["-c", line]).env("USUAL", usual.trim());
+    match side {
+        Side::Near => wan.near(shell),
+        Side::Far => wan.far(shell),
+    }
+}
+
+fn sh(wan: &Wan, side: Side, line: &str) -> Ran {
+    let ran = run::to_end(within(wan, side, line), b"");
+    assert_eq!(ran.code, 0, "{line}: {ran}");
+    ran
+}
+
+fn found_by(ran: &Ran) -> Vec<serde_json::Value> {
+    let event = ran.events().into_iter().find(|event| event["event"] == "findings");
+    let event = event.unwrap_or_else(|| panic!("no findings\n{ran}"));
+    event["findings"].as_array().unwrap().clone()
+}
+
+/// What is not as it should be: of whom, and by which check.
+fn findings(ran: &Ran) -> BTreeSet<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
+    let odd = |finding: &serde_json::Value| {
+        let state = text(&finding["state"]);
+        let told = !text(&finding["why"]).is_empty() && !text(&finding["remedy"]).is_empty();
+        assert!(state == "good" || state == "unknown" || told, "{finding}");
+        matches!(state.as_str(), "advice" | "trouble")
+            .then(|| (text(&finding["of"]), text(&finding["check"])))
+    };
+    found_by(ran).iter().filter_map(odd).collect()
+}
+
+/// A file system without room, until it is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn full(scene: &Scene) -> Mounted {
+        let folder = scene.path("full");
+        std::fs::create_dir(&folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&folder);
+        assert!(mount.status().unwrap().success());
+        let mounted = Mounted(folder);
+        // It takes what fits, and fails.
+        let _ = std::fs::write(mounted.0.join("all"), vec![0; 2 << 20]);
+        mounted
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+const SETTINGS: &str = "grep -r . /proc/sys/net/ipv4/tcp_* /proc/sys/net/core 2>/dev/null; \
+                        ip link show wan0; tc qdisc show";
+/// What a namespace does not make better.
+const OF_THE_MACHINE: &[&str] = &[
+    "explicit windows",
+    "memory for TCP",
+    "processors",
+    "frequency governor",
+    "clock source",
+    "random numbers",
+    "io_uring",
+    "huge pages",
+    "free memory",
+    "free space",
+    "receive backlog",
+    "ssh",
+];

@@ -1,0 +1,194 @@
+//! Files with holes: what is data travels and lands, nothing else does, also where a copy goes on.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::run;
+use crate::support::{Scene, data, each};
+
+/// The least that a file system gives room to, here.
+const BLOCK: u64 = 4096;
+const MIB: u64 = 1 << 20;
+
+/// Stretches of data in a file that is a hole otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Islands {
+    count: u64,
+    bytes: u64,
+    every: u64,
+    /// What stands behind the last whole stretch, as a hole.
+    tail: u64,
+}
+
+const SMALL: Islands = Islands { count: 500, bytes: 4096, every: 96 << 10, tail: 5 };
+const ONE: Islands = Islands { count: 1, bytes: 10_000, every: 20 * MIB, tail: 3 * MIB };
+const MANY: Islands = Islands { count: 1500, bytes: 4096, every: 40 << 10, tail: 1 };
+const THOUSAND: Islands = Islands { count: 1000, bytes: 4096, every: 40 << 10, tail: 1 };
+/// The last stretch ends with the file, inside a block.
+const LONG: Islands = Islands { count: 150, bytes: 40_960, every: 140 << 10, tail: 0 };
+
+impl Islands {
+    fn size(self) -> u64 {
+        let last = if self.tail == 0 { self.bytes - 77 } else { self.every + self.tail };
+        (self.count - 1) * self.every + last
+    }
+
+    fn data_bytes(self) -> u64 {
+        self.count * self.bytes
+    }
+
+    fn write(self, path: &Path) {
+        let full = data::bytes(7, (self.count.min(64) * self.bytes) as usize);
+        let mut file = fs::File::create(path).unwrap();
+        for (island, bytes) in (0..self.count).zip(full.chunks(self.bytes as usize).cycle()) {
+            file.seek(SeekFrom::Start(island * self.every)).unwrap();
+            file.write_all(bytes).unwrap();
+        }
+        file.set_len(self.size()).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+const WAYS: [(&str, &str); 3] = [("", ""), ("", "far:"), ("far:", "")];
+
+/// Every choice that bytes go another way by, each beside many others.
+fn choices(number: usize) -> String {
+    let engine = ["threads", "uring"][number % 2];
+    let direct = ["on", "off", "auto"][number % 3];
+    let compress = ["off", "auto", "zstd:3", "lz4", "zlib:6"][number % 5];
+    let seal = ["tls", "auth", "off"][number / 3 % 3];
+    let digest = ["blake3", "crc64", "none"][number / 5 % 3];
+    format!(
+        "--engine {engine} --direct {direct} --compress {compress} --seal {seal} --digest {digest}"
+    )
+}
+
+const CHOICES: usize = 15;
+
+/// What is sent is the data, and at each end of a stretch not more than a block of what is beside
+/// it, whatever it is cut, packed and sealed by; what lands takes the room that its source takes.
+#[test]
+fn only_data_travels() {
+    let ways = WAYS.iter().enumerate();
+    let cases = ways.flat_map(|(way, ends)| (0..CHOICES).map(move |number| (number, way, ends)));
+    each(cases, |(number, way, (from, to))| {
+        let islands = [ONE, SMALL, LONG, THOUSAND][(number + way) % 4];
+        let scene = Scene::new();
+        islands.write(&scene.path("in"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let size = ["64K", "1M", "16M", "256K"][number % 4];
+        let knobs = format!("{} --request-size {size}", choices(*number));
+        let line = format!("copy {knobs} --json {from}@/in {to}@/dst/out");
+        let ran = scene.succeed(&line);
+        check_copy(&scene, islands, &line);
+        let transfer = &ran.events().pop().unwrap()["transfer"];
+        assert_eq!(transfer["bytes"], islands.size(), "{ran}");
+        if !from.is_empty() || !to.is_empty() {
+            check_sent(transfer, islands, islands.size(), &line);
+        }
+    });
+}
+
+/// Several short files travel in one request: also of these only the data.
+#[test]
+fn short_files_are_no_exception() {
+    each(&WAYS[1..], |(from, to)| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        let files = 40;
+        let islands = Islands { count: 2, bytes: 4096, every: 200 << 10, tail: 7 };
+        (0..files).for_each(|i| islands.write(&scene.path(format!("src/{i}"))));
+        let line = format!("copy -r --compress off --json {from}@/src/ {to}@/dst");
+        let ran = scene.succeed(&line);
+        data::assert_same(&scene.path("src"), &scene.path("dst"));
+        let all = Islands { count: files * islands.count, ..islands };
+        check_sent(&ran.events().pop().unwrap()["transfer"], all, files * islands.size(), &line);
+    });
+}
+
+/// A rate is of what travels: holes do not wait for it.
+#[test]
+fn holes_do_not_wait_for_a_rate() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        let islands = Islands { count: 3, bytes: 4096, every: 400 * MIB, tail: 5 };
+        islands.write(&scene.path("in"));
+        let begun = Instant::now();
+        scene.succeed(&format!("copy --rate 1MB {from}@/in {to}@/out"));
+        // All of it would take 20 minutes.
+        assert!(begun.elapsed() < Duration::from_secs(300), "{:?}", begun.elapsed());
+    });
+}
+
+fn check_sent(transfer: &serde_json::Value, islands: Islands, size: u64, line: &str) {
+    let sent = transfer["wire_bytes"].as_u64().unwrap();
+    let data = islands.data_bytes() + 2 * BLOCK * islands.count;
+    // A frame is 64 bytes, its tag 32, its map a bit for each block; TLS adds 22 to 16 KiB.
+    let frames = size.div_ceil(64 << 10) * 96 + size / BLOCK / 8;
+    let most = data + data / 500 + frames + 22 * size.div_ceil(64 << 10) + 2000;
+    assert!(sent <= most, "{line}: {sent} bytes were sent, {most} are allowed");
+}
+
+#[test]
+fn data_goes_on_and_holes_stay_holes() {
+    let cases = (0..CHOICES).map(|number| (number, WAYS[number / 5 % 3]));
+    each(cases, |(number, (from, to))| {
+        let scene = Scene::new();
+        // A request holds a few stretches, and some lie across two.
+        let islands = if number % 2 == 0 { MANY } else { LONG };
+        islands.write(&scene.path("in"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let ends = format!("{from}@/in {to}@/dst/out");
+        // A rate asks for small requests, and what goes on for the same.
+        let knobs = format!("{} --request-size 64K", choices(*number));
+        let slow = format!("copy {knobs} --rate 600KB {ends}");
+        let running = run::start(scene.command(&scene.words(&slow)));
+        data::wait_for_flush(&scene.path("dst"));
+        let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        running.end();
+        if from.is_empty() && to.is_empty() {
+            spoil_end(&scene.path("dst"), islands.size());
+        }
+        let line = format!("copy {knobs} --json {ends}");
+        let ran = scene.succeed(&line);
+        let end = ran.events().pop().unwrap();
+        check_sent(&end["transfer"], islands, islands.size(), &line);
+        assert!(end["transfer"]["resumed_bytes"].as_u64().unwrap() > 0, "it began anew\n{ran}");
+        check_copy(&scene, islands, &line);
+    });
+}
+
+/// What lies behind the last request of which a killed sink can have said something is anybody's
+/// guess, as after a power cut.
+fn spoil_end(folder: &Path, size: u64) {
+    let files = data::files_below(folder);
+    let part = files.iter().find(|path| path.extension().is_some_and(|end| end == "part"));
+    let part = fs::File::options().read(true).write(true).open(part.expect("a part")).unwrap();
+    assert_eq!(part.metadata().unwrap().len(), size, "its holes are there from the start");
+    // Wholly empty requests may stand behind the last one with data.
+    let from = data_end(&part, size).next_multiple_of(64 << 10) + (128 << 10);
+    let bytes = vec![0xff; size.saturating_sub(from) as usize];
+    part.write_all_at(&bytes, from).unwrap();
+}
+
+fn data_end(file: &fs::File, size: u64) -> u64 {
+    let mut at = 0;
+    while let Ok(data) = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        at = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data)).unwrap();
+    }
+    at.min(size)
+}
+
+fn check_copy(scene: &Scene, islands: Islands, line: &str) {
+    let (from, to) = (scene.path("in"), scene.path("dst/out"));
+    data::assert_same(&from, &to);
+    scene.assert_holds("dst", &["out"]);
+    let takes = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    // A file system needs blocks of its own to say where so many stretches are.
+    let most = takes(&from) + takes(&from) / 100 + islands.count / 100 * BLOCK + 2 * BLOCK;
+    assert!(takes(&to) <= most, "{line}: {} bytes take {}", takes(&from), takes(&to));
+}

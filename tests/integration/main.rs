@@ -1,0 +1,40 @@
+//! All tests that run the built program, or several modules of it, as one test program: what they
+//! link is linked once. `cargo test --test integration copy::` runs one file of them.
+
+mod support;
+
+mod addresses;
+mod bad_input;
+mod compress;
+mod copy;
+mod corpus;
+mod diagnosis;
+mod doctor;
+mod ends;
+mod exam;
+mod folders;
+mod heal;
+mod holes;
+mod hostile;
+mod hostile_floods;
+mod hostile_names;
+mod links;
+mod measure;
+mod model;
+mod net_test;
+mod no_room;
+mod path;
+mod paths;
+mod pauses;
+mod prediction;
+mod proxy;
+mod published;
+mod results;
+mod resume;
+mod selection;
+mod soaker;
+mod sweep;
+mod terminal;
+mod torture;
+mod trees;
+mod windows;

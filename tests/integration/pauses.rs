@@ -1,0 +1,94 @@
+//! What a copy's samples say of pauses and losses is what its packets say; and the pump makes no
+//! pauses of its own. `cargo xtask experiment g22 no-stops` does it at length.
+
+use std::fs;
+
+use crate::support::data::write_file;
+use crate::support::packets::{self, Stream};
+use crate::support::wan::Wan;
+use crate::support::{Scene, each, run};
+use serde_json::Value;
+
+/// A copy over a path, recorded and captured; gives the figures of `explain`.
+fn explained(scene: &Scene, wan: &Wan, line: &str) -> Value {
+    let mut copy = wan.datapump(scene, &format!("copy --json {line}"));
+    copy.env("DATAPUMP_RESULTS", scene.path("results.db")).env_remove("DATAPUMP_NO_RECORD");
+    let ran = run::to_end(copy, b"");
+    assert_eq!(ran.code, 0, "{line}\n{ran}");
+    let ran = scene.succeed("explain --json --results @/results.db");
+    ran.events().into_iter().find(|event| event["event"] == "verdict").unwrap()
+}
+
+fn list<'a>(verdict: &'a Value, name: &str) -> Vec<&'a Value> {
+    let streams = verdict["streams"].as_array().unwrap().iter();
+    streams.flat_map(|stream| stream[name].as_array().unwrap()).collect()
+}
+
+/// One that stops for its peer, with a window that is larger than the queue; and losses by chance.
+#[test]
+fn samples_say_what_packets_say() {
+    let keeps_its_window = "--sysctl net.ipv4.tcp_slow_start_after_idle=0";
+    let mover = "--lockstep 2M:150ms --window 128K --streams 1 null:10M far:null:";
+    let chance = "--streams 2 null:8M far:null:";
+    let cases = [
+        (format!("--rate 50Mbit --rtt 40ms --queue 48K {keeps_its_window}"), mover, 4, 3),
+        ("--rate 50Mbit --rtt 20ms --loss 0.2% --loss-back 0".to_string(), chance, 0, 3),
+    ];
+    each(cases, |(path, line, pauses, episodes_min)| {
+        let scene = Scene::new();
+        let pcap = scene.path("pcap");
+        let wan = Wan::up(&format!("{path} --pcap {}", pcap.display()));
+        let line = format!("--congestion cubic --pace off --request-size 256K {line}");
+        let verdict = explained(&scene, &wan, &line);
+        // The file is complete when the path is gone.
+        drop(wan);
+        let streams = packets::streams(&pcap).unwrap();
+        let round_trip_s = verdict["figures"]["round_trip_min_s"].as_f64().unwrap();
+        let sampled = list(&verdict, "pause_list");
+        let truth: Vec<_> = streams.iter().flat_map(|one| one.pauses(round_trip_s)).collect();
+        println!("{sampled:#?}\n{truth:#?}");
+        assert_eq!((sampled.len(), truth.len()), (*pauses, *pauses), "{sampled:#?}\n{truth:#?}");
+        for (seen, truth) in sampled.iter().zip(&truth) {
+            let off_s = (seen["length_s"].as_f64().unwrap() - truth.length_s).abs();
+            assert!(off_s < 0.03, "{off_s}: {seen} for {truth:?}");
+        }
+        let again = verdict["figures"]["losses"]["retransmitted_segments"].as_u64().unwrap();
+        assert_near("segments again", again, streams.iter().map(Stream::sent_again).sum());
+        let episodes = list(&verdict, "episodes").len() as u64;
+        let truth = streams.iter().map(|one| one.episodes(round_trip_s).len() as u64).sum();
+        assert_near("episodes", episodes, truth);
+        assert!(episodes >= *episodes_min, "{episodes}");
+    });
+}
+
+/// Within a tenth, and one where there are few.
+fn assert_near(what: &str, samples: u64, packets: u64) {
+    println!("{what}: {samples} by samples, {packets} in packets");
+    let off = samples.abs_diff(packets);
+    assert!(off * 10 <= packets.max(10), "{what}: {samples} by samples, {packets} in packets");
+}
+
+#[test]
+fn the_pump_never_stops_for_itself() {
+    each([("small", "pull"), ("large", "push")], |case| {
+        let (files, way) = case;
+        let scene = Scene::new();
+        fs::create_dir(scene.path("in")).unwrap();
+        match *files {
+            "small" => (0..2_000).for_each(|number| {
+                write_file(
+                    &scene.path(format!("in/{number}")),
+                    number,
+                    1_000 + number as usize * 5,
+                );
+            }),
+            _ => write_file(&scene.path("in/one"), 1, 12 << 20),
+        }
+        fs::create_dir(scene.path("dst")).unwrap();
+        let ends = if way == &"push" { "@/in/ far:@/dst/" } else { "far:@/in/ @/dst/" };
+        let wan = Wan::up("--rate 50Mbit --rtt 102ms --queue 1bdp");
+        let verdict = explained(&scene, &wan, &format!("-r --streams 2 {ends}"));
+        let streams = verdict["streams"].as_array().unwrap().len();
+        assert_eq!((streams, list(&verdict, "pause_list")), (2, Vec::<&Value>::new()), "{case:?}");
+    });
+}

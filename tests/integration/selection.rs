@@ -1,0 +1,302 @@
+//! What is copied, what stays, and what is only told: filters, lists of names, unchanged files, dry
+//! runs, failures by file, and cleaning up. On one host and through a real sshd.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::support::data::{self, assert_same, write_file};
+use crate::support::{Scene, each, run};
+
+/// What stands in front of the source and of the destination: local, push and pull.
+const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
+
+fn write_sources(scene: &Scene) {
+    for folder in ["src/build", "src/lib/build", "src/lib/tmp", "src/empty"] {
+        fs::create_dir_all(scene.path(folder)).unwrap();
+    }
+    let names =
+        ["a.c", "a.o", "keep.o", "build/x", "lib/b.c", "lib/b.o", "lib/build/y", "lib/tmp/z"];
+    for (i, name) in names.iter().enumerate() {
+        write_file(&scene.path("src").join(name), i as u64, 1000 + i);
+    }
+}
+
+#[test]
+fn filters() {
+    let cases: &[(&str, &[&str], u64)] = &[
+        ("--exclude *.o", &["a.c", "build/x", "lib/b.c", "lib/build/y", "lib/tmp/z"], 3),
+        (
+            "--exclude *.o --include keep.o --exclude tmp/",
+            &["a.c", "build/x", "keep.o", "lib/b.c", "lib/build/y"],
+            3,
+        ),
+        ("--include keep.o --exclude *.o --exclude lib", &["a.c", "build/x"], 3),
+        (
+            "--exclude /build",
+            &["a.c", "a.o", "keep.o", "lib/b.c", "lib/b.o", "lib/build/y", "lib/tmp/z"],
+            1,
+        ),
+        ("--exclude * --include */ --include *.c", &["a.c", "lib/b.c"], 6),
+    ];
+    let cases: Vec<_> =
+        cases.iter().flat_map(|case| WAYS.iter().map(move |way| (case, way))).collect();
+    each(cases, |((options, expect, excluded), (from, to))| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        let ran = scene.succeed(&format!("copy -r --json {options} {from}@/src/ {to}@/out/"));
+        scene.assert_holds("out", expect);
+        let end = ran.events().pop().unwrap();
+        assert_eq!(end["transfer"]["excluded"].as_u64(), Some(*excluded), "{options}");
+        assert_eq!(end["transfer"]["files"].as_u64(), Some(expect.len() as u64), "{options}");
+    });
+}
+
+#[test]
+fn lists_of_names() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        let list = b"lib/tmp\nmissing\n./a.c\nlib/b.o\nempty/\n";
+        fs::write(scene.path("list"), list).unwrap();
+        let line = format!("copy -r --files-from @/list {from}@/src {to}@/out/");
+        let ran = scene.run(&line);
+        assert_eq!(ran.code, 3, "{ran}");
+        assert!(ran.stderr.contains("src/missing': no such file"), "{ran}");
+        scene.assert_arrived("out", &["a.c", "lib/b.o", "lib/tmp/z"]);
+        assert!(scene.path("out/empty").is_dir());
+        assert_same(&scene.path("src/lib/tmp"), &scene.path("out/lib/tmp"));
+
+        let words = scene.words(&format!("copy -0 --files-from - {from}@/src/ {to}@/nul/"));
+        let ran = run::to_end(scene.command(&words), b"lib/b.c\0a.o\0lib\0");
+        assert_eq!(ran.code, 3, "{ran}");
+        assert!(ran.stderr.contains("src/lib' is a directory: -r copies it"), "{ran}");
+        scene.assert_arrived("nul", &["a.o", "lib/b.c"]);
+    });
+}
+
+/// Folders on the way get mode and time though the list comes back to them; other names of a file
+/// stay that; what comes with its folder is copied once.
+#[test]
+fn lists_in_any_order() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        fs::hard_link(scene.path("src/lib/b.c"), scene.path("src/build/other")).unwrap();
+        for folder in ["src/lib/tmp", "src/lib", "src/build"] {
+            let path = scene.path(folder);
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).unwrap();
+            fs::File::open(&path).unwrap().set_modified(time).unwrap();
+        }
+        let list = "lib/b.c\nbuild/x\nlib/tmp/z\nlib/tmp\nbuild/other\nlib/b.o\n";
+        fs::write(scene.path("list"), list).unwrap();
+        let copy = |options: &str| {
+            let line =
+                format!("copy -r --json {options} --files-from @/list {from}@/src {to}@/out/");
+            let ran = scene.succeed(&line);
+            let end = ran.events().pop().unwrap();
+            let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+            (number("files"), number("directories"), number("kept"))
+        };
+        assert_eq!(copy("-n"), (5, 3, 0));
+        assert_eq!(copy(""), (5, 3, 0));
+        scene.assert_holds("out", &["build/other", "build/x", "lib/b.c", "lib/b.o", "lib/tmp/z"]);
+        for folder in ["lib/tmp", "lib", "build"] {
+            let stated = |root: &str| {
+                let meta = fs::metadata(scene.path(root).join(folder)).unwrap();
+                (meta.mode(), meta.mtime())
+            };
+            assert_eq!(stated("out"), stated("src"), "{folder}");
+        }
+        let inode = |name: &str| fs::metadata(scene.path("out").join(name)).unwrap().ino();
+        assert_eq!(inode("lib/b.c"), inode("build/other"));
+        assert_eq!(copy("--skip-unchanged -n"), (1, 3, 4), "the other name is made sure of");
+        assert_eq!(copy("--skip-unchanged"), (1, 3, 4));
+    });
+}
+
+#[test]
+fn wrong_lists_copy_nothing() {
+    let cases: &[(&[u8], &str)] = &[
+        (b"a.c\n../x\n", "line 2: '../x' is no name below the source folder"),
+        (b"/etc/passwd\n", "line 1: '/etc/passwd' is no name"),
+        (b"a.c\na.o\na.c\n", "has 'a.c' twice"),
+    ];
+    each(cases, |(list, expect)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        fs::write(scene.path("list"), list).unwrap();
+        for (from, to) in WAYS {
+            let ran = scene.run(&format!("copy --files-from @/list {from}@/src {to}@/out/"));
+            assert_eq!(ran.code, 2, "{ran}");
+            assert!(ran.stderr.contains(expect), "{ran}");
+            assert!(!scene.path("out").exists());
+        }
+    });
+}
+
+#[test]
+fn a_long_list_through_ssh() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("src")).unwrap();
+    let names: Vec<String> = (0..5000).map(|i| format!("file-with-a-longer-name-{i}")).collect();
+    names.iter().for_each(|name| fs::write(scene.path("src").join(name), name).unwrap());
+    fs::write(scene.path("list"), names[..4000].join("\n")).unwrap();
+    scene.succeed("copy --fsync off --files-from @/list far:@/src @/out/");
+    assert_eq!(data::files_below(&scene.path("out")).len(), 4000);
+}
+
+/// Makes a file's bytes others of the same length, and gives it the time of another.
+fn spoil(path: &Path, like: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[10] ^= 1;
+    fs::write(path, bytes).unwrap();
+    let time = fs::metadata(like).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+fn touch(path: &Path) {
+    let time = SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn unchanged_files_stay() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        symlink("a.c", scene.path("src/link")).unwrap();
+        let copy =
+            |options: &str| scene.run(&format!("copy -r --json {options} {from}@/src/ {to}@/out/"));
+        assert_eq!(copy("").code, 0);
+        let counts = |options: &str| {
+            let ran = copy(options);
+            let end = ran.events().pop().unwrap();
+            let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+            (ran.code, number("files"), number("kept"), number("failed"))
+        };
+        assert_eq!(counts(""), (3, 1, 0, 8), "never is the rule for files that are there");
+        assert_eq!(counts("--skip-unchanged"), (0, 0, 9, 0));
+        assert_eq!(counts("--checksum"), (0, 0, 9, 0));
+        spoil(&scene.path("out/a.c"), &scene.path("src/a.c"));
+        touch(&scene.path("out/a.o"));
+        assert_eq!(counts("--skip-unchanged"), (3, 0, 8, 1), "times tell of a.o");
+        assert_eq!(counts("--checksum"), (3, 0, 8, 1), "bytes tell of a.c");
+        assert_eq!(counts("--checksum --overwrite always"), (0, 1, 8, 0));
+        assert_eq!(counts("--skip-unchanged --overwrite always"), (0, 1, 8, 0));
+        assert_same(&scene.path("src"), &scene.path("out"));
+    });
+}
+
+#[test]
+fn a_single_file_that_is_there() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_file(&scene.path("a"), 1, 3 << 20);
+        scene.succeed(&format!("copy {from}@/a {to}@/b"));
+        touch(&scene.path("b"));
+        let ran = scene.succeed(&format!("copy --checksum {from}@/a {to}@/b"));
+        assert!(ran.stdout_text().contains("1 unchanged"), "{ran}");
+    });
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        let line = format!("copy -r -n --json --exclude tmp/ {from}@/src/ {to}@/out/");
+        let ran = scene.succeed(&line);
+        assert!(!scene.path("out").exists(), "the folder would be made, and is not");
+        let end = ran.events().pop().unwrap();
+        let transfer = &end["transfer"];
+        assert_eq!(transfer["dry_run"].as_bool(), Some(true), "{ran}");
+        assert_eq!(transfer["files"].as_u64(), Some(7), "{ran}");
+        assert_eq!(transfer["bytes"].as_u64(), Some((0..7).map(|i| 1000 + i).sum()), "{ran}");
+        assert!(transfer["free_bytes"].as_u64() > Some(0), "{ran}");
+        let would = |event: &&serde_json::Value| event["state"] == "would_copy";
+        assert_eq!(ran.events().iter().filter(would).count(), 7);
+
+        fs::create_dir(scene.path("out")).unwrap();
+        write_file(&scene.path("out/a.c"), 99, 5);
+        let ran = scene.run(&format!("copy -r --dry-run {from}@/src/ {to}@/out/"));
+        assert_eq!(ran.code, 3, "{ran}");
+        assert!(ran.stderr.contains("out/a.c' exists"), "{ran}");
+        assert!(ran.stderr.contains("1 file would not be copied"), "{ran}");
+        let text = ran.stdout_text();
+        assert!(text.starts_with("dry run, nothing was copied: "), "{ran}");
+        assert!(text.contains(" in 7 files, 5 folders would be; 1 would NOT be"), "{ran}");
+        scene.assert_holds("out", &["a.c"]);
+        let single = scene.succeed(&format!("copy -n {from}@/src/a.c {to}@/new"));
+        assert!(single.stdout_text().contains("1 file would be"), "{single}");
+        assert!(!scene.path("new").exists());
+    });
+}
+
+#[test]
+fn too_many_failures_end_the_copy() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        scene.succeed(&format!("copy -r {from}@/src/ {to}@/out/"));
+        let few = scene.run(&format!("copy -r --json --max-errors 8 {from}@/src/ {to}@/out/"));
+        assert_eq!(few.code, 3, "{few}");
+        let end = few.events().pop().unwrap();
+        assert_eq!(end["failed_count"].as_u64(), Some(8), "{few}");
+        assert_eq!(end["failed"].as_array().unwrap().len(), 8, "{few}");
+        assert_eq!(end["failed"][0]["class"].as_str(), Some("local"), "{few}");
+        let many = scene.run(&format!("copy -r --max-errors 2 {from}@/src/ {to}@/out/"));
+        assert_eq!(many.code, 3, "{many}");
+        assert!(many.stderr.contains("and --max-errors allows 2; the last: '"), "{many}");
+    });
+}
+
+#[test]
+fn clean_removes_what_is_ours() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path("out/deep")).unwrap();
+    let ours = ["out/.datapump-0123abcd-7.part", "out/deep/.datapump-0123abcd00112233.journal"];
+    ours.iter().for_each(|name| write_file(&scene.path(name), 1, 5000));
+    write_file(&scene.path("out/mine.part"), 1, 10);
+    let told = scene.succeed("clean -n @/out");
+    assert!(told.stdout_text().contains("2 files would be removed"), "{told}");
+    assert_eq!(data::files_below(&scene.path("out")).len(), 3);
+    let done = scene.succeed("clean @/out");
+    assert!(done.stdout_text().contains("2 files removed"), "{done}");
+    assert!(done.stdout_text().contains("removed: "), "{done}");
+    scene.assert_holds("out", &["mine.part"]);
+    let events = scene.run("clean --json @/missing");
+    assert_eq!(events.code, 3, "{events}");
+    assert_eq!(events.events().pop().unwrap()["exit_code"].as_u64(), Some(3), "{events}");
+    assert_eq!(scene.run("clean far:x").code, 2);
+}
+
+/// However many folders, however deep, and however many journals there are.
+#[test]
+fn clean_needs_few_descriptors() {
+    let scene = Scene::new();
+    let (part, journal) = (".datapump-0123abcd-7.part", ".datapump-0123abcd00112233.journal");
+    let deep: String = (0..200).map(|_| "d/").collect();
+    fs::create_dir_all(scene.path("out/deep").join(&deep)).unwrap();
+    let mut folders = vec![scene.path("out/deep").join(&deep)];
+    folders.extend((0..150).map(|i| scene.path(format!("out/wide/{i}"))));
+    for folder in &folders {
+        fs::create_dir_all(folder.join("below")).unwrap();
+        for name in [part, journal, "below/.datapump-89abcdef-0.part", "kept"] {
+            write_file(&folder.join(name), 1, 10);
+        }
+    }
+    for i in 0..150 {
+        write_file(&scene.path(format!("out/.datapump-{i:08x}00112233.journal")), 1, 10);
+    }
+    let program = scene.script("few", "ulimit -n 24; exec $PROGRAM \"$@\"");
+    let mut command = std::process::Command::new(program);
+    command.args(scene.words("clean @/out"));
+    let ran = run::to_end(command, b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    let left = data::files_below(&scene.path("out"));
+    let kept = left.iter().filter(|path| path.ends_with("kept")).count();
+    assert_eq!((left.len(), kept), (folders.len(), folders.len()), "of {} folders", folders.len());
+}

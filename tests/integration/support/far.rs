@@ -1,0 +1,116 @@
+//! A real sshd on loopback, with keys and a configuration of its own, shared by one test program.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+use super::{is_root, need};
+
+/// What `--ssh` takes so that `far:` is the private sshd.
+pub(crate) fn ssh_command() -> String {
+    format!("ssh -F {}", SSHD.config.display())
+}
+
+/// The private sshd's own port.
+pub(crate) fn port() -> u16 {
+    SSHD.port
+}
+
+/// A loopback port on which nobody listens.
+pub(crate) fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+struct Sshd {
+    config: PathBuf,
+    port: u16,
+    /// Ends sshd and removes the folder when its standard input closes, however this program ends.
+    _keeper: Child,
+}
+
+static SSHD: LazyLock<Sshd> = LazyLock::new(|| {
+    if is_root() {
+        // sshd's place for its unprivileged part.
+        fs::create_dir_all("/run/sshd").unwrap();
+    }
+    // Somebody else may take the port between our asking and sshd's.
+    (0..5).find_map(|_| start()).expect("sshd does not start: see its words above")
+});
+
+fn make_key(path: &Path) {
+    let keygen = need("ssh-keygen", "openssh-client");
+    let made =
+        Command::new(keygen).args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).status();
+    assert!(made.unwrap().success(), "ssh-keygen failed");
+}
+
+fn start() -> Option<Sshd> {
+    need("ssh", "openssh-client");
+    let folder = tempfile::Builder::new().prefix("datapump-sshd-").tempdir().unwrap().keep();
+    let folder = folder.as_path();
+    for name in ["host", "user"] {
+        make_key(&folder.join(name));
+    }
+    let port = closed_port();
+    fs::write(folder.join("sshd_config"), sshd_config(folder, port)).unwrap();
+    let host_key = fs::read_to_string(folder.join("host.pub")).unwrap();
+    fs::write(folder.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+    let config = folder.join("config");
+    fs::write(&config, ssh_config(folder, port)).unwrap();
+
+    let mut keeper = Command::new("/bin/sh");
+    keeper.args(["-c", KEEPER, "keeper"]).arg(need("sshd", "openssh-server")).arg(folder);
+    keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut keeper: Child = keeper.spawn().unwrap();
+    let mut words = BufReader::new(keeper.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = Vec::new();
+    for line in words.by_ref() {
+        let decided = [LISTENS, ENDED].iter().any(|sign| line.contains(sign));
+        said.push(line);
+        if decided {
+            break;
+        }
+    }
+    if !said.last().is_some_and(|line| line.contains(LISTENS)) {
+        println!("sshd: {}", said.join("\n"));
+        drop(keeper.stdin.take());
+        keeper.wait().unwrap();
+        return None;
+    }
+    std::thread::spawn(move || words.count());
+    Some(Sshd { config, port, _keeper: keeper })
+}
+
+fn sshd_config(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\n\
+         AuthorizedKeysFile {folder}/user.pub\nPidFile {folder}/pid\nStrictModes no\n\
+         UsePAM no\nPermitRootLogin prohibit-password\n\
+         PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100:30:200\n\
+         PrintMotd no\nPrintLastLog no\nSetEnv SHLVL=2\nSubsystem sftp internal-sftp\n"
+    )
+}
+
+/// The name `far` leads to the private sshd. SHLVL=2 above keeps the account's start-up files out.
+fn ssh_config(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "Host far\n HostName 127.0.0.1\n Port {port}\n \
+         IdentityFile {folder}/user\n IdentitiesOnly yes\n \
+         UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n\
+         Host *\n BatchMode yes\n ConnectTimeout 10\n"
+    )
+}
+
+const LISTENS: &str = "Server listening on 127.0.0.1";
+const ENDED: &str = "sshd has ended";
+
+/// Ends sshd and removes its folder as soon as standard input closes, also after Ctrl-C.
+const KEEPER: &str = "trap : INT TERM
+( \"$1\" -D -e -f \"$2/sshd_config\" < /dev/null; echo 'sshd has ended' >&2 ) &
+cat > /dev/null
+kill $(cat \"$2/pid\"); wait; rm -rf \"$2\"";

@@ -1,0 +1,37 @@
+//! A system without `openat2`, as kernels before Linux 5.6 and some sandboxes are.
+
+#![allow(unsafe_code, reason = "a filter of system calls is set between fork and exec")]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The program, and all that it starts, are told that there is no such call.
+pub(crate) fn without_openat2(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes system calls only, and takes no lock.
+    unsafe { command.pre_exec(refuse_openat2) };
+}
+
+fn refuse_openat2() -> io::Result<()> {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let nosys = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    let mut steps = [
+        // The first word of what a filter sees is the call's number.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_openat2 as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, nosys),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the pointers are to structures that live until the calls are over.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+            && libc::syscall(libc::SYS_openat2, -1, 0, 0, 0) == -1
+            && *libc::__errno_location() == libc::ENOSYS
+    };
+    match refused {
+        true => Ok(()),
+        false => Err(io::Error::other("the call is not refused")),
+    }
+}

@@ -1,0 +1,229 @@
+//! A peer that says what a test tells it to, in the program's own words.
+
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::job::Place;
+use base::label::{Kind, Label};
+use base::settings::Settings;
+use mover::wire::frame;
+use mover::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
+
+use super::{PATIENCE, Scene};
+
+/// One end of a control connection in the hands of a test.
+pub(crate) struct Speaker {
+    writer: Box<dyn Write + Send>,
+    heard: Receiver<Message>,
+}
+
+impl Speaker {
+    /// Greets an honest follower, which says its mark first.
+    pub(crate) fn driver(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
+        let mut speaker = Speaker::new(reader, Box::new(writer), Mark::Skip);
+        speaker.say(&hello());
+        assert!(matches!(speaker.hear(), Some(Message::Hello { .. })), "no greeting");
+        speaker
+    }
+
+    /// Greets an honest driver.
+    pub(crate) fn follower(
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
+        let mut speaker = Speaker::new(reader, Box::new(writer), Mark::None);
+        speaker.raw(MARK);
+        speaker.say(&hello());
+        assert!(matches!(speaker.hear(), Some(Message::Hello { .. })), "no greeting");
+        speaker
+    }
+
+    fn new(
+        mut reader: impl Read + Send + 'static,
+        writer: Box<dyn Write + Send>,
+        mark: Mark,
+    ) -> Self {
+        let (heard_in, heard) = mpsc::channel();
+        thread::spawn(move || {
+            if mark == Mark::Skip {
+                skip_mark(&mut reader)?;
+            }
+            while let Some(bytes) = envelope(&mut reader) {
+                heard_in.send(Message::decode(&bytes[4..]).ok()?).ok()?;
+            }
+            Some(())
+        });
+        Speaker { writer, heard }
+    }
+
+    /// The other side may have had enough already: then nobody minds.
+    pub(crate) fn say(&mut self, message: &Message) {
+        self.raw(&message.encode());
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.try_raw(bytes);
+    }
+
+    /// False where nobody listens any more.
+    pub(crate) fn try_raw(&mut self, bytes: &[u8]) -> bool {
+        self.writer.write_all(bytes).and_then(|()| self.writer.flush()).is_ok()
+    }
+
+    /// A frame of a data stream that the control connection carries.
+    pub(crate) fn frame(&mut self, label: &Label, body: &[u8]) {
+        let bytes = [&frame::encode(label)[..], body].concat();
+        for part in bytes.chunks(32 << 10) {
+            self.say(&Message::Carried(part.to_vec()));
+        }
+    }
+
+    /// What the other side says next; nothing where its end comes first.
+    pub(crate) fn hear(&mut self) -> Option<Message> {
+        self.heard.recv_timeout(PATIENCE).ok()
+    }
+
+    pub(crate) fn hear_within(&mut self, patience: Duration) -> Option<Message> {
+        self.heard.recv_timeout(patience).ok()
+    }
+
+    /// Opens a transfer as its driver, with the data on this connection.
+    pub(crate) fn open(&mut self, role: Role, place: Place, settings: Settings) {
+        self.open_port(role, place, settings);
+        self.say(&Message::Carry);
+    }
+
+    /// Opens a transfer as its driver; returns the data port.
+    pub(crate) fn open_port(&mut self, role: Role, place: Place, settings: Settings) -> u16 {
+        self.ask(role, vec![place], settings);
+        match self.hear() {
+            Some(Message::Opened(opened)) => {
+                if role == Role::Source {
+                    self.say(&Message::Cut(opened.cut));
+                }
+                opened.port
+            }
+            answer => panic!("not opened: {answer:?}"),
+        }
+    }
+
+    /// Asks to open a transfer as its driver.
+    pub(crate) fn ask(&mut self, role: Role, places: Vec<Place>, settings: Settings) {
+        self.ask_for(role, places, settings, false);
+    }
+
+    /// The same, for a list of names that comes later.
+    pub(crate) fn ask_for(
+        &mut self,
+        role: Role,
+        places: Vec<Place>,
+        settings: Settings,
+        listed: bool,
+    ) {
+        let origin = Origin { single: false, endless: false };
+        self.say(&Message::Open(Box::new(Open {
+            role,
+            places,
+            settings,
+            ports: None,
+            secret: [7; 32],
+            fingerprint: [7; 32],
+            origin: (role == Role::Sink).then_some(origin),
+            window_bytes: 0,
+            transfer: [7; 16],
+            listed,
+        })));
+    }
+
+    /// Answers a driver, which finds no data port and lets this connection carry the data; false
+    /// where it does not like the answer.
+    pub(crate) fn answer(&mut self, opened: Opened) -> bool {
+        assert!(matches!(self.hear(), Some(Message::Open(_))), "not asked to open");
+        self.say(&Message::Opened(opened));
+        // A list of names may come first, and a driver that goes says why.
+        loop {
+            match self.hear() {
+                Some(Message::Carry) => return true,
+                Some(Message::Stop(_)) | None => return false,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Skip,
+    None,
+}
+
+pub(crate) fn hello() -> Message {
+    Message::Hello { min: VERSION_MAX, max: VERSION_MAX, program: "a test".into() }
+}
+
+pub(crate) fn end_frame() -> Label {
+    Label { kind: Kind::End, ..Label::default() }
+}
+
+/// Reads up to the mark, and gives back all of it.
+pub(crate) fn skip_mark(reader: &mut impl Read) -> Option<Vec<u8>> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(MARK) {
+        let mut byte = [0];
+        reader.read_exact(&mut byte).ok()?;
+        seen.push(byte[0]);
+    }
+    Some(seen)
+}
+
+/// One message with its envelope; nothing where the connection ends.
+pub(crate) fn envelope(reader: &mut impl Read) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    reader.read_exact(&mut bytes).ok()?;
+    let length = Message::length(*bytes.first_chunk()?).ok()?;
+    bytes.resize(4 + length, 0);
+    reader.read_exact(&mut bytes[4..]).ok()?;
+    Some(bytes)
+}
+
+/// `datapump peer`, alone, with its pipes in our hands.
+pub(crate) fn honest_follower(scene: &Scene) -> Child {
+    let mut command = scene.here(&scene.far_program());
+    command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Watches a process: the most memory it has had, and whether it had to be killed at the deadline.
+pub(crate) fn watch(pid: i32) -> thread::JoinHandle<Watched> {
+    thread::spawn(move || {
+        let deadline = Instant::now() + PATIENCE;
+        let mut watched = Watched::default();
+        while !super::processes::ends_within(pid, Duration::from_millis(20)) {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+            watched.memory_bytes_max = watched.memory_bytes_max.max(kib.unwrap_or(0) << 10);
+            if status.contains("State:\tZ") {
+                break;
+            }
+            if Instant::now() > deadline {
+                watched.killed = true;
+                super::processes::send(pid, rustix::process::Signal::KILL);
+                break;
+            }
+        }
+        watched
+    })
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watched {
+    pub memory_bytes_max: u64,
+    pub killed: bool,
+}
