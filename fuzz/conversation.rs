@@ -42,7 +42,7 @@ use mover::work::sparse::Expand;
 /// message of the peer behind its length, or a frame. Whatever comes, we refuse it or go on; what
 /// has a final name was offered under it and is as long as was offered, and what a near sink did
 /// not ask for has none.
-pub fn conversation(bytes: &[u8]) {
+pub(crate) fn conversation(bytes: &[u8]) {
     let mut from = Reader::new(bytes);
     let Ok(side) = from.u8() else { return };
     let mut host = Host::new(side);

@@ -11,7 +11,7 @@ use base::fault::{Class, Fault};
 use base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
 use base::limits::{HEADROOM_BYTES, MESSAGE_BYTES_MAX, OBJECTS_IN_FLIGHT_MAX, OFFER_ENTRIES_MAX};
 use base::units::Tick;
-pub use conversation::conversation;
+pub(super) use conversation::conversation;
 use crc_fast::{CrcAlgorithm, checksum};
 use mover::io::request::Request;
 use mover::pump::sink::journal::{Record, Replay};
@@ -26,7 +26,7 @@ use mover::work::sparse::Expand;
 
 /// A label that is read is written as the same bytes; the check sum is made right, or nothing
 /// behind it would ever be reached.
-pub fn frame(bytes: &[u8]) {
+pub(super) fn frame(bytes: &[u8]) {
     let Some(raw) = bytes.first_chunk::<HEADER_BYTES>() else { return };
     check_frame(raw);
     let mut sealed = *raw;
@@ -44,7 +44,7 @@ fn check_frame(header: &[u8; HEADER_BYTES]) {
 }
 
 /// A message that is read can be written, and is read again as the same.
-pub fn message(bytes: &[u8]) {
+pub(super) fn message(bytes: &[u8]) {
     if let Some(envelope) = bytes.first_chunk::<4>()
         && let Ok(length) = Message::length(*envelope)
     {
@@ -59,7 +59,7 @@ pub fn message(bytes: &[u8]) {
 
 /// Whatever the peer says, a session refuses it or its counts stay right. The first byte says which
 /// side we are, then each step is ours or a message of the peer behind its length.
-pub fn session(bytes: &[u8]) {
+pub(super) fn session(bytes: &[u8]) {
     let mut from = Reader::new(bytes);
     let Ok(side) = from.u8() else { return };
     let role = if side & 1 == 0 { Role::Source } else { Role::Sink };
@@ -131,7 +131,7 @@ impl Talk {
 
 /// Entries are read and written alike, no path leaves the target, and no two objects share an
 /// address. The first byte chooses the slot, the second which objects are wanted.
-pub fn manifest(bytes: &[u8]) {
+pub(super) fn manifest(bytes: &[u8]) {
     let mut from = Reader::new(bytes);
     let (Ok(size), Ok(wanted)) = (from.u8(), from.u8()) else { return };
     let slot_bytes = 4096_u32 << (size % 13);
@@ -195,7 +195,7 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
 /// Whatever is packed in a payload, it unpacks to just what its header says or it is the peer's
 /// fault, and no byte outside the payload's room changes. The first byte says how it is packed, the
 /// next two how long it claims to be. The same bytes then are a payload with a map behind it.
-pub fn unpack(bytes: &[u8]) {
+pub(super) fn unpack(bytes: &[u8]) {
     unpack_whole(bytes);
     unpack_sparse(bytes);
 }
@@ -272,7 +272,7 @@ const ROOM_BYTES: u32 = 32 << 10;
 /// Any bytes are some journal: what is sound at their front is believed, the rest is forgotten. The
 /// same bytes say the same however they are cut, and nothing that a journal says reaches past its
 /// file.
-pub fn journal(bytes: &[u8]) {
+pub(super) fn journal(bytes: &[u8]) {
     check_journal(bytes);
     // The same as the fields of records whose lengths and check sums are right.
     let mut sound = Record::Open { transfer: TRANSFER }.encode();

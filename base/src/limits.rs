@@ -14,9 +14,9 @@ pub const DEPTH_MAX: u16 = 256;
 pub const WINDOW_BYTES_MIN: u32 = 4 << 10;
 pub const WINDOW_BYTES_MAX: u32 = 1 << 30;
 /// How much a source in lockstep sends between two stops, and how long it may stop.
-pub const LOCKSTEP_BYTES_MIN: u64 = 4 << 10;
-pub const LOCKSTEP_BYTES_MAX: u64 = 1 << 40;
-pub const LOCKSTEP_PAUSE_MAX: Nanos = Nanos(3_600_000_000_000);
+pub(crate) const LOCKSTEP_BYTES_MIN: u64 = 4 << 10;
+pub(crate) const LOCKSTEP_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const LOCKSTEP_PAUSE_MAX: Nanos = Nanos(3_600_000_000_000);
 /// Least memory a transfer can be given.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 

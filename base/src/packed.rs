@@ -76,12 +76,12 @@ numbers! {
 }
 
 /// No sample takes more bytes than this: all bits, and every number as long as one can be.
-pub const SAMPLE_BYTES_MAX: usize = COUNT.div_ceil(7) + COUNT * NUMBER_BYTES_MAX;
+pub(crate) const SAMPLE_BYTES_MAX: usize = COUNT.div_ceil(7) + COUNT * NUMBER_BYTES_MAX;
 const NUMBER_BYTES_MAX: usize = 10;
 const _: () = assert!(COUNT < 64);
 
 /// Counters end here: sums of a few cannot overflow.
-pub const COUNTER_MAX: u64 = u64::MAX >> 2;
+pub(crate) const COUNTER_MAX: u64 = u64::MAX >> 2;
 
 /// The sample with no counter behind that of an earlier one: two looks are ordered, and so is what
 /// they saw, whatever the kernel's counters say.

@@ -28,7 +28,7 @@ use base::cpus::Cpus;
 
 /// A command line that can be carried out.
 #[derive(Debug)]
-pub struct Args {
+pub(crate) struct Args {
     pub task: Task,
     /// In which form an error is told.
     pub form: Form,
@@ -38,7 +38,7 @@ pub struct Args {
 
 /// A command with its own arguments.
 #[derive(Debug)]
-pub enum Task {
+pub(crate) enum Task {
     Copy(Box<CopyArgs>),
     Demo(Box<DemoArgs>),
     Verify(VerifyArgs),
@@ -66,7 +66,7 @@ pub enum Task {
 
 impl Args {
     /// Reads the words of a command line, the program's name first.
-    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, Stop> {
+    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, Stop> {
         let words: Vec<OsString> = words.into_iter().collect();
         let args = Typed::parse(&words)
             .and_then(|typed| Args::of(&typed).map_err(|why| Stop::wrong(&words, why)));
@@ -76,7 +76,7 @@ impl Args {
         }
     }
 
-    pub fn of(typed: &Typed) -> Result<Args, String> {
+    pub(super) fn of(typed: &Typed) -> Result<Args, String> {
         let form = match typed.maybe(&showing::JSON)? {
             Some(true) => Form::Json,
             _ => Form::Text,

@@ -20,7 +20,7 @@ use base::job::{Cleaned, Place, Sight};
 use mover::pump::sink::clean::{self, Cleaning};
 
 #[derive(Debug)]
-pub struct CleanArgs {
+pub(crate) struct CleanArgs {
     roots: Vec<PathBuf>,
     /// The roots as they were typed.
     shown: Vec<String>,
@@ -29,7 +29,7 @@ pub struct CleanArgs {
 }
 
 impl CleanArgs {
-    pub fn of(typed: &Typed) -> Result<CleanArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<CleanArgs, String> {
         let paths = typed.words("PATH");
         Ok(CleanArgs {
             roots: paths.iter().map(|path| root(path)).collect::<Result<_, _>>()?,
@@ -55,7 +55,7 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-pub fn run(args: &CleanArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     let dry = match args.cleaning {
         Cleaning::Tell => Dry::Yes,

@@ -26,7 +26,7 @@ use base::units::Nanos;
 use mover::pump::watch::Watch;
 
 #[derive(Debug)]
-pub struct CodecArgs {
+pub(crate) struct CodecArgs {
     /// Files, or what makes bytes, each with its name as typed.
     sources: Vec<(String, Place)>,
     thorough: bool,
@@ -37,7 +37,7 @@ pub struct CodecArgs {
 }
 
 impl CodecArgs {
-    pub fn of(typed: &Typed) -> Result<CodecArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<CodecArgs, String> {
         let seed = typed.value_or_default(&copying::SEED)?;
         Ok(CodecArgs {
             sources: sources(&typed.words("FILE"), seed)?,
@@ -49,7 +49,7 @@ impl CodecArgs {
     }
 }
 
-pub fn run(args: &CodecArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &CodecArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     let words = args.sources.iter().map(|(name, _)| name.clone()).collect();
     voice.event(&super::start("measure", words, None, None));

@@ -2,7 +2,7 @@
 
 /// A command: what stands at the end of a branch of the command tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CommandId {
+pub(crate) enum CommandId {
     Copy,
     Demo,
     Verify,
@@ -30,14 +30,14 @@ pub enum CommandId {
 
 /// One branch at the top of the command tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Branch {
+pub(crate) enum Branch {
     Command(CommandId),
     Group(&'static Group),
 }
 
 /// Commands that have their first word in common.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     pub name: &'static str,
     pub about: &'static str,
     /// What the first word alone does, if it does something.
@@ -46,7 +46,7 @@ pub struct Group {
 }
 
 /// The command tree, in the order of `--help`.
-pub const TREE: &[Branch] = &[
+pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Copy),
     Branch::Command(CommandId::Demo),
     Branch::Command(CommandId::Verify),
@@ -86,12 +86,12 @@ pub const TREE: &[Branch] = &[
 
 impl CommandId {
     /// Every command.
-    pub fn all() -> impl Iterator<Item = CommandId> {
+    pub(super) fn all() -> impl Iterator<Item = CommandId> {
         TREE.iter().flat_map(|branch| branch.commands())
     }
 
     /// The command as it is typed: `model fit`.
-    pub fn typed(self) -> String {
+    pub(super) fn typed(self) -> String {
         match self.group() {
             Some(group) if group.alone != Some(self) => format!("{} {}", group.name, self.name()),
             _ => self.name().to_string(),
@@ -99,12 +99,12 @@ impl CommandId {
     }
 
     /// `model` of `model fit`.
-    pub fn first_word(self) -> &'static str {
+    pub(crate) fn first_word(self) -> &'static str {
         self.group().map_or(self.name(), |group| group.name)
     }
 
     /// Its last word.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             CommandId::Copy => "copy",
             CommandId::Demo => "demo",
@@ -130,7 +130,7 @@ impl CommandId {
         }
     }
 
-    pub const fn about(self) -> &'static str {
+    pub(super) const fn about(self) -> &'static str {
         match self {
             CommandId::Copy => {
                 "Copy files, folders and streams between this host and another, or on this host"
@@ -177,7 +177,7 @@ impl CommandId {
     }
 
     /// Commands that only the other host types.
-    pub fn is_hidden(self) -> bool {
+    pub(crate) fn is_hidden(self) -> bool {
         matches!(self, CommandId::Peer | CommandId::Probe)
     }
 
@@ -193,14 +193,14 @@ impl CommandId {
 
 impl Branch {
     /// The first word of its commands.
-    pub fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Branch::Command(command) => command.name(),
             Branch::Group(group) => group.name,
         }
     }
 
-    pub fn commands(&self) -> impl Iterator<Item = CommandId> + use<> {
+    pub(super) fn commands(&self) -> impl Iterator<Item = CommandId> + use<> {
         let (first, others) = match *self {
             Branch::Command(command) => (Some(command), [].as_slice()),
             Branch::Group(group) => (group.alone, group.commands),
@@ -210,6 +210,6 @@ impl Branch {
 }
 
 /// The branch that begins with this word.
-pub fn branch(name: &str) -> Option<&'static Branch> {
+pub(crate) fn branch(name: &str) -> Option<&'static Branch> {
     TREE.iter().find(|branch| branch.name() == name)
 }

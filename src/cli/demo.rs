@@ -16,7 +16,7 @@ use base::settings::Settings;
 use mover::remote::demo::{self, DemoOrder};
 
 #[derive(Debug)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     settings: Settings,
     /// Of the one large file.
     bytes: u64,
@@ -28,7 +28,7 @@ pub struct DemoArgs {
 }
 
 impl DemoArgs {
-    pub fn of(typed: &Typed) -> Result<DemoArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<DemoArgs, String> {
         let compress = typed.value(&moving::COMPRESS)?.unwrap_or(Compress::Auto);
         let settings = Settings { compress, ..settings(typed)? };
         order::memory_suffices(&settings)?;
@@ -43,7 +43,7 @@ impl DemoArgs {
     }
 }
 
-pub fn run(args: &DemoArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
     let voice = Arc::new(Voice::new(args.show, started));
     let order = DemoOrder { settings: args.settings.clone(), bytes: args.bytes, files: args.files };
     voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));

@@ -27,7 +27,7 @@ use mover::remote::launch::Launch;
 use mover::remote::streams;
 
 #[derive(Debug)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// The other host, and the folder there.
     far: Option<(String, PathBuf)>,
     /// The other host as it was typed.
@@ -41,7 +41,7 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    pub fn of(typed: &Typed) -> Result<DoctorArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<DoctorArgs, String> {
         let host = typed.word("HOST");
         Ok(DoctorArgs {
             far: host.as_deref().map(endpoint::host_and_folder).transpose()?,
@@ -54,7 +54,7 @@ impl DoctorArgs {
     }
 }
 
-pub fn run(args: &DoctorArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &DoctorArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     voice.event(&super::start("doctor", args.shown.iter().cloned().collect(), None, None));
     let examined = examine(args, &voice);

@@ -11,7 +11,7 @@ use base::units::parse_size;
 
 /// An end, read: on which host, and what there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub(super) struct End {
     /// `[user@]host` as ssh takes it; `None` for this host.
     pub host: Option<String>,
     pub place: Place,
@@ -19,14 +19,14 @@ pub struct End {
 
 /// Which end a word stands for; the generators read differently on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     Source,
     Target,
 }
 
 impl End {
     /// Reads one word. The error names it and says what to write instead.
-    pub fn parse(word: &OsStr, role: Role, seed: u64) -> Result<End, String> {
+    pub(super) fn parse(word: &OsStr, role: Role, seed: u64) -> Result<End, String> {
         if word.is_empty() {
             return Err(
                 "an empty word is no file: name a file or a folder ('.' is this one)".into()
@@ -99,7 +99,7 @@ fn bare_v6(bytes: &[u8]) -> Option<Ipv6Addr> {
 }
 
 /// `[USER@]HOST[:FOLDER]`, where the colon may be missing; the folder is then the home folder.
-pub fn host_and_folder(word: &OsStr) -> Result<(String, PathBuf), String> {
+pub(crate) fn host_and_folder(word: &OsStr) -> Result<(String, PathBuf), String> {
     let text = word.to_str().ok_or("the host's name is not UTF-8")?;
     let end = host_end(text.as_bytes()).unwrap_or(text.len());
     let folder = text.get(end + 1..).filter(|folder| !folder.is_empty()).unwrap_or(".");

@@ -23,7 +23,7 @@ use base::job::Outcome;
 use base::settings::Settings;
 
 /// What held a copy back; `None` where nobody looked at its streams, or it had none.
-pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
+pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
     if outcome.dry.is_some() || outcome.paths.is_empty() {
         return None;
     }
@@ -32,7 +32,7 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
 }
 
 #[derive(Debug)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// `None` for the newest that can be explained.
     run: Option<i64>,
     store: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    pub fn of(typed: &Typed) -> Result<ExplainArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<ExplainArgs, String> {
         Ok(ExplainArgs {
             run: typed.word("RUN").as_ref().map(number).transpose()?,
             store: typed.value(&RESULTS)?,
@@ -49,7 +49,7 @@ impl ExplainArgs {
     }
 }
 
-pub fn run(args: &ExplainArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     let verdict = match of_store(args) {
         Ok(verdict) => verdict,

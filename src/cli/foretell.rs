@@ -20,7 +20,7 @@ use base::settings::{Pace, Settings};
 use base::tally::SideReport;
 
 /// This host's model; what is wrong with it is a warning.
-pub fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
+pub(super) fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
     let path = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     installed::model(&path).unwrap_or_else(|fault| {
         warn(&fault.text);
@@ -29,13 +29,13 @@ pub fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostMod
 }
 
 /// What the far side of a copy tells of its host.
-pub fn told() -> String {
+pub(super) fn told() -> String {
     model(None, &mut |_| {}).as_ref().map(travelling::told).unwrap_or_default()
 }
 
 /// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
 /// that was made. `None` without a model, and where something made it another copy.
-pub fn foretell(
+pub(crate) fn foretell(
     outcome: &Outcome,
     shape: &Shape,
     settings: &Settings,
@@ -55,7 +55,7 @@ pub fn foretell(
 
 /// What earlier copies say of the way to the far host of a job: one that was only tried, or one
 /// that was made and is not recorded yet.
-pub fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<Way> {
+pub(super) fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<Way> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
@@ -129,12 +129,12 @@ fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
 /// The arguments of `datapump model predict SRC... DST`: a dry run, of which only what is expected
 /// is said.
 #[derive(Debug)]
-pub struct PredictArgs {
+pub(crate) struct PredictArgs {
     pub copy: CopyArgs,
 }
 
 impl PredictArgs {
-    pub fn of(typed: &Typed) -> Result<PredictArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<PredictArgs, String> {
         let (sources, target) = ends(typed).ok_or(NO_DESTINATION)?;
         let shown = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let (sources_typed, target_typed) = (sources.iter().map(shown).collect(), shown(&target));

@@ -4,10 +4,10 @@
 use base::fault::Class;
 
 /// What the program is, in one sentence.
-pub const ABOUT: &str =
+pub(crate) const ABOUT: &str =
     "Moves files, trees and streams between hosts: fast, sealed, verified, and measured";
 
-pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
+pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...\n\
@@ -22,44 +22,45 @@ pub const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...";
 
 /// Below the options of the commands of these names.
-pub const DEMO: &str = "The far side is another process. The data is made in $TMPDIR or /tmp.";
+pub(crate) const DEMO: &str =
+    "The far side is another process. The data is made in $TMPDIR or /tmp.";
 
-pub const VERIFY: &str = "\
+pub(crate) const VERIFY: &str = "\
 Each file that differs, is missing or cannot be read is named. The exit code is\n\
 6 when one differs, else 3 when one is missing or unreadable.";
 
-pub const CLEAN: &str = "\
+pub(crate) const CLEAN: &str = "\
 Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
 runs stay. A copy that is begun again afterwards starts over.";
 
 /// Where the results are, below the options of the command that shows them.
-pub const RESULTS: &str = "\
+pub(crate) const RESULTS: &str = "\
 list shows the newest runs, show all that is known of those that are numbered, export writes\n\
 them for other programs: one row a run in csv and parquet, with lists as JSON text; all of it\n\
 in json. The store is one SQLite file, ~/.local/state/datapump/results.db where nothing else\n\
 is said; sqlite3 reads it too (the tables runs, sides, machines, gates, series, environments).";
 
 /// What an explanation is made from, below the options of the command that makes it.
-pub const EXPLAIN: &str = "\
+pub(crate) const EXPLAIN: &str = "\
 What TCP and the lanes said of each data stream while it ran is recorded with a run. Shares are\n\
 of the bytes; a class holds a stream while it is the reason why nothing more is sent. A rate that\n\
 is expected counts on all advice above it too. A copy inside one process has no streams.";
 
 /// What a doctor does and does not, below the options of the command.
-pub const DOCTOR: &str = "\
+pub(crate) const DOCTOR: &str = "\
 Each finding has what was found, why it matters and the command that would change it; nothing\n\
 is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
 judged by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8\n\
 when HOST cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
 
 /// What a net test is, below its options.
-pub const NET_TEST: &str = "\
+pub(crate) const NET_TEST: &str = "\
 What iperf3 is used for, over the streams of a copy and without a server to start: rate,\n\
 retransmissions, congestion window and round trip of every interval, what arrived, what it cost\n\
 both hosts, and what held it back. Without HOST the path is the one inside this host.";
 
 /// How a campaign goes, below the options of the command.
-pub const SWEEP: &str = "\
+pub(crate) const SWEEP: &str = "\
 Each cell is a copy of made-up data to nothing on the other host, by the streams of a copy.\n\
 Behind each comes a pause as long as it took, so at most half of the time is load. Round trips\n\
 are measured ten times a second, in pauses and under load. Every cell is recorded as soon as it\n\
@@ -68,13 +69,13 @@ ends it at once. A host that fails is left out for a while and tried again; one 
 is named at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
 
 /// How the wrong number of words for `copy` is answered.
-pub const NO_DESTINATION: &str =
+pub(crate) const NO_DESTINATION: &str =
     "copy needs something to copy and a place to put it: datapump copy [OPTIONS] SRC... DST";
 
-pub const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
+pub(crate) const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
 
 /// What SRC and DST may be.
-pub const ENDPOINTS: &[(&str, &str)] = &[
+pub(crate) const ENDPOINTS: &[(&str, &str)] = &[
     ("PATH", "a file or folder of this host; ./a:b where a name has a colon"),
     ("[USER@]HOST:PATH", "one of a host that ssh reaches; [USER@][V6ADDR]:PATH as well"),
     ("-", "standard input as SRC, standard output as DST"),
@@ -83,11 +84,11 @@ pub const ENDPOINTS: &[(&str, &str)] = &[
     ("records:4G, text:, mix:, runs:", "as SRC, bytes that pack like such data, from --seed"),
 ];
 
-pub const TRAILING_SLASH: &str = "\
+pub(crate) const TRAILING_SLASH: &str = "\
 A trailing slash has a meaning, as with rsync: SRC/ copies what is in the folder, SRC the folder \
 itself. HOST: alone is the home folder there; HOST:null: is null on that host.";
 
-pub const EXAMPLES: &[(&str, &str)] = &[
+pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy big.tar host:/data/", "push one file"),
     ("datapump copy -r host:project .", "pull a folder; the same again goes on where it stopped"),
     ("datapump copy -r src/ host:dst", "what is in src goes into dst"),
@@ -96,13 +97,13 @@ pub const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// Every exit code with its sentence, success first.
-pub fn exit_codes() -> Vec<(String, &'static str)> {
+pub(crate) fn exit_codes() -> Vec<(String, &'static str)> {
     let failures = Class::ALL.iter().map(|(class, text)| (class.exit_code().to_string(), *text));
     std::iter::once(("0".to_string(), "everything was copied")).chain(failures).collect()
 }
 
 /// Everything of the first screen that stands below the synopsis.
-pub fn first_screen() -> String {
+pub(crate) fn first_screen() -> String {
     let codes = exit_codes();
     let codes: Vec<(&str, &str)> =
         codes.iter().map(|(code, text)| (code.as_str(), *text)).collect();
@@ -130,7 +131,7 @@ fn indented(text: &str) -> String {
 }
 
 /// Breaks a text of one line into several.
-pub fn fold(text: &str) -> String {
+pub(super) fn fold(text: &str) -> String {
     let mut folded = String::new();
     let mut column = 0;
     for word in text.split(' ') {

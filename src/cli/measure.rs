@@ -39,7 +39,7 @@ use mover::remote::launch::Launch;
 
 /// The arguments of `measure`.
 #[derive(Debug)]
-pub struct MeasureArgs {
+pub(crate) struct MeasureArgs {
     /// Empty for all.
     what: Vec<Subject>,
     /// `what` as typed.
@@ -76,7 +76,7 @@ enum Subject {
 }
 
 impl MeasureArgs {
-    pub fn of(typed: &Typed) -> Result<MeasureArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<MeasureArgs, String> {
         let words = typed.words("WHAT");
         let shown: Vec<String> =
             words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -122,7 +122,7 @@ impl Subject {
     }
 }
 
-pub fn run(args: &MeasureArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &MeasureArgs, started: Instant) -> u8 {
     let (scenarios, whole) = subjects(args);
     let design = design(scenarios, args);
     let voice = Voice::new(args.show, started);
@@ -152,7 +152,7 @@ pub fn run(args: &MeasureArgs, started: Instant) -> u8 {
 }
 
 /// The far eye: the exit code.
-pub fn probe() -> u8 {
+pub(super) fn probe() -> u8 {
     probe::main(environment::here)
 }
 

@@ -29,7 +29,7 @@ use base::fault::{Class, Fault};
 
 /// The arguments of `model fit`.
 #[derive(Debug)]
-pub struct FitArgs {
+pub(crate) struct FitArgs {
     input: Input,
     page: Page,
     store: Option<PathBuf>,
@@ -47,7 +47,7 @@ enum Input {
 
 /// The arguments of `model show`.
 #[derive(Debug)]
-pub struct ShowModelArgs {
+pub(crate) struct ShowModelArgs {
     /// `None` for this host.
     host: Option<String>,
     page: Page,
@@ -69,7 +69,7 @@ enum Written {
 }
 
 impl FitArgs {
-    pub fn of(typed: &Typed) -> Result<FitArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<FitArgs, String> {
         let experiment = typed.value(&EXPERIMENT)?;
         let cpu_from = typed.value_or_default(&CPU_FROM)?;
         Ok(FitArgs {
@@ -84,7 +84,7 @@ impl FitArgs {
 }
 
 impl ShowModelArgs {
-    pub fn of(typed: &Typed) -> Result<ShowModelArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<ShowModelArgs, String> {
         Ok(ShowModelArgs {
             host: typed.word("HOST").map(|host| host.to_string_lossy().into_owned()),
             page: Page::of(typed)?,
@@ -118,7 +118,7 @@ impl Page {
     }
 }
 
-pub fn run_fit(args: &FitArgs) -> u8 {
+pub(crate) fn run_fit(args: &FitArgs) -> u8 {
     ended(match &args.input {
         Input::Table(path) => fit_table(path, &args.page).map(|()| 0),
         Input::Runs { experiment, cpu_from } => {
@@ -127,7 +127,7 @@ pub fn run_fit(args: &FitArgs) -> u8 {
     })
 }
 
-pub fn run_show(args: &ShowModelArgs) -> u8 {
+pub(crate) fn run_show(args: &ShowModelArgs) -> u8 {
     ended(show(args).map(|()| 0))
 }
 
@@ -167,7 +167,7 @@ fn fit(named: Option<&str>, cpu_from: CpuFrom, args: &FitArgs) -> Result<(), Fau
 }
 
 /// What an experiment says of each host: its parts, and whole copies where some were made.
-pub fn models(
+pub(super) fn models(
     study: &Studies,
     records: &[Record],
     environments: &BTreeMap<i64, Environment>,
@@ -191,7 +191,7 @@ pub fn models(
 }
 
 /// The tables of an experiment; what copies cost comes last.
-pub fn page(
+pub(super) fn page(
     study: &Studies,
     environments: &[Environment],
     models: &[HostModel],
@@ -208,7 +208,7 @@ pub fn page(
 }
 
 /// What the records of an experiment say, by the procedure of the report.
-pub fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Studies {
+pub(crate) fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Studies {
     studied_from(records, environments, CpuFrom::default())
 }
 

@@ -36,7 +36,7 @@ use mover::pump::watch::Watch;
 use mover::remote::copy::run_with;
 use mover::remote::launch::Launch;
 
-pub fn run(args: &NetTestArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &NetTestArgs, started: Instant) -> u8 {
     let order = &args.order;
     let voice = Voice::new(args.show, started);
     let words = args.shown.iter().cloned().collect();
@@ -73,7 +73,7 @@ pub fn run(args: &NetTestArgs, started: Instant) -> u8 {
 
 /// The arguments of `net-test`.
 #[derive(Debug)]
-pub struct NetTestArgs {
+pub(crate) struct NetTestArgs {
     order: Order,
     /// The host as it was typed.
     shown: Option<String>,
@@ -85,7 +85,7 @@ pub struct NetTestArgs {
 }
 
 impl NetTestArgs {
-    pub fn of(typed: &Typed) -> Result<NetTestArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<NetTestArgs, String> {
         let host = typed.word("HOST");
         Ok(NetTestArgs {
             order: Order::of(typed, host.as_ref())?,

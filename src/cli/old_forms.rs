@@ -9,7 +9,7 @@ use super::words::quote;
 
 /// What to type instead of `measure net --time 10 HOST` and the like: before `net-test` was a
 /// command of its own, a host or one of its options asked for a net test. `None` for other words.
-pub fn net_test(words: &[OsString]) -> Option<String> {
+pub(super) fn net_test(words: &[OsString]) -> Option<String> {
     if words.get(1)? != CommandId::Measure.name() {
         return None;
     }

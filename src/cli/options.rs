@@ -2,18 +2,18 @@
 //! the axes of a campaign are made from these descriptions and take the names from them; sentences
 //! that name an option are tested against them (`tests.rs`).
 
-pub mod copying;
+pub(crate) mod copying;
 mod kind;
-pub mod measuring;
-pub mod moving;
-pub mod net_test;
-pub mod recording;
-pub mod remote;
-pub mod showing;
-pub mod storage;
-pub mod sweeping;
+pub(crate) mod measuring;
+pub(crate) mod moving;
+pub(super) mod net_test;
+pub(super) mod recording;
+pub(super) mod remote;
+pub(crate) mod showing;
+pub(super) mod storage;
+pub(crate) mod sweeping;
 
-pub use self::kind::{Kind, any_of};
+pub(crate) use self::kind::{Kind, any_of};
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use super::command_id::CommandId;
 
 /// One option: how it is typed, what it means, and what its value becomes.
 #[derive(Debug)]
-pub struct CliOption<T: 'static> {
+pub(crate) struct CliOption<T: 'static> {
     /// The long name, without its dashes.
     pub name: &'static str,
     pub letter: Option<char>,
@@ -42,7 +42,7 @@ pub struct CliOption<T: 'static> {
 
 /// The heading under which an option stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub(crate) enum Group {
     Copying,
     Remote,
     Moving,
@@ -55,7 +55,7 @@ pub enum Group {
 }
 
 impl Group {
-    pub fn heading(self) -> &'static str {
+    pub(crate) fn heading(self) -> &'static str {
         match self {
             Group::Copying => "What is copied",
             Group::Remote => "The far side",
@@ -71,7 +71,7 @@ impl Group {
 }
 
 /// An option whose value may be of any type.
-pub trait AnyOption: Debug + Sync {
+pub(crate) trait AnyOption: Debug + Sync {
     fn description(&self) -> Description;
     fn shape(&self) -> Shape;
     /// The values it takes, as a phrase; empty where anything goes.
@@ -82,7 +82,7 @@ pub trait AnyOption: Debug + Sync {
 
 impl dyn AnyOption + '_ {
     /// True for the same option, not only one of the same name.
-    pub fn is(&self, other: &dyn AnyOption) -> bool {
+    pub(super) fn is(&self, other: &dyn AnyOption) -> bool {
         let (this, other) = (self.description(), other.description());
         this.name == other.name && this.commands == other.commands
     }
@@ -90,7 +90,7 @@ impl dyn AnyOption + '_ {
 
 /// All of an option but its value.
 #[derive(Clone, Copy, Debug)]
-pub struct Description {
+pub(crate) struct Description {
     pub name: &'static str,
     pub letter: Option<char>,
     pub value: &'static str,
@@ -103,7 +103,7 @@ pub struct Description {
 
 /// What follows an option's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     Nothing,
     Value,
     /// A value; the option may be typed again, and each counts.
@@ -136,7 +136,7 @@ impl<T: Debug> AnyOption for CliOption<T> {
 }
 
 /// Every option, in the order of `--help`.
-pub fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
+pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
     let tables = [
         copying::TABLE,
         remote::TABLE,
@@ -152,12 +152,12 @@ pub fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
 }
 
 /// Those that a command takes.
-pub fn of(command: CommandId) -> impl Iterator<Item = &'static dyn AnyOption> {
+pub(super) fn of(command: CommandId) -> impl Iterator<Item = &'static dyn AnyOption> {
     all().filter(move |option| option.description().commands.contains(&command))
 }
 
 /// The option of this name that a command takes.
-pub fn find(command: CommandId, name: &str) -> Option<&'static dyn AnyOption> {
+pub(super) fn find(command: CommandId, name: &str) -> Option<&'static dyn AnyOption> {
     of(command).find(|option| option.description().name == name)
 }
 

@@ -19,7 +19,7 @@ use base::units::{Bytes, Nanos};
 
 /// The arguments of `copy`, none of which contradicts another.
 #[derive(Clone, Debug)]
-pub struct CopyArgs {
+pub(crate) struct CopyArgs {
     /// As typed.
     pub sources: Vec<String>,
     pub target: String,
@@ -31,7 +31,7 @@ pub struct CopyArgs {
 
 /// A copy as it is meant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Order {
+pub(crate) struct Order {
     pub job: Job,
     pub receipt: Option<ReceiptOrder>,
     pub show: Show,
@@ -41,7 +41,7 @@ pub struct Order {
 
 /// What an order is made from.
 #[derive(Debug)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub sources: Vec<OsString>,
     pub target: OsString,
     pub settings: Settings,
@@ -60,21 +60,21 @@ pub struct Wanted {
 
 /// Whether modes and times were asked for in so many words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preserve {
+pub(crate) enum Preserve {
     Asked,
     Usual,
 }
 
 /// Where the receipt goes, and whether it may take another file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReceiptOrder {
+pub(crate) struct ReceiptOrder {
     pub path: PathBuf,
     pub overwrite: Overwrite,
 }
 
 /// How a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Show {
+pub(crate) struct Show {
     pub form: Form,
     pub amount: Amount,
     pub channel: Channel,
@@ -83,27 +83,27 @@ pub struct Show {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     Text,
     Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
+pub(crate) enum Amount {
     All,
     Quiet,
 }
 
 /// Where the summary or the JSON goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
+pub(crate) enum Channel {
     Stdout,
     /// Standard output carries the bytes themselves.
     Stderr,
 }
 
 impl CopyArgs {
-    pub fn of(typed: &Typed) -> Result<CopyArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<CopyArgs, String> {
         let (sources, target) = ends(typed).ok_or(help::NO_DESTINATION)?;
         let shown = |word: &OsString| word.to_string_lossy().into_owned();
         let (sources_typed, target_typed) = (sources.iter().map(shown).collect(), shown(&target));
@@ -135,7 +135,7 @@ impl CopyArgs {
 }
 
 /// The sources and the destination that stand behind a command's name.
-pub fn ends(typed: &Typed) -> Option<(Vec<OsString>, OsString)> {
+pub(super) fn ends(typed: &Typed) -> Option<(Vec<OsString>, OsString)> {
     let mut sources = typed.words(ENDS);
     let target = sources.pop()?;
     (!sources.is_empty()).then_some((sources, target))
@@ -164,7 +164,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
 }
 
 impl Order {
-    pub fn of(wanted: Wanted) -> Result<Order, String> {
+    pub(super) fn of(wanted: Wanted) -> Result<Order, String> {
         let read = |word: &OsString, role| End::parse(word, role, wanted.seed);
         let ends: Result<Vec<End>, String> =
             wanted.sources.iter().map(|word| read(word, Role::Source)).collect();
@@ -203,7 +203,7 @@ impl Order {
 
 impl Show {
     /// On standard output, as most commands speak.
-    pub fn of(typed: &Typed) -> Result<Show, String> {
+    pub(super) fn of(typed: &Typed) -> Result<Show, String> {
         let is_set = |option| Ok::<_, String>(typed.maybe(option)?.unwrap_or(false));
         let (json, quiet) = (is_set(&showing::JSON)?, is_set(&showing::QUIET)?);
         let interval = typed.maybe(&showing::INTERVAL)?;
@@ -290,7 +290,7 @@ fn ends_in_slash(path: &Path) -> bool {
 }
 
 /// Every stream needs a buffer for each request in flight, two at least, or nothing overlaps.
-pub fn memory_suffices(settings: &Settings) -> Result<(), String> {
+pub(crate) fn memory_suffices(settings: &Settings) -> Result<(), String> {
     let depth = settings.depth_source.max(settings.depth_sink).unwrap_or(0).max(2);
     let request = u64::from(settings.request_bytes) + u64::from(HEADROOM_BYTES);
     let needed = u64::from(settings.streams) * u64::from(depth) * request;

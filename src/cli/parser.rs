@@ -17,7 +17,7 @@ use super::help;
 use super::options::{self, AnyOption, Description, Shape};
 
 /// The whole command line.
-pub fn command() -> Command {
+pub(super) fn command() -> Command {
     let top = Command::new("datapump")
         .version(env!("CARGO_PKG_VERSION"))
         .about(help::ABOUT)
@@ -120,7 +120,7 @@ fn words(command: CommandId) -> Vec<Arg> {
 }
 
 /// True for a name of a command's words, which no option has.
-pub fn is_word(name: &str) -> bool {
+pub(super) fn is_word(name: &str) -> bool {
     name.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
@@ -267,7 +267,7 @@ impl TypedValueParser for ByOption {
 }
 
 /// The completions of a shell.
-pub fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
     // The generator cannot report an error, so it writes to memory.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command(), "datapump", &mut text);
@@ -276,7 +276,7 @@ pub fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
 
 /// The man page: one page for the whole program, the options of `copy` in full, those of the other
 /// commands with a line each.
-pub fn man(out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn man(out: &mut dyn Write) -> io::Result<()> {
     let copy = leaf(CommandId::Copy)
         .name("datapump")
         .version(env!("CARGO_PKG_VERSION"))
@@ -354,8 +354,8 @@ const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-di
                         disk-net and net-disk, whole or all";
 const PACKED: &str = "Files to compress, or what makes bytes (records:16M); else one of each kind";
 /// All that `copy` is told beside its options.
-pub const ENDS: &str = "SRC... DST";
-pub const SHELL: &str = "SHELL";
+pub(crate) const ENDS: &str = "SRC... DST";
+pub(crate) const SHELL: &str = "SHELL";
 
 #[cfg(test)]
 mod tests {

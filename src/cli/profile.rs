@@ -10,7 +10,7 @@ use super::options::{self, AnyOption};
 
 /// What a profile says, each option with a good value. What is typed beside it comes later, and
 /// counts.
-pub fn options(
+pub(super) fn options(
     name: &str,
     command: CommandId,
 ) -> Result<Vec<(&'static dyn AnyOption, OsString)>, String> {
@@ -45,7 +45,7 @@ fn option(line: &str, command: CommandId) -> Result<(&'static dyn AnyOption, OsS
 }
 
 /// Where a profile lies: in the folder of profiles, or where a path says.
-pub fn path_of(name: &str) -> Result<PathBuf, String> {
+pub(crate) fn path_of(name: &str) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));
     }

@@ -22,7 +22,7 @@ use mover::receipt::Receipt;
 
 /// A transfer's watch with somebody behind it.
 #[derive(Debug)]
-pub struct Followed {
+pub(crate) struct Followed {
     pub watch: Arc<Watch>,
     over: Arc<AtomicBool>,
     thread: JoinHandle<Heard>,
@@ -30,7 +30,7 @@ pub struct Followed {
 
 /// What was heard until the end.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// The first failures; the rest were told at once.
     pub failed: Vec<(Vec<u8>, Fault)>,
     pub failed_count: u64,
@@ -45,7 +45,7 @@ pub struct Heard {
 }
 
 /// Starts to follow. Until something is found, `first` is what the transfer is busy with.
-pub fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Followed {
+pub(super) fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Followed {
     let (sender, notices) = mpsc::channel();
     let watch = Arc::new(Watch::new(sender));
     let over = Arc::new(AtomicBool::new(false));
@@ -70,7 +70,7 @@ pub fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Fol
 
 impl Followed {
     /// Waits until everything that was told has been heard.
-    pub fn finish(self) -> Heard {
+    pub(super) fn finish(self) -> Heard {
         let Followed { watch, over, thread } = self;
         over.store(true, Relaxed);
         // Usually nobody else holds the watch: then its notices end here, and the thread need not

@@ -19,14 +19,14 @@ use base::settings::Settings;
 
 /// Whether a run is recorded, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recording {
+pub(crate) struct Recording {
     /// `None` for the usual place.
     pub store: Option<PathBuf>,
     pub refused: bool,
 }
 
 impl Recording {
-    pub fn of(typed: &Typed) -> Result<Recording, String> {
+    pub(super) fn of(typed: &Typed) -> Result<Recording, String> {
         Ok(Recording { store: typed.value(&RESULTS)?, refused: typed.has(&NO_RECORD) })
     }
 
@@ -43,7 +43,7 @@ impl Recording {
 
 /// Where a run went from and to, as typed, and on which file systems of this host.
 #[derive(Debug, Default)]
-pub struct Ends {
+pub(super) struct Ends {
     sources: Vec<String>,
     target: String,
     source_file_system: Option<String>,
@@ -53,11 +53,11 @@ pub struct Ends {
 
 impl Ends {
     /// Made up at one end and thrown away at the other: no file system has a part in it.
-    pub fn of_null(source: String, target: String) -> Ends {
+    pub(crate) fn of_null(source: String, target: String) -> Ends {
         Ends { sources: vec![source], target, ..Ends::default() }
     }
 
-    pub fn of(job: &Job, sources: Vec<String>, target: String) -> Ends {
+    pub(super) fn of(job: &Job, sources: Vec<String>, target: String) -> Ends {
         let here = |place: Option<&Place>, host: &Option<String>| match (place, host) {
             (Some(Place::Path(path)), None) => environment::file_system(path),
             _ => None,
@@ -72,7 +72,7 @@ impl Ends {
     }
 
     /// A demo makes both ends, in the folder for what is temporary.
-    pub fn of_demo() -> Ends {
+    pub(crate) fn of_demo() -> Ends {
         let file_system = environment::file_system(&std::env::temp_dir());
         Ends {
             source_file_system: file_system.clone(),
@@ -82,7 +82,7 @@ impl Ends {
     }
 }
 
-pub fn keep(
+pub(super) fn keep(
     voice: &Voice,
     recording: &Recording,
     command: &str,
@@ -94,7 +94,7 @@ pub fn keep(
 }
 
 /// The same; `add` adds what only that kind of run has.
-pub fn keep_with(
+pub(crate) fn keep_with(
     voice: &Voice,
     recording: &Recording,
     command: &str,
@@ -132,7 +132,7 @@ pub fn keep_with(
 }
 
 /// Records what was measured, made of the number of this host's environment.
-pub fn keep_measured(
+pub(crate) fn keep_measured(
     voice: &Voice,
     recording: &Recording,
     records: impl FnOnce(f64, i64) -> Vec<Record>,
@@ -151,7 +151,7 @@ pub fn keep_measured(
 }
 
 /// Where results are.
-pub fn store_path(named: Option<&Path>) -> Result<PathBuf, Fault> {
+pub(crate) fn store_path(named: Option<&Path>) -> Result<PathBuf, Fault> {
     let path = named.map(Path::to_path_buf).or_else(Store::default_path);
     path.ok_or_else(|| {
         let text =

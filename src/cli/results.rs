@@ -20,21 +20,21 @@ use base::fault::{Class, Fault};
 
 /// The arguments of `results list`.
 #[derive(Debug)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     filter: Filter,
     store: Option<PathBuf>,
 }
 
 /// The arguments of `results show`: one run at least.
 #[derive(Debug)]
-pub struct ShowRunsArgs {
+pub(crate) struct ShowRunsArgs {
     filter: Filter,
     store: Option<PathBuf>,
 }
 
 /// The arguments of `results export`.
 #[derive(Debug)]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     filter: Filter,
     format: Format,
     what: What,
@@ -43,7 +43,7 @@ pub struct ExportArgs {
 }
 
 impl ListArgs {
-    pub fn of(typed: &Typed) -> Result<ListArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<ListArgs, String> {
         let ids = numbers(typed)?;
         let limit = typed.value_or_default(&LIMIT)?;
         let newest = ids.is_empty().then_some(limit);
@@ -54,7 +54,7 @@ impl ListArgs {
 }
 
 impl ShowRunsArgs {
-    pub fn of(typed: &Typed) -> Result<ShowRunsArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<ShowRunsArgs, String> {
         let ids = numbers(typed)?;
         if ids.is_empty() {
             return Err("show needs the number of a run; 'datapump results list' has them".into());
@@ -65,7 +65,7 @@ impl ShowRunsArgs {
 }
 
 impl ExportArgs {
-    pub fn of(typed: &Typed) -> Result<ExportArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<ExportArgs, String> {
         let format = typed.value_or_default(&EXPORT_FORMAT)?;
         let what = typed.value_or_default(&WHAT)?;
         if what == What::Paths && format == Format::Parquet {
@@ -82,7 +82,7 @@ impl ExportArgs {
     }
 }
 
-pub fn list(args: &ListArgs) -> u8 {
+pub(super) fn list(args: &ListArgs) -> u8 {
     ended(found(&args.filter, args.store.as_deref()).map(|(_, records)| {
         told("the list of runs", &mut |out| {
             out.write_all(escape::page(&page::list(&records)).as_bytes())
@@ -90,7 +90,7 @@ pub fn list(args: &ListArgs) -> u8 {
     }))
 }
 
-pub fn show(args: &ShowRunsArgs) -> u8 {
+pub(super) fn show(args: &ShowRunsArgs) -> u8 {
     let pages = || {
         let (store, records) = found(&args.filter, args.store.as_deref())?;
         let environments = environments(&store, &records)?;
@@ -107,7 +107,7 @@ pub fn show(args: &ShowRunsArgs) -> u8 {
     )
 }
 
-pub fn export(args: &ExportArgs) -> u8 {
+pub(super) fn export(args: &ExportArgs) -> u8 {
     let ExportArgs { filter, format, what, output, store } = args;
     ended(found(filter, store.as_deref()).and_then(|(store, records)| {
         let paths_of =
@@ -120,7 +120,7 @@ pub fn export(args: &ExportArgs) -> u8 {
 }
 
 /// The exit code of a command; a fault is named.
-pub fn ended(result: Result<u8, Fault>) -> u8 {
+pub(super) fn ended(result: Result<u8, Fault>) -> u8 {
     result.unwrap_or_else(|fault| {
         voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
         fault.class.exit_code()
@@ -131,7 +131,7 @@ fn numbers(typed: &Typed) -> Result<Vec<i64>, String> {
     typed.words("RUN").iter().map(number).collect()
 }
 
-pub fn number(word: &OsString) -> Result<i64, String> {
+pub(super) fn number(word: &OsString) -> Result<i64, String> {
     let number = word.to_str().and_then(|word| word.parse().ok()).filter(|number| *number > 0);
     number.ok_or_else(|| {
         let word = word.to_string_lossy();
@@ -156,7 +156,7 @@ fn found(filter: &Filter, store: Option<&Path>) -> Result<(Store, Vec<Record>), 
 }
 
 /// Records for other programs, to a file or to standard output.
-pub fn write_runs(
+pub(crate) fn write_runs(
     store: &Store,
     records: &[Record],
     format: Format,
@@ -181,7 +181,7 @@ fn put(
     }
 }
 
-pub fn environments(
+pub(crate) fn environments(
     store: &Store,
     records: &[Record],
 ) -> Result<BTreeMap<i64, Environment>, Fault> {
@@ -202,7 +202,7 @@ fn told(what: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> 
 }
 
 /// Wholly or not at all, and never in place of another file.
-pub fn into_file(
+pub(crate) fn into_file(
     path: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Fault> {

@@ -7,7 +7,7 @@ use base::job::Remote;
 use base::settings::Settings;
 
 /// The settings that the command has options for; the others are the usual ones.
-pub fn settings(typed: &Typed) -> Result<Settings, String> {
+pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     let mut settings = Settings {
         dscp: typed.maybe(&moving::DSCP)?,
         lockstep: typed.maybe(&moving::LOCKSTEP)?,
@@ -36,7 +36,7 @@ pub fn settings(typed: &Typed) -> Result<Settings, String> {
 }
 
 /// How the other host is reached.
-pub fn remote(typed: &Typed) -> Result<Remote, String> {
+pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
     let mut far = Remote {
         ssh: typed.value(&remote::SSH)?,
         datapump: typed.value(&remote::REMOTE_DATAPUMP)?,

@@ -13,7 +13,7 @@ use base::fault::Class;
 use mover::pump::watch::Watch;
 
 /// From here on, signals go to the watch.
-pub fn install(watch: &Arc<Watch>) -> io::Result<()> {
+pub(super) fn install(watch: &Arc<Watch>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     // nohup has SIGHUP ignored, and it must stay so.
     if ignored_signals() & (1 << (SIGHUP - 1)) == 0 {

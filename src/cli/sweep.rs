@@ -29,12 +29,12 @@ use base::job::Remote;
 use base::settings::{DataSet, Settings};
 use base::units::Nanos;
 
-pub use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
-pub use self::kept::{run_compare, run_profile, run_show};
+pub(crate) use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
+pub(crate) use self::kept::{run_compare, run_profile, run_show};
 
 /// The arguments of `sweep` alone: a campaign is begun, or gone on with.
 #[derive(Debug)]
-pub enum SweepArgs {
+pub(crate) enum SweepArgs {
     Begin(Box<BeginArgs>),
     Resume {
         /// `None` for the newest.
@@ -46,7 +46,7 @@ pub enum SweepArgs {
 
 /// The arguments of a campaign from its beginning.
 #[derive(Debug)]
-pub struct BeginArgs {
+pub(crate) struct BeginArgs {
     /// The file that names the hosts.
     hosts: PathBuf,
     grid: Grid,
@@ -62,7 +62,7 @@ pub struct BeginArgs {
 }
 
 impl SweepArgs {
-    pub fn of(typed: &Typed) -> Result<SweepArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<SweepArgs, String> {
         let words = typed.words("CAMPAIGN");
         let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         match (&words[..], typed.has(&sweeping::RESUME)) {
@@ -107,7 +107,7 @@ impl BeginArgs {
     }
 }
 
-pub fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
+pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
     match args {
         SweepArgs::Begin(args) => begin(args, &Arc::new(Voice::new(args.show, started))),
         SweepArgs::Resume { campaign, show, store } => {

@@ -18,7 +18,7 @@ use super::words;
 
 /// A command line, read. Every option in it is one that the command takes, with a good value.
 #[derive(Debug)]
-pub struct Typed {
+pub(crate) struct Typed {
     pub command: CommandId,
     /// Of several of one name the last counts.
     options: Vec<Given>,
@@ -36,7 +36,7 @@ struct Given {
 
 /// Why there is nothing to do: help that was asked for, or an error.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(super) enum Stop {
     /// Text for standard output; not an error.
     Help(String),
     /// The command line is wrong. Written in JSON too when that is what the words asked for.
@@ -44,7 +44,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    pub fn wrong(words: &[OsString], text: impl Into<String>) -> Stop {
+    pub(super) fn wrong(words: &[OsString], text: impl Into<String>) -> Stop {
         let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
         Stop::Wrong { text: text.into(), json }
     }
@@ -52,7 +52,7 @@ impl Stop {
 
 impl Typed {
     /// Reads the words of a command line, the program's name first.
-    pub fn parse(words: &[OsString]) -> Result<Typed, Stop> {
+    pub(super) fn parse(words: &[OsString]) -> Result<Typed, Stop> {
         let mut matches =
             parser::command().try_get_matches_from(words).map_err(|why| stop(words, &why))?;
         let (name, below) =
@@ -122,12 +122,12 @@ impl Typed {
     }
 
     /// True where a flag was typed.
-    pub fn has(&self, option: &'static CliOption<bool>) -> bool {
+    pub(super) fn has(&self, option: &'static CliOption<bool>) -> bool {
         self.given(option).next_back().is_some()
     }
 
     /// The value of an option that was typed.
-    pub fn value<T: std::fmt::Debug>(
+    pub(super) fn value<T: std::fmt::Debug>(
         &self,
         option: &'static CliOption<T>,
     ) -> Result<Option<T>, String> {
@@ -136,7 +136,7 @@ impl Typed {
     }
 
     /// The value that was typed, else the option's default.
-    pub fn value_or_default<T: std::fmt::Debug>(
+    pub(crate) fn value_or_default<T: std::fmt::Debug>(
         &self,
         option: &'static CliOption<T>,
     ) -> Result<T, String> {
@@ -147,7 +147,7 @@ impl Typed {
     }
 
     /// Sets a field that several commands have, if this one takes the option and it was typed.
-    pub fn set<T: std::fmt::Debug>(
+    pub(super) fn set<T: std::fmt::Debug>(
         &self,
         field: &mut T,
         option: &'static CliOption<T>,
@@ -159,7 +159,7 @@ impl Typed {
     }
 
     /// The value of an option that this command may not take.
-    pub fn maybe<T: std::fmt::Debug>(
+    pub(super) fn maybe<T: std::fmt::Debug>(
         &self,
         option: &'static CliOption<T>,
     ) -> Result<Option<T>, String> {
@@ -170,7 +170,7 @@ impl Typed {
     }
 
     /// All values of options of one type, in the order in which they were typed.
-    pub fn values<T: std::fmt::Debug>(
+    pub(super) fn values<T: std::fmt::Debug>(
         &self,
         of: &[&'static CliOption<T>],
     ) -> Result<Vec<T>, String> {
@@ -186,18 +186,18 @@ impl Typed {
     }
 
     /// The words of this name that are no options.
-    pub fn words(&self, name: &str) -> Vec<OsString> {
+    pub(super) fn words(&self, name: &str) -> Vec<OsString> {
         self.words.get(name).cloned().unwrap_or_default()
     }
 
     /// The only word of this name.
-    pub fn word(&self, name: &str) -> Option<OsString> {
+    pub(super) fn word(&self, name: &str) -> Option<OsString> {
         self.words.get(name).and_then(|words| words.first().cloned())
     }
 
     /// The options that were asked for so far, by name.
     #[cfg(test)]
-    pub fn asked(&self) -> BTreeSet<&'static str> {
+    pub(super) fn asked(&self) -> BTreeSet<&'static str> {
         self.asked.borrow().clone()
     }
 

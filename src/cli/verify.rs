@@ -17,7 +17,7 @@ use base::job::Place;
 use mover::receipt;
 
 #[derive(Debug)]
-pub struct VerifyArgs {
+pub(crate) struct VerifyArgs {
     manifest: PathBuf,
     root: PathBuf,
     /// The root as it was typed.
@@ -26,7 +26,7 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    pub fn of(typed: &Typed) -> Result<VerifyArgs, String> {
+    pub(super) fn of(typed: &Typed) -> Result<VerifyArgs, String> {
         // clap has made sure that both are there.
         let path = typed.word("PATH").unwrap_or_default();
         Ok(VerifyArgs {
@@ -51,7 +51,7 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-pub fn run(args: &VerifyArgs, started: Instant) -> u8 {
+pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     let VerifyArgs { manifest, root, shown, show } = args;
     let voice = Arc::new(Voice::new(*show, started));
     let receipt = manifest.to_string_lossy().into_owned();

@@ -11,7 +11,7 @@ use analysis::report::escape;
 use analysis::report::json::{self, Event, Stamp};
 
 #[derive(Debug)]
-pub struct Voice {
+pub(crate) struct Voice {
     show: Show,
     started: Instant,
     /// Hidden unless standard error is a terminal and text is wanted.
@@ -19,7 +19,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    pub fn new(show: Show, started: Instant) -> Voice {
+    pub(super) fn new(show: Show, started: Instant) -> Voice {
         let draws = show.form == Form::Text && show.amount == Amount::All;
         let target = match draws {
             true => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND),
@@ -32,39 +32,39 @@ impl Voice {
         Voice { show, started, bar }
     }
 
-    pub fn show(&self) -> Show {
+    pub(super) fn show(&self) -> Show {
         self.show
     }
 
-    pub fn started(&self) -> Instant {
+    pub(super) fn started(&self) -> Instant {
         self.started
     }
 
     /// True when there is a line that can be drawn again and again.
-    pub fn has_line(&self) -> bool {
+    pub(crate) fn has_line(&self) -> bool {
         !self.bar.is_hidden()
     }
 
     /// Draws the progress line.
-    pub fn draw(&self, line: String) {
+    pub(super) fn draw(&self, line: String) {
         self.bar.set_message(escape::line(&line));
         self.bar.tick();
     }
 
     /// Takes the progress line away.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
     /// A passing remark, such as a line of progress. Not for programs, not when quiet.
-    pub fn remark(&self, text: &str) {
+    pub(crate) fn remark(&self, text: &str) {
         if self.show.form == Form::Text && self.show.amount == Amount::All {
             self.say(Channel::Stderr, &escape::page(text));
         }
     }
 
     /// Something that people should know although the run goes on.
-    pub fn warning(&self, text: &str) {
+    pub(super) fn warning(&self, text: &str) {
         match self.show.form {
             Form::Json => self.event(&Event::Warning { text: text.to_string() }),
             Form::Text => self.remark(&format!("datapump: warning: {}", escape::line(text))),
@@ -72,28 +72,28 @@ impl Voice {
     }
 
     /// Something that went wrong. Also beside JSON, unless that has the channel.
-    pub fn error(&self, text: &str) {
+    pub(super) fn error(&self, text: &str) {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
             self.say(Channel::Stderr, &format!("datapump: {}", escape::line(text)));
         }
     }
 
     /// The summary of a run.
-    pub fn summary(&self, text: &str) {
+    pub(super) fn summary(&self, text: &str) {
         if self.show.form == Form::Text && self.show.amount == Amount::All {
             self.say(self.show.channel, &escape::page(text.trim_end()));
         }
     }
 
     /// What is wrong with the command line: it was typed here, and may take several lines.
-    pub fn refusal(&self, text: &str) {
+    pub(crate) fn refusal(&self, text: &str) {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
             self.say(Channel::Stderr, &format!("datapump: {}", escape::page(text)));
         }
     }
 
     /// A line of JSON, if that is what is spoken.
-    pub fn event(&self, event: &Event) {
+    pub(super) fn event(&self, event: &Event) {
         if self.show.form == Form::Json {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let stamp = Stamp { unix, since_start: self.started.elapsed().into() };
@@ -111,12 +111,12 @@ impl Voice {
 }
 
 /// Whoever reads may have gone; the work goes on without them.
-pub fn print(out: &mut dyn Write, text: &str) {
+pub(super) fn print(out: &mut dyn Write, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// The same for one line of words that may be a stranger's.
-pub fn print_line(out: &mut dyn Write, text: &str) {
+pub(crate) fn print_line(out: &mut dyn Write, text: &str) {
     print(out, &format!("{}\n", escape::line(text)));
 }
 

@@ -18,14 +18,14 @@ use mover::pump::watch::Watch;
 
 /// Copies that are to be made.
 #[derive(Debug)]
-pub struct Stage {
+pub(super) struct Stage {
     order: Order,
     copies: usize,
 }
 
 /// What the copies are made with; `None` for what is usual.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// Where files are on a disk.
     pub place: Option<&'a Path>,
     pub seed: u64,
@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
 }
 
 impl Stage {
-    pub fn of(wanted: Wanted<'_>) -> Result<Stage, Fault> {
+    pub(super) fn of(wanted: Wanted<'_>) -> Result<Stage, Fault> {
         let Wanted { place, seed, repeats, bytes_max } = wanted;
         let order = Order {
             memory: memory_folder(),
@@ -48,17 +48,17 @@ impl Stage {
         Ok(Stage { order, copies })
     }
 
-    pub fn copies(&self) -> usize {
+    pub(super) fn copies(&self) -> usize {
         self.copies
     }
 
     /// About how long it takes.
-    pub fn duration_s(&self) -> f64 {
+    pub(crate) fn duration_s(&self) -> f64 {
         trials::duration_s(self.copies)
     }
 
     /// Makes all copies, each a run of the experiment.
-    pub fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         store: &mut Store,
         experiment: &str,

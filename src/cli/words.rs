@@ -2,7 +2,7 @@
 //! takes them back. Nothing is expanded.
 
 /// Splits at blanks; quotes and backslashes keep blanks inside a word.
-pub fn split(line: &str) -> Result<Vec<String>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
     loop {
@@ -48,7 +48,7 @@ fn word(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String
 }
 
 /// The text as one word of a shell's command line.
-pub fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "@%+=:,./-_".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_string(),

@@ -20,7 +20,7 @@ type Facts = BTreeMap<String, String>;
 /// Where the interface leads that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Toward {
+pub(crate) enum Toward {
     World,
     Address(IpAddr),
     /// Who has logged in with ssh.
@@ -28,7 +28,7 @@ pub enum Toward {
 }
 
 /// All of them on this host: of an interface, and of a folder that copies are to use.
-pub fn here(folder: &Path, toward: Toward) -> Facts {
+pub(crate) fn here(folder: &Path, toward: Toward) -> Facts {
     let mut facts = Facts::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -12,7 +12,7 @@ use analysis::record::sample::Environment;
 use base::units::parse_size;
 
 /// The texts that facts are made of, by path.
-pub type Texts = BTreeMap<String, String>;
+pub(crate) type Texts = BTreeMap<String, String>;
 
 /// The environment of this host.
 pub fn here() -> Environment {
@@ -65,7 +65,7 @@ pub fn of(texts: &Texts) -> Environment {
 }
 
 /// The file system that a path is on, or will be on: `ext4 rw,relatime,errors=remount-ro`.
-pub fn file_system(path: &Path) -> Option<String> {
+pub(crate) fn file_system(path: &Path) -> Option<String> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let absolute = std::path::absolute(path).ok()?;
     // What is not there yet will be where its folder is.
@@ -76,7 +76,7 @@ pub fn file_system(path: &Path) -> Option<String> {
 /// What a list of mounts, in the kernel's form, says about a path without links in it.
 ///
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
-pub fn file_system_in(mounts: &[u8], path: &Path) -> Option<String> {
+pub(crate) fn file_system_in(mounts: &[u8], path: &Path) -> Option<String> {
     let mut best: Option<(usize, String)> = None;
     for line in mounts.split(|byte| *byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -233,7 +233,7 @@ fn memory_total(meminfo: &str) -> Option<String> {
 }
 
 /// What a core's own cache, that of the second level, holds.
-pub fn core_cache_bytes(environment: &Environment) -> Option<u64> {
+pub(crate) fn core_cache_bytes(environment: &Environment) -> Option<u64> {
     let (_, size) = environment.facts.iter().find(|(name, _)| name.starts_with("cache L2"))?;
     parse_size(size).ok()
 }
@@ -310,7 +310,7 @@ const MHZ_MAX: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 const VENDOR: &str = "/sys/class/dmi/id/sys_vendor";
 const HYPERVISOR: &str = "/sys/hypervisor/type";
 /// Whether the scheduler weighs sessions before threads: `1` or `0`.
-pub const AUTOGROUP: &str = "sched_autogroup";
+pub(crate) const AUTOGROUP: &str = "sched_autogroup";
 /// Folders with settings.
 const SETTINGS: &[&str] = &["/proc/sys/net/ipv4", "/proc/sys/net/core", "/proc/sys/vm"];
 /// Facts that are the text of one file.

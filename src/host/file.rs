@@ -20,7 +20,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    pub fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }
 }
@@ -67,7 +67,7 @@ pub fn device(path: &Path) -> Option<String> {
 }
 
 /// Removes a file; one that is not there is as good.
-pub fn remove_if_there(path: &Path) -> Result<(), String> {
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), String> {
     match std::fs::remove_file(path) {
         Err(why) if why.kind() != ErrorKind::NotFound => {
             Err(format!("cannot remove '{}': {why}", path.display()))
@@ -87,7 +87,7 @@ fn real_folder(path: &Path) -> Result<PathBuf, String> {
 /// File system and options of the mount that a path lies in, in the text of `/proc/self/mountinfo`:
 /// `id parent device root folder options … - kind source options`. Of several mounts on one folder
 /// the last counts.
-pub fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, String)> {
+pub(crate) fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, String)> {
     let of = |line: &str| {
         let (front, back) = line.split_once(" - ")?;
         let front: Vec<&str> = front.split(' ').collect();

@@ -2,10 +2,10 @@
 //! judges them. It knows no store: who hears of a run keeps it.
 
 pub mod codec;
-pub mod rig;
+pub(crate) mod rig;
 mod speed;
 pub mod trials;
-pub mod workplace;
+pub(crate) mod workplace;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use mover::pump::watch::Watch;
 
 /// What is told while it goes on.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// It finds out how much a cell is to move.
     Sizing {
         cell: Cell,
@@ -58,7 +58,7 @@ pub enum Step<'a> {
 }
 
 /// Who hears of it, and who keeps it.
-pub struct Audience<'a> {
+pub(crate) struct Audience<'a> {
     pub tell: &'a mut dyn FnMut(&Step<'_>),
     /// Keeps a run; one that has a number already is written anew. Gives its number.
     pub keep: &'a mut dyn FnMut(&Record) -> Result<i64, Fault>,
@@ -72,14 +72,14 @@ impl fmt::Debug for Audience<'_> {
 
 /// The eye on a host, and the number of its environment in the store.
 #[derive(Debug)]
-pub struct Eye {
+pub(crate) struct Eye {
     pub probe: Probe,
     pub environment: i64,
 }
 
 /// An experiment, ready to be carried out.
 #[derive(Debug)]
-pub struct Bench {
+pub(crate) struct Bench {
     /// What its runs have in common in the store.
     pub name: String,
     pub design: Design,
@@ -108,7 +108,11 @@ struct Made {
 impl Bench {
     /// Makes every run. What fails a gate, one run or a block of them, is made again at the end,
     /// once.
-    pub fn carry_out(&mut self, watch: &Watch, audience: &mut Audience<'_>) -> Result<(), Fault> {
+    pub(crate) fn carry_out(
+        &mut self,
+        watch: &Watch,
+        audience: &mut Audience<'_>,
+    ) -> Result<(), Fault> {
         let begun = clock::now();
         let cells = self.design.cells();
         for (done, &cell) in cells.iter().enumerate() {
@@ -434,13 +438,13 @@ fn steady(series: &[SeriesPoint], bytes: u64) -> Option<(f64, f64)> {
 }
 
 /// This program as another process on this host.
-pub fn own_process() -> Result<mover::remote::launch::Launch, Fault> {
+pub(crate) fn own_process() -> Result<mover::remote::launch::Launch, Fault> {
     let program = mover::remote::launch::own_program()?;
     Ok(mover::remote::launch::Launch::Process { program, cpus: None })
 }
 
 /// What people call the time, for records.
-pub fn unix_s() -> f64 {
+pub(crate) fn unix_s() -> f64 {
     clock::unix().as_secs_f64()
 }
 

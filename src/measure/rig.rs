@@ -28,7 +28,7 @@ use mover::remote::launch::Launch;
 
 /// How the page cache stands to the files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cache {
+pub(crate) enum Cache {
     /// Around it: direct I/O.
     Bypass,
     /// Everything that is read is in it.
@@ -38,17 +38,17 @@ pub enum Cache {
 }
 
 impl Cache {
-    pub const NAMES: &[&str] = &["bypass", "warm", "cold"];
-    pub const ALL: &[Cache] = &[Cache::Bypass, Cache::Warm, Cache::Cold];
+    pub(crate) const NAMES: &[&str] = &["bypass", "warm", "cold"];
+    pub(crate) const ALL: &[Cache] = &[Cache::Bypass, Cache::Warm, Cache::Cold];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Cache::NAMES[self as usize]
     }
 }
 
 /// Where runs are made, and under which conditions.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub(crate) struct Ground {
     /// A folder in which files are made, or a file that is read.
     pub place: PathBuf,
     /// A folder to write in, where it is another.
@@ -70,7 +70,7 @@ pub struct Ground {
 
 /// What a run was, before anybody has made a record of it.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub job: Job,
     pub outcome: Outcome,
     pub series: Series,
@@ -78,7 +78,7 @@ pub struct Ran {
 
 /// Files and sizes for the runs of one experiment. What it has made is removed with it.
 #[derive(Debug)]
-pub struct Rig {
+pub(crate) struct Rig {
     ground: Ground,
     folder: Workplace,
     sink_folder: Option<Workplace>,
@@ -88,7 +88,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(ground: Ground) -> Result<Rig, Fault> {
+    pub(crate) fn new(ground: Ground) -> Result<Rig, Fault> {
         let place = &ground.place;
         let metadata = fs::metadata(place).map_err(|error| Fault::io("find", place, &error))?;
         let (parent, given) = match metadata.is_dir() {
@@ -110,22 +110,22 @@ impl Rig {
         Ok(Rig { ground, folder, sink_folder, given, sizes: BTreeMap::new() })
     }
 
-    pub fn ground(&self) -> &Ground {
+    pub(crate) fn ground(&self) -> &Ground {
         &self.ground
     }
 
     /// Where the files of this experiment lie.
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Where those lie that are written, which may be the same.
-    pub fn sink_folder(&self) -> &Path {
+    pub(crate) fn sink_folder(&self) -> &Path {
         self.sink_folder.as_ref().unwrap_or(&self.folder).path()
     }
 
     /// Finds out how many bytes a run of this cell is to move.
-    pub fn size(&mut self, cell: Cell, watch: &Watch) -> Result<(), Fault> {
+    pub(crate) fn size(&mut self, cell: Cell, watch: &Watch) -> Result<(), Fault> {
         if self.sizes.contains_key(&cell) {
             return Ok(());
         }
@@ -211,14 +211,8 @@ impl Rig {
         Err(Fault::new(Class::NoSpace, text))
     }
 
-    /// The largest file that is read so far.
-    pub fn largest_file_bytes(&self) -> u64 {
-        let read = self.sizes.iter().filter(|(cell, _)| cell.scenario.reads_disk());
-        read.map(|(_, bytes)| *bytes).max().unwrap_or(0)
-    }
-
     /// The file that a run of this cell reads.
-    pub fn source_of(&self, cell: Cell) -> Option<PathBuf> {
+    pub(crate) fn source_of(&self, cell: Cell) -> Option<PathBuf> {
         let bytes = *self.sizes.get(&cell)?;
         cell.scenario.reads_disk().then(|| match &self.given {
             Some((path, _)) => path.clone(),
@@ -227,19 +221,19 @@ impl Rig {
     }
 
     /// Where a run writes on this host, if it does.
-    pub fn sink(&self) -> PathBuf {
+    pub(crate) fn sink(&self) -> PathBuf {
         self.sink_folder().join("sink")
     }
 
     /// The folder on another host in which a run of this cell writes, if it does.
-    pub fn far_folder_of(&self, cell: Cell) -> Option<&Path> {
+    pub(crate) fn far_folder_of(&self, cell: Cell) -> Option<&Path> {
         let writes = cell.scenario.writes_disk() && cell.scenario.has_net();
         self.ground.far_folder.as_deref().filter(|_| writes)
     }
 
     /// Makes one run. What it wrote on this host stays until `remove_sink`, which is no part of its
     /// costs; what it wrote on another is for that host's probe to remove.
-    pub fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
+    pub(crate) fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
         let bytes = self.sizes[&cell];
         let source = match cell.scenario.reads_disk() {
             true => {
@@ -273,7 +267,7 @@ impl Rig {
     }
 
     /// Removes what a run wrote on this host.
-    pub fn remove_sink(&self) -> Result<(), Fault> {
+    pub(crate) fn remove_sink(&self) -> Result<(), Fault> {
         let sink = self.sink();
         match sink.exists() {
             true => fs::remove_file(&sink).map_err(|error| Fault::io("remove", &sink, &error)),
@@ -282,7 +276,7 @@ impl Rig {
     }
 
     /// True where what is read and what is written on this host are on two devices.
-    pub fn has_two_devices(&self) -> bool {
+    pub(crate) fn has_two_devices(&self) -> bool {
         let read = self.given.as_ref().map_or(self.folder(), |(path, _)| path);
         match (file::device(read), file::device(self.sink_folder())) {
             (Some(read), Some(written)) => read != written,
@@ -291,7 +285,7 @@ impl Rig {
     }
 
     /// Reads a file, so that the page cache has it.
-    pub fn read_through(&self, path: &Path) -> Result<(), Fault> {
+    pub(crate) fn read_through(&self, path: &Path) -> Result<(), Fault> {
         let read = fs::File::open(path)
             .and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
         read.map(|_| ()).map_err(|error| Fault::io("read", path, &error))

@@ -16,7 +16,7 @@ use mover::work::codec::{Packer, Unpacker};
 
 /// What one way came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speed {
+pub(super) struct Speed {
     pub way: Way,
     pub raw_bytes: u64,
     /// Payloads that do not shrink count as they are.
@@ -28,7 +28,7 @@ pub struct Speed {
 }
 
 /// The bytes that a source has, no more than this, for payloads of this length.
-pub fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>, Fault> {
+pub(super) fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>, Fault> {
     let made = |len: &u64, fill: &dyn Fn(&mut [u8])| {
         let mut bytes = vec![0; (*len).min(bytes_max) as usize];
         fill(&mut bytes);
@@ -66,7 +66,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
 }
 
 /// Packs and unpacks all payloads again and again for so long, three times at least.
-pub fn measure(
+pub(super) fn measure(
     way: Way,
     bytes: &[u8],
     payload_bytes: u32,

@@ -21,7 +21,7 @@ use mover::remote::launch::own_program;
 
 /// A calibration: where, in which order, and how often.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub(crate) struct Order {
     /// A folder on a file system in memory, and one on a disk.
     pub memory: PathBuf,
     pub disk: PathBuf,
@@ -32,18 +32,18 @@ pub struct Order {
 }
 
 /// How often each copy is made unless something else is said.
-pub const REPEATS: u32 = 3;
+pub(crate) const REPEATS: u32 = 3;
 
 impl Order {
     /// The copies that there is room for, in the order in which they are made.
-    pub fn jobs(&self) -> Result<Vec<Trial>, Fault> {
+    pub(crate) fn jobs(&self) -> Result<Vec<Trial>, Fault> {
         let loads = self.loads()?;
         let all = calibration_jobs(self.seed, self.repeats);
         Ok(all.into_iter().filter(|trial| loads.contains(&trial.load)).collect())
     }
 
     /// Makes all copies; `keep` hears of each.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         stopping: &dyn Fn() -> bool,
         keep: &mut dyn FnMut(&Made) -> Result<(), Fault>,
@@ -111,7 +111,7 @@ fn make_all(
 }
 
 /// About how long so many copies take, with what lies between them.
-pub fn duration_s(copies: usize) -> f64 {
+pub(crate) fn duration_s(copies: usize) -> f64 {
     MAKING_SOURCES_S + copies as f64 * COPY_S
 }
 
@@ -127,7 +127,7 @@ const COPY_S: f64 = 1.0;
 
 /// The folders that trials work in; both are removed at the end.
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     memory: Workplace,
     disk: Workplace,
     program: PathBuf,

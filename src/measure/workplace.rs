@@ -12,7 +12,7 @@ use base::fault::Fault;
 
 /// Removed with all that is in it when it is dropped.
 #[derive(Debug)]
-pub struct Workplace {
+pub(crate) struct Workplace {
     folder: TempDir,
     /// Held as long as the folder is in use.
     _lock: File,
@@ -20,7 +20,7 @@ pub struct Workplace {
 
 impl Workplace {
     /// Makes a folder in another, after removing those that nobody holds any more.
-    pub fn make(parent: &Path) -> Result<Workplace, Fault> {
+    pub(crate) fn make(parent: &Path) -> Result<Workplace, Fault> {
         remove_abandoned(parent);
         let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(parent);
         let folder = folder.map_err(|error| Fault::io("make a folder in", parent, &error))?;
@@ -31,7 +31,7 @@ impl Workplace {
 
     /// Has it removed while this program ends: many files take many seconds, and whoever has
     /// pressed Ctrl-C does not wait for them. What cannot be begun is done here.
-    pub fn leave(self) {
+    pub(crate) fn leave(self) {
         let mut remove = Command::new("rm");
         remove.args(["-rf", "--"]).arg(self.path());
         remove.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -41,7 +41,7 @@ impl Workplace {
         }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }

@@ -13,7 +13,7 @@ use mover::io::tcp::{self, Tuning};
 use mover::io::{clock, system};
 
 /// What only who was asked to connect can know.
-pub type Token = [u8; 32];
+pub(crate) type Token = [u8; 32];
 
 /// What is done with a connection of who knows the token.
 type Service = fn(TcpStream) -> io::Result<()>;
@@ -24,7 +24,7 @@ pub fn answer(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
 }
 
 /// The same for one who wants all bytes back that it sends.
-pub fn reflect(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
+pub(crate) fn reflect(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
     listen(ports, token, echo)
 }
 
@@ -85,7 +85,7 @@ fn exchange(mut connection: TcpStream) -> io::Result<()> {
 }
 
 /// The near end: connects to one who knows the token too.
-pub fn introduced(
+pub(crate) fn introduced(
     addresses: &[SocketAddr],
     port: u16,
     token: &Token,

@@ -117,7 +117,7 @@ enum Answer {
 }
 
 /// What a run writes in a folder of another host.
-pub const FAR_SINK: &str = ".datapump-measure-sink";
+pub(crate) const FAR_SINK: &str = ".datapump-measure-sink";
 /// A line in front of the first answer: what a login shell prints comes before it.
 const MARK: &str = "datapump-probe";
 /// No answer is longer: a thousand CPUs and ten thousand threads are less.
@@ -380,7 +380,7 @@ impl Probe {
     }
 
     /// Facts beside those of the environment: of a folder there, and of an interface.
-    pub fn checkup(
+    pub(crate) fn checkup(
         &mut self,
         folder: &Path,
         toward: Toward,
@@ -392,7 +392,7 @@ impl Probe {
     }
 
     /// What time it is there.
-    pub fn unix_s(&mut self) -> Result<f64, Fault> {
+    pub(crate) fn unix_s(&mut self) -> Result<f64, Fault> {
         match self.ask(&Request::Time {})? {
             Answer::Time { unix_s } => Ok(unix_s),
             other => Err(self.strange(&other)),
@@ -408,7 +408,11 @@ impl Probe {
     }
 
     /// Has a port opened that gives back what comes, to one who knows the token.
-    pub fn reflect(&mut self, ports: Option<(u16, u16)>, token: &Token) -> Result<u16, Fault> {
+    pub(crate) fn reflect(
+        &mut self,
+        ports: Option<(u16, u16)>,
+        token: &Token,
+    ) -> Result<u16, Fault> {
         match self.ask(&Request::Reflect { ports, token: *token })? {
             Answer::Listening { port } => Ok(port),
             other => Err(self.strange(&other)),
@@ -434,12 +438,12 @@ impl Probe {
     }
 
     /// Removes what a run has written in a folder of the probe's host, if it is there.
-    pub fn remove_sink(&mut self, folder: &Path) -> Result<(), Fault> {
+    pub(crate) fn remove_sink(&mut self, folder: &Path) -> Result<(), Fault> {
         self.done(&Request::RemoveSink { folder: folder.into() })
     }
 
     /// Has a thread of the probe's own session want all of a CPU.
-    pub fn spin(&mut self, cpu: u32, for_ms: u32) -> Result<Spun, Fault> {
+    pub(crate) fn spin(&mut self, cpu: u32, for_ms: u32) -> Result<Spun, Fault> {
         match self.ask(&Request::Spin { cpu, for_ms })? {
             Answer::Spun(spun) => Ok(spun),
             other => Err(self.strange(&other)),

@@ -12,7 +12,7 @@ use mover::io::clock;
 use mover::remote::peer::PROGRAM;
 
 /// Asks the far probe for its clock and for a port, and knocks there.
-pub fn try_path(
+pub(crate) fn try_path(
     far: &mut Probe,
     login: Nanos,
     addresses: &[SocketAddr],

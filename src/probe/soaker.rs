@@ -18,7 +18,7 @@ use mover::io::system::{CpuClock, pin, run_when_idle};
 
 /// The soakers of this process: made when they are first asked for, resting in between.
 #[derive(Debug, Default)]
-pub struct Soakers {
+pub(crate) struct Soakers {
     by_cpu: BTreeMap<u32, Soaker>,
 }
 
@@ -43,7 +43,7 @@ struct Shared {
 impl Soakers {
     /// Has exactly these CPUs soaked from now on. Where one cannot be, nothing has changed but that
     /// others may have been made, which rest.
-    pub fn soak(&mut self, cpus: &[u32], now: Tick) -> Result<(), String> {
+    pub(crate) fn soak(&mut self, cpus: &[u32], now: Tick) -> Result<(), String> {
         for cpu in cpus {
             if !self.by_cpu.contains_key(cpu) {
                 self.by_cpu.insert(*cpu, Soaker::start(*cpu)?);
@@ -60,7 +60,7 @@ impl Soakers {
     }
 
     /// Those that work, and how far they have come.
-    pub fn times(&self) -> BTreeMap<u32, SoakerTimes> {
+    pub(crate) fn times(&self) -> BTreeMap<u32, SoakerTimes> {
         let times = |(cpu, soaker): (&u32, &Soaker)| {
             let since_ns = soaker.since?.0;
             let cpu_ns = soaker.clock.now()?.0;
@@ -71,7 +71,7 @@ impl Soakers {
     }
 
     /// What all of them have used, those that rest too.
-    pub fn cpu_ns(&self) -> u64 {
+    pub(crate) fn cpu_ns(&self) -> u64 {
         self.by_cpu.values().filter_map(|soaker| soaker.clock.now()).map(|time| time.0).sum()
     }
 }

@@ -104,7 +104,7 @@ impl Store {
 
     /// Where results are kept unless something else is said: `DATAPUMP_RESULTS`, else
     /// `datapump/results.db` in `XDG_STATE_HOME` or `~/.local/state`. `None` without a home.
-    pub fn default_path() -> Option<PathBuf> {
+    pub(crate) fn default_path() -> Option<PathBuf> {
         let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = named("DATAPUMP_RESULTS") {
             return Some(PathBuf::from(path));
@@ -214,7 +214,7 @@ impl Store {
     /// The newest model of a host, for somebody who has other things to do: nothing is waited for
     /// and nothing is written. No store, or one that cannot be read now, is no model; only a store
     /// that is damaged is a fault.
-    pub fn glance(path: &Path, host: &str) -> Result<Option<HostModel>, Fault> {
+    pub(crate) fn glance(path: &Path, host: &str) -> Result<Option<HostModel>, Fault> {
         if !path.is_file() {
             return Ok(None);
         }

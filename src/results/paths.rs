@@ -8,7 +8,11 @@ use base::packed;
 
 /// One row for each stream and end: its samples are one value, a tenth of what they would be as
 /// rows.
-pub fn insert(transaction: &Transaction<'_>, run: i64, path: &StreamPath) -> rusqlite::Result<()> {
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    run: i64,
+    path: &StreamPath,
+) -> rusqlite::Result<()> {
     let sql = "INSERT INTO paths (run, stream, side, role, samples, packed) \
                VALUES (?, ?, ?, ?, ?, ?)";
     let values = params![
@@ -22,7 +26,7 @@ pub fn insert(transaction: &Transaction<'_>, run: i64, path: &StreamPath) -> rus
     transaction.prepare_cached(sql)?.execute(values).map(|_| ())
 }
 
-pub fn of_row(row: &Row<'_>) -> rusqlite::Result<StreamPath> {
+pub(crate) fn of_row(row: &Row<'_>) -> rusqlite::Result<StreamPath> {
     let unreadable = |why: String| {
         let kind = rusqlite::types::Type::Blob;
         rusqlite::Error::FromSqlConversionFailure(0, kind, format!("a path: {why}").into())

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl From<rusqlite::Error> for Unusable {
 }
 
 /// Makes of a database a store of today's version, all at once or not at all.
-pub fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), Unusable> {
+pub(crate) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), Unusable> {
     // Nearly always there is nothing to do, and then nobody who writes is waited for.
     if version(connection, migrations.len())? == migrations.len() {
         return Ok(());

@@ -17,7 +17,7 @@ use mover::remote;
 use mover::remote::launch::Launch;
 
 /// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
-pub fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {
+pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {
     let (notices_in, notices) = channel();
     let watch = Arc::new(Watch::new(notices_in));
     let (started, started_unix_s) = (clock::now(), clock::unix().as_secs_f64());

@@ -35,7 +35,7 @@ pub struct Course {
 
 /// What whoever follows a campaign is told.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// Nothing moves until then.
     Pausing {
         cell: &'a Cell,
@@ -61,7 +61,7 @@ pub enum Step<'a> {
 
 /// A host that could not be measured to the end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeftOut {
+pub(crate) struct LeftOut {
     pub host: String,
     pub cells: usize,
     pub fault: Fault,
@@ -69,7 +69,7 @@ pub struct LeftOut {
 
 /// What an earlier run of the campaign has measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Done {
+pub(crate) struct Done {
     pub cells: BTreeSet<u32>,
     /// How long the newest of them took.
     pub last_took: Option<Nanos>,
@@ -88,7 +88,7 @@ struct Under<'a> {
 
 impl Course {
     /// Measures what is not done yet. A watch that is stopped ends it behind the cell.
-    pub fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         done: &Done,
         mut near: Probe,

@@ -14,7 +14,7 @@ use mover::io::echo::Reflector;
 
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probed {
+pub(crate) struct Probed {
     /// When it was to leave, and when it did.
     pub due: Tick,
     pub sent: Tick,
@@ -23,7 +23,7 @@ pub struct Probed {
 
 /// Sends probes from a thread of its own, over a socket of its own.
 #[derive(Debug)]
-pub struct Prober {
+pub(crate) struct Prober {
     enough: Arc<AtomicBool>,
     method: &'static str,
     thread: JoinHandle<(Option<Reflector>, Vec<Probed>)>,
@@ -31,20 +31,20 @@ pub struct Prober {
 
 /// All probes of a prober.
 #[derive(Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub method: &'static str,
     pub probes: Vec<Probed>,
 }
 
 impl Prober {
-    pub fn start(reflector: Reflector) -> Prober {
+    pub(crate) fn start(reflector: Reflector) -> Prober {
         let enough = Arc::new(AtomicBool::new(false));
         let (method, told) = (reflector.method(), enough.clone());
         Prober { enough, method, thread: thread::spawn(move || probe(reflector, &told)) }
     }
 
     /// Waits for what is still under way. `None` for the reflector where its connection broke.
-    pub fn finish(self) -> (Option<Reflector>, Seen) {
+    pub(crate) fn finish(self) -> (Option<Reflector>, Seen) {
         self.enough.store(true, Relaxed);
         let (reflector, probes) = self.thread.join().unwrap_or_default();
         (reflector, Seen { method: self.method, probes })
@@ -110,7 +110,7 @@ fn may_come(probe: &Probed) -> bool {
 
 impl Seen {
     /// What probes say that left before the load, and in the time of the load.
-    pub fn round_trips(&self, loaded: (Tick, Tick)) -> RoundTrips {
+    pub(crate) fn round_trips(&self, loaded: (Tick, Tick)) -> RoundTrips {
         let (from, to) = loaded;
         let of = |keep: &dyn Fn(&Probed) -> bool| {
             summary(self.probes.iter().filter(|probe| keep(probe)))
@@ -157,7 +157,7 @@ pub fn answers(address: IpAddr) -> io::Result<Reflector> {
 }
 
 /// Ten a second.
-pub const EVERY: Nanos = Nanos::from_millis(100);
+pub(crate) const EVERY: Nanos = Nanos::from_millis(100);
 /// What comes later is lost.
 const PATIENCE: Nanos = Nanos::from_millis(1000);
 const TRIES: u32 = 3;

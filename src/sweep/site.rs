@@ -20,7 +20,7 @@ use mover::remote::launch::Launch;
 use mover::remote::streams;
 
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     host: String,
     met: Option<Met>,
     /// Faults since it has worked last.
@@ -31,7 +31,7 @@ pub struct Site {
 
 /// A host that answers.
 #[derive(Debug)]
-pub struct Met {
+pub(crate) struct Met {
     pub launch: Launch,
     pub probe: Probe,
     /// The environment there, as the store numbers it.
@@ -42,25 +42,25 @@ pub struct Met {
 }
 
 impl Site {
-    pub fn new(host: &str) -> Site {
+    pub(super) fn new(host: &str) -> Site {
         Site { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
     }
 
-    pub fn is_ready(&self, now: Tick) -> bool {
+    pub(crate) fn is_ready(&self, now: Tick) -> bool {
         now >= self.rests_until
     }
 
     /// When it is tried again even if nothing else is to be done; `None` for never.
-    pub fn returns(&self) -> Option<Tick> {
+    pub(super) fn returns(&self) -> Option<Tick> {
         (self.failures < FAILURES_MAX).then_some(self.rests_until)
     }
 
-    pub fn has_worked(&mut self) {
+    pub(crate) fn has_worked(&mut self) {
         (self.failures, self.fault) = (0, None);
     }
 
     /// How long it rests: twice as long each time.
-    pub fn has_failed(&mut self, fault: Fault, extent: Extent) -> Nanos {
+    pub(crate) fn has_failed(&mut self, fault: Fault, extent: Extent) -> Nanos {
         self.failures += 1;
         self.fault = Some(fault);
         self.met = None;
@@ -73,12 +73,12 @@ impl Site {
         rest
     }
 
-    pub fn last_fault(&mut self) -> Option<Fault> {
+    pub(crate) fn last_fault(&mut self) -> Option<Fault> {
         self.fault.take()
     }
 
     /// The host, logged in to where nobody is there yet.
-    pub fn meet(
+    pub(super) fn meet(
         &mut self,
         campaign: &str,
         remote: &Remote,

@@ -194,7 +194,7 @@ pub fn read_available_bytes(meminfo: &str) -> u64 {
 
 /// A kernel thread's name without what changes from boot to boot: the number of a worker, of an
 /// interrupt, of a partition's journal. Workers are named by what they last worked on.
-pub fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     if let Some(worker) = name.strip_prefix("kworker/") {
         let (pool, work) = worker.split_once(['-', '+']).unwrap_or((worker, ""));
         let pool = pool.split(':').next().unwrap_or(pool);

@@ -199,8 +199,8 @@ fn target(place: &Place) -> String {
 
 /// Names in the record: who chose the setting, what ended the copy, its level as typed, and how
 /// long bytes moved and how long nothing did before.
-pub const CHOICE: &str = "choice";
-pub const EXTENT: &str = "extent";
-pub const LEVEL: &str = "level";
+pub(crate) const CHOICE: &str = "choice";
+pub(crate) const EXTENT: &str = "extent";
+pub(crate) const LEVEL: &str = "level";
 pub const MOVING: &str = "moving_s";
-pub const PAUSE: &str = "pause_s";
+pub(crate) const PAUSE: &str = "pause_s";

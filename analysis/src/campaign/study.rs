@@ -61,7 +61,7 @@ pub struct Best<'a> {
 
 /// How the rate of a setting grows with the length of a copy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Growth<'a> {
+pub(crate) struct Growth<'a> {
     /// From the shortest to the longest.
     pub lengths: Vec<Length<'a>>,
     /// The median of all copies of the three longest.
@@ -85,7 +85,7 @@ pub struct Length<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Model {
+pub(crate) struct Model {
     pub t0_s: Estimate,
     pub bytes_per_s: Estimate,
 }
@@ -100,7 +100,7 @@ pub struct Change<'a> {
 
 impl Change<'_> {
     /// True where the interval leaves 1 out, and is one.
-    pub fn is_one(&self) -> bool {
+    pub(crate) fn is_one(&self) -> bool {
         let leaves_out = |ratio: Estimate| ratio.low > 1.0 || ratio.high < 1.0;
         has_interval(self.before, self.after) && self.ratio.is_some_and(leaves_out)
     }
@@ -202,7 +202,7 @@ fn has_interval(row: &Row, other: &Row) -> bool {
 impl<'a> Best<'a> {
     /// What is worth to be set: the best of all, where it is faster beyond doubt than a copy that
     /// is told nothing.
-    pub fn advised(&self) -> Option<&'a Row> {
+    pub(crate) fn advised(&self) -> Option<&'a Row> {
         let auto = self.auto.iter().map(|(row, _)| *row);
         let best = auto.chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
         match self.usual() {
@@ -225,7 +225,7 @@ impl<'a> Best<'a> {
 }
 
 /// How rates grow, for each setting that was tried at three lengths or more.
-pub fn growths(rows: &[Row]) -> Vec<Growth<'_>> {
+pub(crate) fn growths(rows: &[Row]) -> Vec<Growth<'_>> {
     let mut by_setting: BTreeMap<(&str, Kind, &Choice), Vec<&Row>> = BTreeMap::new();
     for row in rows {
         let Point { host, kind, choice, .. } = &row.point;

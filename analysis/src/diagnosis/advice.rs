@@ -7,7 +7,7 @@ use super::verdict::{Advice, Change, Class, ForLink, Stage, Verdict};
 
 /// For the primary class and each secondary one, in the order in which they help. What fills the
 /// path makes no advice beside another that does.
-pub fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
+pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     let mut classes: Vec<Class> = verdict.primary.into_iter().collect();
     classes.extend(&verdict.secondary);
     let bursts = verdict.figures.pauses.causes_losses

@@ -15,7 +15,7 @@ mod verdict;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
-pub mod simulator;
+pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
 

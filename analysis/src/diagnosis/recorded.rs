@@ -8,7 +8,7 @@ use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
 
 /// Reads a table; columns are found by name. Panics where it is not one, as it is our own.
-pub fn evidence(table: &str) -> Evidence {
+pub(super) fn evidence(table: &str) -> Evidence {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let names = reader.headers().expect("a table has headings").clone();
     let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();

@@ -7,7 +7,7 @@ use super::verdict::Class;
 
 /// What is known of a stream beyond one window of it.
 #[derive(Clone, Debug, Default)]
-pub struct Context {
+pub(crate) struct Context {
     pub losses: Losses,
     /// The windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
@@ -36,14 +36,14 @@ pub struct Context {
 /// How busy a host's CPUs are, 0 to 1: of all that the process may use, and of as many as there are
 /// lanes. 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Strain {
+pub(crate) struct Strain {
     pub of_usable: f64,
     pub of_lanes: f64,
 }
 
 /// Where the receiving lane's time went.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ReceiverLane {
+pub(crate) struct ReceiverLane {
     /// Waiting for the network.
     pub waiting: f64,
     pub passage: f64,
@@ -53,12 +53,12 @@ pub struct ReceiverLane {
 
 impl ReceiverLane {
     /// It has hardly any time for the network.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.waiting < 0.3 && self.sink + self.passage >= 0.5
     }
 }
 
-pub fn held_by(window: &Features, context: &Context) -> Class {
+pub(super) fn held_by(window: &Features, context: &Context) -> Class {
     let rules: [fn(&Features, &Context) -> Option<Class>; 10] = [
         still_growing,
         by_receiver,
@@ -148,7 +148,7 @@ fn by_sender(window: &Features, context: &Context) -> Option<Class> {
 }
 
 /// The stage of the sending lane that takes most of the time.
-pub fn sender_stage(window: &Features, context: &Context) -> Class {
+pub(crate) fn sender_stage(window: &Features, context: &Context) -> Class {
     if context.sender.of_usable >= SATURATED {
         return Class::HostCpu;
     }
@@ -225,7 +225,7 @@ fn by_what_is_left(window: &Features, context: &Context) -> Option<Class> {
 
 impl Context {
     /// Episodes lose many segments each, or come at the same window each time: a queue overflows.
-    pub fn overflows(&self) -> bool {
+    pub(super) fn overflows(&self) -> bool {
         let carries = self.total_seen * self.round_trip_min_s;
         let same = self.window_at_loss.is_some_and(|window| {
             // Two are alike by chance now and then.
@@ -273,7 +273,7 @@ impl Context {
 
 /// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
 /// which no queue does, and no rule knows why.
-pub fn goes_silent(losses: &Losses) -> bool {
+pub(crate) fn goes_silent(losses: &Losses) -> bool {
     losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
 }
 
@@ -293,9 +293,9 @@ fn queue_stands(window: &Features) -> bool {
 }
 
 /// Of a window or a stream's steady time: from here on pauses are why it was not faster.
-pub const PAUSED_SHARE_MIN: f64 = 0.05;
+pub(crate) const PAUSED_SHARE_MIN: f64 = 0.05;
 /// From here on a host or a thread has no CPU left.
-pub const SATURATED: f64 = 0.88;
+pub(crate) const SATURATED: f64 = 0.88;
 /// Of the fastest that acknowledgements came.
 const HEAPS_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;

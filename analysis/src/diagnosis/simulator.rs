@@ -13,7 +13,7 @@ use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
 
 #[derive(Clone, Debug)]
-pub struct World {
+pub(crate) struct World {
     pub bits_per_s: f64,
     pub round_trip_s: f64,
     pub queue_bytes: f64,
@@ -34,7 +34,7 @@ pub struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Congestion {
+pub(crate) enum Congestion {
     Reno,
     Cubic,
     /// Knows what the link carries and paces by it.
@@ -43,7 +43,7 @@ pub enum Congestion {
 
 /// What each stream's application does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Application {
+pub(crate) enum Application {
     Always,
     /// A stage gives this much a second, in requests.
     Source {
@@ -88,7 +88,7 @@ impl Default for World {
 
 impl World {
     /// Runs it, and says what the program would know of it.
-    pub fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         let mut random = generator(self.seed);
         let step_s = (self.round_trip_s / 100.0).clamp(20e-6, 1e-3);
         let every_s = (self.round_trip_s / 4.0).clamp(0.005, 0.05);

@@ -14,7 +14,7 @@ use super::verdict::{Class, Figures, Shares, StreamVerdict};
 use crate::statistics::median;
 
 /// All streams of a transfer, in the order of their numbers, with what only all of them tell.
-pub struct Streams<'a> {
+pub(crate) struct Streams<'a> {
     evidence: &'a Evidence,
     series: Vec<(&'a Stream, Series)>,
     window_at_loss: Option<WindowAtLoss>,
@@ -31,7 +31,7 @@ pub struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    pub fn of(evidence: &'a Evidence) -> Streams<'a> {
+    pub(super) fn of(evidence: &'a Evidence) -> Streams<'a> {
         let mut series: Vec<(&Stream, Series)> = evidence
             .streams
             .iter()
@@ -67,12 +67,12 @@ impl<'a> Streams<'a> {
         }
     }
 
-    pub fn each(&self) -> impl Iterator<Item = One<'_>> {
+    pub(super) fn each(&self) -> impl Iterator<Item = One<'_>> {
         self.series.iter().map(|(stream, series)| One::of(self, stream, series))
     }
 
     /// What all streams say together.
-    pub fn figures(&self, streams: &[StreamVerdict]) -> Figures {
+    pub(super) fn figures(&self, streams: &[StreamVerdict]) -> Figures {
         let most = streams.iter().max_by(|a, b| a.pauses.count.cmp(&b.pauses.count));
         let pauses = most.map(|one| one.pauses.clone()).unwrap_or_default();
         // Streams that pause as often as each other do so together, at blocks of the transfer.
@@ -146,7 +146,7 @@ fn strain(host: &Host, lanes: usize) -> Strain {
 }
 
 /// One stream, and what was found in it.
-pub struct One<'a> {
+pub(super) struct One<'a> {
     stream: &'a Stream,
     series: &'a Series,
     seconds: f64,
@@ -192,7 +192,7 @@ impl<'a> One<'a> {
         }
     }
 
-    pub fn verdict(&self) -> StreamVerdict {
+    pub(super) fn verdict(&self) -> StreamVerdict {
         let shares = self.shares();
         let first = shares.all().first();
         let losses = self.context.losses.clone();
@@ -306,7 +306,7 @@ fn context(
 }
 
 /// Where the receiving lane's time went, over all of its life; `None` where it was not recorded.
-pub fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
+pub(crate) fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
     let series = Series::of(&stream.received);
     let steps: Vec<_> = series.steps().collect();
     let whole = features(&steps, &[], 0.0);

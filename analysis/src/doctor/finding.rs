@@ -47,7 +47,7 @@ pub struct Finding {
 
 /// What a rule says of what it looks at, before anybody knows whose it is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub(super) struct Said {
     pub state: State,
     pub found: String,
     pub why: String,
@@ -55,15 +55,15 @@ pub struct Said {
 }
 
 impl Said {
-    pub fn good(found: impl Into<String>) -> Said {
+    pub(super) fn good(found: impl Into<String>) -> Said {
         Said { state: State::Good, found: found.into(), why: String::new(), remedy: String::new() }
     }
 
-    pub fn unknown(found: impl Into<String>) -> Said {
+    pub(super) fn unknown(found: impl Into<String>) -> Said {
         Said { state: State::Unknown, ..Said::good(found) }
     }
 
-    pub fn advice(
+    pub(super) fn advice(
         found: impl Into<String>,
         why: impl Into<String>,
         remedy: impl Into<String>,
@@ -72,7 +72,7 @@ impl Said {
         Said { state: State::Advice, why: why.into(), remedy: remedy.into(), ..said }
     }
 
-    pub fn trouble(
+    pub(super) fn trouble(
         found: impl Into<String>,
         why: impl Into<String>,
         remedy: impl Into<String>,
@@ -80,7 +80,7 @@ impl Said {
         Said { state: State::Trouble, ..Said::advice(found, why, remedy) }
     }
 
-    pub fn of(self, of: &str, check: &'static str) -> Finding {
+    pub(super) fn of(self, of: &str, check: &'static str) -> Finding {
         let Said { state, found, why, remedy } = self;
         Finding { of: of.to_string(), check, state, found, why, remedy }
     }
@@ -95,36 +95,36 @@ pub struct Goal {
 
 impl Goal {
     /// What is in flight when the path is full; `None` where the round trip is not known.
-    pub fn product_bytes(&self) -> Option<f64> {
+    pub(crate) fn product_bytes(&self) -> Option<f64> {
         self.round_trip.map(|time| self.bytes_per_s * time.seconds())
     }
 }
 
 /// The facts of a host by name: those of its environment, and those of a checkup.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a>(pub &'a BTreeMap<String, String>);
+pub(super) struct Facts<'a>(pub &'a BTreeMap<String, String>);
 
 impl Facts<'_> {
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    pub fn number(&self, name: &str) -> Option<f64> {
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.text(name)?.parse().ok()
     }
 
-    pub fn sysctl(&self, name: &str) -> Option<&str> {
+    pub(super) fn sysctl(&self, name: &str) -> Option<&str> {
         self.text(&format!("sysctl {name}"))
     }
 
     /// The last of several numbers: the most that a buffer may become.
-    pub fn sysctl_most(&self, name: &str) -> Option<f64> {
+    pub(crate) fn sysctl_most(&self, name: &str) -> Option<f64> {
         self.sysctl(name)?.split_whitespace().last()?.parse().ok()
     }
 }
 
 /// One thing that is looked at; `None` where the facts say nothing of it.
-pub type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
+pub(super) type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
 
 /// What was seen of the path to a host.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use super::finding::{Facts, Finding, Knocked, Said, Tried};
 use base::units::Nanos;
 
-pub fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {
     let mut found = vec![
         login(knocked).of(of, "ssh"),
         versions(knocked).of(of, "versions"),

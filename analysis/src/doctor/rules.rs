@@ -3,7 +3,7 @@
 use super::finding::{Facts, Goal, Rule, Said};
 use base::units::{Bytes, Rate};
 
-pub const RULES: &[(&str, Rule)] = &[
+pub(super) const RULES: &[(&str, Rule)] = &[
     ("interface", interface),
     ("packet size", packet_size),
     ("queue discipline", queue_discipline),

@@ -3,7 +3,7 @@
 use super::finding::{Facts, Goal, Rule, Said};
 use base::units::{Bytes, Rate};
 
-pub const RULES: &[(&str, Rule)] = &[
+pub(super) const RULES: &[(&str, Rule)] = &[
     ("receive buffer", receive_buffer),
     ("send buffer", send_buffer),
     ("receive autotuning", autotuning),

@@ -82,12 +82,12 @@ impl Curve {
     }
 
     /// True where the cost of a start is told from that of a request.
-    pub fn has_starts(&self) -> bool {
+    pub(crate) fn has_starts(&self) -> bool {
         self.fits.iter().any(|fit| fit.cs_ns.is_some())
     }
 
     /// True where the runs were made at several depths.
-    pub fn has_depths(&self) -> bool {
+    pub(crate) fn has_depths(&self) -> bool {
         let mut depths = self.sizes().map(|size| size.depth);
         depths.next().is_some_and(|first| depths.any(|depth| depth != first))
     }
@@ -117,20 +117,13 @@ fn sizes_beside(fit: &Fit, knee_bytes: u32) -> (usize, usize) {
 }
 
 /// The request size from which requests are at most the share `share` of all cost: `RS*/share`.
-pub fn request_share_bytes(balance_bytes: f64, share: f64) -> f64 {
+pub(crate) fn request_share_bytes(balance_bytes: f64, share: f64) -> f64 {
     balance_bytes / share
 }
 
 /// Bytes a second that so many CPUs can do at a cost for each byte.
-pub fn cpu_bound_rate(cpus: u32, ns_per_byte: f64) -> Option<f64> {
+pub(crate) fn cpu_bound_rate(cpus: u32, ns_per_byte: f64) -> Option<f64> {
     (ns_per_byte > 0.0).then(|| f64::from(cpus) * 1e9 / ns_per_byte)
-}
-
-/// The requests that must be in flight for a rate over a latency, and one that is being filled.
-pub fn depth_needed(rate_bytes_per_s: f64, latency_s: f64, request_bytes: u32) -> u32 {
-    let in_flight = rate_bytes_per_s * latency_s / f64::from(request_bytes.max(1));
-    // A float becomes the nearest integer there is; not a number becomes 0.
-    (in_flight.ceil() as u32).saturating_add(1)
 }
 
 /// What one request size did.
@@ -145,7 +138,7 @@ pub struct Offer {
 
 /// The smallest request size, and of that the smallest depth, that is within 3 % of the best rate
 /// and of the least cost. Where none is near both, rate decides before cost.
-pub fn advised(offers: &[Offer]) -> Option<Offer> {
+pub(crate) fn advised(offers: &[Offer]) -> Option<Offer> {
     let finite = |offer: &&Offer| offer.cost_ns.is_finite() && offer.cost_ns > 0.0;
     let mut offers: Vec<Offer> = offers.iter().filter(finite).copied().collect();
     offers.sort_by_key(|offer| (offer.request_bytes, offer.depth));
@@ -226,8 +219,5 @@ mod tests {
         assert_eq!(balance, 132_000.0);
         assert_eq!(request_share_bytes(balance, 0.1), 1_320_000.0);
         assert_eq!(cpu_bound_rate(1, 40.0), Some(25e6));
-        assert_eq!(depth_needed(24e6, 1e-3, 65536), 2);
-        assert_eq!(depth_needed(f64::NAN, 1.0, 0), 1);
-        assert_eq!(depth_needed(f64::INFINITY, 1.0, 1), u32::MAX);
     }
 }

@@ -118,7 +118,7 @@ impl SizeFit {
     }
 
     /// Above 0 where the prediction is too high.
-    pub fn signed_error(&self) -> f64 {
+    pub(crate) fn signed_error(&self) -> f64 {
         self.predicted_ns / self.observed_ns - 1.0
     }
 }
@@ -195,7 +195,7 @@ impl Fit {
     }
 
     /// The same with so many resamples; with none the intervals are points.
-    pub fn resampled(
+    pub(crate) fn resampled(
         runs: &[Observation],
         known: Known,
         seed: u64,
@@ -254,7 +254,7 @@ impl Fit {
         }
     }
 
-    pub fn lack_of_fit_passes(&self) -> Option<bool> {
+    pub(crate) fn lack_of_fit_passes(&self) -> Option<bool> {
         self.lack_of_fit.map(|lack| lack.p >= SIGNIFICANCE)
     }
 

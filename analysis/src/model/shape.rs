@@ -12,7 +12,7 @@ pub struct Shape {
 }
 
 /// The length from which a file's bytes are large.
-pub const LARGE_FROM_BYTES: u64 = DIRECT_BYTES_MIN;
+pub(crate) const LARGE_FROM_BYTES: u64 = DIRECT_BYTES_MIN;
 
 impl Shape {
     pub fn add(&mut self, file_bytes: u64) {

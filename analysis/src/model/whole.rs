@@ -312,5 +312,5 @@ pub const LOADS: &[Load] = &[
 mod tests;
 #[cfg(test)]
 pub mod planted {
-    pub use crate::model::whole::tests::planted_whole;
+    pub(crate) use crate::model::whole::tests::planted_whole;
 }

@@ -4,7 +4,7 @@ use base::path::PathSample;
 use base::units::Tick;
 
 /// A counter at a time: between samples by a straight line, outside of them as at the nearest.
-pub fn count_at(samples: &[PathSample], counter: fn(&PathSample) -> u64, at: Tick) -> f64 {
+pub(crate) fn count_at(samples: &[PathSample], counter: fn(&PathSample) -> u64, at: Tick) -> f64 {
     let later = samples.partition_point(|sample| sample.at <= at);
     let before = later.checked_sub(1).map(|index| &samples[index]);
     match (before, samples.get(later)) {
@@ -20,13 +20,13 @@ pub fn count_at(samples: &[PathSample], counter: fn(&PathSample) -> u64, at: Tic
 }
 
 /// The newest sample that is not later; the first of all where there is none.
-pub fn last_until(samples: &[PathSample], at: Tick) -> Option<&PathSample> {
+pub(crate) fn last_until(samples: &[PathSample], at: Tick) -> Option<&PathSample> {
     let later = samples.partition_point(|sample| sample.at <= at);
     samples.get(later.saturating_sub(1))
 }
 
 /// The mean of what the samples of a stretch say; that of the newest before it where it has none.
-pub fn mean_over(
+pub(crate) fn mean_over(
     samples: &[PathSample],
     value: fn(&PathSample) -> f64,
     from: Tick,

@@ -125,7 +125,7 @@ impl Way {
         }
     }
 
-    pub fn at_shape(&self, shape: &Shape, streams: u16) -> Parts {
+    pub(crate) fn at_shape(&self, shape: &Shape, streams: u16) -> Parts {
         self.at(shape.files, shape.bytes(), streams)
     }
 }

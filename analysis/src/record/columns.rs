@@ -456,7 +456,7 @@ pub fn integer(name: &'static str, value: impl Into<i64>) -> Column {
     maybe_integer(name, Some(value))
 }
 
-pub fn maybe_integer(name: &'static str, value: Option<impl Into<i64>>) -> Column {
+pub(crate) fn maybe_integer(name: &'static str, value: Option<impl Into<i64>>) -> Column {
     Column { name, cell: Cell::Integer(value.map(Into::into)) }
 }
 
@@ -469,7 +469,7 @@ pub fn real(name: &'static str, value: f64) -> Column {
     maybe_real(name, Some(value))
 }
 
-pub fn maybe_real(name: &'static str, value: Option<f64>) -> Column {
+pub(crate) fn maybe_real(name: &'static str, value: Option<f64>) -> Column {
     Column { name, cell: Cell::Real(value.filter(|value| !value.is_nan())) }
 }
 
@@ -477,7 +477,7 @@ pub fn text(name: &'static str, value: &str) -> Column {
     maybe_text(name, Some(value))
 }
 
-pub fn maybe_text(name: &'static str, value: Option<&str>) -> Column {
+pub(crate) fn maybe_text(name: &'static str, value: Option<&str>) -> Column {
     Column { name, cell: Cell::Text(value.map(String::from)) }
 }
 

@@ -269,15 +269,15 @@ fn segments_sent(outcome: &Outcome) -> Option<f64> {
 }
 
 /// What a record calls them among what only some kinds of runs have.
-pub const SEGMENTS_SENT: &str = "segments_sent";
+pub(crate) const SEGMENTS_SENT: &str = "segments_sent";
 /// Of all devices of the host that a run was made from, while it was made.
 pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
 /// True where files of that host are read from one and written to another.
 pub const TWO_DEVICES: &str = "two_devices";
 /// Of a copy to or from another host: the host as typed, the direction, the login, the round trip.
-pub const FAR_HOST: &str = "far_host";
-pub const IS_PUSH: &str = "is_push";
-pub const LOGIN: &str = "login_s";
+pub(crate) const FAR_HOST: &str = "far_host";
+pub(crate) const IS_PUSH: &str = "is_push";
+pub(crate) const LOGIN: &str = "login_s";
 pub const RTT: &str = "path_rtt_s";
 
 /// Two minutes of looks that are 100 ms apart.

@@ -16,7 +16,7 @@ struct Table {
     rows: Vec<Vec<u64>>,
 }
 
-pub fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(paths.iter().map(|path| Table {
         stream: path.stream,
         side: path.side.name().into(),
@@ -26,7 +26,7 @@ pub fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S:
     }))
 }
 
-pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<StreamPath>, D::Error> {
+pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<StreamPath>, D::Error> {
     let tables = Vec::<Table>::deserialize(from)?;
     tables.iter().map(|table| path(table).map_err(D::Error::custom)).collect()
 }

@@ -7,7 +7,7 @@ use base::job::StreamPath;
 use base::packed;
 
 /// How the store is asked for the paths of a run.
-pub type PathsOf<'a> = &'a dyn Fn(&Record) -> io::Result<Vec<StreamPath>>;
+pub(crate) type PathsOf<'a> = &'a dyn Fn(&Record) -> io::Result<Vec<StreamPath>>;
 
 /// One line of names and one for each sample of each stream of each run.
 pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -32,10 +32,10 @@ pub fn curve(title: &str, curve: &Curve) -> Sheet {
     sheet
 }
 
-pub const SIZE_COLUMNS: &[&str] =
+pub(crate) const SIZE_COLUMNS: &[&str] =
     &["request size", "n", "observed ns/B", "predicted ns/B", "error", "signed"];
 
-pub fn size_row(seen: &SizeFit) -> Vec<String> {
+pub(crate) fn size_row(seen: &SizeFit) -> Vec<String> {
     vec![
         size(seen.request_bytes),
         seen.n.to_string(),

@@ -80,7 +80,7 @@ fn than(observed: f64, expected: f64) -> String {
 
 /// What is expected, in JSON: low, middle and high of each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Expected {
+pub(crate) struct Expected {
     elapsed_seconds: [f64; 3],
     rate_bytes_per_second: [f64; 3],
     /// Of both sides, where both ends are in one process.

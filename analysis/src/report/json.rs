@@ -27,7 +27,7 @@ use base::settings::Settings;
 use base::tally::{SideReport, Stage};
 use base::units::{Nanos, Rate};
 
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// When something happened, on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -569,7 +569,7 @@ fn per_byte(spent: Nanos, bytes: u64) -> Option<f64> {
 }
 
 /// A class as programs read it.
-pub fn class_name(class: Class) -> &'static str {
+pub(crate) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Local => "local",
         Class::Usage => "usage",
@@ -586,7 +586,7 @@ pub fn class_name(class: Class) -> &'static str {
 
 /// `2026-11-20T12:15:03.123Z`. The days become a date as Howard Hinnant's `civil_from_days` does
 /// it: years begin in March, so that the leap day is the last of its year.
-pub fn utc(unix: Duration) -> String {
+pub(crate) fn utc(unix: Duration) -> String {
     let seconds = unix.as_secs();
     let days = seconds / 86_400 + 719_468; // since 0000-03-01
     let era = days / 146_097;

@@ -79,7 +79,7 @@ impl Seen {
     }
 
     /// The mean rate since the start.
-    pub fn average(&self) -> Rate {
+    pub(crate) fn average(&self) -> Rate {
         Rate::of(self.moved(), self.at)
     }
 

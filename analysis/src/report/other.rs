@@ -23,7 +23,7 @@ pub fn words(cpu_from: CpuFrom) -> &'static str {
 }
 
 /// What each part costs and how far predictions are off, and the verdicts on both.
-pub fn sheets(study: &Study) -> Vec<Sheet> {
+pub(crate) fn sheets(study: &Study) -> Vec<Sheet> {
     vec![costs(study), verdicts(study)]
 }
 

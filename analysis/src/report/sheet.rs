@@ -120,7 +120,7 @@ pub fn us(value_ns: f64) -> String {
 }
 
 /// Bytes a second as megabytes a second.
-pub fn mega(rate: f64) -> String {
+pub(crate) fn mega(rate: f64) -> String {
     digits(rate / 1e6)
 }
 
@@ -132,7 +132,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// With its sign.
-pub fn signed_percent(share: f64) -> String {
+pub(crate) fn signed_percent(share: f64) -> String {
     match share.is_finite() {
         true if share.abs() < 0.0005 => "0.0 %".into(),
         true => format!("{:+.1} %", share * 100.0),

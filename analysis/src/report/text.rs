@@ -487,7 +487,7 @@ pub(super) mod sample {
     }
 
     /// A push of 4 GiB over four streams, as it could have been.
-    pub fn push() -> Outcome {
+    pub(crate) fn push() -> Outcome {
         let near = SideReport {
             tally: Tally {
                 packing: Packing::default(),

@@ -45,7 +45,7 @@ pub struct Spread {
 
 /// How far a value is from where most are, by Tukey's fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
+pub(crate) enum Fence {
     Inside,
     /// Beyond 1.5 interquartile ranges.
     Outlier,
@@ -85,11 +85,11 @@ impl Spread {
         Some(spread)
     }
 
-    pub fn interquartile_range(&self) -> f64 {
+    pub(crate) fn interquartile_range(&self) -> f64 {
         self.upper_quartile - self.lower_quartile
     }
 
-    pub fn fence(&self, value: f64) -> Fence {
+    pub(crate) fn fence(&self, value: f64) -> Fence {
         let beyond = (self.lower_quartile - value).max(value - self.upper_quartile);
         let range = self.interquartile_range();
         // Of values that are all but equal, the last digit makes nobody an outlier.
@@ -124,22 +124,22 @@ fn quantile(finite: &[f64], share: f64) -> f64 {
 }
 
 /// How many times a sample is drawn again.
-pub const RESAMPLES: usize = 2000;
+pub(crate) const RESAMPLES: usize = 2000;
 
 /// Draws every stratum again from itself, with replacement: `strata` are indices of a sample, each
 /// answer is indices of as many.
 #[derive(Debug)]
-pub struct Bootstrap<'a> {
+pub(crate) struct Bootstrap<'a> {
     strata: &'a [Vec<usize>],
     generator: Pcg64,
 }
 
 impl<'a> Bootstrap<'a> {
-    pub fn new(strata: &'a [Vec<usize>], seed: u64) -> Bootstrap<'a> {
+    pub(crate) fn new(strata: &'a [Vec<usize>], seed: u64) -> Bootstrap<'a> {
         Bootstrap { strata, generator: generator(seed) }
     }
 
-    pub fn draw(&mut self) -> Vec<usize> {
+    pub(crate) fn draw(&mut self) -> Vec<usize> {
         let generator = &mut self.generator;
         let of = |stratum: &'a Vec<usize>| stratum.iter().map(move |_| stratum);
         let places = self.strata.iter().flat_map(of);
@@ -154,7 +154,7 @@ pub fn generator(seed: u64) -> Pcg64 {
 
 /// The 95 % percentile interval of what resamples gave, widened where it must be so that it holds
 /// `value`.
-pub fn percentile_interval(value: f64, resampled: &[f64]) -> Estimate {
+pub(crate) fn percentile_interval(value: f64, resampled: &[f64]) -> Estimate {
     let finite = finite(resampled);
     if finite.is_empty() {
         return Estimate { value, low: value, high: value };
@@ -166,7 +166,7 @@ pub fn percentile_interval(value: f64, resampled: &[f64]) -> Estimate {
 }
 
 /// The median with its bootstrap interval.
-pub fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
+pub(crate) fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     let values = finite(values);
     let value = median(&values)?;
     let strata = [(0..values.len()).collect::<Vec<_>>()];
@@ -178,7 +178,7 @@ pub fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
 
 /// The ratio of two medians with its bootstrap interval. Something is faster only where that
 /// interval leaves 1 out. `None` where there is nothing to divide, or to divide by.
-pub fn ratio_of_medians(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
+pub(crate) fn ratio_of_medians(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     let (above, below) = (finite(above), finite(below));
     let ratio = |above: &[f64], below: &[f64]| {
         let ratio = median(above)? / median(below)?;

@@ -43,7 +43,7 @@ pub struct Depths {
 
 impl Depths {
     /// Of the end that has more.
-    pub fn in_flight(self) -> u16 {
+    pub(crate) fn in_flight(self) -> u16 {
         self.source.max(self.sink).max(1)
     }
 }
@@ -221,7 +221,7 @@ fn side(records: &[&Record], end: End) -> Option<SideCell> {
 }
 
 /// The runs whose CPU time counts: those of the kind that is asked for, where there are any.
-pub fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a Record> {
+pub(crate) fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a Record> {
     let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
         records.iter().partition(|record| is_soaked(record));
     match cpu_from {
@@ -232,7 +232,7 @@ pub fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a Record
 }
 
 /// Why a run counts for nothing, in a word: the first gate that it failed.
-pub fn failed_gate(record: &Record) -> Option<String> {
+pub(crate) fn failed_gate(record: &Record) -> Option<String> {
     let reason = record.void_reason.as_ref()?;
     let gate = record.gates.iter().find(|gate| !gate.passed);
     Some(gate.map_or_else(|| reason.clone(), |gate| gate.name.clone()))
@@ -258,7 +258,7 @@ pub fn has_two_devices(record: &Record) -> bool {
     record.more.get(TWO_DEVICES).and_then(serde_json::Value::as_bool).unwrap_or(false)
 }
 
-pub fn is_soaked(record: &Record) -> bool {
+pub(crate) fn is_soaked(record: &Record) -> bool {
     !record.conditions.soaked_cpus.is_empty()
 }
 
@@ -301,7 +301,7 @@ pub fn conditions(record: &Record, scenario: Scenario) -> String {
     words.join(" to ")
 }
 
-pub fn source_conditions(record: &Record) -> String {
+pub(crate) fn source_conditions(record: &Record) -> String {
     let file_system = record.conditions.source_file_system.as_deref();
     let cache = record.conditions.cache.as_str();
     // What is read around the page cache says so already.
@@ -309,7 +309,7 @@ pub fn source_conditions(record: &Record) -> String {
     disk(record, file_system, (!said).then_some(cache))
 }
 
-pub fn sink_conditions(record: &Record) -> String {
+pub(crate) fn sink_conditions(record: &Record) -> String {
     disk(record, record.conditions.sink_file_system.as_deref(), None)
 }
 
@@ -329,7 +329,7 @@ fn in_memory(file_system: Option<&str>) -> bool {
     file_system.is_some_and(|name| name.starts_with("tmpfs") || name.starts_with("ramfs"))
 }
 
-pub fn net_conditions(record: &Record) -> String {
+pub(crate) fn net_conditions(record: &Record) -> String {
     let congestion = match record.knobs.congestion.as_deref() {
         Some(asked) => asked,
         None => &record.source.congestion,

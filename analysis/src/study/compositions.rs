@@ -57,16 +57,16 @@ impl Composed {
         self.half_runs.map_or(self.n, |runs| runs.min(self.n))
     }
 
-    pub fn flat_out_error(&self) -> Option<f64> {
+    pub(crate) fn flat_out_error(&self) -> Option<f64> {
         Some(symmetric_error(self.observed_ns?, self.flat_out_ns))
     }
 
     /// True where the ends wake one device together: then the error is of no end's costs.
-    pub fn shares_device(&self) -> bool {
+    pub(crate) fn shares_device(&self) -> bool {
         self.interrupts.is_some_and(|interrupts| interrupts.are_shared())
     }
 
-    pub fn signed_error(&self) -> Option<f64> {
+    pub(crate) fn signed_error(&self) -> Option<f64> {
         Some(self.predicted_ns / self.observed_ns? - 1.0)
     }
 }
@@ -77,7 +77,7 @@ impl Composition {
     }
 
     /// True where the network's part is another somewhere than between null ends.
-    pub fn has_halves(&self) -> bool {
+    pub(crate) fn has_halves(&self) -> bool {
         self.sizes.iter().any(|seen| seen.network != Network::FlatOut)
     }
 }
@@ -93,7 +93,7 @@ const COMPOSED: [(Scenario, End, &[Part]); 7] = [
     (Scenario::NetDisk, End::Sink, &[Part::NetSource, Part::DiskSink]),
 ];
 
-pub fn of(
+pub(crate) fn of(
     all: &[Cell],
     records: &[&Record],
     parts: &[PartStudy],
@@ -290,7 +290,7 @@ fn part_for<'a>(
     })
 }
 
-pub fn name(part: Part) -> &'static str {
+pub(crate) fn name(part: Part) -> &'static str {
     match part {
         Part::Pump => "pump",
         Part::DiskSource => "disk source",

@@ -42,7 +42,7 @@ impl Packed {
     /// Below this rate of the link, packing with so many processors at each end is faster than
     /// sending as it is: what they pack and unpack is then more than the link carries raw. `None`
     /// where nothing is gained on any link.
-    pub fn pays_below_bytes_per_s(&self, processors: usize) -> Option<f64> {
+    pub(crate) fn pays_below_bytes_per_s(&self, processors: usize) -> Option<f64> {
         let unpack = self.unpack_bytes_per_s.unwrap_or(f64::INFINITY);
         let slower = self.pack_bytes_per_s.min(unpack) * processors as f64;
         (self.ratio > GAIN_MIN).then_some(slower)

@@ -38,7 +38,7 @@ impl Interrupts {
     }
 
     /// True where so many wakes are missing that costs of one end say nothing.
-    pub fn are_shared(&self) -> bool {
+    pub(crate) fn are_shared(&self) -> bool {
         self.together < (1.0 - SHARED_MAX) * self.alone
     }
 }

@@ -29,7 +29,7 @@ impl Network {
     }
 
     /// The end whose disk holds a transfer back.
-    pub fn disk_at(self) -> Option<End> {
+    pub(crate) fn disk_at(self) -> Option<End> {
         match self {
             Network::FlatOut => None,
             Network::Fed => Some(End::Source),
@@ -40,14 +40,14 @@ impl Network {
 
 /// The two halves of a transfer from disk over network to disk, at its request size.
 #[derive(Debug)]
-pub struct Halves<'a> {
+pub(crate) struct Halves<'a> {
     fed: &'a Cell,
     drained: &'a Cell,
 }
 
 impl<'a> Halves<'a> {
     /// `None` where they were not both measured, beside a soaker as it or without.
-    pub fn of(cell: &Cell, all: &'a [Cell], run: &Record) -> Option<Halves<'a>> {
+    pub(crate) fn of(cell: &Cell, all: &'a [Cell], run: &Record) -> Option<Halves<'a>> {
         if cell.key.scenario != Scenario::DiskNetDisk {
             return None;
         }
@@ -64,7 +64,7 @@ impl<'a> Halves<'a> {
     }
 
     /// The one that holds the whole way back, where both have runs that count.
-    pub fn slower(&self) -> Option<(Network, &'a Cell)> {
+    pub(crate) fn slower(&self) -> Option<(Network, &'a Cell)> {
         let rate = |half: &Cell| Some(half.rate.as_ref()?.median);
         let (fed, drained) = (rate(self.fed)?, rate(self.drained)?);
         Some(match fed <= drained {
@@ -74,13 +74,13 @@ impl<'a> Halves<'a> {
     }
 
     /// Runs that count, of the half that has fewer of them.
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         let of = |half: &Cell| half.source.as_ref().map_or(0, |side| side.cost_ns.n);
         of(self.fed).min(of(self.drained))
     }
 
     /// Gates that their runs failed.
-    pub fn voids(&self) -> impl Iterator<Item = (String, usize)> {
+    pub(crate) fn voids(&self) -> impl Iterator<Item = (String, usize)> {
         let of = |half: &'a Cell| half.voids.clone().into_iter();
         of(self.fed).chain(of(self.drained))
     }

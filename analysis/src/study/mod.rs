@@ -8,7 +8,7 @@
 //! idle is not. Both are studied, and said.
 
 pub mod cells;
-pub mod compositions;
+pub(crate) mod compositions;
 pub mod compression;
 pub mod device;
 pub mod experiment;
@@ -233,4 +233,4 @@ fn gates(records: &[&Record]) -> Vec<GateTally> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;

@@ -62,13 +62,13 @@ pub enum Starts {
 }
 
 impl Starts {
-    pub fn are_of_files(self) -> bool {
+    pub(crate) fn are_of_files(self) -> bool {
         !matches!(self, Starts::None | Starts::Segments)
     }
 }
 
 /// Where a part is measured alone: the pump, and the side of it.
-pub const ALONE: [(Part, Scenario, End); 5] = [
+pub(crate) const ALONE: [(Part, Scenario, End); 5] = [
     (Part::Pump, Scenario::Cpu, End::Source),
     (Part::DiskSource, Scenario::DiskSource, End::Source),
     (Part::DiskSink, Scenario::DiskSink, End::Source),
@@ -78,13 +78,13 @@ pub const ALONE: [(Part, Scenario, End); 5] = [
 
 impl PartStudy {
     /// Segments to a request where this part is alone.
-    pub fn segments_alone(&self, request_bytes: u32) -> f64 {
+    pub(crate) fn segments_alone(&self, request_bytes: u32) -> f64 {
         between(&self.segments_per_request, request_bytes).unwrap_or(1.0)
     }
 
     /// Starts to a request where this part is alone, at a depth that it was measured at; else each
     /// request is one.
-    pub fn starts_alone(&self, request_bytes: u32, depth: u16) -> f64 {
+    pub(crate) fn starts_alone(&self, request_bytes: u32, depth: u16) -> f64 {
         let starts: Vec<(u32, f64)> = self
             .curve
             .sizes()
@@ -96,7 +96,7 @@ impl PartStudy {
 
     /// What a byte costs with this part alone, the pump's own taken off, where there are so many
     /// starts, or segments, to a request.
-    pub fn own_cost_ns(&self, request_bytes: u32, starts_per_request: f64) -> f64 {
+    pub(crate) fn own_cost_ns(&self, request_bytes: u32, starts_per_request: f64) -> f64 {
         let calls = match self.counts {
             Counts::Requests => 1.0,
             Counts::Calls => between(&self.calls_per_request, request_bytes).unwrap_or(1.0),
@@ -108,7 +108,7 @@ impl PartStudy {
     }
 
     /// What a start costs at a request size, where that was told.
-    pub fn start_ns(&self, request_bytes: u32) -> Option<f64> {
+    pub(crate) fn start_ns(&self, request_bytes: u32) -> Option<f64> {
         self.curve.fit(request_bytes).cs_ns.map(|cs| cs.value)
     }
 
@@ -126,7 +126,7 @@ impl PartStudy {
     /// Whether this depth is rather taken than another: one that was run at more request sizes,
     /// and of those that were run at as many, a rate within 3 % is no reason for more requests in
     /// flight.
-    pub fn stands_before(&self, other: &PartStudy) -> bool {
+    pub(crate) fn stands_before(&self, other: &PartStudy) -> bool {
         if self.bandwidth.len() != other.bandwidth.len() {
             return self.bandwidth.len() > other.bandwidth.len();
         }

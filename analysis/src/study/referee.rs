@@ -37,7 +37,7 @@ impl Referee {
     /// runs; the soaker with those, or with what idle accounting finds where no soaker is. (Beside
     /// it no CPU is idle, so interrupts that wake one do not happen.) Halves are run beside it
     /// only: nobody knows how many interrupts it took in, and it is not asked.
-    pub fn agrees(&self) -> bool {
+    pub(crate) fn agrees(&self) -> bool {
         let near = |ratio: &f64| symmetric_error(*ratio, 1.0) <= AGREEMENT;
         let soaker = match self.scenario.is_half() && self.idle_to_soaker.is_none() {
             true => [None, None],

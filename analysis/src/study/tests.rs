@@ -42,7 +42,7 @@ fn planted_side(parts: &[(Planted, f64)], bytes: f64, request_bytes: u32, noise:
 
 /// An experiment over planted costs: every scenario, five sizes, five repeats, with and without a
 /// soaker.
-pub(crate) fn planted(noise: f64) -> Vec<Record> {
+pub fn planted(noise: f64) -> Vec<Record> {
     let mut generator = generator(11);
     let mut records = Vec::new();
     for scenario in Scenario::ALL {

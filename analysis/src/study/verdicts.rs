@@ -99,7 +99,7 @@ fn accounts(referee: &Referee) -> String {
 }
 
 /// What one request of the pump costs at every size, in nanoseconds.
-pub fn per_request(pump: &PartStudy) -> Vec<(u32, f64)> {
+pub(crate) fn per_request(pump: &PartStudy) -> Vec<(u32, f64)> {
     let of =
         |size: &SizeFit| (size.request_bytes, size.observed_ns * f64::from(size.request_bytes));
     pump.curve.sizes().map(of).collect()
@@ -278,7 +278,7 @@ fn judged(what: String, all: &[Judged]) -> Verdict {
 }
 
 /// A median over an error without an end is one.
-pub fn worst_and_median(errors: &[f64]) -> (f64, f64) {
+pub(crate) fn worst_and_median(errors: &[f64]) -> (f64, f64) {
     let worst = errors.iter().copied().fold(0.0, f64::max);
     let mut sorted = errors.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -311,7 +311,7 @@ fn scenario_of(part: Part) -> Scenario {
 }
 
 /// The gate of `Interrupts`, as it is named.
-pub const ONE_DEVICE: &str = "one-device";
+pub(crate) const ONE_DEVICE: &str = "one-device";
 /// With fewer a median is one run or the middle between two.
 const RUNS_MIN: usize = 3;
 /// Runs are sized to more than a second. With less of it, starting is no small part of one.

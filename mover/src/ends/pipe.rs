@@ -12,12 +12,12 @@ use base::fault::{Class, Fault};
 
 /// Reads a pipe. The plan lets one lane at a time read, and gives it the next address.
 #[derive(Debug)]
-pub struct PipeSource {
+pub(crate) struct PipeSource {
     pipe: Handle,
 }
 
 impl PipeSource {
-    pub fn new(pipe: Handle) -> PipeSource {
+    pub(crate) fn new(pipe: Handle) -> PipeSource {
         PipeSource { pipe }
     }
 }
@@ -50,7 +50,7 @@ impl Endpoint for PipeSource {
 }
 
 /// A pipe shorter than its first request is digested as a whole: both sides know by its length.
-pub fn mark_whole(request: &mut Request, slot_bytes: u32) {
+pub(crate) fn mark_whole(request: &mut Request, slot_bytes: u32) {
     if let Cargo::Part(part) = &mut request.cargo
         && part.offset == 0
         && request.label.extent.len < slot_bytes
@@ -61,14 +61,14 @@ pub fn mark_whole(request: &mut Request, slot_bytes: u32) {
 
 /// Writes a pipe in the order of addresses; requests that come early wait for their turn.
 #[derive(Debug)]
-pub struct PipeSink {
+pub(crate) struct PipeSink {
     pipe: Handle,
     turn: Arc<Turn>,
     depth: u32,
 }
 
 impl PipeSink {
-    pub fn new(pipe: Handle, turn: Arc<Turn>, depth: u32) -> PipeSink {
+    pub(crate) fn new(pipe: Handle, turn: Arc<Turn>, depth: u32) -> PipeSink {
         PipeSink { pipe, turn, depth }
     }
 }

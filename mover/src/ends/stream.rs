@@ -446,7 +446,7 @@ fn record_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What a sealed stream receives at once, with bodies of this size at most.
-pub fn sealed_bytes(body_bytes: u32) -> u32 {
+pub(crate) fn sealed_bytes(body_bytes: u32) -> u32 {
     body_bytes.clamp(SEALED_BYTES_MIN, SEALED_BYTES_MAX)
 }
 

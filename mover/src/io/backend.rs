@@ -44,7 +44,7 @@ pub enum Verb {
 
 impl Verb {
     /// True for what reads or writes files.
-    pub fn is_of_files(&self) -> bool {
+    pub(crate) fn is_of_files(&self) -> bool {
         match self {
             Verb::ReadAt { .. } | Verb::WriteAt { .. } | Verb::Gather(_) | Verb::Scatter(_) => true,
             Verb::Receive { .. }

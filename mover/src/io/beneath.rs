@@ -46,7 +46,7 @@ impl Folder {
     }
 
     /// True where others may make names too.
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         *self.shared.get_or_init(|| {
             let alone = |stat: Stat| is_own(&stat) && stat.st_mode & 0o022 == 0;
             !fstat(&self.fd).is_ok_and(alone)
@@ -55,7 +55,7 @@ impl Folder {
 }
 
 /// True for what belongs to the user whom this process acts for.
-pub fn is_own(stat: &Stat) -> bool {
+pub(crate) fn is_own(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw()
 }
 
@@ -66,7 +66,7 @@ impl AsFd for Folder {
 }
 
 /// Opens a folder beneath another, which the empty path names. A path may be of any length.
-pub fn open_folder(
+pub(crate) fn open_folder(
     root: BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,

@@ -12,13 +12,13 @@ use base::settings::Receive;
 
 /// Whether a receive may come back with nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(super) enum Patience {
     Block,
     Peek,
 }
 
 /// Does the verb now. Blocks for as long as it takes.
-pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
+pub(super) fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     match verb {
         Verb::ReadAt { file, offset, .. } => {
             let at = offset + u64::from(request.moved);
@@ -41,7 +41,7 @@ pub fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
 
 /// Takes bytes off a socket: all that are needed, or those that are there. A request that needs
 /// less than its span takes what the socket has.
-pub fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
+pub(super) fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
     let Verb::Receive { socket, how } = verb else { panic!("{verb:?} is no receive") };
     let whole = request.need == request.span.end - request.span.start;
     let all = whole && *how == Receive::WaitAll;
@@ -56,7 +56,7 @@ pub fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Re
 }
 
 /// Reads what the page cache has; `WouldBlock` when a device would have to be waited for.
-pub fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
+pub(crate) fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     let Verb::ReadAt { file, offset, speed: Speed::Cached } = verb else {
         return Err(io::ErrorKind::WouldBlock.into());
     };
@@ -66,13 +66,13 @@ pub fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     count(rustix::io::preadv2(file.fd(), bytes, at, flags))
 }
 
-pub fn read_next(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+pub(crate) fn read_next(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
     count(rustix::io::read(pipe.fd(), request.pending_bytes_mut()))
 }
 
 /// Reads what a pipe has; `WouldBlock` when it has nothing now, another error where the kernel
 /// cannot be asked so.
-pub fn read_there(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
+pub(crate) fn read_there(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
     let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
     let flags = rustix::io::ReadWriteFlags::NOWAIT;
     // Without an offset, as a plain read.
@@ -84,7 +84,7 @@ fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {
 }
 
 /// Reads each small file into its place; one that fails is void and leaves zeros.
-pub fn gather(batch: &Batch, request: &mut Request) -> u32 {
+pub(crate) fn gather(batch: &Batch, request: &mut Request) -> u32 {
     for (index, segment) in batch.segments.iter().enumerate() {
         let Some(volume) = &segment.volume else { continue };
         let at = (HEADROOM_BYTES + segment.at) as usize;
@@ -98,7 +98,7 @@ pub fn gather(batch: &Batch, request: &mut Request) -> u32 {
 }
 
 /// Writes each small file from its place, except those that are void already.
-pub fn scatter(batch: &Batch, request: &mut Request) -> u32 {
+pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
     for (index, segment) in batch.segments.iter().enumerate() {
         let Some(volume) = &segment.volume else { continue };
         if request.is_void(index) {

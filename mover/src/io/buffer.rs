@@ -47,7 +47,7 @@ impl Buffer {
     }
 
     /// What `several` takes: whole huge pages, unless most of one would be wasted.
-    pub fn several_bytes(count: usize, body_bytes: u32) -> usize {
+    pub(crate) fn several_bytes(count: usize, body_bytes: u32) -> usize {
         let bytes = count * Buffer::total_bytes(body_bytes);
         match bytes >= HUGE_BYTES / 2 {
             true => bytes.next_multiple_of(HUGE_BYTES),
@@ -58,7 +58,7 @@ impl Buffer {
     /// What one buffer takes. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that,
     /// and a block more covers the header's record, two bytes a voided segment, and the padding of
     /// direct I/O.
-    pub fn total_bytes(body_bytes: u32) -> usize {
+    pub(crate) fn total_bytes(body_bytes: u32) -> usize {
         let block = BLOCK_BYTES as usize;
         let body = (body_bytes as usize).next_multiple_of(block);
         HEADROOM_BYTES as usize + body + (body / 512).next_multiple_of(block) + block

@@ -96,7 +96,7 @@ impl Call {
 
     /// True for what a source does too: what fails is about one file. Everything else is about the
     /// disk that is written to.
-    pub fn only_reads(self) -> bool {
+    pub(crate) fn only_reads(self) -> bool {
         matches!(self, Call::Open | Call::LookAt | Call::Read | Call::ReadLink | Call::FindData)
     }
 

@@ -38,7 +38,7 @@ pub fn now() -> Tick {
 }
 
 /// What the calling thread has had of the processors so far.
-pub fn thread_cpu() -> Nanos {
+pub(crate) fn thread_cpu() -> Nanos {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Without a stream that is looked at nobody needs to read a clock for it.
-    pub fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
 

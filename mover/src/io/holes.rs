@@ -9,7 +9,7 @@ const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// The next stretch of blocks that are not all zeros, at `from` or behind it. `from` is a multiple
 /// of a block; the last block may be short.
-pub fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
+pub(crate) fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     debug_assert!(from.is_multiple_of(BLOCK) || from >= bytes.len());
     let rest = bytes.get(from..)?;
     let is_data = |block: &[u8]| *block != ZEROS[..block.len()];
@@ -23,7 +23,7 @@ pub fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
 }
 
 /// Notes which blocks are not all zeros: a bit each, the lowest of the first byte for the first.
-pub fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
+pub(crate) fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
     map.clear();
     map.resize(bytes.len().div_ceil(BLOCK).div_ceil(8), 0);
     for (number, block) in bytes.chunks(BLOCK).enumerate() {
@@ -35,7 +35,7 @@ pub fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
 
 /// Bytes of the blocks that a map of so many bytes names. `None` where it is of another length, or
 /// names blocks that are not there.
-pub fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
+pub(crate) fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
     let blocks = len.div_ceil(BLOCK_BYTES);
     if map.len() != blocks.div_ceil(8) as usize {
         return None;
@@ -50,7 +50,7 @@ pub fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
 }
 
 /// Moves the blocks that a map names to the front, and says how many bytes they are.
-pub fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
+pub(crate) fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
     let mut count = 0;
     for block in 0..bytes.len().div_ceil(BLOCK) {
         if is_named(map, block) {
@@ -63,7 +63,7 @@ pub fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
 }
 
 /// Moves what was squeezed to `count` bytes back to where it was, with zeros between.
-pub fn expand(bytes: &mut [u8], map: &[u8], mut count: usize) {
+pub(crate) fn expand(bytes: &mut [u8], map: &[u8], mut count: usize) {
     for block in (0..bytes.len().div_ceil(BLOCK)).rev() {
         let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(bytes.len()));
         if is_named(map, block) {

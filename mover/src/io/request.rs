@@ -158,7 +158,7 @@ impl Request {
         (self.span.start + self.moved) as usize..self.span.end as usize
     }
 
-    pub fn pending_bytes(&self) -> &[u8] {
+    pub(crate) fn pending_bytes(&self) -> &[u8] {
         &self.buffer.bytes()[self.pending()]
     }
 
@@ -167,7 +167,7 @@ impl Request {
         &mut self.buffer.bytes_mut()[pending]
     }
 
-    pub fn body_span(&self) -> Range<u32> {
+    pub(crate) fn body_span(&self) -> Range<u32> {
         HEADROOM_BYTES..HEADROOM_BYTES + self.label.body_len
     }
 
@@ -182,7 +182,7 @@ impl Request {
     }
 
     /// Makes a hole the bytes that a reader sees there.
-    pub fn fill_hole(&mut self) {
+    pub(crate) fn fill_hole(&mut self) {
         if self.label.kind == Kind::Zero {
             self.label.body_len = self.label.extent.len;
             self.body_mut().fill(0);
@@ -190,7 +190,7 @@ impl Request {
     }
 
     /// Notes which blocks are zeros, where leaving them out saves more than saying so costs.
-    pub fn find_holes(&mut self) {
+    pub(crate) fn find_holes(&mut self) {
         let len = self.payload_len();
         let mut map = std::mem::take(&mut self.map);
         holes::map_of(&self.body()[..len as usize], &mut map);
@@ -214,19 +214,19 @@ impl Request {
     }
 
     /// The map behind a sparse payload, without its check sum.
-    pub fn carried_map(&self) -> &[u8] {
+    pub(crate) fn carried_map(&self) -> &[u8] {
         let at = (self.payload_len() + MAP_CHECK_BYTES) as usize;
         self.body().get(at..).unwrap_or_default()
     }
 
     /// The payload as it is now, packed or not: the body without the list of voids, or the map,
     /// behind it.
-    pub fn payload_len(&self) -> u32 {
+    pub(crate) fn payload_len(&self) -> u32 {
         self.label.body_len - u32::from(self.label.voids_len)
     }
 
     /// The payload's length when nothing is packed.
-    pub fn raw_len(&self) -> u32 {
+    pub(crate) fn raw_len(&self) -> u32 {
         match self.label.codec {
             Codec::Raw => self.payload_len(),
             Codec::Deflate | Codec::Zstd | Codec::Lz4 if self.label.kind == Kind::Sparse => {
@@ -236,7 +236,7 @@ impl Request {
         }
     }
 
-    pub fn is_void(&self, segment: usize) -> bool {
+    pub(crate) fn is_void(&self, segment: usize) -> bool {
         self.voids.iter().any(|(void, _)| usize::from(*void) == segment)
     }
 }

@@ -122,7 +122,7 @@ impl Sampler {
     }
 
     /// Whom the lane waits for from now on, where a wait can end in more than one way.
-    pub fn await_whom(&mut self, awaited: Awaited) {
+    pub(crate) fn await_whom(&mut self, awaited: Awaited) {
         self.awaited = awaited;
     }
 
@@ -148,7 +148,7 @@ impl Sampler {
     }
 
     /// A wait has ended, or is interrupted by a look that is due.
-    pub fn lap(&mut self, awaited: Awaited) -> Tick {
+    pub(crate) fn lap(&mut self, awaited: Awaited) -> Tick {
         let now = clock::now();
         self.add(awaited, now.since(self.since));
         self.since = now;
@@ -321,7 +321,7 @@ fn thin(samples: &mut Vec<PathSample>) {
     });
 }
 
-pub fn timespec(nanos: Nanos) -> Timespec {
+pub(crate) fn timespec(nanos: Nanos) -> Timespec {
     Timespec { tv_sec: (nanos.0 / 1_000_000_000) as i64, tv_nsec: (nanos.0 % 1_000_000_000) as _ }
 }
 

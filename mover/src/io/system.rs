@@ -15,7 +15,7 @@ use base::units::{Nanos, Tick};
 
 /// What TCP knows of one connection, as far as we ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpInfo {
+pub(crate) struct TcpInfo {
     /// Smoothed and least round-trip time.
     pub rtt: Nanos,
     pub rtt_min: Nanos,
@@ -46,7 +46,7 @@ const CAREFUL_UMASK: u32 = 0o077;
 
 /// Has a program that is started by this command end when the thread that starts it does, and not
 /// be interrupted by what a terminal sends to all that run in it.
-pub fn end_with_parent(command: &mut Command) {
+pub(crate) fn end_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let work = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -64,7 +64,7 @@ pub fn end_with_parent(command: &mut Command) {
 }
 
 /// `TCP_INFO` of a socket; `None` for what is no TCP socket.
-pub fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let info = raw_tcp_info(socket)?;
     Some(TcpInfo {
         rtt: micros(info.rtt),
@@ -84,7 +84,7 @@ pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
 }
 
 /// A sample, and how many segments have arrived, those included that came behind a gap.
-pub fn delivery(socket: BorrowedFd<'_>, at: Tick) -> Option<(PathSample, u64)> {
+pub(crate) fn delivery(socket: BorrowedFd<'_>, at: Tick) -> Option<(PathSample, u64)> {
     raw_tcp_info(socket).map(|info| (sample_of(&info, at), u64::from(info.delivered)))
 }
 
@@ -265,12 +265,12 @@ fn micros(micros: u32) -> Nanos {
 }
 
 /// The most that the receive window of a TCP socket may become.
-pub fn set_window_clamp(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+pub(crate) fn set_window_clamp(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
 /// `None` for what is no TCP socket.
-pub fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
+pub(crate) fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut bytes = 0_u32;
     let mut length = size_of::<u32>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `bytes`, which is that long.
@@ -287,7 +287,7 @@ pub fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
 }
 
 /// Lets TCP send at most so many bytes a second; `u64::MAX` is no limit.
-pub fn set_pace(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
+pub(crate) fn set_pace(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
 }
 
@@ -347,7 +347,7 @@ pub fn interface(name: &str) -> Option<Interface> {
 
 /// What a TCP connection was given and its peer has not acknowledged, sent or not; `None` for what
 /// is no such connection. See tcp(7), SIOCOUTQ.
-pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
+pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes a number into a live `c_int`.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
@@ -356,7 +356,7 @@ pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
 
 /// What this run of the system is known by, until it is started again; nothing that two runs share
 /// where it is not known.
-pub fn boot_id() -> &'static [u8] {
+pub(crate) fn boot_id() -> &'static [u8] {
     static ID: OnceLock<Vec<u8>> = OnceLock::new();
     ID.get_or_init(|| {
         let unknown = || format!("process {}", std::process::id()).into_bytes();
@@ -390,7 +390,7 @@ pub fn usage() -> Usage {
 
 /// The same, and from now on the peak is that of what comes. `ru_maxrss` never forgets: not even
 /// what the process held that started this one.
-pub fn usage_anew() -> Usage {
+pub(crate) fn usage_anew() -> Usage {
     // See proc(5): 5 resets the peak. Where that is refused, an older peak is told.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     usage()

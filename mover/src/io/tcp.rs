@@ -30,7 +30,7 @@ pub struct Tuning {
 
 /// What both socket buffers are held to when the peer is this very host: what is in flight then
 /// fits the caches. Where that is best differs by processor (runs/2026-11-20-engines.md).
-pub const SAME_HOST_BUFFER_BYTES: usize = 512 << 10;
+pub(crate) const SAME_HOST_BUFFER_BYTES: usize = 512 << 10;
 
 /// Listens on all addresses, at the first free port of the range.
 pub fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> io::Result<TcpListener> {
@@ -56,11 +56,6 @@ fn listen_at(address: SocketAddr, tuning: &Tuning) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(128)?;
     Ok(socket.into())
-}
-
-/// Refuses new connections from now on; a thread that waits for one comes back.
-pub fn stop_listening(listener: &TcpListener) {
-    let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
 }
 
 /// Fails when this host has no congestion control of that name.
@@ -145,7 +140,7 @@ pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
 }
 
 /// True when both ends of a connection are on this host.
-pub fn is_same_host(stream: &TcpStream) -> bool {
+pub(crate) fn is_same_host(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => {
             plain(local.ip()) == plain(peer.ip()) || plain(peer.ip()).is_loopback()
@@ -173,17 +168,17 @@ pub fn peer_window_bytes(handle: &Handle) -> u64 {
 }
 
 /// Bits by which the windows that the peer advertises are shifted; `None` for no TCP socket.
-pub fn peer_window_scale(handle: &Handle) -> Option<u8> {
+pub(crate) fn peer_window_scale(handle: &Handle) -> Option<u8> {
     system::windows(handle.fd()).map(|windows| windows.peer_scale)
 }
 
 /// Holds a connection's receive window to what was asked.
-pub fn keep_window(handle: &Handle, window_bytes: u32) {
+pub(crate) fn keep_window(handle: &Handle, window_bytes: u32) {
     window::keep(handle.fd(), window_bytes);
 }
 
 /// Lets TCP send at most so many bytes a second, and space them.
-pub fn set_pace(handle: &Handle, bytes_per_s: u64) {
+pub(crate) fn set_pace(handle: &Handle, bytes_per_s: u64) {
     // Without it the connection works as it did.
     let _ = system::set_pace(handle.fd(), bytes_per_s);
 }
@@ -194,14 +189,14 @@ pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
 }
 
 /// The same, and the segments that have arrived, those behind a gap included.
-pub fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
+pub(crate) fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
     system::delivery(handle.fd(), at)
 }
 
 /// True where TCP still has much of what it was given, sent or not. Who was long about giving it
 /// something has waited for a processor otherwise, and not for the path. Of what is no TCP socket
 /// nothing is known, so it is.
-pub fn is_behind(handle: &Handle) -> bool {
+pub(crate) fn is_behind(handle: &Handle) -> bool {
     match handle {
         Handle::Fd(fd) => {
             system::unacknowledged_bytes(fd.as_fd()).is_none_or(|bytes| bytes > BEHIND_BYTES)
@@ -212,7 +207,7 @@ pub fn is_behind(handle: &Handle) -> bool {
 
 /// True when segments have been sent and no answer of any kind has come for so long: a slow reader
 /// still answers, so it is the path.
-pub fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {
+pub(crate) fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {
     system::tcp_info(handle.fd())
         .is_some_and(|info| info.unacknowledged > 0 && info.since_acknowledged.0 > stall.0)
 }

@@ -83,7 +83,7 @@ impl Threads {
         }
     }
 
-    pub fn lap(&mut self, awaited: Awaited) {
+    pub(crate) fn lap(&mut self, awaited: Awaited) {
         if let Some(sampler) = &mut self.sampler {
             sampler.lap(awaited);
         }
@@ -117,7 +117,7 @@ impl Threads {
     }
 
     /// Takes what the sockets have without waiting.
-    pub fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
+    pub(crate) fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
         for _ in 0..self.receiving.len() {
             let Some((verb, mut request)) = self.receiving.pop_front() else { return };
             self.begin();

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 const SIZE_BYTES_MAX: u64 = 16 << 20;
 
 /// The size that a reader finds.
-pub fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+pub(super) fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut bytes = vec![0; READ_BYTES];
     let mut size = 0;
     loop {
@@ -25,7 +25,7 @@ pub fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
 
 /// True for a file that does not tell its size, has been read this far, and ends here. Its last
 /// byte is not asked for again: a setting can be read only from its beginning.
-pub fn ends_at(fd: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
+pub(crate) fn ends_at(fd: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
     if !is_untold(fd)? {
         return Ok(false);
     }
@@ -42,7 +42,7 @@ fn read_at(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno>
 }
 
 /// True for what is on a file system that does not tell sizes.
-pub fn is_untold(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+pub(crate) fn is_untold(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(UNTOLD_MAGICS.contains(&(rustix::fs::fstatfs(fd)?.f_type as u64)))
 }
 

@@ -138,7 +138,7 @@ pub enum Access {
 }
 
 /// A file to be read, as most are.
-pub const READ_THROUGH: Access = Access::Read { cache: Cache::Through };
+pub(crate) const READ_THROUGH: Access = Access::Read { cache: Cache::Through };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
@@ -299,17 +299,17 @@ impl LazyFile {
     }
 
     /// It must be this file, whatever has its name when it is opened.
-    pub fn known_by(self, made: Option<Identity>) -> LazyFile {
+    pub(crate) fn known_by(self, made: Option<Identity>) -> LazyFile {
         LazyFile { made, ..self }
     }
 
-    pub fn with_holes(self, sparse: bool) -> LazyFile {
+    pub(crate) fn with_holes(self, sparse: bool) -> LazyFile {
         LazyFile { sparse, ..self }
     }
 
     /// A file to be written with holes. It has its length as soon as it is opened, so that what
     /// ends in a hole is there wherever the last write ends; and then these stretches are holes.
-    pub fn hollow(self, size: u64, unknown: Vec<Range<u64>>) -> LazyFile {
+    pub(crate) fn hollow(self, size: u64, unknown: Vec<Range<u64>>) -> LazyFile {
         LazyFile { sparse: true, length: Some(size), unknown, ..self }
     }
 
@@ -342,7 +342,7 @@ impl LazyFile {
     }
 
     /// Whether room for all of it has been asked for.
-    pub fn is_reserved(&self) -> bool {
+    pub(crate) fn is_reserved(&self) -> bool {
         matches!(self.access, Access::Create { reserve: Some(_), .. }) && self.opened().is_some()
     }
 
@@ -355,7 +355,7 @@ impl LazyFile {
     }
 
     /// Fails when the file is no longer what was offered.
-    pub fn check_unchanged(&self) -> Result<(), Fault> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), Fault> {
         let (Some(then), Some(handle)) = (self.expect, self.opened()) else {
             return Ok(());
         };

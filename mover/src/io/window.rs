@@ -26,7 +26,7 @@ pub enum Window {
 
 /// Before the connection: the scale of the window and the size of segments are agreed on in the
 /// first packets.
-pub fn announce(socket: &Socket, window: Window) -> io::Result<()> {
+pub(crate) fn announce(socket: &Socket, window: Window) -> io::Result<()> {
     let Window::Advertise(bytes) = window else { return Ok(()) };
     let Announced { clamp_bytes, segment_bytes } = announced(bytes);
     system::set_window_clamp(socket.as_fd(), clamp_bytes)?;
@@ -163,7 +163,7 @@ fn buffer_max(ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> u32 {
 }
 
 /// What this host's limits make of a window, where it is not what was asked for; for people.
-pub fn shortfall(window: Window) -> Option<String> {
+pub(crate) fn shortfall(window: Window) -> Option<String> {
     let tuned_max = tuned_send_buffer_max();
     match window {
         Window::Advertise(bytes) => advertise_shortfall(bytes, receive_buffer_max()),

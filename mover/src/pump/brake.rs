@@ -46,7 +46,7 @@ impl Brake {
     }
 
     /// Has this socket cut when the brake is pulled, or now if it has been.
-    pub fn hold_socket(&self, socket: Handle) {
+    pub(crate) fn hold_socket(&self, socket: Handle) {
         let mut state = self.lock();
         if state.fault.is_some() {
             tcp::cut(&socket);
@@ -55,11 +55,11 @@ impl Brake {
     }
 
     /// The socket is gone: nobody needs it any more.
-    pub fn forget_socket(&self, socket: &Handle) {
+    pub(crate) fn forget_socket(&self, socket: &Handle) {
         self.lock().sockets.retain(|held| !held.is(socket));
     }
 
-    pub fn hold_lane(&self, lane: Arc<dyn Wake>) {
+    pub(crate) fn hold_lane(&self, lane: Arc<dyn Wake>) {
         let mut state = self.lock();
         // Those of lanes that are over have no other owner.
         state.lanes.retain(|held| Arc::strong_count(held) > 1);
@@ -85,7 +85,7 @@ impl Bell {
     }
 
     /// To be asked before looking for work.
-    pub fn rings(&self) -> u64 {
+    pub(crate) fn rings(&self) -> u64 {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +97,7 @@ impl Bell {
     }
 
     /// The same, for no longer than this; true where it has rung.
-    pub fn wait_within(&self, seen: u64, within: Duration) -> bool {
+    pub(crate) fn wait_within(&self, seen: u64, within: Duration) -> bool {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(rings, within, |rings| *rings == seen);
         let (rings, _) = waited.unwrap_or_else(PoisonError::into_inner);

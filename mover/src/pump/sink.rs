@@ -337,7 +337,7 @@ impl SinkSide {
     }
 
     /// True when every byte that will come has come.
-    pub fn has_all(&self) -> bool {
+    pub(crate) fn has_all(&self) -> bool {
         self.offers == Offers::Over && !self.objects.is_open()
     }
 
@@ -529,7 +529,7 @@ impl SinkSide {
     }
 
     /// Objects of the next offer that are here already, byte for byte.
-    pub fn note_same(&mut self, numbers: Vec<u64>) {
+    pub(crate) fn note_same(&mut self, numbers: Vec<u64>) {
         self.same.extend(numbers);
     }
 

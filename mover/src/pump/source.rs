@@ -19,7 +19,7 @@ use base::units::Tick;
 
 pub mod names;
 pub mod plan;
-pub mod safe_links;
+pub(crate) mod safe_links;
 pub mod select;
 pub mod walk;
 
@@ -62,7 +62,7 @@ struct OpenObject {
 
 /// What it is whose length is known at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub(crate) enum Flow {
     /// Read in order, until it ends.
     Pipe,
     /// Made up, until it is enough.
@@ -70,7 +70,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    pub fn of(place: Option<&Place>) -> Flow {
+    pub(crate) fn of(place: Option<&Place>) -> Flow {
         if place.is_some_and(Place::is_endless) { Flow::Endless } else { Flow::Pipe }
     }
 }
@@ -123,12 +123,12 @@ impl SourceSide {
         SourceSide { rename, ..self }
     }
 
-    pub fn flowing(self, flow: Flow) -> SourceSide {
+    pub(crate) fn flowing(self, flow: Flow) -> SourceSide {
         SourceSide { flow, ..self }
     }
 
     /// True when so much more may be offered before something is finished.
-    pub fn has_credit(&self, found: &[Found]) -> bool {
+    pub(crate) fn has_credit(&self, found: &[Found]) -> bool {
         let more: u64 = found.iter().map(|found| self.cost_of(found.entry.size)).sum();
         let bytes: u64 = found.iter().map(|found| found.entry.encoded_bytes() as u64).sum();
         let fits = self.cost + more <= OBJECTS_IN_FLIGHT_MAX

@@ -45,10 +45,10 @@ mod pulse;
 mod stream_states;
 mod streams;
 
-pub use self::backlog::{Backlog, Ticket, heard_bytes};
+pub(crate) use self::backlog::{Backlog, Ticket, heard_bytes};
 pub use self::finishing::Work;
 pub use self::ledgers::{Here, Ledgers};
-pub use self::pulse::Pulse;
+pub(crate) use self::pulse::Pulse;
 
 /// How often a transfer is to be told that time has gone by; also how late an acknowledgement may
 /// be.
@@ -508,7 +508,7 @@ impl Core {
 }
 
 /// It missed an answer on a stream that is open here; another login begins anew.
-pub fn open_here_only() -> Fault {
+pub(crate) fn open_here_only() -> Fault {
     let text = "the other side could not open its data streams, one of which is open here";
     Fault::new(Class::Unreachable, text)
 }

@@ -117,7 +117,7 @@ impl Watch {
     }
 
     /// A transfer begins again after its connection was lost: counts from the start.
-    pub fn begin_again(&self, text: String) {
+    pub(crate) fn begin_again(&self, text: String) {
         let gauge = &self.gauge;
         for count in [
             &gauge.bytes_done,
@@ -144,7 +144,7 @@ impl Watch {
         self.enough.store(true, Relaxed);
     }
 
-    pub fn is_enough(&self) -> bool {
+    pub(crate) fn is_enough(&self) -> bool {
         self.enough.load(Relaxed)
     }
 

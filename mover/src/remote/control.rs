@@ -30,23 +30,23 @@ impl ControlLine {
     }
 
     /// Says where the conversation begins, behind whatever a login shell has printed.
-    pub fn send_mark(&mut self) -> Result<(), Fault> {
+    pub(crate) fn send_mark(&mut self) -> Result<(), Fault> {
         self.queue.push(MARK.to_vec())
     }
 
     /// While this side is busy with something else, the peer hears a sign of life this often.
-    pub fn set_heartbeat(&self, every: Option<Duration>) {
+    pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.queue.set_heartbeat(every);
     }
 
     /// Grows while the connection takes anything.
-    pub fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.queue.written_bytes()
     }
 
     /// Closes our direction behind what waits; true where all of that is gone within this time. The
     /// peer sees the end of its input.
-    pub fn close_within(&self, patience: Duration) -> bool {
+    pub(crate) fn close_within(&self, patience: Duration) -> bool {
         self.queue.close();
         self.queue.ends_within(patience)
     }
@@ -82,14 +82,14 @@ pub type Carrier = Arc<Carrying>;
 
 /// Whether something may stand before the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noise {
+pub(crate) enum Noise {
     /// A login shell may have printed something: skip to the mark.
     Skip,
     None,
 }
 
 /// Reads messages until the connection ends, and reports each as an event; then comes `at_end`.
-pub fn start_reader(
+pub(crate) fn start_reader(
     mut reader: impl Read + Send + 'static,
     noise: Noise,
     events: Sender<Event>,

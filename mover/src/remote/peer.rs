@@ -259,7 +259,7 @@ impl Hearing<'_> {
 }
 
 /// How often a side that is busy before its loop runs gives a sign of life.
-pub fn heartbeat(stall: Nanos) -> Duration {
+pub(crate) fn heartbeat(stall: Nanos) -> Duration {
     Duration::from_nanos(stall.0 / 4)
 }
 

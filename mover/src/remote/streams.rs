@@ -40,7 +40,7 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What a side must know to prove itself and to check the other.
 #[derive(Debug)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     pub role: Role,
     pub seal: Seal,
     pub identity: Identity,
@@ -49,7 +49,7 @@ pub struct Credentials {
 }
 
 /// How the streams of a side are set up.
-pub fn tuning(settings: &Settings, role: Role) -> Tuning {
+pub(crate) fn tuning(settings: &Settings, role: Role) -> Tuning {
     let window = |bytes| match role {
         Role::Source => Window::Fill(bytes),
         Role::Sink => Window::Advertise(bytes),
@@ -74,7 +74,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
 
 /// Connects all streams: the first finds the address where the far side proves itself, the others
 /// go there side by side. One is enough to begin with.
-pub fn connect_all(
+pub(crate) fn connect_all(
     addresses: &[SocketAddr],
     port: u16,
     count: u16,
@@ -106,7 +106,7 @@ fn connect_one(
 
 /// Opens streams in the place of those that are gone.
 #[derive(Debug)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     pub address: SocketAddr,
     pub tuning: Tuning,
     pub credentials: Arc<Credentials>,
@@ -165,7 +165,7 @@ fn connect_first(
 
 /// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its
 /// own, so that a stranger holds nobody up.
-pub fn start_accepting(
+pub(crate) fn start_accepting(
     listener: TcpListener,
     tuning: Tuning,
     credentials: Arc<Credentials>,

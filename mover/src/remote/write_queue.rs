@@ -12,7 +12,7 @@ use base::fault::{Class, Fault};
 
 /// Messages, pieces of carried data, and what has become of the connection.
 #[derive(Default)]
-pub struct WriteQueue {
+pub(crate) struct WriteQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -36,7 +36,7 @@ struct State {
 impl WriteQueue {
     /// Starts the thread that writes; it ends when the queue is closed and empty, or the connection
     /// is broken.
-    pub fn start(writer: impl Write + Send + 'static) -> Arc<WriteQueue> {
+    pub(super) fn start(writer: impl Write + Send + 'static) -> Arc<WriteQueue> {
         let queue = Arc::new(WriteQueue::default());
         let shared = queue.clone();
         thread::Builder::new()
@@ -48,7 +48,7 @@ impl WriteQueue {
 
     /// Adds a message and does not wait. What a connection does not take for long is too much in
     /// the end: whoever can hold back asks `is_full` first.
-    pub fn push(&self, message: Vec<u8>) -> Result<(), Fault> {
+    pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Fault> {
         let mut state = self.lock();
         if let Some(fault) = &state.broken {
             return Err(fault.clone());
@@ -68,7 +68,7 @@ impl WriteQueue {
     }
 
     /// Adds the last message of all. Where much waits, it goes in front: nothing else counts now.
-    pub fn push_last(&self, message: Vec<u8>) -> Result<(), Fault> {
+    pub(crate) fn push_last(&self, message: Vec<u8>) -> Result<(), Fault> {
         let mut state = self.lock();
         if state.message_bytes >= FULL_BYTES {
             state.messages.clear();
@@ -80,7 +80,7 @@ impl WriteQueue {
     }
 
     /// Adds a piece of carried data, when there is room for it.
-    pub fn push_carried(&self, piece: Vec<u8>) -> Result<(), Fault> {
+    pub(crate) fn push_carried(&self, piece: Vec<u8>) -> Result<(), Fault> {
         let state = self.lock();
         let has_no_room = |state: &mut State| {
             state.carried.len() >= CARRIED_PIECES && state.broken.is_none() && !state.closed
@@ -99,29 +99,29 @@ impl WriteQueue {
     }
 
     /// True while so much waits that whoever can should not add to it.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.lock().message_bytes >= FULL_BYTES
     }
 
     /// Grows while the connection takes anything.
-    pub fn written_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.lock().written_bytes
     }
 
     /// Says Ping where nothing has been said for so long, whatever everybody else here does.
-    pub fn set_heartbeat(&self, every: Option<Duration>) {
+    pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.lock().heartbeat = every;
         self.changed.notify_all();
     }
 
     /// Nothing more comes; what waits is still written.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     /// True when all has been written, or never will be, within this time.
-    pub fn ends_within(&self, patience: Duration) -> bool {
+    pub(super) fn ends_within(&self, patience: Duration) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), patience, |state| !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
@@ -180,7 +180,7 @@ impl WriteQueue {
 }
 
 /// What a connection that ended while it was used means.
-pub fn broken(error: &io::Error) -> Fault {
+pub(super) fn broken(error: &io::Error) -> Fault {
     let why = match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             "its connection ended in the middle of a message".to_string()

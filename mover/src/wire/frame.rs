@@ -18,7 +18,7 @@ use base::limits::HEADROOM_BYTES;
 /// Bytes of an encoded label.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of the keyed tag that follows the label where streams are sealed by `auth`.
-pub const TAG_BYTES: usize = 32;
+pub(crate) const TAG_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"DPF1";
 const _: () = assert!(HEADER_BYTES + TAG_BYTES <= HEADROOM_BYTES as usize);

@@ -37,11 +37,11 @@ pub const VERSION_MAX: u16 = 8;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
-pub const RANGES_MAX: usize = 2048;
-pub const FINISHED_MAX: usize = 1024;
+pub(crate) const RANGES_MAX: usize = 2048;
+pub(crate) const FINISHED_MAX: usize = 1024;
 /// Stretches that a sink says it has already, in all the wishes of one message. Of what has more
 /// `HeldRanges` tells.
-pub const HELD_RANGES_MAX: usize = 4096;
+pub(crate) const HELD_RANGES_MAX: usize = 4096;
 
 /// Which end of the pump a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -412,7 +412,7 @@ impl Message {
 }
 
 /// A fault that came from the peer keeps its class, so that it ends with the same exit code.
-pub fn fault_class(code: u8) -> Result<Class, Fault> {
+pub(crate) fn fault_class(code: u8) -> Result<Class, Fault> {
     Class::from_code(code)
         .ok_or_else(|| Fault::peer(format!("the peer sent an unknown fault class {code}")))
 }

@@ -1,17 +1,17 @@
 //! What the driver says first on a data stream: `"DPS1" | stream u16 | zero u16 | nonce 32`.
 
 const MAGIC: &[u8; 4] = b"DPS1";
-pub const PREAMBLE_BYTES: usize = 40;
+pub(crate) const PREAMBLE_BYTES: usize = 40;
 
 /// Which stream it is, and a number that nobody has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preamble {
+pub(crate) struct Preamble {
     pub stream: u16,
     pub nonce: [u8; 32],
 }
 
 impl Preamble {
-    pub fn encode(&self) -> [u8; PREAMBLE_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; PREAMBLE_BYTES] {
         let mut bytes = [0; PREAMBLE_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
         bytes[4..6].copy_from_slice(&self.stream.to_le_bytes());
@@ -20,7 +20,7 @@ impl Preamble {
     }
 
     /// `None` for what is none.
-    pub fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Preamble> {
+    pub(crate) fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Preamble> {
         let (front, nonce) = bytes.split_last_chunk::<32>()?;
         let stream = u16::from_le_bytes([front[4], front[5]]);
         front.starts_with(MAGIC).then_some(Preamble { stream, nonce: *nonce })

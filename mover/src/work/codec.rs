@@ -28,7 +28,7 @@ const PROBE_SAMPLES: usize = 4;
 const PROBE_BYTES: usize = 4096;
 
 /// Memory of a packer of payloads of this length: its room, and what the library takes at most.
-pub fn packer_bytes(way: Way, body_bytes: u32) -> u64 {
+pub(crate) fn packer_bytes(way: Way, body_bytes: u32) -> u64 {
     let body = u64::from(body_bytes);
     let room = block::get_maximum_output_size(body_bytes as usize) as u64;
     room + match way {
@@ -43,7 +43,7 @@ pub fn packer_bytes(way: Way, body_bytes: u32) -> u64 {
 }
 
 /// Memory of what unpacks payloads of this length.
-pub fn unpacker_bytes(body_bytes: u32) -> u64 {
+pub(crate) fn unpacker_bytes(body_bytes: u32) -> u64 {
     u64::from(body_bytes) + (256 << 10)
 }
 

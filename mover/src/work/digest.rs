@@ -200,7 +200,7 @@ fn crc(bytes: &[u8]) -> Sum {
 }
 
 /// The digest of nothing.
-pub fn empty_sum(kind: DigestKind) -> Option<Sum> {
+pub(crate) fn empty_sum(kind: DigestKind) -> Option<Sum> {
     match kind {
         DigestKind::Blake3 => Some(*blake3::hash(b"").as_bytes()),
         DigestKind::Crc64 => Some(crc(b"")),
@@ -225,7 +225,7 @@ pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
 /// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly
 /// in order leave only a handful of nodes.
 #[derive(Debug)]
-pub struct FileSum {
+pub(crate) struct FileSum {
     kind: DigestKind,
     /// offset → (length, digest)
     nodes: BTreeMap<u64, (u64, Sum)>,
@@ -246,7 +246,7 @@ pub struct Node {
 
 /// True when the bytes that `read` gives at an offset digest to this node. It reads as often as it
 /// must; what cannot be read is not the same.
-pub fn node_matches(
+pub(crate) fn node_matches(
     kind: DigestKind,
     node: &Node,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, Fault>,
@@ -325,14 +325,14 @@ const CHECK_BYTES: usize = 1 << 20;
 /// What so many bytes behind it make of a CRC-64: linear, so 64 columns say all of it. The library
 /// works that out anew for every pair, which takes 400,000 instructions; applying it takes 100.
 #[derive(Debug)]
-pub struct Shift {
+pub(crate) struct Shift {
     bytes: u64,
     columns: [u64; 64],
 }
 
 impl Shift {
     /// By squaring, from the shift by one byte.
-    pub fn new(bytes: u32) -> Shift {
+    pub(crate) fn new(bytes: u32) -> Shift {
         let one = |bit: usize| checksum_combine(CrcAlgorithm::Crc64Nvme, 1 << bit, 0, 1);
         let mut power: [u64; 64] = std::array::from_fn(one);
         let mut columns: [u64; 64] = std::array::from_fn(|bit| 1 << bit);
@@ -354,36 +354,36 @@ fn apply(columns: &[u64; 64], crc: u64) -> u64 {
 }
 
 impl FileSum {
-    pub fn new(kind: DigestKind) -> FileSum {
+    pub(crate) fn new(kind: DigestKind) -> FileSum {
         FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None, apart: false }
     }
 
     /// The same, with the shift for parts of the usual length at hand.
-    pub fn with_shift(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
+    pub(crate) fn with_shift(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
         FileSum { shift, ..FileSum::new(kind) }
     }
 
     /// For stretches that are kept apart from the rest of their file.
-    pub fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
+    pub(crate) fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
         FileSum { apart: true, ..FileSum::with_shift(kind, shift) }
     }
 
     /// What has been added, merged as far as it goes.
-    pub fn take_nodes(&mut self) -> Vec<Node> {
+    pub(crate) fn take_nodes(&mut self) -> Vec<Node> {
         let nodes = std::mem::take(&mut self.nodes).into_iter();
         nodes.map(|(offset, (len, sum))| Node { offset, len, sum }).collect()
     }
 
-    pub fn set_whole(&mut self, sum: Sum) {
+    pub(crate) fn set_whole(&mut self, sum: Sum) {
         self.whole = Some(sum);
     }
 
-    pub fn add(&mut self, piece: &Piece) {
+    pub(crate) fn add(&mut self, piece: &Piece) {
         let Piece { offset, len, sum, .. } = *piece;
         self.add_node(Node { offset, len: len.into(), sum });
     }
 
-    pub fn add_node(&mut self, node: Node) {
+    pub(crate) fn add_node(&mut self, node: Node) {
         let Node { mut offset, mut len, mut sum } = node;
         loop {
             let left = self.nodes.range(..offset).next_back().map(|(at, node)| (*at, *node));
@@ -447,7 +447,7 @@ impl FileSum {
     }
 
     /// The file's digest; `None` when there is none, or when parts of the file are missing.
-    pub fn finish(self, size: u64) -> Option<Sum> {
+    pub(crate) fn finish(self, size: u64) -> Option<Sum> {
         if self.kind == DigestKind::None || self.whole.is_some() {
             return self.whole;
         }

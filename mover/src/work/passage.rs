@@ -27,7 +27,7 @@ impl Passage {
     }
 
     /// The time spent since this was last asked.
-    pub fn take_spent(&mut self) -> [Nanos; Stage::COUNT] {
+    pub(crate) fn take_spent(&mut self) -> [Nanos; Stage::COUNT] {
         std::mem::take(&mut self.spent)
     }
 

@@ -20,7 +20,7 @@ use rustls::{
 use base::fault::{Class, Fault};
 
 /// BLAKE3 of a certificate's DER form.
-pub type Fingerprint = [u8; 32];
+pub(crate) type Fingerprint = [u8; 32];
 
 /// A certificate for one transfer, and its key.
 pub struct Identity {

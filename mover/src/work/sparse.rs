@@ -82,7 +82,7 @@ impl Step for Expand {
 
 /// Bytes that a map leaves in its payload. One that is as it was sent, and names blocks that are
 /// not there, is the peer's fault.
-pub fn check_map(request: &Request) -> Result<u32, Fault> {
+pub(crate) fn check_map(request: &Request) -> Result<u32, Fault> {
     let behind = &request.body()[request.payload_len() as usize..];
     let (check, map) = behind.split_first_chunk().ok_or_else(|| unfit(request))?;
     if crc32c(map) != u32::from_le_bytes(*check) {

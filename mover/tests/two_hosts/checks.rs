@@ -13,7 +13,7 @@ use super::{Ground, Hosts, SLOT, TRANSFER, Tree3};
 impl Hosts {
     /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
     /// nothing all are there, and what is missing was named.
-    pub fn check(&mut self) -> Result<(), String> {
+    pub(crate) fn check(&mut self) -> Result<(), String> {
         let told = self.hosts.iter().flat_map(|host| host.notices.try_iter());
         self.notices.extend(told);
         let Ground { sent, target, .. } = &self.ground;
@@ -42,7 +42,7 @@ impl Hosts {
     }
 
     /// A run that has ended by itself leaves no temporary file of which its journal does not speak.
-    pub fn check_parts(&self) -> Result<(), String> {
+    pub(crate) fn check_parts(&self) -> Result<(), String> {
         if self.sink().has_left_lanes {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl Hosts {
     }
 
     /// Files that people were told have failed.
-    pub fn failed(&self) -> BTreeSet<Vec<u8>> {
+    pub(crate) fn failed(&self) -> BTreeSet<Vec<u8>> {
         let failed = self.notices.iter().filter_map(|notice| match notice {
             Notice::FileFailed { path, .. } => Some(path.clone()),
             _ => None,
@@ -116,7 +116,7 @@ impl Hosts {
         Ok(())
     }
 
-    pub fn check_after_crash(&mut self) -> Result<(), String> {
+    pub(crate) fn check_after_crash(&mut self) -> Result<(), String> {
         if self.ground.settings.fsync == Fsync::Off {
             return Ok(()); // nothing was promised
         }
@@ -132,7 +132,7 @@ impl Hosts {
     }
 }
 
-pub fn finals(files: Tree3) -> Tree3 {
+pub(crate) fn finals(files: Tree3) -> Tree3 {
     files.into_iter().filter(|(path, _)| !is_temporary(path)).collect()
 }
 
@@ -140,7 +140,7 @@ fn is_temporary(path: &[u8]) -> bool {
     path.ends_with(b".part") || path.ends_with(b".journal")
 }
 
-pub fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
+pub(crate) fn compare(sent: &Tree3, arrived: &Tree3) -> Result<(), String> {
     for (path, bytes) in arrived {
         let name = path.escape_ascii();
         match sent.get(path) {

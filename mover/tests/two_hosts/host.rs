@@ -34,14 +34,14 @@ use super::trace::{Trace, of_action, of_event};
 use super::{Ground, TRANSFER};
 
 /// What a host has of a transfer.
-pub struct Part {
+pub(crate) struct Part {
     pub has_source: bool,
     pub has_sink: bool,
     pub peer: Option<PeerSetup>,
     pub streams: Vec<Stream>,
 }
 
-pub struct Host {
+pub(crate) struct Host {
     pub name: &'static str,
     transfer: Option<Transfer>,
     /// How the transfer ended.
@@ -90,7 +90,12 @@ const LINE_MESSAGES: usize = 6;
 
 impl Host {
     /// Begins a host's part over what is there.
-    pub fn begin(name: &'static str, ground: &mut Ground, part: Part, trace: &mut Trace) -> Host {
+    pub(crate) fn begin(
+        name: &'static str,
+        ground: &mut Ground,
+        part: Part,
+        trace: &mut Trace,
+    ) -> Host {
         let (notices_in, notices) = channel();
         let watch = Arc::new(Watch::new(notices_in));
         let settings = ground.settings.clone();
@@ -178,7 +183,7 @@ impl Host {
     }
 
     /// Tells the transfer what has happened, and does what it says.
-    pub fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
+    pub(crate) fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
         let is_full = self.said.len() >= LINE_MESSAGES;
         if std::mem::replace(&mut self.line_was_full, is_full) != is_full {
             self.tell(Event::LineFull(is_full), dice, trace);
@@ -278,20 +283,20 @@ impl Host {
     }
 
     /// Bytes that have arrived in this run.
-    pub fn landed_bytes(&self) -> u64 {
+    pub(crate) fn landed_bytes(&self) -> u64 {
         let gauge = &self.watch.gauge;
         gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
     }
 
     /// What has landed in so long.
-    pub fn landed_within(&self, time: Nanos) -> u64 {
+    pub(crate) fn landed_within(&self, time: Nanos) -> u64 {
         let now = self.world.now();
         let before = self.landed.iter().rev().find(|(at, _)| now.since(*at).0 > time.0);
         self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
     }
 
     /// This host does one thing of those that it could do, as the dice will have it.
-    pub fn step(&mut self, dice: &mut Dice, trace: &mut Trace) {
+    pub(crate) fn step(&mut self, dice: &mut Dice, trace: &mut Trace) {
         let lanes = self.lanes.len() as u64;
         let pick = dice.below(2 * lanes + 8);
         if pick < 2 * lanes {
@@ -358,7 +363,7 @@ impl Host {
         }
     }
 
-    pub fn step_finisher(&mut self) -> bool {
+    pub(crate) fn step_finisher(&mut self) -> bool {
         let Some((work, landed)) = self.work.pop_front() else { return false };
         let Some(finisher) = &mut self.finisher else { return false };
         let tells = matches!(work, Work::Advance(_) | Work::Stop { .. });
@@ -377,7 +382,7 @@ impl Host {
         }
     }
 
-    pub fn beat(&mut self, dice: &mut Dice, trace: &mut Trace) {
+    pub(crate) fn beat(&mut self, dice: &mut Dice, trace: &mut Trace) {
         if self.said.len() < LINE_MESSAGES
             && let Some(packers) = &self.packers
             && packers.tells
@@ -390,7 +395,7 @@ impl Host {
     }
 
     /// What moves without the transfer once that is over.
-    pub fn leave(&mut self, trace: &mut Trace) {
+    pub(crate) fn leave(&mut self, trace: &mut Trace) {
         // Lanes that are left go on until the process has gone.
         for number in self.lanes.keys().copied().collect::<Vec<_>>() {
             for _ in 0..LEAVING_TURNS {
@@ -404,23 +409,23 @@ impl Host {
         trace.note(self.name, self.world.now(), "left");
     }
 
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.ended.is_some() && self.work.is_empty()
     }
 
     /// The host goes away in the middle of everything.
-    pub fn abandon_lanes(&mut self) {
+    pub(crate) fn abandon_lanes(&mut self) {
         std::mem::take(&mut self.lanes).into_values().for_each(Lane::end_by_kill);
     }
 
-    pub fn hear(&mut self, bytes: &[u8]) {
+    pub(crate) fn hear(&mut self, bytes: &[u8]) {
         let heard = Message::decode(&bytes[4..]).expect("what we write we can read");
         assert_eq!(heard.encode(), bytes, "the same again");
         self.events.push_back(Event::Heard(heard));
     }
 
     /// The other end of the control connection has gone.
-    pub fn lose_peer(&mut self, fault: Option<Fault>) {
+    pub(crate) fn lose_peer(&mut self, fault: Option<Fault>) {
         self.events.push_back(Event::Closed(fault));
     }
 }
@@ -437,7 +442,7 @@ fn target(ground: &Ground) -> Target {
 }
 
 /// What earlier runs left where the sink is.
-pub fn memory(ground: &Ground) -> Memory {
+pub(crate) fn memory(ground: &Ground) -> Memory {
     let target = target(ground);
     let voice = Voice { warn: &|_| {}, stopping: &|| false };
     Memory::open(&target, TRANSFER, &ground.settings, "spare".into(), &voice)
@@ -445,6 +450,6 @@ pub fn memory(ground: &Ground) -> Memory {
 }
 
 /// A connection that broke, in words.
-pub fn gone() -> Fault {
+pub(crate) fn gone() -> Fault {
     Fault::new(Class::Unreachable, "the connection to the other host broke")
 }

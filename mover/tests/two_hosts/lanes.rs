@@ -26,7 +26,7 @@ use mover::work::sparse::{Expand, Squeeze};
 use super::Ground;
 
 /// What lanes of a host are made of.
-pub struct Lanes {
+pub(crate) struct Lanes {
     plan: Option<Arc<Plan>>,
     objects: Option<Arc<Objects>>,
     brake: Arc<Brake>,
@@ -35,7 +35,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    pub fn new(ground: &Ground, ledgers: &Ledgers) -> Lanes {
+    pub(crate) fn new(ground: &Ground, ledgers: &Ledgers) -> Lanes {
         Lanes {
             plan: ledgers.plan.clone(),
             objects: ledgers.objects.clone(),
@@ -45,7 +45,12 @@ impl Lanes {
         }
     }
 
-    pub fn lane(&self, stream: Option<Stream>, packers: Option<&Packers>, dice: &mut Dice) -> Lane {
+    pub(crate) fn lane(
+        &self,
+        stream: Option<Stream>,
+        packers: Option<&Packers>,
+        dice: &mut Dice,
+    ) -> Lane {
         let (slot, digest) = (self.settings.request_bytes, self.settings.digest);
         let depth = 1 + dice.below(3) as u32;
         let number = stream.as_ref().map_or(0, |stream| stream.wire.number);
@@ -120,7 +125,7 @@ fn steps(
 }
 
 /// The workers of a side, which step by turns.
-pub struct Packers {
+pub(crate) struct Packers {
     pub crew: Arc<Crew>,
     workers: Vec<Worker>,
     /// The source's choices depend on what unpacking takes here.
@@ -129,7 +134,7 @@ pub struct Packers {
 
 impl Packers {
     /// Workers in some seeds; in others the lanes do it themselves.
-    pub fn new(ground: &mut Ground, is_source: bool) -> Option<Packers> {
+    pub(crate) fn new(ground: &mut Ground, is_source: bool) -> Option<Packers> {
         let settings = &ground.settings;
         if settings.compress == Compress::Off {
             return None;
@@ -159,13 +164,13 @@ impl Packers {
     }
 
     /// One of them does what waits first.
-    pub fn step(&mut self, dice: &mut Dice) {
+    pub(crate) fn step(&mut self, dice: &mut Dice) {
         let worker = dice.below(self.workers.len() as u64) as usize;
         self.workers[worker].step();
     }
 
     /// All that waits is done.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         while self.workers[0].step() {}
     }
 }

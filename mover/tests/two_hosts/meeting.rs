@@ -11,7 +11,7 @@ use mover::wire::session::Session;
 use super::TRANSFER;
 
 /// The sessions of the source's and of the sink's host, of which one has started the other.
-pub fn sessions(pushes: bool, settings: &Settings, now: Tick) -> (Session, Session) {
+pub(crate) fn sessions(pushes: bool, settings: &Settings, now: Tick) -> (Session, Session) {
     let role = if pushes { Role::Source } else { Role::Sink };
     let mut near = Session::driver(role, "near", now);
     let mut far = Session::follower("far", now);

@@ -3,7 +3,7 @@
 use mover::ends::stream::Protection;
 use mover::work::seal::{Identity, Secret, Shake, Tls};
 
-pub fn protections(seal: u64, index: u16) -> (Protection, Protection) {
+pub(crate) fn protections(seal: u64, index: u16) -> (Protection, Protection) {
     match seal {
         0 => shaken(),
         1 => {

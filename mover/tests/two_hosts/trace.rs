@@ -7,7 +7,7 @@ use mover::pump::source::walk::Sighting;
 use mover::pump::transfer::{Action, Event, Work};
 
 /// A digest of all lines.
-pub struct Trace {
+pub(crate) struct Trace {
     hasher: blake3::Hasher,
     lines: u64,
     line: String,
@@ -15,12 +15,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new() -> Trace {
+    pub(crate) fn new() -> Trace {
         let is_shown = std::env::var_os("DATAPUMP_SIM_TRACE").is_some();
         Trace { hasher: blake3::Hasher::new(), lines: 0, line: String::new(), is_shown }
     }
 
-    pub fn note(&mut self, host: &str, now: Tick, what: &str) {
+    pub(crate) fn note(&mut self, host: &str, now: Tick, what: &str) {
         self.line.clear();
         writeln!(self.line, "{} {host} {what}", now.0).expect("a string takes anything");
         self.hasher.update(self.line.as_bytes());
@@ -30,12 +30,12 @@ impl Trace {
         }
     }
 
-    pub fn finish(&self) -> (u64, blake3::Hash) {
+    pub(crate) fn finish(&self) -> (u64, blake3::Hash) {
         (self.lines, self.hasher.finalize())
     }
 }
 
-pub fn of_event(event: &Event) -> String {
+pub(crate) fn of_event(event: &Event) -> String {
     match event {
         Event::Found(Sighting::Chunk(found)) => format!("found {}", found.len()),
         Event::Joined(stream) => format!("joined {}", stream.wire.number),
@@ -45,7 +45,7 @@ pub fn of_event(event: &Event) -> String {
     }
 }
 
-pub fn of_action(action: &Action) -> String {
+pub(crate) fn of_action(action: &Action) -> String {
     match action {
         Action::StartLane(stream) => {
             format!("start {:?}", stream.as_ref().map(|stream| stream.wire.number))

@@ -12,7 +12,7 @@ use super::{SLOT, Tree3};
 
 /// Files of sizes around the edges, some with holes and some with two names, in a few directories,
 /// offered in a few chunks.
-pub fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
+pub(crate) fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
     let mut sent = Tree3::new();
     let mut chunks = VecDeque::new();
     let mut number = 0;

@@ -13,7 +13,7 @@ const SEEDED: &[CommandId] =
     &[CommandId::Copy, CommandId::Measure, CommandId::MeasureCodec, CommandId::Sweep];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &RECURSIVE,
     &PRESERVE,
     &NO_PRESERVE,
@@ -35,7 +35,7 @@ pub const TABLE: &[&dyn AnyOption] = &[
     &DEMO_FILES,
 ];
 
-pub static RECURSIVE: CliOption<bool> = CliOption {
+pub(crate) static RECURSIVE: CliOption<bool> = CliOption {
     name: "recursive",
     letter: Some('r'),
     value: "",
@@ -47,7 +47,7 @@ pub static RECURSIVE: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static PRESERVE: CliOption<bool> = CliOption {
+pub(crate) static PRESERVE: CliOption<bool> = CliOption {
     name: "preserve",
     letter: Some('p'),
     value: "",
@@ -59,7 +59,7 @@ pub static PRESERVE: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static NO_PRESERVE: CliOption<bool> = CliOption {
+pub(crate) static NO_PRESERVE: CliOption<bool> = CliOption {
     name: "no-preserve",
     letter: None,
     value: "",
@@ -71,7 +71,7 @@ pub static NO_PRESERVE: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static ARCHIVE: CliOption<bool> = CliOption {
+pub(crate) static ARCHIVE: CliOption<bool> = CliOption {
     name: "archive",
     letter: Some('A'),
     value: "",
@@ -83,7 +83,7 @@ pub static ARCHIVE: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static LINKS: CliOption<Links> = CliOption {
+pub(crate) static LINKS: CliOption<Links> = CliOption {
     name: "links",
     letter: None,
     value: "WHAT",
@@ -97,7 +97,7 @@ pub static LINKS: CliOption<Links> = CliOption {
     commands: COPY,
 };
 
-pub static EXCLUDE: CliOption<String> = CliOption {
+pub(crate) static EXCLUDE: CliOption<String> = CliOption {
     name: "exclude",
     letter: None,
     value: "PATTERN",
@@ -112,7 +112,7 @@ pub static EXCLUDE: CliOption<String> = CliOption {
     commands: COPY,
 };
 
-pub static INCLUDE: CliOption<String> = CliOption {
+pub(crate) static INCLUDE: CliOption<String> = CliOption {
     name: "include",
     letter: None,
     value: "PATTERN",
@@ -124,7 +124,7 @@ pub static INCLUDE: CliOption<String> = CliOption {
     commands: COPY,
 };
 
-pub static FILES_FROM: CliOption<PathBuf> = CliOption {
+pub(crate) static FILES_FROM: CliOption<PathBuf> = CliOption {
     name: "files-from",
     letter: None,
     value: "FILE",
@@ -138,7 +138,7 @@ pub static FILES_FROM: CliOption<PathBuf> = CliOption {
     commands: COPY,
 };
 
-pub static NULL: CliOption<bool> = CliOption {
+pub(crate) static NULL: CliOption<bool> = CliOption {
     name: "null",
     letter: Some('0'),
     value: "",
@@ -150,7 +150,7 @@ pub static NULL: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static SKIP_UNCHANGED: CliOption<bool> = CliOption {
+pub(crate) static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     name: "skip-unchanged",
     letter: None,
     value: "",
@@ -162,7 +162,7 @@ pub static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static CHECKSUM: CliOption<bool> = CliOption {
+pub(crate) static CHECKSUM: CliOption<bool> = CliOption {
     name: "checksum",
     letter: None,
     value: "",
@@ -175,7 +175,7 @@ pub static CHECKSUM: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static DRY_RUN: CliOption<bool> = CliOption {
+pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     name: "dry-run",
     letter: Some('n'),
     value: "",
@@ -188,7 +188,7 @@ pub static DRY_RUN: CliOption<bool> = CliOption {
     commands: DRY,
 };
 
-pub static MAX_ERRORS: CliOption<u32> = CliOption {
+pub(crate) static MAX_ERRORS: CliOption<u32> = CliOption {
     name: "max-errors",
     letter: None,
     value: "N",
@@ -200,7 +200,7 @@ pub static MAX_ERRORS: CliOption<u32> = CliOption {
     commands: COPY,
 };
 
-pub static FRESH: CliOption<bool> = CliOption {
+pub(crate) static FRESH: CliOption<bool> = CliOption {
     name: "fresh",
     letter: None,
     value: "",
@@ -212,7 +212,7 @@ pub static FRESH: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
-pub static OVERWRITE: CliOption<Overwrite> = CliOption {
+pub(crate) static OVERWRITE: CliOption<Overwrite> = CliOption {
     name: "overwrite",
     letter: None,
     value: "WHEN",
@@ -227,7 +227,7 @@ pub static OVERWRITE: CliOption<Overwrite> = CliOption {
     commands: COPY,
 };
 
-pub static MANIFEST: CliOption<PathBuf> = CliOption {
+pub(crate) static MANIFEST: CliOption<PathBuf> = CliOption {
     name: "manifest",
     letter: None,
     value: "FILE",
@@ -241,7 +241,7 @@ pub static MANIFEST: CliOption<PathBuf> = CliOption {
     commands: COPY,
 };
 
-pub static SEED: CliOption<u64> = CliOption {
+pub(crate) static SEED: CliOption<u64> = CliOption {
     name: "seed",
     letter: None,
     value: "N",
@@ -254,7 +254,7 @@ pub static SEED: CliOption<u64> = CliOption {
     commands: SEEDED,
 };
 
-pub static DEMO_BYTES: CliOption<u64> = CliOption {
+pub(crate) static DEMO_BYTES: CliOption<u64> = CliOption {
     name: "bytes",
     letter: None,
     value: "SIZE",
@@ -266,7 +266,7 @@ pub static DEMO_BYTES: CliOption<u64> = CliOption {
     commands: DEMO,
 };
 
-pub static DEMO_FILES: CliOption<u64> = CliOption {
+pub(crate) static DEMO_FILES: CliOption<u64> = CliOption {
     name: "files",
     letter: None,
     value: "N",

@@ -11,7 +11,7 @@ use mover::pump::source::select;
 
 /// What may be typed as an option's value, and what a good value becomes.
 #[derive(Debug)]
-pub enum Kind<T: 'static> {
+pub(crate) enum Kind<T: 'static> {
     Flag(fn() -> T),
     Number(Limits, fn(u64) -> T),
     /// A number, or the word that leaves it to the program.
@@ -38,7 +38,7 @@ pub enum Kind<T: 'static> {
 
 /// The numbers that an option takes: both ends included, multiples of `step`.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub unit: Unit,
     pub min: u64,
     pub max: u64,
@@ -47,20 +47,20 @@ pub struct Limits {
 
 /// What `LOW..HIGH` stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Range {
+pub(crate) enum Range {
     Each,
     Doubling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     Count,
     Bytes,
 }
 
 impl<T> Kind<T> {
     /// Reads the value of the option of this name. The error says what to type instead.
-    pub fn read(&self, name: &str, typed: &OsStr) -> Result<T, String> {
+    pub(crate) fn read(&self, name: &str, typed: &OsStr) -> Result<T, String> {
         if let Kind::Path(make) = self {
             return match typed.is_empty() {
                 true => Err(format!("--{name} needs a file name")),
@@ -72,7 +72,7 @@ impl<T> Kind<T> {
     }
 
     /// The same for what is UTF-8; the error does not name the option.
-    pub fn read_text(&self, text: &str) -> Result<T, String> {
+    pub(crate) fn read_text(&self, text: &str) -> Result<T, String> {
         Ok(match self {
             Kind::Flag(make) => make(),
             Kind::Number(limits, make) => make(limits.parse(text)?),
@@ -108,7 +108,7 @@ impl<T> Kind<T> {
     }
 
     /// The values it takes, as a phrase: `a number from 1 to 64`. Empty where anything goes.
-    pub fn phrase(&self) -> String {
+    pub(crate) fn phrase(&self) -> String {
         match self {
             Kind::Number(limits, _) => limits.phrase(),
             Kind::NumberOr(word, limits, _) => format!("{}, or {word}", limits.phrase()),
@@ -126,22 +126,22 @@ impl<T> Kind<T> {
 }
 
 impl Limits {
-    pub const STREAMS: Limits = Limits::count(1, limits::STREAMS_MAX as u64);
-    pub const DEPTH: Limits = Limits::count(1, limits::DEPTH_MAX as u64);
-    pub const WINDOW_BYTES: Limits =
+    pub(crate) const STREAMS: Limits = Limits::count(1, limits::STREAMS_MAX as u64);
+    pub(crate) const DEPTH: Limits = Limits::count(1, limits::DEPTH_MAX as u64);
+    pub(crate) const WINDOW_BYTES: Limits =
         Limits::bytes(limits::WINDOW_BYTES_MIN as u64, limits::WINDOW_BYTES_MAX as u64);
-    pub const REQUEST_BYTES: Limits = Limits {
+    pub(crate) const REQUEST_BYTES: Limits = Limits {
         unit: Unit::Bytes,
         min: limits::REQUEST_BYTES_MIN as u64,
         max: limits::REQUEST_BYTES_MAX as u64,
         step: limits::REQUEST_BYTES_STEP as u64,
     };
 
-    pub const fn count(min: u64, max: u64) -> Limits {
+    pub(crate) const fn count(min: u64, max: u64) -> Limits {
         Limits { unit: Unit::Count, min, max, step: 1 }
     }
 
-    pub const fn bytes(min: u64, max: u64) -> Limits {
+    pub(crate) const fn bytes(min: u64, max: u64) -> Limits {
         Limits { unit: Unit::Bytes, min, max, step: 1 }
     }
 
@@ -201,7 +201,7 @@ impl Limits {
 }
 
 /// `auto, uring or threads`.
-pub fn any_of(names: &[&str]) -> String {
+pub(crate) fn any_of(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [only] => (*only).to_string(),
@@ -257,7 +257,7 @@ fn kernel_name(text: &str) -> Result<String, String> {
 }
 
 /// The largest size that `parse_size` reads.
-pub const SIZE_MAX: u64 = i64::MAX as u64;
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 const SECONDS_MIN: f64 = 0.1;
 const SECONDS_MAX: f64 = 3600.0;
 const SECONDS_PHRASE: &str = "seconds from 0.1 to 3600";

@@ -15,7 +15,7 @@ const PLACED: &[CommandId] = &[CommandId::Measure, CommandId::Doctor];
 const DOCTOR: &[CommandId] = &[CommandId::Doctor];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &REQUEST_SIZES,
     &DEPTHS,
     &BYTES,
@@ -30,7 +30,7 @@ pub const TABLE: &[&dyn AnyOption] = &[
     &THOROUGH,
 ];
 
-pub static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
+pub(crate) static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
     name: "request-sizes",
     letter: None,
     value: "LIST",
@@ -42,7 +42,7 @@ pub static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
     commands: PARTS,
 };
 
-pub static DEPTHS: CliOption<Vec<u16>> = CliOption {
+pub(crate) static DEPTHS: CliOption<Vec<u16>> = CliOption {
     name: "depths",
     letter: None,
     value: "LIST",
@@ -55,7 +55,7 @@ pub static DEPTHS: CliOption<Vec<u16>> = CliOption {
     commands: PARTS,
 };
 
-pub static BYTES: CliOption<Option<u64>> = CliOption {
+pub(crate) static BYTES: CliOption<Option<u64>> = CliOption {
     name: "bytes",
     letter: None,
     value: "SIZE",
@@ -67,7 +67,7 @@ pub static BYTES: CliOption<Option<u64>> = CliOption {
     commands: MEASURED,
 };
 
-pub static REPEAT: CliOption<u32> = CliOption {
+pub(crate) static REPEAT: CliOption<u32> = CliOption {
     name: "repeat",
     letter: None,
     value: "N",
@@ -80,7 +80,7 @@ pub static REPEAT: CliOption<u32> = CliOption {
     commands: PARTS,
 };
 
-pub static ORDER: CliOption<Order> = CliOption {
+pub(crate) static ORDER: CliOption<Order> = CliOption {
     name: "order",
     letter: None,
     value: "HOW",
@@ -92,7 +92,7 @@ pub static ORDER: CliOption<Order> = CliOption {
     commands: PARTS,
 };
 
-pub static SOAK: CliOption<Soak> = CliOption {
+pub(crate) static SOAK: CliOption<Soak> = CliOption {
     name: "soak",
     letter: None,
     value: "CPUS",
@@ -106,7 +106,7 @@ pub static SOAK: CliOption<Soak> = CliOption {
     commands: PARTS,
 };
 
-pub static CACHE: CliOption<Cache> = CliOption {
+pub(crate) static CACHE: CliOption<Cache> = CliOption {
     name: "cache",
     letter: None,
     value: "HOW",
@@ -118,7 +118,7 @@ pub static CACHE: CliOption<Cache> = CliOption {
     commands: PARTS,
 };
 
-pub static FILE: CliOption<PathBuf> = CliOption {
+pub(crate) static FILE: CliOption<PathBuf> = CliOption {
     name: "file",
     letter: None,
     value: "PATH",
@@ -130,7 +130,7 @@ pub static FILE: CliOption<PathBuf> = CliOption {
     commands: PLACED,
 };
 
-pub static SINK_FOLDER: CliOption<PathBuf> = CliOption {
+pub(crate) static SINK_FOLDER: CliOption<PathBuf> = CliOption {
     name: "sink-folder",
     letter: None,
     value: "PATH",
@@ -143,7 +143,7 @@ pub static SINK_FOLDER: CliOption<PathBuf> = CliOption {
     commands: PARTS,
 };
 
-pub static TARGET: CliOption<Option<Rate>> = CliOption {
+pub(crate) static TARGET: CliOption<Option<Rate>> = CliOption {
     name: "target",
     letter: None,
     value: "RATE",
@@ -155,7 +155,7 @@ pub static TARGET: CliOption<Option<Rate>> = CliOption {
     commands: DOCTOR,
 };
 
-pub static ON: CliOption<String> = CliOption {
+pub(crate) static ON: CliOption<String> = CliOption {
     name: "on",
     letter: None,
     value: "HOST[:FOLDER]",
@@ -167,7 +167,7 @@ pub static ON: CliOption<String> = CliOption {
     commands: PARTS,
 };
 
-pub static THOROUGH: CliOption<bool> = CliOption {
+pub(crate) static THOROUGH: CliOption<bool> = CliOption {
     name: "thorough",
     letter: None,
     value: "",

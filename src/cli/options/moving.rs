@@ -22,7 +22,7 @@ const WINDOWED: &[CommandId] =
     &[CommandId::Copy, CommandId::Demo, CommandId::Measure, CommandId::NetTest];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &STREAMS,
     &REQUEST_SIZE,
     &DEPTH_SOURCE,
@@ -42,7 +42,7 @@ pub const TABLE: &[&dyn AnyOption] = &[
     &LOCKSTEP,
 ];
 
-pub static STREAMS: CliOption<u16> = CliOption {
+pub(crate) static STREAMS: CliOption<u16> = CliOption {
     name: "streams",
     letter: Some('s'),
     value: "N",
@@ -54,7 +54,7 @@ pub static STREAMS: CliOption<u16> = CliOption {
     commands: PLANNED,
 };
 
-pub static REQUEST_SIZE: CliOption<u32> = CliOption {
+pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     name: "request-size",
     letter: None,
     value: "SIZE",
@@ -66,7 +66,7 @@ pub static REQUEST_SIZE: CliOption<u32> = CliOption {
     commands: MOVING,
 };
 
-pub static DEPTH_SOURCE: CliOption<Option<u16>> = CliOption {
+pub(crate) static DEPTH_SOURCE: CliOption<Option<u16>> = CliOption {
     name: "depth-source",
     letter: None,
     value: "N",
@@ -78,7 +78,7 @@ pub static DEPTH_SOURCE: CliOption<Option<u16>> = CliOption {
     commands: MOVING,
 };
 
-pub static DEPTH_SINK: CliOption<Option<u16>> = CliOption {
+pub(crate) static DEPTH_SINK: CliOption<Option<u16>> = CliOption {
     name: "depth-sink",
     letter: None,
     value: "N",
@@ -90,7 +90,7 @@ pub static DEPTH_SINK: CliOption<Option<u16>> = CliOption {
     commands: MOVING,
 };
 
-pub static RATE: CliOption<Option<Rate>> = CliOption {
+pub(crate) static RATE: CliOption<Option<Rate>> = CliOption {
     name: "rate",
     letter: None,
     value: "RATE",
@@ -103,7 +103,7 @@ pub static RATE: CliOption<Option<Rate>> = CliOption {
     commands: MOVING,
 };
 
-pub static SEAL: CliOption<Seal> = CliOption {
+pub(crate) static SEAL: CliOption<Seal> = CliOption {
     name: "seal",
     letter: None,
     value: "HOW",
@@ -117,7 +117,7 @@ pub static SEAL: CliOption<Seal> = CliOption {
     commands: SEALED,
 };
 
-pub static DIGEST: CliOption<DigestKind> = CliOption {
+pub(crate) static DIGEST: CliOption<DigestKind> = CliOption {
     name: "digest",
     letter: None,
     value: "WHICH",
@@ -129,7 +129,7 @@ pub static DIGEST: CliOption<DigestKind> = CliOption {
     commands: SEALED,
 };
 
-pub static CPUS: CliOption<Cpus> = CliOption {
+pub(crate) static CPUS: CliOption<Cpus> = CliOption {
     name: "cpus",
     letter: None,
     value: "LIST",
@@ -141,7 +141,7 @@ pub static CPUS: CliOption<Cpus> = CliOption {
     commands: PINNED,
 };
 
-pub static STALL: CliOption<Nanos> = CliOption {
+pub(crate) static STALL: CliOption<Nanos> = CliOption {
     name: "stall",
     letter: None,
     value: "SECONDS",
@@ -153,7 +153,7 @@ pub static STALL: CliOption<Nanos> = CliOption {
     commands: SEALED,
 };
 
-pub static RECEIVE: CliOption<Receive> = CliOption {
+pub(crate) static RECEIVE: CliOption<Receive> = CliOption {
     name: "receive",
     letter: None,
     value: "HOW",
@@ -166,7 +166,7 @@ pub static RECEIVE: CliOption<Receive> = CliOption {
     commands: COPYING,
 };
 
-pub static PROFILE: CliOption<String> = CliOption {
+pub(crate) static PROFILE: CliOption<String> = CliOption {
     name: "profile",
     letter: None,
     value: "NAME",
@@ -180,7 +180,7 @@ pub static PROFILE: CliOption<String> = CliOption {
     commands: COPY,
 };
 
-pub static WINDOW: CliOption<Option<u32>> = CliOption {
+pub(crate) static WINDOW: CliOption<Option<u32>> = CliOption {
     name: "window",
     letter: Some('w'),
     value: "SIZE",
@@ -194,7 +194,7 @@ pub static WINDOW: CliOption<Option<u32>> = CliOption {
     commands: WINDOWED,
 };
 
-pub static CONGESTION: CliOption<Option<String>> = CliOption {
+pub(crate) static CONGESTION: CliOption<Option<String>> = CliOption {
     name: "congestion",
     letter: None,
     value: "NAME",
@@ -206,7 +206,7 @@ pub static CONGESTION: CliOption<Option<String>> = CliOption {
     commands: SWEPT,
 };
 
-pub static PACE: CliOption<Pace> = CliOption {
+pub(crate) static PACE: CliOption<Pace> = CliOption {
     name: "pace",
     letter: None,
     value: "RATE",
@@ -221,7 +221,7 @@ pub static PACE: CliOption<Pace> = CliOption {
     commands: SWEPT,
 };
 
-pub static COMPRESS: CliOption<Compress> = CliOption {
+pub(crate) static COMPRESS: CliOption<Compress> = CliOption {
     name: "compress",
     letter: None,
     value: "HOW",
@@ -240,7 +240,7 @@ pub static COMPRESS: CliOption<Compress> = CliOption {
     commands: MOVING,
 };
 
-pub static DSCP: CliOption<Dscp> = CliOption {
+pub(crate) static DSCP: CliOption<Dscp> = CliOption {
     name: "dscp",
     letter: None,
     value: "MARK",
@@ -253,7 +253,7 @@ pub static DSCP: CliOption<Dscp> = CliOption {
     commands: SWEPT,
 };
 
-pub static LOCKSTEP: CliOption<Lockstep> = CliOption {
+pub(crate) static LOCKSTEP: CliOption<Lockstep> = CliOption {
     name: "lockstep",
     letter: None,
     value: "SIZE:TIME",

@@ -9,10 +9,10 @@ use base::units::Nanos;
 const NET_TEST: &[CommandId] = &[CommandId::NetTest];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] =
+pub(crate) const TABLE: &[&dyn AnyOption] =
     &[&TIME, &OMIT, &INTERVAL, &REVERSE, &BIDIR, &STREAMS, &SEAL, &REQUEST_SIZE, &UDP];
 
-pub static TIME: CliOption<Nanos> = CliOption {
+pub(crate) static TIME: CliOption<Nanos> = CliOption {
     name: "time",
     letter: Some('t'),
     value: "SECONDS",
@@ -24,7 +24,7 @@ pub static TIME: CliOption<Nanos> = CliOption {
     commands: NET_TEST,
 };
 
-pub static OMIT: CliOption<Nanos> = CliOption {
+pub(crate) static OMIT: CliOption<Nanos> = CliOption {
     name: "omit",
     letter: Some('O'),
     value: "SECONDS",
@@ -36,7 +36,7 @@ pub static OMIT: CliOption<Nanos> = CliOption {
     commands: NET_TEST,
 };
 
-pub static INTERVAL: CliOption<Nanos> = CliOption {
+pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
     letter: Some('P'),
     value: "SECONDS",
@@ -48,7 +48,7 @@ pub static INTERVAL: CliOption<Nanos> = CliOption {
     commands: NET_TEST,
 };
 
-pub static REVERSE: CliOption<bool> = CliOption {
+pub(crate) static REVERSE: CliOption<bool> = CliOption {
     name: "reverse",
     letter: Some('R'),
     value: "",
@@ -60,7 +60,7 @@ pub static REVERSE: CliOption<bool> = CliOption {
     commands: NET_TEST,
 };
 
-pub static BIDIR: CliOption<bool> = CliOption {
+pub(crate) static BIDIR: CliOption<bool> = CliOption {
     name: "bidir",
     letter: None,
     value: "",
@@ -72,7 +72,7 @@ pub static BIDIR: CliOption<bool> = CliOption {
     commands: NET_TEST,
 };
 
-pub static STREAMS: CliOption<u16> = CliOption {
+pub(crate) static STREAMS: CliOption<u16> = CliOption {
     name: "streams",
     letter: Some('s'),
     value: "N",
@@ -84,7 +84,7 @@ pub static STREAMS: CliOption<u16> = CliOption {
     commands: NET_TEST,
 };
 
-pub static SEAL: CliOption<Seal> = CliOption {
+pub(crate) static SEAL: CliOption<Seal> = CliOption {
     name: "seal",
     letter: None,
     value: "HOW",
@@ -97,7 +97,7 @@ pub static SEAL: CliOption<Seal> = CliOption {
     commands: NET_TEST,
 };
 
-pub static REQUEST_SIZE: CliOption<u32> = CliOption {
+pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     name: "request-size",
     letter: None,
     value: "SIZE",
@@ -109,7 +109,7 @@ pub static REQUEST_SIZE: CliOption<u32> = CliOption {
     commands: NET_TEST,
 };
 
-pub static UDP: CliOption<bool> = CliOption {
+pub(crate) static UDP: CliOption<bool> = CliOption {
     name: "udp",
     letter: Some('u'),
     value: "",

@@ -48,7 +48,7 @@ const WRITING: &[CommandId] = &[
 
 /// How a model is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageFormat {
+pub(crate) enum PageFormat {
     Text,
     Json,
     Markdown,
@@ -61,7 +61,7 @@ impl PageFormat {
 
 /// How a campaign is written: as a page, or its runs for other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CampaignFormat {
+pub(crate) enum CampaignFormat {
     Page(Form),
     Runs(Format),
 }
@@ -78,7 +78,7 @@ impl CampaignFormat {
 }
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &RESULTS,
     &NO_RECORD,
     &INPUT,
@@ -94,7 +94,7 @@ pub const TABLE: &[&dyn AnyOption] = &[
     &OUTPUT,
 ];
 
-pub static RESULTS: CliOption<PathBuf> = CliOption {
+pub(crate) static RESULTS: CliOption<PathBuf> = CliOption {
     name: "results",
     letter: None,
     value: "FILE",
@@ -107,7 +107,7 @@ pub static RESULTS: CliOption<PathBuf> = CliOption {
     commands: RECORDS,
 };
 
-pub static NO_RECORD: CliOption<bool> = CliOption {
+pub(crate) static NO_RECORD: CliOption<bool> = CliOption {
     name: "no-record",
     letter: None,
     value: "",
@@ -119,7 +119,7 @@ pub static NO_RECORD: CliOption<bool> = CliOption {
     commands: RECORDED_OR_NOT,
 };
 
-pub static INPUT: CliOption<PathBuf> = CliOption {
+pub(crate) static INPUT: CliOption<PathBuf> = CliOption {
     name: "input",
     letter: None,
     value: "FILE",
@@ -133,7 +133,7 @@ pub static INPUT: CliOption<PathBuf> = CliOption {
     commands: FIT,
 };
 
-pub static LIMIT: CliOption<u32> = CliOption {
+pub(crate) static LIMIT: CliOption<u32> = CliOption {
     name: "limit",
     letter: None,
     value: "N",
@@ -145,7 +145,7 @@ pub static LIMIT: CliOption<u32> = CliOption {
     commands: LIST,
 };
 
-pub static EXPERIMENT: CliOption<String> = CliOption {
+pub(crate) static EXPERIMENT: CliOption<String> = CliOption {
     name: "experiment",
     letter: None,
     value: "NAME",
@@ -157,7 +157,7 @@ pub static EXPERIMENT: CliOption<String> = CliOption {
     commands: CHOSEN,
 };
 
-pub static CPU_FROM: CliOption<CpuFrom> = CliOption {
+pub(crate) static CPU_FROM: CliOption<CpuFrom> = CliOption {
     name: "cpu",
     letter: None,
     value: "KIND",
@@ -171,7 +171,7 @@ pub static CPU_FROM: CliOption<CpuFrom> = CliOption {
     commands: FIT,
 };
 
-pub static MODEL_FORMAT: CliOption<PageFormat> = CliOption {
+pub(crate) static MODEL_FORMAT: CliOption<PageFormat> = CliOption {
     name: "format",
     letter: None,
     value: "FORMAT",
@@ -183,7 +183,7 @@ pub static MODEL_FORMAT: CliOption<PageFormat> = CliOption {
     commands: MODELS,
 };
 
-pub static EXPORT_FORMAT: CliOption<Format> = CliOption {
+pub(crate) static EXPORT_FORMAT: CliOption<Format> = CliOption {
     name: "format",
     letter: None,
     value: "FORMAT",
@@ -195,7 +195,7 @@ pub static EXPORT_FORMAT: CliOption<Format> = CliOption {
     commands: EXPORT,
 };
 
-pub static SHOW_FORMAT: CliOption<CampaignFormat> = CliOption {
+pub(crate) static SHOW_FORMAT: CliOption<CampaignFormat> = CliOption {
     name: "format",
     letter: None,
     value: "FORMAT",
@@ -207,7 +207,7 @@ pub static SHOW_FORMAT: CliOption<CampaignFormat> = CliOption {
     commands: SHOW,
 };
 
-pub static COMPARE_FORMAT: CliOption<Form> = CliOption {
+pub(crate) static COMPARE_FORMAT: CliOption<Form> = CliOption {
     name: "format",
     letter: None,
     value: "FORMAT",
@@ -219,7 +219,7 @@ pub static COMPARE_FORMAT: CliOption<Form> = CliOption {
     commands: COMPARE,
 };
 
-pub static WHAT: CliOption<What> = CliOption {
+pub(crate) static WHAT: CliOption<What> = CliOption {
     name: "what",
     letter: None,
     value: "WHAT",
@@ -233,7 +233,7 @@ pub static WHAT: CliOption<What> = CliOption {
     commands: EXPORT,
 };
 
-pub static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
+pub(crate) static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
     name: "path-samples",
     letter: None,
     value: "HOW",
@@ -246,7 +246,7 @@ pub static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
     commands: MOVING,
 };
 
-pub static OUTPUT: CliOption<PathBuf> = CliOption {
+pub(crate) static OUTPUT: CliOption<PathBuf> = CliOption {
     name: "output",
     letter: None,
     value: "FILE",

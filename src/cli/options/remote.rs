@@ -17,10 +17,10 @@ const FAR: &[CommandId] = &[
 ];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] =
+pub(crate) const TABLE: &[&dyn AnyOption] =
     &[&SSH, &REMOTE_DATAPUMP, &PORTS, &ADDRESSES, &REMOTE_CPUS, &RETRY_FOR];
 
-pub static SSH: CliOption<Vec<String>> = CliOption {
+pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
     name: "ssh",
     letter: None,
     value: "CMD",
@@ -34,7 +34,7 @@ pub static SSH: CliOption<Vec<String>> = CliOption {
     commands: FAR,
 };
 
-pub static REMOTE_DATAPUMP: CliOption<String> = CliOption {
+pub(crate) static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     name: "remote-datapump",
     letter: None,
     value: "PATH",
@@ -46,7 +46,7 @@ pub static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     commands: FAR,
 };
 
-pub static PORTS: CliOption<(u16, u16)> = CliOption {
+pub(crate) static PORTS: CliOption<(u16, u16)> = CliOption {
     name: "ports",
     letter: Some('Z'),
     value: "LO-HI",
@@ -59,7 +59,7 @@ pub static PORTS: CliOption<(u16, u16)> = CliOption {
     commands: FAR,
 };
 
-pub static ADDRESSES: CliOption<AddressList> = CliOption {
+pub(crate) static ADDRESSES: CliOption<AddressList> = CliOption {
     name: "addresses",
     letter: None,
     value: "LIST",
@@ -74,7 +74,7 @@ pub static ADDRESSES: CliOption<AddressList> = CliOption {
     commands: FAR,
 };
 
-pub static REMOTE_CPUS: CliOption<Cpus> = CliOption {
+pub(crate) static REMOTE_CPUS: CliOption<Cpus> = CliOption {
     name: "remote-cpus",
     letter: None,
     value: "LIST",
@@ -86,7 +86,7 @@ pub static REMOTE_CPUS: CliOption<Cpus> = CliOption {
     commands: COPYING,
 };
 
-pub static RETRY_FOR: CliOption<Nanos> = CliOption {
+pub(crate) static RETRY_FOR: CliOption<Nanos> = CliOption {
     name: "retry-for",
     letter: None,
     value: "TIME",

@@ -39,9 +39,9 @@ const QUIET_TOO: &[CommandId] = &[
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[&INTERVAL, &JSON, &QUIET, &EXPLAIN];
+pub(crate) const TABLE: &[&dyn AnyOption] = &[&INTERVAL, &JSON, &QUIET, &EXPLAIN];
 
-pub static INTERVAL: CliOption<Nanos> = CliOption {
+pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
     letter: Some('P'),
     value: "SECONDS",
@@ -54,7 +54,7 @@ pub static INTERVAL: CliOption<Nanos> = CliOption {
     commands: TIMED,
 };
 
-pub static JSON: CliOption<bool> = CliOption {
+pub(crate) static JSON: CliOption<bool> = CliOption {
     name: "json",
     letter: None,
     value: "",
@@ -68,7 +68,7 @@ pub static JSON: CliOption<bool> = CliOption {
     commands: TOLD,
 };
 
-pub static QUIET: CliOption<bool> = CliOption {
+pub(crate) static QUIET: CliOption<bool> = CliOption {
     name: "quiet",
     letter: Some('q'),
     value: "",
@@ -80,7 +80,7 @@ pub static QUIET: CliOption<bool> = CliOption {
     commands: QUIET_TOO,
 };
 
-pub static EXPLAIN: CliOption<bool> = CliOption {
+pub(crate) static EXPLAIN: CliOption<bool> = CliOption {
     name: "explain",
     letter: None,
     value: "",

@@ -9,9 +9,9 @@ use base::settings::{Direct, EngineChoice, Fsync, Preallocate};
 const WRITTEN: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Measure];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[&ENGINE, &DIRECT, &FSYNC, &PREALLOCATE, &MEMORY];
+pub(crate) const TABLE: &[&dyn AnyOption] = &[&ENGINE, &DIRECT, &FSYNC, &PREALLOCATE, &MEMORY];
 
-pub static ENGINE: CliOption<EngineChoice> = CliOption {
+pub(crate) static ENGINE: CliOption<EngineChoice> = CliOption {
     name: "engine",
     letter: None,
     value: "WHICH",
@@ -23,7 +23,7 @@ pub static ENGINE: CliOption<EngineChoice> = CliOption {
     commands: SWEPT,
 };
 
-pub static DIRECT: CliOption<Direct> = CliOption {
+pub(crate) static DIRECT: CliOption<Direct> = CliOption {
     name: "direct",
     letter: None,
     value: "WHEN",
@@ -35,7 +35,7 @@ pub static DIRECT: CliOption<Direct> = CliOption {
     commands: MOVING,
 };
 
-pub static FSYNC: CliOption<Fsync> = CliOption {
+pub(crate) static FSYNC: CliOption<Fsync> = CliOption {
     name: "fsync",
     letter: None,
     value: "WHAT",
@@ -48,7 +48,7 @@ pub static FSYNC: CliOption<Fsync> = CliOption {
     commands: WRITTEN,
 };
 
-pub static PREALLOCATE: CliOption<Preallocate> = CliOption {
+pub(crate) static PREALLOCATE: CliOption<Preallocate> = CliOption {
     name: "preallocate",
     letter: None,
     value: "WHETHER",
@@ -62,7 +62,7 @@ pub static PREALLOCATE: CliOption<Preallocate> = CliOption {
     commands: MOVING,
 };
 
-pub static MEMORY: CliOption<u64> = CliOption {
+pub(crate) static MEMORY: CliOption<u64> = CliOption {
     name: "memory",
     letter: None,
     value: "SIZE",

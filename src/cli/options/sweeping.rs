@@ -14,21 +14,21 @@ const SWEEP: &[CommandId] = &[CommandId::Sweep];
 
 /// Orders that somebody has used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
+pub(crate) enum Preset {
     Slac,
 }
 
 impl Preset {
-    pub const NAMES: &[&str] = &["slac"];
-    pub const ALL: &[Preset] = &[Preset::Slac];
+    pub(crate) const NAMES: &[&str] = &["slac"];
+    pub(crate) const ALL: &[Preset] = &[Preset::Slac];
 }
 
 /// The axes of a campaign, each with the option of `copy` that its cells vary.
-pub const AXES: &[(&dyn AnyOption, &dyn AnyOption)] =
+pub(crate) const AXES: &[(&dyn AnyOption, &dyn AnyOption)] =
     &[(&WINDOWS, &moving::WINDOW), (&STREAMS, &moving::STREAMS), (&LEVELS, &moving::COMPRESS)];
 
 /// In the order of `--help`.
-pub const TABLE: &[&dyn AnyOption] = &[
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &HOSTS,
     &PRESET,
     &WINDOWS,
@@ -44,7 +44,7 @@ pub const TABLE: &[&dyn AnyOption] = &[
     &RESUME,
 ];
 
-pub static HOSTS: CliOption<PathBuf> = CliOption {
+pub(crate) static HOSTS: CliOption<PathBuf> = CliOption {
     name: "hosts",
     letter: None,
     value: "FILE",
@@ -57,7 +57,7 @@ pub static HOSTS: CliOption<PathBuf> = CliOption {
     commands: SWEEP,
 };
 
-pub static PRESET: CliOption<Preset> = CliOption {
+pub(crate) static PRESET: CliOption<Preset> = CliOption {
     name: "preset",
     letter: None,
     value: "NAME",
@@ -72,7 +72,7 @@ pub static PRESET: CliOption<Preset> = CliOption {
     commands: SWEEP,
 };
 
-pub static WINDOWS: CliOption<Vec<Option<u32>>> = CliOption {
+pub(crate) static WINDOWS: CliOption<Vec<Option<u32>>> = CliOption {
     name: "windows",
     letter: Some('w'),
     value: "LIST",
@@ -84,7 +84,7 @@ pub static WINDOWS: CliOption<Vec<Option<u32>>> = CliOption {
     commands: SWEEP,
 };
 
-pub static STREAMS: CliOption<Vec<u16>> = CliOption {
+pub(crate) static STREAMS: CliOption<Vec<u16>> = CliOption {
     name: "streams",
     letter: Some('s'),
     value: "LIST",
@@ -96,7 +96,7 @@ pub static STREAMS: CliOption<Vec<u16>> = CliOption {
     commands: SWEEP,
 };
 
-pub static LEVELS: CliOption<Vec<Compress>> = CliOption {
+pub(crate) static LEVELS: CliOption<Vec<Compress>> = CliOption {
     name: "levels",
     letter: None,
     value: "LIST",
@@ -109,7 +109,7 @@ pub static LEVELS: CliOption<Vec<Compress>> = CliOption {
     commands: SWEEP,
 };
 
-pub static TIME: CliOption<Nanos> = CliOption {
+pub(crate) static TIME: CliOption<Nanos> = CliOption {
     name: "time",
     letter: Some('t'),
     value: "SECONDS",
@@ -121,7 +121,7 @@ pub static TIME: CliOption<Nanos> = CliOption {
     commands: SWEEP,
 };
 
-pub static SIZES: CliOption<Vec<u64>> = CliOption {
+pub(crate) static SIZES: CliOption<Vec<u64>> = CliOption {
     name: "sizes",
     letter: None,
     value: "LIST",
@@ -133,7 +133,7 @@ pub static SIZES: CliOption<Vec<u64>> = CliOption {
     commands: SWEEP,
 };
 
-pub static DURATIONS: CliOption<Vec<Nanos>> = CliOption {
+pub(crate) static DURATIONS: CliOption<Vec<Nanos>> = CliOption {
     name: "durations",
     letter: None,
     value: "LIST",
@@ -145,7 +145,7 @@ pub static DURATIONS: CliOption<Vec<Nanos>> = CliOption {
     commands: SWEEP,
 };
 
-pub static REPEAT: CliOption<u32> = CliOption {
+pub(crate) static REPEAT: CliOption<u32> = CliOption {
     name: "repeat",
     letter: None,
     value: "N",
@@ -157,7 +157,7 @@ pub static REPEAT: CliOption<u32> = CliOption {
     commands: SWEEP,
 };
 
-pub static ORDER: CliOption<Order> = CliOption {
+pub(crate) static ORDER: CliOption<Order> = CliOption {
     name: "order",
     letter: None,
     value: "HOW",
@@ -170,7 +170,7 @@ pub static ORDER: CliOption<Order> = CliOption {
     commands: SWEEP,
 };
 
-pub static DATA: CliOption<DataSet> = CliOption {
+pub(crate) static DATA: CliOption<DataSet> = CliOption {
     name: "data",
     letter: None,
     value: "KIND",
@@ -182,7 +182,7 @@ pub static DATA: CliOption<DataSet> = CliOption {
     commands: SWEEP,
 };
 
-pub static REQUEST_SIZE: CliOption<u32> = CliOption {
+pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     name: "request-size",
     letter: None,
     value: "SIZE",
@@ -195,7 +195,7 @@ pub static REQUEST_SIZE: CliOption<u32> = CliOption {
     commands: SWEEP,
 };
 
-pub static RESUME: CliOption<bool> = CliOption {
+pub(crate) static RESUME: CliOption<bool> = CliOption {
     name: "resume",
     letter: None,
     value: "",

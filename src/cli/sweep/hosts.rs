@@ -9,14 +9,14 @@ use crate::cli::endpoint;
 
 /// One host, and where the bytes go there: to nothing where no folder is named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
+pub(super) struct Host {
     /// `[user@]host` as ssh takes it.
     pub name: String,
     pub folder: Option<PathBuf>,
 }
 
 /// One host a line; what follows a `#` is a comment. The error has the number of the line.
-pub fn read(text: &str) -> Result<Vec<Host>, String> {
+pub(super) fn read(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts: Vec<(usize, Host)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let word = line.split('#').next().unwrap_or_default().trim();

@@ -25,7 +25,7 @@ use base::fault::{Class, Fault};
 
 /// The arguments of `sweep show`.
 #[derive(Debug)]
-pub struct ShowCampaignArgs {
+pub(crate) struct ShowCampaignArgs {
     /// `None` for the newest.
     campaign: Option<String>,
     format: CampaignFormat,
@@ -36,7 +36,7 @@ pub struct ShowCampaignArgs {
 
 /// The arguments of `sweep compare`.
 #[derive(Debug)]
-pub struct CompareArgs {
+pub(crate) struct CompareArgs {
     before: String,
     after: String,
     form: Form,
@@ -47,7 +47,7 @@ pub struct CompareArgs {
 
 /// The arguments of `sweep profile`.
 #[derive(Debug)]
-pub struct ProfileArgs {
+pub(crate) struct ProfileArgs {
     /// `None` for the newest.
     campaign: Option<String>,
     show: Show,
@@ -55,7 +55,7 @@ pub struct ProfileArgs {
 }
 
 impl ShowCampaignArgs {
-    pub fn of(typed: &Typed) -> Result<ShowCampaignArgs, String> {
+    pub(crate) fn of(typed: &Typed) -> Result<ShowCampaignArgs, String> {
         let show = Show::of(typed)?;
         let usual = match show.form {
             Spoken::Json => CampaignFormat::Runs(Format::Json),
@@ -72,7 +72,7 @@ impl ShowCampaignArgs {
 }
 
 impl CompareArgs {
-    pub fn of(typed: &Typed) -> Result<CompareArgs, String> {
+    pub(crate) fn of(typed: &Typed) -> Result<CompareArgs, String> {
         let [before, after] = campaigns(typed).try_into().map_err(|_| TWO)?;
         Ok(CompareArgs {
             before,
@@ -86,7 +86,7 @@ impl CompareArgs {
 }
 
 impl ProfileArgs {
-    pub fn of(typed: &Typed) -> Result<ProfileArgs, String> {
+    pub(crate) fn of(typed: &Typed) -> Result<ProfileArgs, String> {
         Ok(ProfileArgs {
             campaign: campaigns(typed).into_iter().next(),
             show: Show::of(typed)?,
@@ -100,17 +100,17 @@ fn campaigns(typed: &Typed) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-pub fn run_show(args: &ShowCampaignArgs, started: Instant) -> u8 {
+pub(crate) fn run_show(args: &ShowCampaignArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     ended(&voice, show(args, &voice))
 }
 
-pub fn run_compare(args: &CompareArgs, started: Instant) -> u8 {
+pub(crate) fn run_compare(args: &CompareArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     ended(&voice, compare(args, &voice))
 }
 
-pub fn run_profile(args: &ProfileArgs, started: Instant) -> u8 {
+pub(crate) fn run_profile(args: &ProfileArgs, started: Instant) -> u8 {
     let voice = Voice::new(args.show, started);
     ended(&voice, profiles(args, &voice))
 }
@@ -188,7 +188,7 @@ fn open(store: Option<&Path>) -> Result<Store, Fault> {
 }
 
 /// The campaign of this name, or of which the name ends so; the newest where none is named.
-pub fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
+pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
     let mut all = store.experiments()?;
     all.retain(|experiment| experiment.command == COMMAND);
     let names = all.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>();
@@ -206,15 +206,15 @@ pub fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
 }
 
 /// Its cells, in the order in which they were measured.
-pub fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
+pub(super) fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
     store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })
 }
 
 /// The places of these cells in the order of all.
-pub fn measured(records: &[Record]) -> BTreeSet<u32> {
+pub(super) fn measured(records: &[Record]) -> BTreeSet<u32> {
     records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index)).collect()
 }
 
-pub const COMMAND: &str = "sweep";
+pub(crate) const COMMAND: &str = "sweep";
 
 const TWO: &str = "compare needs two campaigns: the earlier, and the later";

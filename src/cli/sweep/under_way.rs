@@ -33,10 +33,14 @@ use mover::io::clock;
 use mover::pump::watch::Watch;
 
 /// What came of it, where that was not all.
-pub type Trouble = Option<(Class, String)>;
+pub(super) type Trouble = Option<(Class, String)>;
 
 /// A new campaign.
-pub fn begin(campaign: &Campaign, args: &BeginArgs, voice: &Arc<Voice>) -> Result<Trouble, Fault> {
+pub(super) fn begin(
+    campaign: &Campaign,
+    args: &BeginArgs,
+    voice: &Arc<Voice>,
+) -> Result<Trouble, Fault> {
     let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -54,7 +58,7 @@ pub fn begin(campaign: &Campaign, args: &BeginArgs, voice: &Arc<Voice>) -> Resul
 }
 
 /// What is missing of an earlier one.
-pub fn resume(
+pub(super) fn resume(
     named: Option<&str>,
     store: &Path,
     voice: &Arc<Voice>,
@@ -80,7 +84,7 @@ pub fn resume(
 }
 
 /// The campaign and its options, as they were typed then.
-pub fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs), Fault> {
+pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs), Fault> {
     let unreadable = |why: String| {
         let text = format!("{} cannot be gone on with: {why}; begin a new one", experiment.name);
         Fault::new(Class::Local, text)

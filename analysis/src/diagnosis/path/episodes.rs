@@ -163,7 +163,7 @@ pub struct WindowAtLoss {
 }
 
 /// `None` for a single episode: nobody knows what the next would be.
-pub fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss> {
+pub(crate) fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss> {
     // Slow start ends beyond what the path carries, so the beginning does not count.
     let times = streams.iter().flat_map(|(series, episodes)| {
         let origin_s = series.origin().0 as f64 / 1e9;

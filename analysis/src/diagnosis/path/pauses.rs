@@ -175,7 +175,12 @@ fn waiting(quiet: &[Step<'_>], length_s: f64) -> Waiting {
 }
 
 /// What the pauses of a stream have in common, and whether its episodes come behind them.
-pub fn habit(pauses: &[Pause], episodes: &[Episode], seconds: f64, round_trip_s: f64) -> Habit {
+pub(crate) fn habit(
+    pauses: &[Pause],
+    episodes: &[Episode],
+    seconds: f64,
+    round_trip_s: f64,
+) -> Habit {
     let lengths: Vec<f64> = pauses.iter().map(|pause| pause.length_s).collect();
     // What was sent before the first pause may have begun before the first sample.
     let between: Vec<f64> = pauses.iter().skip(1).map(|pause| pause.bytes_before as f64).collect();

@@ -33,7 +33,7 @@ impl Series {
 
     /// Without the time before the first byte was sent and that after the last was acknowledged: a
     /// stream waits for others then. That it says so when all of them are done is no byte of it.
-    pub fn while_moving(&self) -> Series {
+    pub(crate) fn while_moving(&self) -> Series {
         let moves = |step: &Step<'_>| {
             let grown = |counter| step.grown(counter) > 0;
             let waiting = step.after.unacked_segments > 0 || step.after.unsent_bytes > 0;
@@ -121,7 +121,7 @@ impl Series {
     }
 
     /// Bytes a second that were acknowledged between two times; 0 where no time lies between.
-    pub fn rate_between(&self, from_s: f64, to_s: f64) -> f64 {
+    pub(crate) fn rate_between(&self, from_s: f64, to_s: f64) -> f64 {
         match to_s > from_s {
             true => (self.acked_until(to_s) - self.acked_until(from_s)).max(0.0) / (to_s - from_s),
             false => 0.0,
@@ -129,7 +129,7 @@ impl Series {
     }
 
     /// No segment was missing in a span of time.
-    pub fn whole_between(&self, from_s: f64, length_s: f64) -> bool {
+    pub(crate) fn whole_between(&self, from_s: f64, length_s: f64) -> bool {
         let origin = self.origin();
         let time = |sample: &PathSample| sample.at.since(origin).seconds();
         let first = self.samples.partition_point(|sample| time(sample) < from_s);
@@ -169,12 +169,12 @@ fn plausible(round_trip: Nanos) -> bool {
 }
 
 /// A slow-start threshold that has been set; before the first loss the kernel has `0x7fff_ffff`.
-pub fn threshold(sample: &PathSample) -> Option<u32> {
+pub(crate) fn threshold(sample: &PathSample) -> Option<u32> {
     (1..UNSET_SEGMENTS).contains(&sample.ssthresh_segments).then_some(sample.ssthresh_segments)
 }
 
 /// The quantile of values that weigh differently; 0 where nothing weighs.
-pub fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
+pub(crate) fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = values.iter().map(|(_, weight)| weight).sum();
     let mut below = 0.0;

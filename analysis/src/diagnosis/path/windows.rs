@@ -54,28 +54,28 @@ pub struct Features {
 
 impl Features {
     /// How much of the peer's window goodput fills in an empty path.
-    pub fn window_use(&self) -> f64 {
+    pub(crate) fn window_use(&self) -> f64 {
         ratio(self.goodput * self.round_trip_min_s, self.window_high_bytes)
     }
 
-    pub fn window_steadiness(&self) -> f64 {
+    pub(crate) fn window_steadiness(&self) -> f64 {
         ratio(self.window_low_bytes, self.window_high_bytes)
     }
 
     /// The round trip by the least one: 1 is an empty path.
-    pub fn queueing(&self) -> f64 {
+    pub(crate) fn queueing(&self) -> f64 {
         match self.round_trip_min_s > 0.0 {
             true => ratio(self.round_trip_s, self.round_trip_min_s).max(1.0),
             false => 1.0,
         }
     }
 
-    pub fn queue_s(&self) -> f64 {
+    pub(crate) fn queue_s(&self) -> f64 {
         (self.round_trip_s - self.round_trip_min_s).max(0.0)
     }
 
     /// The lane's clocks were recorded.
-    pub fn clocks_known(&self) -> bool {
+    pub(crate) fn clocks_known(&self) -> bool {
         self.source + self.passage + self.sink + self.idle > 0.05
     }
 }
@@ -126,7 +126,7 @@ fn ramp(series: &Series, round_trip_s: f64, peak: f64) -> f64 {
 }
 
 /// The features of some steps.
-pub fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) -> Features {
+pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) -> Features {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return Features::default();
     };
@@ -235,7 +235,7 @@ pub fn fastest(series: &Series, percentile: f64) -> f64 {
 }
 
 /// The same of several streams together, from sample to sample of the one that has most.
-pub fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
+pub(crate) fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
     let Some(most) = streams.iter().max_by_key(|series| series.samples().len()) else {
         return 0.0;
     };
@@ -255,15 +255,15 @@ pub fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
 }
 
 /// The highest delivery rate that the kernel has seen: its 98th percentile.
-pub fn peak_delivery(series: &Series) -> f64 {
+pub(crate) fn peak_delivery(series: &Series) -> f64 {
     let steps = series.steps().filter(|step| step.after.delivery_bytes_per_s < PACE_MAX);
     let mut rates: Vec<(f64, f64)> =
         steps.map(|s| (s.after.delivery_bytes_per_s as f64, s.seconds())).collect();
     weighted_quantile(&mut rates, OFTEN)
 }
 
-pub const WINDOW_SECONDS_MIN: f64 = 1.0;
-pub const WINDOW_ROUND_TRIPS: f64 = 10.0;
+pub(crate) const WINDOW_SECONDS_MIN: f64 = 1.0;
+pub(crate) const WINDOW_ROUND_TRIPS: f64 = 10.0;
 /// More windows than this say nothing more.
 const WINDOWS_MAX: f64 = 5000.0;
 const RAMP_PRODUCTS: f64 = 3.0;
@@ -272,7 +272,7 @@ const SPAN_SECONDS_MIN: f64 = 0.007;
 const STEP_SECONDS_MIN: f64 = 0.002;
 /// Percentiles: what is reached often enough to compare a rate with, and what only trains of
 /// acknowledgements reach that are shorter than the time between two samples.
-pub const OFTEN: f64 = 0.98;
-pub const SELDOM: f64 = 0.995;
+pub(crate) const OFTEN: f64 = 0.98;
+pub(crate) const SELDOM: f64 = 0.995;
 /// 100 Tbit/s: what is above is no pace.
 const PACE_MAX: u64 = 12_500_000_000_000;

@@ -51,12 +51,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn total_s(&self) -> f64 {
+    pub(crate) fn total_s(&self) -> f64 {
         self.start_s + self.files_s + self.bytes_s
     }
 
     /// `share` of these and the rest of the others.
-    pub fn blend(&self, others: &Parts, share: f64) -> Parts {
+    pub(crate) fn blend(&self, others: &Parts, share: f64) -> Parts {
         let mix = |mine: f64, theirs: f64| mine * share + theirs * (1.0 - share);
         Parts {
             start_s: mix(self.start_s, others.start_s),
@@ -193,7 +193,7 @@ fn miss(points: &[Point], weights: &[f64], costs: &[f64; COSTS]) -> f64 {
 
 /// How far off copies are that were left out of their own fit: logarithms of factors, none below
 /// zero.
-pub type Misses = Vec<f64>;
+pub(crate) type Misses = Vec<f64>;
 
 /// What nine of ten copies to come keep within: the ninth decile of those that were left out, with
 /// one more for the copy to come. With few it is the largest.

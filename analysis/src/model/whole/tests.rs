@@ -29,7 +29,7 @@ fn planted(trial: &Trial, number: usize) -> WholeSample {
     }
 }
 
-pub fn planted_whole() -> Whole {
+pub(crate) fn planted_whole() -> Whole {
     let jobs = calibration_jobs(1, 2);
     let samples: Vec<WholeSample> =
         jobs.iter().enumerate().map(|(number, trial)| planted(trial, number)).collect();

@@ -55,7 +55,7 @@ pub struct Ends {
 
 /// Makes lanes, all of one kind.
 #[derive(Debug)]
-pub struct Assembly {
+pub(crate) struct Assembly {
     ends: Ends,
     depths: Depths,
     crew_requests: usize,
@@ -78,10 +78,10 @@ const LANE_BYTES: u64 = 512 << 10;
 /// The program itself: pages of its text that are in use, and what it holds before any lane.
 const PROGRAM_BYTES: u64 = 13 << 20;
 /// What the ledgers take at most: every object in flight with its names.
-pub const LEDGER_BYTES: u64 = 12 << 20;
+pub(crate) const LEDGER_BYTES: u64 = 12 << 20;
 
 /// Bytes beyond the lowest unsettled one that a pipe sink can hold.
-pub fn pipe_window_bytes(settings: &Settings) -> u64 {
+pub(crate) fn pipe_window_bytes(settings: &Settings) -> u64 {
     let depth = pipe_depth(settings);
     u64::from(depth - 1) * u64::from(settings.request_bytes)
 }
@@ -95,7 +95,7 @@ fn pipe_depth(settings: &Settings) -> u32 {
 
 impl Assembly {
     /// For so many lanes at a time.
-    pub fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
+    pub(crate) fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
         let lanes = lanes as u64;
         let hands = Hands::of(&ends, lanes);
         let depths = depths(&ends, lanes, hands)?;
@@ -107,27 +107,27 @@ impl Assembly {
     }
 
     /// Requests in flight at this host's end of files.
-    pub fn depth(&self) -> u16 {
+    pub(crate) fn depth(&self) -> u16 {
         let depth = if self.ends.source.is_some() { self.depths.source } else { self.depths.sink };
         depth as u16
     }
 
     /// What unpacking took here since this was last asked, where the source's choices depend on it;
     /// a few times a second.
-    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+    pub(crate) fn unpacked(&self, now: Tick) -> Option<Unpacked> {
         let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
         self.crew.as_ref().filter(|_| chooses)?.unpacked(now)
     }
 
     /// The sink has said what unpacking takes there.
-    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+    pub(crate) fn hear_unpacked(&self, unpacked: &Unpacked) {
         if let Some(crew) = &self.crew {
             crew.hear_unpacked(unpacked);
         }
     }
 
     /// A lane, with a stream where one of its ends is one; and the name of its engine.
-    pub fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
+    pub(crate) fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
         let Assembly { ends, depths, pipes, turn, crew, .. } = self;
         let (backend, name) = backend(ends)?;
         let mut engine = Engine::new(backend);

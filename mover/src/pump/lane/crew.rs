@@ -224,7 +224,7 @@ impl Desk {
 
     /// So many of the lane's requests are of no use now: without them what is in flight fits the
     /// caches better.
-    pub fn idle_requests(&self) -> usize {
+    pub(crate) fn idle_requests(&self) -> usize {
         let is_at_work = self.crew.work.advisor().is_none_or(Advisor::looks_at_all);
         if is_at_work { 0 } else { self.requests }
     }

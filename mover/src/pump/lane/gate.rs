@@ -28,14 +28,14 @@ impl Gate {
     }
 
     /// Back in line: the sink will not have this one yet, but perhaps another.
-    pub fn send_back(&mut self, request: Request) {
+    pub(crate) fn send_back(&mut self, request: Request) {
         assert!(self.inside > 0, "a request sent back that was not inside");
         self.inside -= 1;
         self.waiting.push_back(request);
     }
 
     /// The next one, if the sink has room.
-    pub fn admit(&mut self) -> Option<Request> {
+    pub(crate) fn admit(&mut self) -> Option<Request> {
         if self.inside >= self.limit {
             return None;
         }

@@ -60,7 +60,7 @@ impl Advisor {
     }
 
     /// True while each payload is looked at.
-    pub fn looks_at_all(&self) -> bool {
+    pub(crate) fn looks_at_all(&self) -> bool {
         self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
     }
 
@@ -122,7 +122,7 @@ pub struct Sent {
 }
 
 /// What may be chosen, from the fastest to the smallest.
-pub const LADDER: [Way; 7] =
+pub(crate) const LADDER: [Way; 7] =
     [Way::Raw, Way::Lz4, Way::Zstd(-1), Way::Zstd(1), Way::Zstd(3), Way::Zstd(6), Way::Zstd(9)];
 const RUNGS: usize = LADDER.len();
 /// Where packing begins while nothing is known of the wire.
@@ -139,7 +139,7 @@ const CLASSES: usize = CLASS_ENDS.len() + 1;
 const NOISE: Class = Class(0);
 
 impl Class {
-    pub fn of_ratio(ratio: f64) -> Class {
+    pub(crate) fn of_ratio(ratio: f64) -> Class {
         Class(CLASS_ENDS.iter().filter(|end| ratio >= **end).count() as u8)
     }
 
@@ -220,7 +220,7 @@ impl Hands {
 
 /// Decides for one side of a transfer.
 #[derive(Debug)]
-pub struct Controller {
+pub(crate) struct Controller {
     hands: Hands,
     costs: [[Cost; RUNGS]; CLASSES],
     /// The rung chosen for each class.
@@ -240,7 +240,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    pub fn new(now: Tick, hands: usize) -> Controller {
+    pub(crate) fn new(now: Tick, hands: usize) -> Controller {
         let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
         let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
         Controller {
@@ -260,7 +260,7 @@ impl Controller {
     }
 
     /// How the next payload, of this class, is to be packed.
-    pub fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
+    pub(crate) fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
         self.payloads += 1;
         self.payload_bytes += SHARE_WEIGHT * (f64::from(bytes) - self.payload_bytes);
         for share in &mut self.shares {
@@ -278,7 +278,7 @@ impl Controller {
     /// True where what this payload takes is to be told: what is tried, what little is known of,
     /// and others every now and then. Whoever asks for a thread's time each time makes threads
     /// change places on the processors with each payload, and all of them slower.
-    pub fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
+    pub(crate) fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
         // It takes nothing, and would take the turn of what does.
         if way == Way::Raw {
             return false;
@@ -310,7 +310,7 @@ impl Controller {
     }
 
     /// What packing a payload took and made of it.
-    pub fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, took: Took) {
+    pub(crate) fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, took: Took) {
         let Some(rung) = LADDER.iter().position(|other| *other == way) else { return };
         if rung == 0 || raw == 0 {
             return;
@@ -333,7 +333,7 @@ impl Controller {
     }
 
     /// What a packing thread needed for a payload beside packing, on the clock.
-    pub fn beside(&mut self, raw: u32, spent: Nanos) {
+    pub(crate) fn beside(&mut self, raw: u32, spent: Nanos) {
         self.hands.did_beside(raw, spent);
     }
 
@@ -354,14 +354,14 @@ impl Controller {
     }
 
     /// True where payloads are to be looked at at all.
-    pub fn packs(&self) -> bool {
+    pub(crate) fn packs(&self) -> bool {
         self.trial.mode() == Mode::Pack
     }
 
     /// How many payloads go unseen before one is looked at again. In a stretch that does not shrink
     /// that is an eighth of the stretch so far: what is missed at its end is small beside it. Over
     /// a slow wire a look costs nothing beside what one payload that shrinks gains.
-    pub fn left_out(&self) -> u32 {
+    pub(crate) fn left_out(&self) -> u32 {
         let is_fast = self.link.rate.is_some_and(|rate| self.is_fast(rate));
         if is_fast { (self.noise / LEFT_OUT_SHARE).min(LEFT_OUT_MAX) } else { 0 }
     }
@@ -373,7 +373,7 @@ impl Controller {
     }
 
     /// A frame has left one of so many lanes.
-    pub fn sent(&mut self, now: Tick, sent: Sent, lanes: usize) {
+    pub(crate) fn sent(&mut self, now: Tick, sent: Sent, lanes: usize) {
         self.link.sent(now, sent.wire_bytes, sent.held_up, lanes, self.receiver.is_behind());
         match self.is_in_doubt() {
             true => self.trial.sent(now, sent.raw_bytes),
@@ -395,7 +395,7 @@ impl Controller {
     }
 
     /// What its passage took the other end since it last said so.
-    pub fn unpacked(&mut self, unpacked: &Unpacked) {
+    pub(crate) fn unpacked(&mut self, unpacked: &Unpacked) {
         self.receiver.unpacked(unpacked);
     }
 

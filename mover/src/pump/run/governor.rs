@@ -32,7 +32,7 @@ pub struct Look {
 
 /// What the congestion control makes of a deep queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeepQueue {
+pub(crate) enum DeepQueue {
     /// It fills it, and loses when it is full: the path is busy all the while.
     Fills,
     /// It sends by a model of the path, whatever is lost.
@@ -41,7 +41,7 @@ pub enum DeepQueue {
 
 /// The pace of all streams of a transfer together.
 #[derive(Debug)]
-pub struct Governor {
+pub(crate) struct Governor {
     deep_queue: DeepQueue,
     /// What each stream had delivered, and lost or sent again, when it was looked at last.
     streams: BTreeMap<u32, (u64, u64)>,
@@ -81,7 +81,7 @@ struct Now {
 }
 
 impl Governor {
-    pub fn new(deep_queue: DeepQueue) -> Governor {
+    pub(crate) fn new(deep_queue: DeepQueue) -> Governor {
         Governor {
             deep_queue,
             streams: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl Governor {
     }
 
     /// Takes a look at all streams; the pace of all together in bytes a second, `None` for none.
-    pub fn look(&mut self, at: Tick, looks: &[Look]) -> Option<u64> {
+    pub(crate) fn look(&mut self, at: Tick, looks: &[Look]) -> Option<u64> {
         let rtt = looks.iter().map(|look| look.sample.rtt).max()?.min(RTT_MAX);
         let rtt_min = looks.iter().map(|look| look.sample.rtt_min).min()?;
         let lost = self.add_up(looks);

@@ -126,7 +126,7 @@ impl Paths {
 
     /// Looks at a stream whose lane has sent everything and is over, until the peer's TCP has it
     /// all.
-    pub fn look_behind(&mut self, number: u32, socket: &Handle, now: Tick, when: When) {
+    pub(crate) fn look_behind(&mut self, number: u32, socket: &Handle, now: Tick, when: When) {
         let Some(own) = self.own.get_mut(&number) else { return };
         if own.role == PathRole::Sink || own.is_drained {
             return;

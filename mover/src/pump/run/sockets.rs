@@ -52,7 +52,7 @@ const PACED_FROM_RTT: Nanos = Nanos::from_millis(2);
 const TEND_EVERY: Nanos = Nanos::from_millis(10);
 
 impl Sockets {
-    pub fn new(role: PathRole, brake: Arc<Brake>) -> Sockets {
+    pub(super) fn new(role: PathRole, brake: Arc<Brake>) -> Sockets {
         Sockets {
             role,
             each: BTreeMap::new(),
@@ -65,18 +65,18 @@ impl Sockets {
         }
     }
 
-    pub fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
+    pub(super) fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
         self.paths.add(&wire, self.role);
         self.brake.hold_socket(wire.socket.clone());
         self.each.insert(wire.number, Each { wire, lane, lane_is_over: false });
     }
 
-    pub fn lane_over(&mut self, number: u32) {
+    pub(crate) fn lane_over(&mut self, number: u32) {
         self.each.get_mut(&number).into_iter().for_each(|each| each.lane_is_over = true);
     }
 
     /// Ends a stream from this side; its lane finds out at once.
-    pub fn cut(&self, number: u32) {
+    pub(super) fn cut(&self, number: u32) {
         let Some(each) = self.each.get(&number) else { return };
         each.wire.given_up.store(true, Relaxed);
         tcp::cut(&each.wire.socket);
@@ -85,14 +85,14 @@ impl Sockets {
     }
 
     /// Both sides have let it go.
-    pub fn remove(&mut self, number: u32) {
+    pub(super) fn remove(&mut self, number: u32) {
         if let Some(each) = self.each.remove(&number) {
             self.brake.forget_socket(&each.wire.socket);
         }
     }
 
     /// Asks TCP about a stream.
-    pub fn check(&self, number: u32, check: Check, stall: Nanos) -> Option<bool> {
+    pub(super) fn check(&self, number: u32, check: Check, stall: Nanos) -> Option<bool> {
         let socket = &self.each.get(&number)?.wire.socket;
         Some(match check {
             Check::PathIsDead => tcp::path_is_dead(socket, stall),
@@ -104,7 +104,7 @@ impl Sockets {
         self.each.values().map(|each| &each.wire.socket)
     }
 
-    pub fn look_at_windows(&mut self) {
+    pub(crate) fn look_at_windows(&mut self) {
         if self.role == PathRole::Source {
             let seen = self.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
             self.window_seen_bytes = self.window_seen_bytes.max(seen);
@@ -112,7 +112,7 @@ impl Sockets {
     }
 
     /// Paces what is sent, and holds the windows of what receives to what was asked.
-    pub fn tend(&mut self, now: Tick, settings: &Settings) {
+    pub(crate) fn tend(&mut self, now: Tick, settings: &Settings) {
         if now < self.tend_at {
             return;
         }
@@ -158,7 +158,7 @@ impl Sockets {
     }
 
     /// What `pace` has chosen for all streams together.
-    pub fn pace_bytes_per_s(&self) -> Option<u64> {
+    pub(crate) fn pace_bytes_per_s(&self) -> Option<u64> {
         self.paced.0
     }
 
@@ -172,7 +172,7 @@ impl Sockets {
     }
 
     /// What has been seen, now and then, for the side that drives.
-    pub fn tell(&mut self, now: Tick) -> Vec<Message> {
+    pub(super) fn tell(&mut self, now: Tick) -> Vec<Message> {
         match self.look(now, When::InTime) {
             true => self.paths.tell(now, When::InTime),
             false => Vec::new(),
@@ -180,13 +180,13 @@ impl Sockets {
     }
 
     /// What has been seen and not told yet.
-    pub fn last_samples(&mut self, now: Tick) -> Vec<Message> {
+    pub(crate) fn last_samples(&mut self, now: Tick) -> Vec<Message> {
         self.look(now, When::AtEnd);
         self.paths.tell(now, When::AtEnd)
     }
 
     /// Keeps what has been seen, where this side drives.
-    pub fn keep(&mut self, now: Tick, watch: &Watch) {
+    pub(super) fn keep(&mut self, now: Tick, watch: &Watch) {
         if self.look(now, When::InTime) {
             watch.show(|| self.paths.fresh());
             self.paths.keep();
@@ -194,14 +194,14 @@ impl Sockets {
     }
 
     /// What the far side has seen of a stream.
-    pub fn hear_samples(&mut self, stream: u32, samples: Vec<PathSample>, watch: &Watch) {
+    pub(crate) fn hear_samples(&mut self, stream: u32, samples: Vec<PathSample>, watch: &Watch) {
         self.paths.hear(stream, &samples);
         let (side, role) = (PathSide::Far, self.role.other());
         watch.show(|| [StreamPath { stream, side, role, samples }]);
     }
 
     /// What is known of streams when all is over.
-    pub fn finish(&mut self, now: Tick) -> Vec<StreamPath> {
+    pub(super) fn finish(&mut self, now: Tick) -> Vec<StreamPath> {
         self.look(now, When::AtEnd);
         self.paths.finish()
     }

@@ -21,7 +21,7 @@ pub enum Ready {
 
 /// The order of what is made without bytes. It holds what is in flight, and no more.
 #[derive(Debug, Default)]
-pub struct Afterwards {
+pub(crate) struct Afterwards {
     /// Objects that are not done: a directory waits while one of a lower number is.
     unsettled: BTreeSet<u64>,
     directories: BTreeMap<u64, Wanted>,
@@ -33,17 +33,17 @@ pub struct Afterwards {
 
 impl Afterwards {
     /// An object is open until `settle`.
-    pub fn open(&mut self, number: u64) {
+    pub(crate) fn open(&mut self, number: u64) {
         self.unsettled.insert(number);
     }
 
     /// A directory, to be left when everything before it is done.
-    pub fn leave(&mut self, directory: Wanted) {
+    pub(crate) fn leave(&mut self, directory: Wanted) {
         self.directories.insert(directory.number, directory);
     }
 
     /// Another name of `twin`. It is ready at once unless that is still open.
-    pub fn name(&mut self, twin: u64, name: Wanted) -> Option<Ready> {
+    pub(crate) fn name(&mut self, twin: u64, name: Wanted) -> Option<Ready> {
         if self.unsettled.contains(&twin) {
             self.names.entry(twin).or_default().push(name);
             return None;
@@ -55,7 +55,7 @@ impl Afterwards {
     }
 
     /// An object is done: what waited for it alone is ready.
-    pub fn settle(&mut self, number: u64, end: End) -> Vec<Ready> {
+    pub(crate) fn settle(&mut self, number: u64, end: End) -> Vec<Ready> {
         self.unsettled.remove(&number);
         if end == End::Failed {
             assert!(self.failed.insert_new(number, number + 1), "object {number} failed twice");
@@ -70,7 +70,7 @@ impl Afterwards {
 
     /// Directories that can be left now, in their order. They are left one after the other, so
     /// that the next need not wait for the end of the one before.
-    pub fn ready_directories(&mut self) -> Vec<Wanted> {
+    pub(crate) fn ready_directories(&mut self) -> Vec<Wanted> {
         let mut ready = Vec::new();
         while let Some(lowest) = self.unsettled.first().copied() {
             let Some(directory) = self.directories.remove(&lowest) else { break };

@@ -45,7 +45,11 @@ impl Compare {
 }
 
 /// The BLAKE3 of a file.
-pub fn sum_of(volume: &dyn Volume, path: &[u8], going: impl Fn() -> bool) -> Result<Sum, Fault> {
+pub(crate) fn sum_of(
+    volume: &dyn Volume,
+    path: &[u8],
+    going: impl Fn() -> bool,
+) -> Result<Sum, Fault> {
     let name = volume.root().join(crate::pump::source::walk::name_of(path));
     let handle = volume.open(path, Access::Read { cache: Cache::Through })?;
     let fd = handle.fd().try_clone_to_owned().map_err(|why| Fault::io("open", &name, &why))?;

@@ -8,7 +8,7 @@ use base::limits::OFFERED_BYTES_MAX;
 
 impl SinkSide {
     /// Refuses what was not asked for, before a name of it is looked up here.
-    pub fn check_offer(&self, message: &Message) -> Result<(), Fault> {
+    pub(crate) fn check_offer(&self, message: &Message) -> Result<(), Fault> {
         match message {
             Message::Offer { first, entries } => self.expected.check(*first, entries),
             _ => Ok(()),

@@ -14,10 +14,10 @@ use base::label::Sum;
 use base::settings::Fsync;
 
 /// Small files that are synced one by one; more on one file system are synced by one call for it.
-pub const SINGLE_SYNCS_MAX: usize = 8;
+pub(crate) const SINGLE_SYNCS_MAX: usize = 8;
 
 /// Objects that one epoch takes.
-pub const EPOCH_OBJECTS_MAX: usize = 512;
+pub(crate) const EPOCH_OBJECTS_MAX: usize = 512;
 
 /// What became of an object.
 #[derive(Debug)]

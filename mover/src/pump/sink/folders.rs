@@ -118,7 +118,7 @@ impl SinkSide {
     }
 
     /// Gives folders the modes that they had, where the transfer ends before they are left.
-    pub fn restore_modes(&self) {
+    pub(crate) fn restore_modes(&self) {
         let Some(volume) = self.target.volume() else { return };
         for (path, mode) in &self.folders.loosened {
             let _ = volume.set_directory_mode(path, *mode);

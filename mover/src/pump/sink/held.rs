@@ -58,7 +58,7 @@ impl SinkSide {
     }
 
     /// What people should know.
-    pub fn take_warnings(&mut self) -> Vec<String> {
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.target.volume().iter().flat_map(|volume| volume.take_warnings()));
         warnings

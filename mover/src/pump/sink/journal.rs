@@ -37,10 +37,10 @@ mod past;
 #[cfg(test)]
 mod tests;
 
-pub use self::past::{Left, Lost};
+pub(crate) use self::past::Left;
 
 /// What a transfer is known by on the sink's disk.
-pub type TransferId = [u8; 16];
+pub(crate) type TransferId = [u8; 16];
 
 /// What a complete file is known by: its source and the file that was made of it.
 pub type Key = [u8; 16];
@@ -469,7 +469,7 @@ fn front_of(key: &Key) -> u64 {
 ///
 /// A file that was not synced is known until the system is started again: then it may have lost its
 /// bytes.
-pub fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync) -> Key {
+pub(crate) fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync) -> Key {
     let mut hasher = blake3::Hasher::new();
     if fsync == Fsync::Off {
         hasher.update(boot_id());
@@ -486,13 +486,13 @@ pub fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync)
 }
 
 /// The journal's name in the destination root.
-pub fn journal_name(transfer: &TransferId) -> Vec<u8> {
+pub(crate) fn journal_name(transfer: &TransferId) -> Vec<u8> {
     let id = u64::from_be_bytes(transfer[..8].try_into().expect("eight of sixteen bytes"));
     format!(".datapump-{id:016x}.journal").into_bytes()
 }
 
 /// The same for a tag that nobody could foresee.
-pub fn spare_journal_name(tag: &str) -> Vec<u8> {
+pub(crate) fn spare_journal_name(tag: &str) -> Vec<u8> {
     format!(".datapump-{tag}00000000.journal").into_bytes()
 }
 
@@ -668,7 +668,7 @@ impl Journal {
         files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
     }
 
-    pub fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
+    pub(crate) fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
         self.begun.remove(&file);
         self.add(&Record::Drop { file })
     }
@@ -704,7 +704,7 @@ impl Journal {
     }
 
     /// True when it says nothing that another run could use.
-    pub fn is_useless(&self) -> bool {
+    pub(crate) fn is_useless(&self) -> bool {
         self.begun.is_empty() && !self.any_done && self.tail.lock().open_folders == 0
     }
 

@@ -72,7 +72,7 @@ pub struct Complete {
 
 /// What has landed since it was last asked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Landed {
+pub(crate) struct Landed {
     pub ranges: Vec<(u64, u64)>,
     pub bytes: u64,
     /// What of these takes room, and is not known to be a hole, by the file systems that it is on.
@@ -81,7 +81,7 @@ pub struct Landed {
 
 /// Temporary names of what is not complete, and was not begun by an earlier run.
 #[derive(Debug)]
-pub struct Unfinished {
+pub(crate) struct Unfinished {
     /// Those of files that the journal is told of, with the numbers of their objects.
     pub told: Vec<(u64, Vec<u8>)>,
     pub untold: Vec<Vec<u8>>,
@@ -165,7 +165,7 @@ impl Objects {
     }
 
     /// An object with a slot, or many, of its own, some of which may be here.
-    pub fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
+    pub(crate) fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
         let mut state = self.lock();
         let (object, size) = (wanted.number, wanted.size);
         let held = held.unwrap_or_default();
@@ -192,7 +192,7 @@ impl Objects {
     }
 
     /// Small objects that share a slot, in the order of the batch's segments.
-    pub fn expect_batch(&self, start: u64, batch: Arc<Batch>, members: Vec<Wanted>) {
+    pub(crate) fn expect_batch(&self, start: u64, batch: Arc<Batch>, members: Vec<Wanted>) {
         let mut state = self.lock();
         state.slots.insert(start, Slot::Batch { batch });
         for wanted in members {
@@ -201,13 +201,13 @@ impl Objects {
     }
 
     /// An object without bytes: complete as it is.
-    pub fn expect_empty(&self, wanted: Wanted) {
+    pub(crate) fn expect_empty(&self, wanted: Wanted) {
         let sum = crate::work::digest::empty_sum(self.digest);
         let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
     }
 
     /// An object that has no bytes of its own, and whose time has come or that has failed.
-    pub fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
+    pub(crate) fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
         let outcome = fault.map_or(Ok(None), Err);
         let _ = self.lock().complete.send(Complete { wanted, outcome });
     }
@@ -226,7 +226,7 @@ impl Objects {
 
     /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the
     /// peer's fault.
-    pub fn admit(&self, request: &mut Request) -> Result<(), Fault> {
+    pub(crate) fn admit(&self, request: &mut Request) -> Result<(), Fault> {
         let extent = request.label.extent;
         let mut state = self.lock();
         let Some((start, slot)) = state.slots.range_mut(..=extent.start).next_back() else {
@@ -300,7 +300,7 @@ impl Objects {
     }
 
     /// What the journal has not been told of, of files that are not complete.
-    pub fn take_advances(&self) -> Vec<Advance> {
+    pub(crate) fn take_advances(&self) -> Vec<Advance> {
         let mut state = self.lock();
         let advanced = std::mem::take(&mut state.advanced);
         let mut advances = Vec::with_capacity(advanced.len());
@@ -393,7 +393,7 @@ impl Objects {
     }
 
     /// What has landed since this was asked last, at most `ranges_max` ranges of it.
-    pub fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
+    pub(crate) fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
         let mut state = self.lock();
         if state.landed.is_empty() {
             return None;
@@ -410,7 +410,7 @@ impl Objects {
     }
 
     /// Bytes still to come of files on one file system that have room for them.
-    pub fn reserved_bytes(&self, file_system: u64) -> u64 {
+    pub(crate) fn reserved_bytes(&self, file_system: u64) -> u64 {
         let state = self.lock();
         let reserved = |object: &&Object| {
             object.wanted.file_system == file_system
@@ -420,7 +420,7 @@ impl Objects {
     }
 
     /// True while bytes are expected, those of a pipe of unknown length aside.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)
     }
 
@@ -431,7 +431,7 @@ impl Objects {
 
     /// The temporary names of what is not complete and was begun in this run: of files that the
     /// journal is told of, and of the others.
-    pub fn unfinished(&self) -> Unfinished {
+    pub(crate) fn unfinished(&self) -> Unfinished {
         let state = self.lock();
         let begun_now = state.objects.values().filter(|object| object.wanted.begun.is_none());
         let (told, untold): (Vec<_>, Vec<_>) = begun_now.partition(|object| object.news.is_some());

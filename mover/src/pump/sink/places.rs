@@ -11,12 +11,12 @@ use base::fault::Fault;
 use base::settings::Fsync;
 
 /// True for what this is about.
-pub fn is_place(kind: EntryKind) -> bool {
+pub(crate) fn is_place(kind: EntryKind) -> bool {
     matches!(kind, EntryKind::HardLink | EntryKind::Leave)
 }
 
 /// Gives files their other names, in the order in which they come.
-pub fn make_names(volume: &dyn Volume, places: &mut [Complete]) {
+pub(crate) fn make_names(volume: &dyn Volume, places: &mut [Complete]) {
     for place in places.iter_mut().filter(|place| place.wanted.kind == EntryKind::HardLink) {
         apply(place, |wanted| make_name(volume, wanted));
     }
@@ -37,7 +37,7 @@ fn make_name(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
 }
 
 /// True when both are names of one file already.
-pub fn is_same_file(volume: &dyn Volume, path: &[u8], twin: &[u8]) -> Result<bool, Fault> {
+pub(crate) fn is_same_file(volume: &dyn Volume, path: &[u8], twin: &[u8]) -> Result<bool, Fault> {
     let Some(there) = volume.status(path)? else { return Ok(false) };
     Ok(volume.status(twin)?.is_some_and(|twin| twin.inode == there.inode))
 }

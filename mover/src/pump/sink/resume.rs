@@ -174,7 +174,7 @@ pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
 }
 
 /// The same, or a name that nobody can foresee where somebody else has that one.
-pub fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
+pub(crate) fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
     let name = temporary(tag, path);
     let mut bytes = [0; 8];
     // What cannot be looked at cannot be written either, and says so then.

@@ -117,7 +117,7 @@ impl Target {
     }
 
     /// The same, but the folder itself stays as it is, whatever a source says.
-    pub fn keeping_root(self) -> Target {
+    pub(crate) fn keeping_root(self) -> Target {
         match self {
             Target::Tree { volume, rename, root } => {
                 Target::Tree { volume, rename, root: Root { is_kept: true, ..root } }

@@ -161,7 +161,7 @@ fn plain(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// What stands for a name in memory.
-pub fn hash_of(name: &[u8]) -> u128 {
+pub(crate) fn hash_of(name: &[u8]) -> u128 {
     let sum = blake3::hash(name);
     let mut first = [0; 16];
     first.copy_from_slice(&sum.as_bytes()[..16]);

@@ -133,7 +133,7 @@ impl Plan {
     }
 
     /// Each stream stops after so many bytes.
-    pub fn in_lockstep(self, lockstep: Option<Lockstep>) -> Plan {
+    pub(crate) fn in_lockstep(self, lockstep: Option<Lockstep>) -> Plan {
         self.lock().lockstep = lockstep;
         self
     }
@@ -152,13 +152,13 @@ impl Plan {
     }
 
     /// The source is a pipe, and the sink wants it.
-    pub fn want_pipe(&self) {
+    pub(crate) fn want_pipe(&self) {
         self.lock().pipe = PipeState::Free;
         self.brake.bell.ring();
     }
 
     /// The source is endless, and the sink wants it.
-    pub fn want_endless(&self) {
+    pub(crate) fn want_endless(&self) {
         self.lock().pipe = PipeState::Endless;
         self.brake.bell.ring();
     }
@@ -269,7 +269,7 @@ impl Plan {
     }
 
     /// How long the pipe was, once it has ended.
-    pub fn pipe_bytes(&self) -> Option<u64> {
+    pub(crate) fn pipe_bytes(&self) -> Option<u64> {
         match self.lock().pipe {
             PipeState::Ended { bytes } => Some(bytes),
             _ => None,
@@ -313,7 +313,7 @@ impl Plan {
     }
 
     /// True when nothing is left that a stream could carry.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let state = self.lock();
         let under_way = state.claims.as_ref().is_some_and(|claims| !claims.claimed.is_empty());
         let piping =

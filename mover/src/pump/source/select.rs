@@ -11,7 +11,7 @@ use base::limits::PATTERN_BYTES_MAX;
 
 /// The rules of one transfer. A pure value: it knows names, not files.
 #[derive(Clone, Debug)]
-pub struct Select {
+pub(crate) struct Select {
     rules: Option<Gitignore>,
 }
 
@@ -24,7 +24,7 @@ pub enum Shape {
 
 impl Select {
     /// `lines` as they travel: what matches is left out, behind a `!` it is kept.
-    pub fn new(lines: &[String]) -> Result<Select, Fault> {
+    pub(crate) fn new(lines: &[String]) -> Result<Select, Fault> {
         if lines.is_empty() {
             return Ok(Select { rules: None });
         }
@@ -40,7 +40,7 @@ impl Select {
 
     /// Whether the rules leave out this path below the root of the source. What is below a folder
     /// that is left out is never asked about.
-    pub fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
+    pub(crate) fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
         self.rules.as_ref().is_some_and(|rules| {
             let path = Path::new(OsStr::from_bytes(path));
             rules.matched(path, shape == Shape::Folder).is_ignore()
@@ -48,7 +48,7 @@ impl Select {
     }
 
     /// The same where the folders above were not asked about: a name from a list.
-    pub fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
+    pub(crate) fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let mut folders = slashes.map(|(at, _)| &path[..at]);
         folders.any(|folder| self.leaves_out(folder, Shape::Folder)) || self.leaves_out(path, shape)

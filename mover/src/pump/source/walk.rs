@@ -124,7 +124,7 @@ impl Sources {
     }
 
     /// Looks at the one folder below which a list names what is copied.
-    pub fn look_below(places: &[Place]) -> Result<Sources, Fault> {
+    pub(crate) fn look_below(places: &[Place]) -> Result<Sources, Fault> {
         let mut sources = Sources::look(places, true)?;
         match &mut sources.roots[..] {
             [Root::Directory { prefix, .. }] => {
@@ -155,7 +155,7 @@ impl Sources {
     }
 
     /// The size of a single object that has one.
-    pub fn single_bytes(&self) -> Option<u64> {
+    pub(crate) fn single_bytes(&self) -> Option<u64> {
         match &self.roots[..] {
             [Root::File { meta, .. }] => Some(meta.size()),
             [Root::Made(entry)] if entry.kind != EntryKind::Pipe => Some(entry.size),
@@ -219,7 +219,7 @@ fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
 }
 
 /// The one object of a source that is no path.
-pub fn made_object(place: &Place) -> Option<Entry> {
+pub(crate) fn made_object(place: &Place) -> Option<Entry> {
     let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
     match place {
         Place::Path(_) => None,
@@ -234,7 +234,7 @@ pub fn made_object(place: &Place) -> Option<Entry> {
 }
 
 /// True for a folder that is typed so that what is in it is copied, and not the folder itself.
-pub fn means_contents(path: &Path) -> bool {
+pub(crate) fn means_contents(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let typed = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
     typed || path.file_name().is_none()
@@ -685,7 +685,7 @@ pub fn has_time(entry: &Entry) -> bool {
 }
 
 /// When an offered file was last changed.
-pub fn mtime_of(entry: &Entry) -> Mtime {
+pub(crate) fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
 

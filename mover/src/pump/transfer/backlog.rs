@@ -11,7 +11,7 @@ use base::path::PathSample;
 
 /// Shared by the reader and what it has handed on.
 #[derive(Clone, Debug, Default)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     shared: Arc<Shared>,
     /// Handed on since the last ticket.
     bytes: usize,
@@ -33,7 +33,7 @@ pub struct Ticket {
 impl Backlog {
     /// Counts a message that has been handed on; now and then there is a ticket to hand on behind
     /// it. Waits while too much has not been dealt with.
-    pub fn count(&mut self, message_bytes: usize) -> Option<Ticket> {
+    pub(crate) fn count(&mut self, message_bytes: usize) -> Option<Ticket> {
         self.bytes += message_bytes;
         if self.bytes < TICKET_BYTES {
             return None;
@@ -55,7 +55,7 @@ impl Drop for Ticket {
 }
 
 /// About what a message takes in memory that came in so many bytes.
-pub fn heard_bytes(message: &Message, wire_bytes: usize) -> usize {
+pub(crate) fn heard_bytes(message: &Message, wire_bytes: usize) -> usize {
     let items = match message {
         Message::Offer { entries, .. } => entries.len() * size_of::<Entry>(),
         Message::Want { wanted, .. } => wanted.len() * size_of::<Wish>(),

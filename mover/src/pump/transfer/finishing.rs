@@ -45,7 +45,7 @@ pub(super) struct News {
 }
 
 impl News {
-    pub fn none(since: Tick) -> News {
+    pub(super) fn none(since: Tick) -> News {
         News { bytes: 0, since, under_way: false }
     }
 }

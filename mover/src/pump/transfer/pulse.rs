@@ -12,7 +12,7 @@ pub struct Pulse {
 
 impl Pulse {
     /// Does something with carried data; it may take as long as the sink likes.
-    pub fn hand_on(&self, work: impl FnOnce()) {
+    pub(crate) fn hand_on(&self, work: impl FnOnce()) {
         self.came.store(true, Relaxed);
         self.handing_on.store(true, Relaxed);
         work();
@@ -20,7 +20,7 @@ impl Pulse {
     }
 
     /// True when anything was felt since this was asked last.
-    pub fn felt(&self) -> bool {
+    pub(crate) fn felt(&self) -> bool {
         self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
     }
 }

@@ -42,7 +42,7 @@ const DAMAGED_MAX: u32 = 16;
 
 impl StreamStates {
     /// The first `streams` have the first numbers; those that take another's place come behind.
-    pub fn new(streams: u16) -> StreamStates {
+    pub(super) fn new(streams: u16) -> StreamStates {
         StreamStates {
             each: BTreeMap::new(),
             known: BTreeSet::new(),
@@ -54,44 +54,44 @@ impl StreamStates {
         }
     }
 
-    pub fn add(&mut self, number: u32) {
+    pub(super) fn add(&mut self, number: u32) {
         self.known.insert(number);
         self.bare_since = None;
         self.each.insert(number, StreamState::default());
     }
 
     /// The number for a stream that takes the place of one that is gone.
-    pub fn next_number(&mut self) -> u32 {
+    pub(crate) fn next_number(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
     }
 
     /// True for a stream that may begin now: a number that was not in use, and not too many.
-    pub fn may_join(&self, number: u32, streams: u16) -> bool {
+    pub(crate) fn may_join(&self, number: u32, streams: u16) -> bool {
         let alive = self.each.values().filter(|each| !each.lane_is_over).count();
         !self.known.contains(&number) && alive < 2 * usize::from(streams)
     }
 
     /// A stream that the peer has let go before this side has seen it; false for one that this side
     /// has known. It is not taken in any more.
-    pub fn is_unseen(&mut self, number: u32) -> bool {
+    pub(crate) fn is_unseen(&mut self, number: u32) -> bool {
         self.known.insert(number)
     }
 
     /// True for a stream that this side has or has had.
-    pub fn is_known(&self, number: u32) -> bool {
+    pub(super) fn is_known(&self, number: u32) -> bool {
         self.known.contains(&number)
     }
 
     /// Notes why a stream is given up; false where there is none of that number.
-    pub fn give_up(&mut self, number: u32, reason: String) -> bool {
+    pub(crate) fn give_up(&mut self, number: u32, reason: String) -> bool {
         let Some(each) = self.each.get_mut(&number) else { return false };
         each.reason.get_or_insert(reason);
         true
     }
 
     /// A stream's lane has ended; why, in the best words there are.
-    pub fn lane_over(&mut self, number: u32, fault: Option<&Fault>) -> Option<String> {
+    pub(crate) fn lane_over(&mut self, number: u32, fault: Option<&Fault>) -> Option<String> {
         let each = self.each.get_mut(&number)?;
         each.lane_is_over = true;
         if fault.is_some_and(|fault| fault.class == Class::Corrupt) {
@@ -100,32 +100,32 @@ impl StreamStates {
         each.reason.take().or_else(|| fault.map(|fault| fault.text.clone()))
     }
 
-    pub fn is_damaged_beyond_use(&self) -> bool {
+    pub(crate) fn is_damaged_beyond_use(&self) -> bool {
         self.damaged > DAMAGED_MAX
     }
 
     /// True when its lane has ended, for a stream that is not gone.
-    pub fn lane_is_over(&self, number: u32) -> Option<bool> {
+    pub(crate) fn lane_is_over(&self, number: u32) -> Option<bool> {
         self.each.get(&number).map(|each| each.lane_is_over)
     }
 
     /// Notes that the peer has let a stream go; false when there is none of that number.
-    pub fn hear_lost(&mut self, number: u32) -> bool {
+    pub(crate) fn hear_lost(&mut self, number: u32) -> bool {
         let each = self.each.get_mut(&number);
         each.map(|each| each.heard = true).is_some()
     }
 
-    pub fn was_heard(&self, number: u32) -> bool {
+    pub(crate) fn was_heard(&self, number: u32) -> bool {
         self.each.get(&number).is_some_and(|each| each.heard)
     }
 
     /// True once, when this side is to say that a stream is lost.
-    pub fn say_lost(&mut self, number: u32) -> bool {
+    pub(crate) fn say_lost(&mut self, number: u32) -> bool {
         self.each.get_mut(&number).is_some_and(|each| !std::mem::replace(&mut each.said, true))
     }
 
     /// Both sides have let it go.
-    pub fn remove(&mut self, number: u32, now: Tick) {
+    pub(super) fn remove(&mut self, number: u32, now: Tick) {
         self.each.remove(&number);
         if self.each.values().all(|each| each.lane_is_over) {
             self.bare_since.get_or_insert(now);
@@ -133,7 +133,7 @@ impl StreamStates {
     }
 
     /// True where the sink is to be asked about a stream on which nothing moves: not too often.
-    pub fn doubt(&mut self, number: u32, now: Tick, stall: Nanos) -> bool {
+    pub(super) fn doubt(&mut self, number: u32, now: Tick, stall: Nanos) -> bool {
         let Some(each) = self.each.get_mut(&number).filter(|each| !each.lane_is_over) else {
             return false;
         };

@@ -57,7 +57,7 @@ pub(super) struct Tries {
 
 impl Tries {
     /// An attempt has ended early; did it get as far as a conversation?
-    pub fn note(&mut self, opened: bool, watch: &Watch) {
+    pub(super) fn note(&mut self, opened: bool, watch: &Watch) {
         if !opened {
             return;
         }
@@ -79,7 +79,7 @@ impl Tries {
 
     /// How long to wait before the next attempt; `None` when there is to be none. What never was
     /// there is not tried again: its user is looking.
-    pub fn next(&mut self, retry_for: Nanos) -> Option<Duration> {
+    pub(super) fn next(&mut self, retry_for: Nanos) -> Option<Duration> {
         let lost_at = self.lost_at?;
         if clock::now().since(lost_at) >= retry_for {
             return None;
@@ -90,7 +90,7 @@ impl Tries {
         Some(pause)
     }
 
-    pub fn add_to(&self, outcome: Outcome) -> Outcome {
+    pub(crate) fn add_to(&self, outcome: Outcome) -> Outcome {
         // Some of what is here in the end has come in an attempt before: that was sent.
         let not_sent = |held: u64, moved: u64, least: Option<u64>| {
             held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held)))

@@ -53,7 +53,7 @@ struct Opening {
 
 impl Near<'_> {
     /// Comes to an understanding with the far side, opens streams, and makes a part of it.
-    pub fn open(
+    pub(super) fn open(
         &self,
         sources: Option<Sources>,
         events: Receiver<Event>,

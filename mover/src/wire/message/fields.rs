@@ -32,7 +32,7 @@ const ADDRESSES_MAX: usize = 32;
 /// From a tenth of a second to an hour.
 const STALLS: std::ops::RangeInclusive<u64> = 100_000_000..=3_600_000_000_000;
 
-pub fn get_list<T>(
+pub(crate) fn get_list<T>(
     from: &mut Reader<'_>,
     max: usize,
     mut item: impl FnMut(&mut Reader<'_>) -> Result<T, Fault>,
@@ -50,16 +50,16 @@ pub fn get_list<T>(
     Ok(list)
 }
 
-pub fn put_fault(out: &mut Writer, fault: &Fault) {
+pub(crate) fn put_fault(out: &mut Writer, fault: &Fault) {
     out.u8(fault.class.exit_code());
     out.text(&fault.text, TEXT_BYTES_MAX);
 }
 
-pub fn get_fault(from: &mut Reader<'_>) -> Result<Fault, Fault> {
+pub(crate) fn get_fault(from: &mut Reader<'_>) -> Result<Fault, Fault> {
     Ok(Fault::new(fault_class(from.u8()?)?, from.text(TEXT_BYTES_MAX)?))
 }
 
-pub fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {
+pub(crate) fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {
     out.u16(ranges.len() as u16);
     for (start, end) in ranges {
         out.u64(*start);
@@ -67,7 +67,7 @@ pub fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {
     }
 }
 
-pub fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
+pub(crate) fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
     get_list(from, RANGES_MAX, |from| {
         let (start, end) = (from.u64()?, from.u64()?);
         match start < end {
@@ -77,7 +77,7 @@ pub fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault> {
     })
 }
 
-pub fn put_wish(out: &mut Writer, wish: &Wish) {
+pub(crate) fn put_wish(out: &mut Writer, wish: &Wish) {
     match wish {
         Wish::Nothing => out.u8(0),
         Wish::All => out.u8(1),
@@ -88,7 +88,7 @@ pub fn put_wish(out: &mut Writer, wish: &Wish) {
     }
 }
 
-pub fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
+pub(crate) fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
     match from.u8()? {
         0 => Ok(Wish::Nothing),
         1 => Ok(Wish::All),
@@ -97,7 +97,7 @@ pub fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
     }
 }
 
-pub fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
+pub(crate) fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
     out.u16(objects.len() as u16);
     for (object, sum) in objects {
         out.u64(*object);
@@ -105,11 +105,11 @@ pub fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
     }
 }
 
-pub fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum>)>, Fault> {
+pub(crate) fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum>)>, Fault> {
     get_list(from, FINISHED_MAX, |from| Ok((from.u64()?, from.option(|from| from.array())?)))
 }
 
-pub fn put_open(out: &mut Writer, open: &Open) {
+pub(crate) fn put_open(out: &mut Writer, open: &Open) {
     out.u8(open.role as u8);
     out.u16(open.places.len() as u16);
     open.places.iter().for_each(|place| put_place(out, place));
@@ -126,7 +126,7 @@ pub fn put_open(out: &mut Writer, open: &Open) {
     out.flag(open.listed);
 }
 
-pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
+pub(crate) fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
     let role = match from.u8()? {
         1 => Role::Source,
         2 => Role::Sink,
@@ -154,7 +154,7 @@ pub fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
     }
 }
 
-pub fn put_opened(out: &mut Writer, opened: &Opened) {
+pub(crate) fn put_opened(out: &mut Writer, opened: &Opened) {
     out.raw(&opened.fingerprint);
     out.u16(opened.port);
     out.u16(opened.addresses.len() as u16);
@@ -165,7 +165,7 @@ pub fn put_opened(out: &mut Writer, opened: &Opened) {
     put_cut(out, opened.cut);
 }
 
-pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
+pub(crate) fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
     Ok(Opened {
         fingerprint: from.array()?,
         port: from.u16()?,
@@ -177,12 +177,12 @@ pub fn get_opened(from: &mut Reader<'_>) -> Result<Opened, Fault> {
     })
 }
 
-pub fn put_cut(out: &mut Writer, cut: Cut) {
+pub(crate) fn put_cut(out: &mut Writer, cut: Cut) {
     out.u32(cut.request_bytes);
     out.u8(cut.digest as u8);
 }
 
-pub fn get_cut(from: &mut Reader<'_>) -> Result<Cut, Fault> {
+pub(crate) fn get_cut(from: &mut Reader<'_>) -> Result<Cut, Fault> {
     let request_bytes = from.u32()?;
     let cut = Cut { request_bytes, digest: get_choice(from, DigestKind::from_code)? };
     match is_request_size(request_bytes) {
@@ -446,7 +446,7 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
 }
 
 /// One entry for each codec there is, in the order of their numbers.
-pub fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
+pub(crate) fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
     for toil in &unpacked.by_codec {
         out.u64(toil.raw_bytes);
         out.u64(toil.spent.0);
@@ -455,7 +455,7 @@ pub fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
     out.u16(unpacked.hands);
 }
 
-pub fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
+pub(crate) fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
     let mut unpacked = Unpacked::default();
     for toil in &mut unpacked.by_codec {
         *toil = Toil { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
@@ -466,14 +466,14 @@ pub fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
 }
 
 /// A series of its own: the first sample of each message is told whole.
-pub fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
+pub(crate) fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
     assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
     out.u32(stream);
     out.u16(samples.len() as u16);
     out.raw(&packed::pack(samples));
 }
 
-pub fn get_samples(from: &mut Reader<'_>) -> Result<(u32, Vec<PathSample>), Fault> {
+pub(crate) fn get_samples(from: &mut Reader<'_>) -> Result<(u32, Vec<PathSample>), Fault> {
     let stream = from.u32()?;
     if stream > u32::from(u16::MAX) {
         return Err(Fault::peer("the peer sent samples of a stream that never was"));
@@ -490,7 +490,7 @@ pub fn get_samples(from: &mut Reader<'_>) -> Result<(u32, Vec<PathSample>), Faul
     Ok((stream, samples))
 }
 
-pub fn put_report(out: &mut Writer, report: &SideReport) {
+pub(crate) fn put_report(out: &mut Writer, report: &SideReport) {
     let tally = &report.tally;
     for value in [
         tally.requests,
@@ -534,7 +534,7 @@ pub fn put_report(out: &mut Writer, report: &SideReport) {
     out.text(model, MODEL_BYTES_MAX);
 }
 
-pub fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
+pub(crate) fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
     let mut tally = Tally {
         requests: from.u64()?,
         bytes: from.u64()?,

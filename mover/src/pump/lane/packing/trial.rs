@@ -8,7 +8,7 @@
 use base::units::{Nanos, Tick};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(super) enum Mode {
     /// Payloads are looked at, and packed as planned.
     Pack,
     /// They stay in their lanes.
@@ -25,7 +25,7 @@ impl Mode {
 }
 
 #[derive(Debug)]
-pub struct Trial {
+pub(super) struct Trial {
     /// What goes on between trials.
     holder: Mode,
     turns: Option<Turns>,
@@ -134,12 +134,12 @@ impl Turns {
 }
 
 impl Trial {
-    pub fn new(now: Tick) -> Trial {
+    pub(super) fn new(now: Tick) -> Trial {
         Trial { holder: Mode::Pack, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
     }
 
     /// What is in force now.
-    pub fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> Mode {
         match &self.turns {
             Some(turns) if turns.place() == 1 => self.holder.other(),
             _ => self.holder,
@@ -147,12 +147,12 @@ impl Trial {
     }
 
     /// True where payloads are packed between trials.
-    pub fn packs(&self) -> bool {
+    pub(super) fn packs(&self) -> bool {
         self.holder == Mode::Pack
     }
 
     /// A payload has left.
-    pub fn sent(&mut self, now: Tick, raw_bytes: u32) {
+    pub(super) fn sent(&mut self, now: Tick, raw_bytes: u32) {
         match &mut self.turns {
             Some(turns) => {
                 let over = turns.sent(now, raw_bytes).then(|| (turns.gain(), turns.is_won()));
@@ -166,7 +166,7 @@ impl Trial {
     }
 
     /// Packing is beyond doubt: nothing is tried.
-    pub fn is_settled(&mut self, now: Tick) {
+    pub(crate) fn is_settled(&mut self, now: Tick) {
         self.turns = None;
         self.holder = Mode::Pack;
         self.next_at = self.next_at.max(now.after(FIRST));

@@ -35,7 +35,7 @@ impl Past {
     }
 
     /// True where there is a journal of which nothing can be read.
-    pub fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.unread
     }
 
@@ -45,14 +45,14 @@ impl Past {
     }
 
     /// Files of which some is here, and for which nobody has asked.
-    pub fn unasked(&self) -> usize {
+    pub(crate) fn unasked(&self) -> usize {
         self.partials.len()
     }
 
     /// How a run goes on that would cut and digest like `own`: with the digest of what is here
     /// where that is stronger, and with requests into which all that is here can be cut where its
     /// own would lose some of it. They are no larger than its own, or than what there is room for.
-    pub fn cut_for(&self, own: Cut, request_bytes_max: u32) -> Cut {
+    pub(crate) fn cut_for(&self, own: Cut, request_bytes_max: u32) -> Cut {
         let begun = || self.partials.values().filter(|partial| partial.bytes() > 0);
         let digest = begun().fold(own.digest, |digest, partial| {
             let other = partial.origin.digest;
@@ -77,7 +77,7 @@ impl Past {
     }
 
     /// Bytes that are read back before they are believed.
-    pub fn doubtful_bytes(&self, cut: Cut) -> u64 {
+    pub(crate) fn doubtful_bytes(&self, cut: Cut) -> u64 {
         let doubtful = |partial: &Partial| {
             let weak = partial.origin.digest.is_weaker_than(cut.digest);
             let flushed = if weak { partial.flushed.ranges.total() } else { 0 };
@@ -174,13 +174,13 @@ impl Past {
     }
 
     /// True where an earlier run has made the root, or this one.
-    pub fn made_root(&self) -> bool {
+    pub(crate) fn made_root(&self) -> bool {
         self.folders.contains_key(&b""[..])
     }
 
     /// Which folder the root is, and whether this run has made it: the one that an earlier run made
     /// may have been replaced.
-    pub fn know_root(&mut self, inode: u64, is_new: bool) -> Result<(), Fault> {
+    pub(crate) fn know_root(&mut self, inode: u64, is_new: bool) -> Result<(), Fault> {
         match self.folders.get(&b""[..]) {
             _ if is_new => self.making(b"", inode)?,
             Some(other) if *other != inode => self.left(b""),
@@ -190,7 +190,7 @@ impl Past {
     }
 
     /// Remembers that this run makes a folder; of the root its inode too.
-    pub fn making(&mut self, path: &[u8], inode: u64) -> Result<(), Fault> {
+    pub(crate) fn making(&mut self, path: &[u8], inode: u64) -> Result<(), Fault> {
         self.tail.add(&Record::Folder { path: path.to_vec(), inode })?;
         self.tail.lock().open_folders += 1;
         if path.is_empty() {
@@ -208,7 +208,7 @@ impl Past {
 
     /// Says of the folders that earlier runs have made once more that they did: in a journal that
     /// begins anew.
-    pub fn repeat_folders(&mut self) -> Result<(), Fault> {
+    pub(crate) fn repeat_folders(&mut self) -> Result<(), Fault> {
         let folders = std::mem::take(&mut self.folders);
         for (path, inode) in &folders {
             self.making(path, *inode)?;
@@ -218,7 +218,7 @@ impl Past {
     }
 
     /// Removes what earlier runs began and nobody has asked for since, and forgets everything.
-    pub fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
+    pub(crate) fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
         for path in std::mem::take(&mut self.partials).into_keys() {
             // What cannot be removed is named like what it is, and `clean` finds it.
             let _ = self.tail.volume.remove(&temporary(&path));

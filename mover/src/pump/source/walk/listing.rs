@@ -23,11 +23,11 @@ pub(super) struct Meta(Stat);
 
 impl Meta {
     /// Of what a path on the command line names: links are followed.
-    pub fn of_path(path: &Path) -> Result<Meta, Errno> {
+    pub(super) fn of_path(path: &Path) -> Result<Meta, Errno> {
         rustix::fs::stat(path).map(Meta)
     }
 
-    pub fn of_folder(folder: &Folder) -> Result<Meta, Errno> {
+    pub(super) fn of_folder(folder: &Folder) -> Result<Meta, Errno> {
         fstat(folder).map(Meta)
     }
 
@@ -35,50 +35,50 @@ impl Meta {
         FileType::from_raw_mode(self.0.st_mode)
     }
 
-    pub fn is_dir(&self) -> bool {
+    pub(super) fn is_dir(&self) -> bool {
         self.kind() == FileType::Directory
     }
 
-    pub fn is_file(&self) -> bool {
+    pub(super) fn is_file(&self) -> bool {
         self.kind() == FileType::RegularFile
     }
 
-    pub fn is_link(&self) -> bool {
+    pub(super) fn is_link(&self) -> bool {
         self.kind() == FileType::Symlink
     }
 
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.0.st_size as u64
     }
 
     /// What it takes on the disk: less than its length where it has holes.
-    pub fn allocated_bytes(&self) -> u64 {
+    pub(super) fn allocated_bytes(&self) -> u64 {
         (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES)
     }
 
     /// True for what no device keeps blocks of: its size may be found only by reading.
-    pub fn may_lack_size(&self) -> bool {
+    pub(crate) fn may_lack_size(&self) -> bool {
         self.0.st_blocks == 0 && rustix::fs::major(self.0.st_dev) == 0
     }
 
-    pub fn mtime(&self) -> (i64, u32) {
+    pub(super) fn mtime(&self) -> (i64, u32) {
         (self.0.st_mtime, self.0.st_mtime_nsec as u32)
     }
 
-    pub fn mode(&self) -> u32 {
+    pub(super) fn mode(&self) -> u32 {
         self.0.st_mode & 0o7777
     }
 
-    pub fn owner(&self) -> (u32, u32) {
+    pub(super) fn owner(&self) -> (u32, u32) {
         (self.0.st_uid, self.0.st_gid)
     }
 
     #[allow(clippy::useless_conversion, reason = "the number is narrower on other processors")]
-    pub fn names(&self) -> u64 {
+    pub(super) fn names(&self) -> u64 {
         u64::from(self.0.st_nlink)
     }
 
-    pub fn inode(&self) -> (u64, u64) {
+    pub(super) fn inode(&self) -> (u64, u64) {
         (self.0.st_dev, self.0.st_ino)
     }
 }
@@ -92,31 +92,31 @@ pub(super) struct At {
 
 impl At {
     /// A folder itself.
-    pub fn folder(folder: Folder) -> At {
+    pub(super) fn folder(folder: Folder) -> At {
         At { folder: Arc::new(folder), name: ".".into() }
     }
 
     /// What a path below a disk's root names; links on the way must stay below it.
-    pub fn find(disk: &Disk, path: &[u8]) -> Result<At, Errno> {
+    pub(super) fn find(disk: &Disk, path: &[u8]) -> Result<At, Errno> {
         let (folder, name) = disk.place(path)?;
         let name = if name.is_empty() { OsStr::new(".") } else { name };
         Ok(At { folder, name: name.to_owned() })
     }
 
-    pub fn name(&self) -> &OsStr {
+    pub(super) fn name(&self) -> &OsStr {
         &self.name
     }
 
-    pub fn meta(&self) -> Result<Meta, Errno> {
+    pub(super) fn meta(&self) -> Result<Meta, Errno> {
         statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).map(Meta)
     }
 
-    pub fn read_link(&self) -> Result<Vec<u8>, Errno> {
+    pub(super) fn read_link(&self) -> Result<Vec<u8>, Errno> {
         readlinkat(&self.folder, &self.name, Vec::new()).map(|target| target.into_bytes())
     }
 
     /// A path to it that nobody can turn: for calls that take no descriptor.
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         let folder = format!("/proc/self/fd/{}", self.folder.as_fd().as_raw_fd());
         Path::new(&folder).join(&self.name)
     }
@@ -141,7 +141,12 @@ enum Rest {
 
 impl Listing {
     /// `depth` folders around it are open.
-    pub fn open(at: &At, meta: &Meta, depth: usize, buffer: &mut Buffer) -> Result<Listing, Errno> {
+    pub(super) fn open(
+        at: &At,
+        meta: &Meta,
+        depth: usize,
+        buffer: &mut Buffer,
+    ) -> Result<Listing, Errno> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |more| openat(&at.folder, &at.name, flags | more, Mode::empty());
         let folder = Folder::open(open)?;
@@ -166,14 +171,14 @@ impl Listing {
     }
 
     /// Another folder is open in this one: of those far down only the innermost stays open.
-    pub fn cover(&mut self, depth: usize) {
+    pub(crate) fn cover(&mut self, depth: usize) {
         if depth >= LISTINGS_MAX {
             self.folder = None;
         }
     }
 
     /// The next name. An error is about the folder.
-    pub fn next(&mut self, spot: &Spot, buffer: &mut Buffer) -> Option<Result<At, Errno>> {
+    pub(super) fn next(&mut self, spot: &Spot, buffer: &mut Buffer) -> Option<Result<At, Errno>> {
         loop {
             if let Some(name) = self.names.next() {
                 let at = |folder| At { folder, name };
