@@ -265,7 +265,9 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
             };
             Stop::wrong(words, format!("{} '{typed}': write {}", group.name, any_of(&names)))
         }
-        (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _) if means_copy(words) => {
+        (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
+            if !is_misspelt(why) && means_copy(words) =>
+        {
             let typed: Vec<String> =
                 words[1..].iter().map(|word| words::quote(&word.to_string_lossy())).collect();
             let line = typed.join(" ");
@@ -273,6 +275,17 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
         }
         _ => Stop::wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
     }
+}
+
+/// True where what stands in the place of a command is nearly one: `kopy`.
+fn is_misspelt(why: &clap::Error) -> bool {
+    let typed = why.get(ContextKind::InvalidSubcommand);
+    let near = why.get(ContextKind::SuggestedSubcommand);
+    let (Some(ContextValue::String(typed)), Some(ContextValue::Strings(near))) = (typed, near)
+    else {
+        return false;
+    };
+    typed.len() > 3 && near.iter().any(|command| command.len().abs_diff(typed.len()) < 2)
 }
 
 /// True for `datapump SRC DST`: no command is named, and what stands there looks like ends of a

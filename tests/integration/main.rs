@@ -32,6 +32,7 @@ mod published;
 mod results;
 mod resume;
 mod selection;
+mod snapshots;
 mod soaker;
 mod sweep;
 mod terminal;

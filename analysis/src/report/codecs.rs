@@ -119,6 +119,7 @@ mod tests {
             }],
         };
         let text = sheet(&findings, Host { processors: 2, mhz: Some(2000.0) }).write(Form::Text);
+        insta::assert_snapshot!("codecs", text);
         let rows: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0].join(" "), "text: 16 MiB in payloads of 1 MiB");

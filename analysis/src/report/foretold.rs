@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn a_dry_run_names_both_sides() {
         let text = expected(&prediction(), &sample::push());
+        insta::assert_snapshot!("expected", text);
         for line in [
             "  expected          3.50 s (3.20 s to 3.80 s)\n",
             "  cpu of the source 2.10 s (2.00 s to 2.20 s)\n",
@@ -152,6 +153,7 @@ mod tests {
             assert_eq!(than(observed, expected), words);
         }
         let line = compared(&prediction(), &sample::push());
+        insta::assert_snapshot!("compared", line);
         assert!(line.starts_with("  expected          3.50 s (3.20 s to 3.80 s) and 2.60 s of"));
         assert_eq!(line.lines().count(), 1);
     }

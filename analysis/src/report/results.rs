@@ -241,6 +241,7 @@ mod tests {
     #[test]
     fn a_list() {
         let text = list(&records());
+        insta::assert_snapshot!("list", text);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[0].starts_with("run  when (UTC)           command  what"), "{text}");
@@ -259,6 +260,7 @@ mod tests {
         let environment = Environment { host: "ada".into(), facts };
         let environments = BTreeMap::from([(3, environment.clone()), (4, environment)]);
         let text = show(&records()[1], &environments);
+        insta::assert_snapshot!("show", text);
         for expect in [
             "run 22, 1970-01-01 00:00:00\n",
             "  experiment           e1\n",

@@ -75,6 +75,7 @@ mod tests {
         };
         let routes = vec![route("tcp", true), route("memory", false)];
         let text = sheet(&Whole { cpus: 2, fitted_unix_s: 0.0, routes }).write(Form::Text);
+        insta::assert_snapshot!("whole", text);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 1 + 2 + 3 + 1, "{text}");
         assert!(lines[2].contains("memory: ext4 to tmpfs "), "{text}");

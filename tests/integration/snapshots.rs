@@ -1,0 +1,139 @@
+//! What people read, kept as it is: the help of every command, and what each says when it is used
+//! wrongly. Whoever changes a word looks at all of it: `INSTA_UPDATE=always cargo test snapshots`
+//! writes `tests/integration/snapshots/` anew, and the difference is what one reads.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::data::write_file;
+use crate::support::{PROGRAM, Scene, run};
+
+/// Every command, as it is typed.
+const COMMANDS: &[&str] = &[
+    "",
+    "copy",
+    "demo",
+    "verify",
+    "clean",
+    "measure",
+    "measure codec",
+    "net-test",
+    "model fit",
+    "model show",
+    "model predict",
+    "results list",
+    "results show",
+    "results export",
+    "explain",
+    "doctor",
+    "sweep",
+    "sweep show",
+    "sweep compare",
+    "sweep profile",
+    "man",
+    "completions",
+    "peer",
+    "probe",
+];
+
+/// A name for what is kept, and command lines that are wrong in one way each.
+const WRONG: &[(&str, &[&str])] = &[
+    ("program", &["", "kopy @/file @/out", "--bogus", "help kopy"]),
+    (
+        "copy",
+        &[
+            "copy",
+            "copy @/file",
+            "copy --bogus @/file @/out",
+            "copy @/nothing @/out",
+            "copy @/folder @/out",
+            "copy null: null:",
+            "copy far:@/file far:@/out",
+            "copy @/file http://host/x",
+            "copy --streams 65 @/file @/out",
+            "copy --window 5Q @/file @/out",
+            "copy --compress gzip @/file @/out",
+            "copy --seal maybe @/file @/out",
+            "copy --rate 0 @/file @/out",
+            "copy - @/file @/folder",
+            "copy --files-from @/nothing @/folder @/out",
+            "copy --profile @/nothing @/file @/out",
+        ],
+    ),
+    ("demo", &["demo more", "demo --size 0"]),
+    ("verify", &["verify", "verify @/nothing", "verify @/file @/folder"]),
+    ("clean", &["clean", "clean @/nothing", "clean @/file"]),
+    ("measure", &["measure --rounds 0", "measure everything", "measure codec @/nothing"]),
+    ("net-test", &["net-test --time 0 host", "net-test a b", "measure net host"]),
+    ("model", &["model", "model fit more", "model show", "model predict", "model predict cpu"]),
+    (
+        "results",
+        &[
+            "results",
+            "results list --command kopy",
+            "results show",
+            "results show 1",
+            "results export",
+        ],
+    ),
+    ("explain", &["explain", "explain one", "explain 1"]),
+    ("doctor", &["doctor --bogus", "doctor a b"]),
+    (
+        "sweep",
+        &[
+            "sweep",
+            "sweep --hosts @/nothing",
+            "sweep --hosts @/file --windows 5Q",
+            "sweep show",
+            "sweep show nothing",
+            "sweep compare a",
+            "sweep profile",
+        ],
+    ),
+    ("completions", &["completions", "completions csh", "man more"]),
+];
+
+#[test]
+fn help() {
+    for command in COMMANDS {
+        let mut asked = Command::new(PROGRAM);
+        asked.args(command.split_whitespace()).arg("--help");
+        let ran = run::to_end(asked, b"");
+        assert_eq!(ran.code, 0, "{command} --help\n{ran}");
+        let name = format!("help-{}", command.replace(' ', "-"));
+        insta::assert_snapshot!(name.trim_end_matches('-'), ran.stdout_text());
+    }
+}
+
+/// A new command is not forgotten here: the first screen names them all.
+#[test]
+fn every_command_is_there() {
+    let ran = run::to_end(Command::new(PROGRAM), b"");
+    let screen = format!("{}{}", ran.stdout_text(), ran.stderr);
+    let named = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    for line in screen.lines().filter(named) {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        let known = COMMANDS.iter().any(|command| command.split(' ').next() == Some(word));
+        assert!(known || word == "help" || word == "datapump" || word.starts_with('-'), "{line}");
+    }
+}
+
+#[test]
+fn errors() {
+    for (name, lines) in WRONG {
+        let said: Vec<String> = lines.iter().map(|line| said(line)).collect();
+        insta::assert_snapshot!(format!("errors-{name}"), said.join("\n"));
+    }
+}
+
+/// The command line, its exit code, and all that it says.
+fn said(line: &str) -> String {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("folder")).unwrap();
+    write_file(&scene.path("file"), 1, 1000);
+    let ran = scene.run(line);
+    assert_ne!(ran.code, 0, "{line}\n{ran}");
+    let both = format!("{}{}", ran.stdout_text(), ran.stderr);
+    let steady = both.replace(&scene.path("").display().to_string(), "@/");
+    format!("$ datapump {line}\n{}exit code {}\n", steady, ran.code)
+}
