@@ -2,6 +2,7 @@
 //! and without, in interleaved pairs; the two ways in which a blocked send can come back for a
 //! look; and what it takes to record what was seen. `cargo bench --bench path_sampling [-- PAIRS]`.
 
+use analysis::statistics::median;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -124,7 +125,7 @@ fn inserts() {
             clock::now().since(begun).0 as f64 / 1e6
         };
         let pairs: Vec<f64> = (0..PAIRS).map(|_| timed(&with) - timed(&without)).collect();
-        println!("| {samples} | {bytes} bytes | {:.2} ms |", median(pairs));
+        println!("| {samples} | {bytes} bytes | {:.2} ms |", middle(&pairs));
     }
 }
 
@@ -174,7 +175,7 @@ fn copies(pairs: usize, streams: u16, seal: Seal) {
         }
     }
     let (rate, cpu) = ratios(&on, &off);
-    println!("| {streams} | {} | {rate} | {cpu} | {:.0} |", seal.name(), median(samples));
+    println!("| {streams} | {} | {rate} | {cpu} | {:.0} |", seal.name(), middle(&samples));
 }
 
 fn copy(streams: u16, seal: Seal, path_samples: PathSamples) -> (Cost, usize) {
@@ -283,7 +284,6 @@ fn ratios(with: &[Cost], without: &[Cost]) -> (String, String) {
     (of(|cost| cost.0), of(|cost| cost.1))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn middle(values: &[f64]) -> f64 {
+    median(values).unwrap_or(f64::NAN)
 }

@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
 
+use analysis::statistics::Spread;
 use base::units::{Nanos, Rate};
 use io_uring::{IoUring, opcode, types};
 use mover::io::{clock, system, tcp};
@@ -38,15 +39,12 @@ fn main() {
         }
     }
     for (runs, (size, send, receive)) in seen.iter().zip(&cells) {
-        let rate = median(runs.iter().map(|(rate, _)| *rate).collect());
-        let cost = median(runs.iter().map(|(_, cost)| *cost).collect());
+        let middle = |of: fn(&(f64, f64)) -> f64| {
+            Spread::of(runs.iter().map(of)).map_or(f64::NAN, |spread| spread.median)
+        };
+        let (rate, cost) = (middle(|run| run.0), middle(|run| run.1));
         println!("| {} KiB | {send:?} | {receive:?} | {:.0} | {cost:.3} |", size >> 10, rate / 1e6);
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Bytes a second, and CPU nanoseconds a byte of this process, which has both ends.

@@ -2,6 +2,7 @@
 //! their users meet them, with a model in the store, through the real program and the real ssh.
 
 use crate::support;
+use analysis::statistics::median;
 use std::path::Path;
 
 use crate::support::run::Ran;
@@ -59,7 +60,7 @@ fn sizes_that_were_left_out_are_predicted() {
         let within = (got.elapsed_s[0]..=got.elapsed_s[2]).contains(&sample.elapsed_s);
         covered += usize::from(within);
     }
-    let (time, cpu) = (median(&mut time_errors), median(&mut cpu_errors));
+    let (time, cpu) = (median(&time_errors).unwrap(), median(&cpu_errors).unwrap());
     let share = covered as f64 / out.len() as f64;
     println!("median errors {time:.3} {cpu:.3}, covered {share:.2} of {}", out.len());
     assert!(time < TIME_ERROR_MAX, "time is {time:.3} off");
@@ -167,11 +168,6 @@ fn what_is_wrong_with_a_model_is_a_warning() {
         assert!(ran.stderr.contains("it is no SQLite database"), "{ran}");
     }
     assert!(scene.path("target").exists());
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 const TIME_ERROR_MAX: f64 = 0.25;

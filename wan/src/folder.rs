@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Keys and configuration, for nobody else to read; removed with its owner.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    pub fn new() -> io::Result<Folder> {
+    pub(crate) fn new() -> io::Result<Folder> {
         let parent = std::env::temp_dir();
         let mut tried = io::Error::other("no name is free");
         for _ in 0..100 {
@@ -31,7 +31,7 @@ impl Folder {
         Err(tried)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Folder {
 }
 
 /// Removes the folders of owners that are no more, and ends an sshd that even lost its keeper.
-pub fn sweep() {
+pub(crate) fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let owner = path.file_name().and_then(|name| owner_of(name.to_str()?));

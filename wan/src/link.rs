@@ -34,7 +34,7 @@ pub struct WayCounters {
 }
 
 /// Both directions: near to far, and back.
-pub struct Link {
+pub(crate) struct Link {
     ways: [Arc<Way>; 2],
     threads: Vec<JoinHandle<()>>,
 }
@@ -65,7 +65,7 @@ struct Tap {
 
 impl Link {
     /// Joins two devices. `pcap` gets what the near side's own interface sees.
-    pub fn start(
+    pub(crate) fn start(
         near: OwnedFd,
         far: OwnedFd,
         shapes: [Shape; 2],
@@ -100,7 +100,7 @@ impl Link {
         Ok(link)
     }
 
-    pub fn set(&self, shapes: [Shape; 2]) {
+    pub(crate) fn set(&self, shapes: [Shape; 2]) {
         for (way, shape) in self.ways.iter().zip(shapes) {
             way.lock().set(way.now_ns(), shape);
             way.ring();
@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// From now on nothing arrives, for this time or until it is mended.
-    pub fn cut(&self, time: Option<Duration>) {
+    pub(crate) fn cut(&self, time: Option<Duration>) {
         for way in &self.ways {
             let now_ns = way.now_ns();
             let until_ns = time.map_or(u64::MAX, |time| now_ns + time.as_nanos() as u64);
@@ -116,12 +116,12 @@ impl Link {
         }
     }
 
-    pub fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.ways.iter().for_each(|way| way.lock().mend(way.now_ns()));
     }
 
     /// Forward and back.
-    pub fn counters(&self) -> [WayCounters; 2] {
+    pub(crate) fn counters(&self) -> [WayCounters; 2] {
         [0, 1].map(|i| self.ways[i].counters())
     }
 }
@@ -397,7 +397,7 @@ fn cpu_ns(thread: u64) -> u64 {
     stat.ok().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-pub const MTU_BYTES: usize = 1500;
+pub(crate) const MTU_BYTES: usize = 1500;
 const BATCH_PACKETS: usize = 256;
 const TICK_NS_MIN: u64 = 50_000;
 const TICK_NS_MAX: u64 = 500_000;

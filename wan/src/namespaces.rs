@@ -10,14 +10,14 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::tun;
 
-pub struct Namespace {
+pub(crate) struct Namespace {
     handle: OwnedFd,
     /// Ends every process in here as soon as its standard input closes, however its owner ended.
     keeper: Child,
 }
 
 impl Namespace {
-    pub fn new() -> io::Result<Namespace> {
+    pub(crate) fn new() -> io::Result<Namespace> {
         let made = std::thread::spawn(|| {
             tun::leave_network()?;
             File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
@@ -34,13 +34,13 @@ impl Namespace {
     }
 
     /// Has this command run in here.
-    pub fn enter(&self, mut command: Command) -> io::Result<Command> {
+    pub(crate) fn enter(&self, mut command: Command) -> io::Result<Command> {
         tun::begin_in(&mut command, self.handle.try_clone()?);
         Ok(command)
     }
 
     /// Does something on a thread in here.
-    pub fn within<T: Send + 'static>(
+    pub(crate) fn within<T: Send + 'static>(
         &self,
         what: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
@@ -53,7 +53,7 @@ impl Namespace {
     }
 
     /// Runs a command of the system in here, and gives its words back where it fails.
-    pub fn run(&self, line: &str) -> Result<String, String> {
+    pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
@@ -66,7 +66,7 @@ impl Namespace {
     }
 
     /// A value of `/proc/sys`, by its name with dots.
-    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn sysctl(&self, key: &str, value: &str) -> Result<(), String> {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
         let written = value.to_string();
         self.within(move || fs::write(path, written)).map_err(|why| {
@@ -75,12 +75,12 @@ impl Namespace {
     }
 
     /// Under which other processes can open it while this one lives.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.handle.as_raw_fd())
     }
 
     /// Ends what runs in here, without waiting for it.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         drop(self.keeper.stdin.take());
     }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub struct Pcap {
+pub(crate) struct Pcap {
     file: BufWriter<File>,
     /// The world's time when the link's clock began.
     began: Duration,
@@ -13,7 +13,7 @@ pub struct Pcap {
 
 impl Pcap {
     /// Begins a file; the times of its packets count from now.
-    pub fn create(path: &Path) -> io::Result<Pcap> {
+    pub(crate) fn create(path: &Path) -> io::Result<Pcap> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         // Magic (nanoseconds), version 2.4, time zone, accuracy, snapshot length, kind of link.
         let words = [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, SNAP_BYTES as u32, RAW_IP];
@@ -23,7 +23,7 @@ impl Pcap {
     }
 
     /// A full disk costs the file, never the link.
-    pub fn write(&mut self, at_ns: u64, packet: &[u8]) {
+    pub(crate) fn write(&mut self, at_ns: u64, packet: &[u8]) {
         let at = self.began + Duration::from_nanos(at_ns);
         let kept = &packet[..packet.len().min(SNAP_BYTES)];
         let words =

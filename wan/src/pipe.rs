@@ -44,7 +44,7 @@ pub struct PipeCounters {
 /// nothing but its length. Times are nanoseconds since the link began. An offer may be dated a
 /// little before the one ahead of it: the transmitter does one packet after the other anyway.
 #[derive(Debug)]
-pub struct Pipe<P> {
+pub(crate) struct Pipe<P> {
     shape: Shape,
     generator: Pcg64,
     jitter: Jitter,
@@ -83,7 +83,7 @@ struct Cut {
 
 /// What becomes of a packet at its time.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Arrival<P> {
+pub(crate) enum Arrival<P> {
     /// It arrives; it should have done so at this time.
     Delivered(u64, P),
     /// It does not; here is its memory.
@@ -91,7 +91,7 @@ pub enum Arrival<P> {
 }
 
 impl<P> Pipe<P> {
-    pub fn new(shape: Shape, seed: u64) -> Pipe<P> {
+    pub(crate) fn new(shape: Shape, seed: u64) -> Pipe<P> {
         Pipe {
             shape,
             generator: Pcg64::seed_from_u64(seed),
@@ -107,16 +107,16 @@ impl<P> Pipe<P> {
         }
     }
 
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
-    pub fn counters(&self) -> PipeCounters {
+    pub(crate) fn counters(&self) -> PipeCounters {
         self.counters
     }
 
     /// A packet comes to the queue. Gives it back where there is no room.
-    pub fn offer(&mut self, now_ns: u64, bytes: u32, packet: P) -> Option<P> {
+    pub(crate) fn offer(&mut self, now_ns: u64, bytes: u32, packet: P) -> Option<P> {
         self.advance(now_ns);
         self.counters.packets_in += 1;
         self.counters.bytes_in += u64::from(bytes);
@@ -137,7 +137,7 @@ impl<P> Pipe<P> {
     }
 
     /// The next packet that arrives until so soon, in the order in which they were offered.
-    pub fn take_due(&mut self, now_ns: u64, early_ns: u64) -> Option<Arrival<P>> {
+    pub(crate) fn take_due(&mut self, now_ns: u64, early_ns: u64) -> Option<Arrival<P>> {
         self.advance(now_ns);
         let until_ns = now_ns.saturating_add(early_ns);
         let due = self.flying.pop_front_if(|flying| flying.arrival_ns <= until_ns)?;
@@ -155,7 +155,7 @@ impl<P> Pipe<P> {
     }
 
     /// Nothing arrives before this time, unless more is offered or the shape changes.
-    pub fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         let flying = self.flying.front().map(|flying| flying.arrival_ns);
         let waits = !self.waiting.is_empty();
         let earliest = self.head_done_ns.saturating_add(self.shape.delay_ns);
@@ -164,7 +164,7 @@ impl<P> Pipe<P> {
 
     /// From now on. What has been transmitted keeps its time of arrival, and nothing overtakes it;
     /// of the packet that is being transmitted the rest goes at the new rate.
-    pub fn set(&mut self, now_ns: u64, shape: Shape) {
+    pub(crate) fn set(&mut self, now_ns: u64, shape: Shape) {
         self.advance(now_ns);
         let rest_ns = u128::from(self.head_done_ns.saturating_sub(now_ns));
         let was = u128::from(self.shape.rate_bits_per_s);
@@ -178,13 +178,13 @@ impl<P> Pipe<P> {
     }
 
     /// What would arrive from now until then is lost. A second cut replaces the first.
-    pub fn cut(&mut self, now_ns: u64, until_ns: u64) {
+    pub(crate) fn cut(&mut self, now_ns: u64, until_ns: u64) {
         self.advance(now_ns);
         self.cut = Some(Cut { from_ns: now_ns, until_ns });
     }
 
     /// Ends a cut.
-    pub fn mend(&mut self, now_ns: u64) {
+    pub(crate) fn mend(&mut self, now_ns: u64) {
         if let Some(cut) = &mut self.cut {
             cut.until_ns = cut.until_ns.min(now_ns);
         }

@@ -287,7 +287,7 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 }
 
 /// What `Change` understands, for messages.
-pub const CHANGES: &str =
+pub(crate) const CHANGES: &str =
     "--rate, --rate-back, --rtt, --jitter, --queue, --queue-back, --loss, --loss-back";
 pub const UNLIMITED: u64 = u64::MAX;
 /// What a token bucket of a veth pair may hold back.

@@ -14,7 +14,7 @@ use crate::namespaces::Namespace;
 use crate::{FAR_ADDRESS, NEAR_ADDRESS};
 
 /// Makes keys and files, once for both.
-pub fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), String> {
+pub(crate) fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), String> {
     let told = |what: &str, why: std::io::Error| format!("sshd in the namespaces: {what}: {why}");
     // sshd's place for its unprivileged part.
     fs::create_dir_all("/run/sshd").map_err(|why| told("/run/sshd", why))?;
@@ -47,7 +47,7 @@ pub fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), String> {
 }
 
 /// Starts it, and returns when it listens. It ends with its namespace.
-pub fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), String> {
+pub(crate) fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), String> {
     let program = SSHD_PLACES.iter().map(Path::new).find(|path| path.exists());
     let program = program.ok_or("sshd is missing: apt-get install openssh-server")?;
     // sshd runs itself again for each login, so it wants its whole path.
@@ -78,7 +78,7 @@ pub fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), Str
 }
 
 /// Ends the daemon and waits until it is gone; who is logged in stays.
-pub fn stop(folder: &Path, side: &str) -> Result<(), String> {
+pub(crate) fn stop(folder: &Path, side: &str) -> Result<(), String> {
     let pid = running(folder, side).ok_or_else(|| format!("sshd ({side}) does not run"))?;
     let told = |why| format!("sshd ({side}): {why}");
     kill_process(pid, Signal::TERM).map_err(told)?;
@@ -90,7 +90,7 @@ pub fn stop(folder: &Path, side: &str) -> Result<(), String> {
 
 /// The daemon, by its file. The number may be another process's by now: only one that names this
 /// folder is meant.
-pub fn running(folder: &Path, side: &str) -> Option<Pid> {
+pub(crate) fn running(folder: &Path, side: &str) -> Option<Pid> {
     let pid = fs::read_to_string(folder.join(format!("{side}.pid"))).ok()?;
     let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
     let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn running(folder: &Path, side: &str) -> Option<Pid> {
 }
 
 /// What `--ssh` takes: `far` and `near` are the two hosts.
-pub fn command(folder: &Path) -> String {
+pub(crate) fn command(folder: &Path) -> String {
     format!("ssh -F {}", config(folder).display())
 }
 
@@ -129,5 +129,5 @@ fn client_config(folder: &Path) -> String {
     )
 }
 
-pub const SIDES: [&str; 2] = ["near", "far"];
+pub(crate) const SIDES: [&str; 2] = ["near", "far"];
 const SSHD_PLACES: [&str; 3] = ["/usr/sbin/sshd", "/sbin/sshd", "/usr/local/sbin/sshd"];

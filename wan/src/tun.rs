@@ -1,6 +1,8 @@
 //! What the kernel offers through raw calls only: a TUN device, a thread's own namespace, real-time
 //! scheduling, a command that begins in a namespace. All `unsafe` of this crate stands here.
 
+#![allow(unsafe_code, reason = "the kernel offers these as raw calls only")]
+
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +25,7 @@ const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
 /// A new TUN device in the calling thread's network namespace: whole IP packets, and no offloads,
 /// so that each has the size that a wire would carry.
-pub fn open(name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn open(name: &str) -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let device = OwnedFd::from(options.open("/dev/net/tun")?);
@@ -37,13 +39,13 @@ pub fn open(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Gives the calling thread a network namespace of its own.
-pub fn leave_network() -> io::Result<()> {
+pub(crate) fn leave_network() -> io::Result<()> {
     // SAFETY: a new network namespace takes nothing from other threads; only CLONE_FILES would.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
 /// Has a command begin in this namespace.
-pub fn begin_in(command: &mut Command, namespace: OwnedFd) {
+pub(crate) fn begin_in(command: &mut Command, namespace: OwnedFd) {
     let enter = move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         Ok(())
@@ -54,7 +56,7 @@ pub fn begin_in(command: &mut Command, namespace: OwnedFd) {
 
 /// Lets the calling thread run as soon as there is something to do, before all ordinary ones: a
 /// link that waits for a CPU is a different link. The kernel keeps 5 % of a CPU from such threads.
-pub fn run_first() -> io::Result<()> {
+pub(crate) fn run_first() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread, and the kernel only reads the structure.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } {

@@ -4,21 +4,21 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::packages;
-use crate::step::{cargo, output, root, run, run_tests, target_folder};
 use crate::wire_hash::wire_hash;
+use xtask::packages;
+use xtask::step::{cargo, output, root, run, run_tests, target_folder};
 
 /// What a cold build and its tests take, in bytes.
 const ROOM: u64 = 5_000_000_000;
 
 /// Format, clippy, unit and tidy tests.
-pub fn check() -> Result<(), String> {
+pub(crate) fn check() -> Result<(), String> {
     let tests = "test --workspace --lib --bins --test tidy";
     verdict([format(), clippy(), run_tests("unit and tidy tests", &mut cargo(tests))])
 }
 
 /// Everything that CI runs. One profile only (dev, optimised a little), so that it builds once.
-pub fn test() -> Result<(), String> {
+pub(crate) fn test() -> Result<(), String> {
     packages::ensure(packages::FOR_TESTS)?;
     room()?;
     let mut doc = cargo("doc --workspace --no-deps --quiet");
@@ -33,7 +33,7 @@ pub fn test() -> Result<(), String> {
 }
 
 /// The two-host simulation alone.
-pub fn sim(options: &[&str]) -> Result<(), String> {
+pub(crate) fn sim(options: &[&str]) -> Result<(), String> {
     let mut command = cargo("test -p datapump-mover --test two_hosts -- --nocapture");
     let mut options = options.iter();
     while let Some(option) = options.next() {
@@ -52,7 +52,7 @@ pub fn sim(options: &[&str]) -> Result<(), String> {
 }
 
 /// The man page and the completions, as the built program writes them.
-pub fn man(folder: &str) -> Result<(), String> {
+pub(crate) fn man(folder: &str) -> Result<(), String> {
     run("build", &mut cargo("build --release --bin datapump"))?;
     let folder = Path::new(folder);
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
@@ -72,7 +72,7 @@ pub fn man(folder: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub fn print_wire_hash() -> Result<(), String> {
+pub(crate) fn print_wire_hash() -> Result<(), String> {
     let mut files = Vec::new();
     let mut open = vec![root().join("mover/src/wire")];
     while let Some(folder) = open.pop() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{cargo, output, root, run};
+use xtask::step::{cargo, output, root, run};
 
 /// What the compiler must add so that the engine sees which code an input reaches.
 const COVERAGE: &str = "-Cpasses=sancov-module -Clink-dead-code -Ccodegen-units=1 \
@@ -14,7 +14,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Clink-dead-code -Ccodegen-units=
      -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
 /// `fuzz [TARGET] [--minutes N]`.
-pub fn fuzz(words: &[&str]) -> Result<(), String> {
+pub(crate) fn fuzz(words: &[&str]) -> Result<(), String> {
     let (only, minutes) = options(words)?;
     let targets = targets()?;
     let chosen: Vec<&String> =

@@ -1,18 +1,13 @@
 //! Developer commands: `cargo xtask COMMAND`. Never shipped.
 
-mod bench;
 mod checks;
-mod experiment;
 mod fuzz;
-mod packages;
-mod power_cut;
-mod step;
-mod torture;
-mod wan;
 #[path = "../../tests/tidy/wire_hash.rs"]
 mod wire_hash;
 
 use std::process::ExitCode;
+
+use xtask::step::cargo;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -21,23 +16,12 @@ fn main() -> ExitCode {
         ["check"] => checks::check(),
         ["test"] => checks::test(),
         ["sim", options @ ..] => checks::sim(options),
-        ["torture", options @ ..] => torture::torture(options),
-        ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
-        ["power-cut", options @ ..] => power_cut::power_cut(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
-        ["bench", "peers", options @ ..] => bench::peers(options),
-        ["bench", "many", options @ ..] => bench::many(options),
-        ["bench", "overlap", options @ ..] => bench::overlap(options),
-        ["bench", "predict", options @ ..] => bench::predict(options),
-        ["bench", "profiles", options @ ..] => bench::profiles(options),
-        ["bench", "windows", options @ ..] => bench::windows(options),
-        ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
-        ["bench", "net-test", options @ ..] => bench::net_test(options),
-        ["bench", "instructions"] => bench::instructions(),
-        ["wan", words @ ..] => wan::wan(words),
-        ["experiment", words @ ..] => experiment::experiment(words),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
+        ["bench" | "experiment" | "power-cut" | "torture" | "wan", ..] => {
+            return experiments(&words);
+        }
         _ => Err(USAGE.to_string()),
     };
     match done {
@@ -49,49 +33,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// They are a package of their own, so that only who makes experiments builds it. It says itself
+/// what went wrong.
+fn experiments(words: &[&str]) -> ExitCode {
+    let mut command = cargo("run --quiet --package experiments --");
+    match command.args(words).status() {
+        Ok(status) => ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)),
+        Err(why) => {
+            eprintln!("xtask: cargo: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 const USAGE: &str = "\
 cargo xtask COMMAND
   check                  format, clippy, unit and tidy tests: seconds
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
   sim [--seed N] [--count N]
                          the two-host simulation: so many seeds, from the one that is named
-  torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan|30ms]
-          [--first N] [--minutes N] [--disk DIR]
-                         copies that are interrupted at random; writes runs/DATE-torture.md
-  power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
-                         the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
-  bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
-                         datapump beside the peers that are installed; writes runs/DATE-peers.md
-  bench many [--files N] [--disk DIR] [--only TOOL]
-                         10,000,000 empty files; writes runs/DATE-many.md
-  bench overlap          source and sink held to 200 MB/s each: do they overlap?
-  bench predict [--short] [--seed N] [--disk DIR] [--memory-in-hand]
-                         40 copies, each predicted and made; writes runs/DATE-prediction.md
-  bench predict --wan [--program FILE]
-                         20 copies over a WAN, predicted from others that went the same way;
-                         writes runs/DATE-prediction-wan.md
-  bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
-                         copies beside the best iperf3 on the paths that something is promised
-                         for; goes on where it stopped; writes runs/DATE-profiles.md
-  bench windows [--program FILE]
-                         is the window that is advertised the one that was asked for?
-                         writes runs/DATE-windows.md
-  bench diagnosis [--only NAME] [--resume] [--program FILE]
-                         planted bottlenecks over the WAN: are they found, and does advice help?
-                         writes runs/DATE-diagnosis.md
-  bench net-test [--program FILE] [--only PATH]
-                         does datapump net-test say what iperf3 says? 20 minutes; writes
-                         runs/DATE-net-test.md
-  bench instructions     instructions a request by callgrind, against benches/instructions.txt
-  experiment NAME...|list|all [--program FILE]
-                         what the seeds found out about paths, over the WAN on the desk;
-                         writes runs/DATE-NAME.md and runs/data/
-  experiment g37 [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
-                         compression left to the program beside every fixed way; 3 hours; goes
-                         on where it stopped with --resume
-  wan up|set|cut|mend|run|status|test|down …
-                         a WAN on the desk: cargo xtask wan says more
   man DIR                man page and completions, written by the built program
-  wire-hash              the hash of mover/src/wire that docs/WIRE.md states";
+  wire-hash              the hash of mover/src/wire that docs/WIRE.md states
+  torture, power-cut, bench, experiment, wan
+                         long proofs, benches and experiments: cargo xtask bench says more";

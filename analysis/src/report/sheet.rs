@@ -73,15 +73,14 @@ impl Sheet {
     fn markdown(&self) -> String {
         let mut text = format!("### {}\n\n", marked(&self.title));
         if !self.columns.is_empty() && !self.rows.is_empty() {
-            let line = |cells: &[String]| {
-                let cells: Vec<String> = cells.iter().map(|cell| marked(cell)).collect();
-                format!("| {} |\n", cells.join(" | "))
+            let marked = |cells: &Vec<String>| -> Vec<String> {
+                cells.iter().map(|cell| marked(cell)).collect()
             };
-            text.push_str(&line(&self.columns));
-            let rules =
-                (0..self.columns.len()).map(|i| if self.is_text(i) { "---" } else { "---:" });
-            text.push_str(&format!("|{}|\n", rules.collect::<Vec<_>>().join("|")));
-            self.rows.iter().for_each(|row| text.push_str(&line(row)));
+            let side = |i| if self.is_text(i) { Side::Left } else { Side::Right };
+            let columns: Vec<(String, Side)> =
+                marked(&self.columns).into_iter().zip((0..).map(side)).collect();
+            let rows: Vec<Vec<String>> = self.rows.iter().map(marked).collect();
+            text.push_str(&markdown_table(&columns, &rows));
             text.push('\n');
         }
         self.notes.iter().for_each(|note| text.push_str(&format!("- {}\n", marked(note))));
@@ -90,6 +89,31 @@ impl Sheet {
         }
         text
     }
+}
+
+/// The side of its column at which a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// A table in Markdown, of cells that are Markdown already.
+pub fn markdown_table(columns: &[(String, Side)], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
+    let heading: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let rules: Vec<&str> = columns
+        .iter()
+        .map(|(_, side)| match side {
+            Side::Left => "---",
+            Side::Right => "---:",
+        })
+        .collect();
+    let mut text = format!("{}|{}|\n", line(&heading), rules.join("|"));
+    for row in rows {
+        text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    text
 }
 
 /// Names of hosts and file systems may hold anything; a table has one line a row.

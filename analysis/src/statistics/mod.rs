@@ -1,6 +1,8 @@
 //! What a sample says: its middle, its spread, how sure both are. Everything here is a pure
 //! function of numbers and, where it resamples, of a seed: it knows no record and no other module.
 
+use std::borrow::Borrow;
+
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,7 @@ impl Estimate {
 }
 
 /// The middle and the spread of a sample. What is not a finite number is left out and counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub n: usize,
     pub median: f64,
@@ -55,8 +57,9 @@ pub(crate) enum Fence {
 
 impl Spread {
     /// `None` where there is no number at all.
-    pub fn of(values: &[f64]) -> Option<Spread> {
-        let finite = finite(values);
+    pub fn of<V: Borrow<f64>>(values: impl IntoIterator<Item = V>) -> Option<Spread> {
+        let values: Vec<f64> = values.into_iter().map(|value| *value.borrow()).collect();
+        let finite = finite(&values);
         if finite.is_empty() {
             return None;
         }
@@ -83,6 +86,16 @@ impl Spread {
         spread.outliers = fences.iter().filter(|fence| **fence != Fence::Inside).count();
         spread.far_outliers = fences.iter().filter(|fence| **fence == Fence::Far).count();
         Some(spread)
+    }
+
+    /// The median with the range, `1.35 (1.31–1.42)`; one value alone has no range.
+    pub fn text(&self, digits: usize) -> String {
+        match self.min == self.max {
+            true => format!("{:.digits$}", self.median),
+            false => {
+                format!("{:.digits$} ({:.digits$}–{:.digits$})", self.median, self.min, self.max)
+            }
+        }
     }
 
     pub(crate) fn interquartile_range(&self) -> f64 {
@@ -305,8 +318,8 @@ mod tests {
             assert_eq!(spread.median, median, "{values:?}");
             assert_eq!((spread.outliers, spread.far_outliers), (outliers, far), "{spread:?}");
         }
-        assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[f64::NAN]), None);
+        assert_eq!(Spread::of::<f64>([]), None);
+        assert_eq!(Spread::of([f64::NAN]), None);
         assert_eq!(ratio_of_medians(&[1.0], &[0.0], 1), None);
         assert_eq!(ratio_of_medians(&[], &[1.0], 1), None);
         assert_eq!(theil_sen(&[(1.0, 2.0), (1.0, 3.0)]), None);

@@ -153,7 +153,7 @@ fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
     let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
         counting.iter().partition(|record| is_soaked(record));
     let rate = |records: &[&Record]| {
-        Spread::of(&records.iter().map(|record| rate(record)).collect::<Vec<_>>())
+        Spread::of(records.iter().map(|record| rate(record)).collect::<Vec<_>>())
     };
     let with_cpu = with_cpu(&counting, cpu_from);
     Cell {

@@ -119,7 +119,7 @@ fn a_period_needs_regular_pauses() {
     let regular = spread(&[32.0 * mebi, 33.0 * mebi, 32.5 * mebi]);
     let blocks = [("the mover's block".to_string(), 30_000_000)];
     let cases = [
-        (regular.clone(), 1, &[][..], Some(32 << 20)),
+        (regular, 1, &[][..], Some(32 << 20)),
         (spread(&[30e6, 30.2e6, 29.9e6]), 1, &blocks[..], Some(30_000_000)),
         (spread(&[8.0 * mebi; 4]), 4, &[], Some(32 << 20)),
         (spread(&[10.0 * mebi, 32.0 * mebi, 60.0 * mebi]), 1, &[], None),

@@ -1,6 +1,7 @@
 //! Five costs that are fitted to whole copies: nonnegative, robust, with a spread that was checked
 //! on copies left out.
 
+use crate::statistics::median;
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
@@ -131,7 +132,7 @@ fn robust(points: &[Point]) -> Cost {
     for _ in 0..ROUNDS {
         cost = Cost::of(nonnegative(points, &weights));
         let off: Vec<f64> = points.iter().map(|point| point.off(&cost).abs()).collect();
-        let scale = (median(&off) / NORMAL_MEDIAN).max(1e-4);
+        let scale = (median(&off).unwrap_or(0.0) / NORMAL_MEDIAN).max(1e-4);
         for (weight, off) in weights.iter_mut().zip(off) {
             *weight = (HUBER * scale / off.max(1e-12)).min(1.0);
         }
@@ -236,12 +237,6 @@ fn is_between(point: &Point, others: &[Point]) -> bool {
         let has = |fits: &dyn Fn(f64) -> bool| others.iter().any(|o| fits(o.features.row()[i]));
         own == 0.0 || (has(&|other| other >= own) && has(&|other| other > 0.0 && other <= own))
     })
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 const COSTS: usize = 5;

@@ -1,0 +1,215 @@
+//! The planted bottlenecks: data, one value a cell.
+
+/// One copy over one path with one thing wrong, and which class is right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub name: &'static str,
+    /// The class as `explain --json` calls it.
+    pub class: &'static str,
+    /// Words of `cargo xtask wan up`.
+    pub path: &'static str,
+    /// Options of `datapump copy`.
+    pub copy: &'static str,
+    pub mib: u64,
+    /// About how long the copy takes.
+    pub seconds: u64,
+    pub plant: Plant,
+}
+
+/// What is wrong beyond the words of the path and of the copy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Plant {
+    Nothing,
+    /// A program that writes into the copy's standard input, at so many bits a second.
+    Source(u64),
+    /// One that reads its standard output.
+    Reader(u64),
+    /// A setting of both hosts, `KEY=VALUE`.
+    Setting(&'static str),
+    /// The sending process gets so many hundredths of a CPU.
+    Quota(u64),
+    /// A variable of the sending process, `NAME=VALUE`.
+    Variable(&'static str),
+    /// Every so many ms nothing arrives for so many.
+    Cuts(u64, u64),
+}
+
+/// A cell of which advice is followed: once again with all that `explain` says to change.
+pub(super) const FOLLOWED: &[&str] = &[
+    "window-102-1",
+    "window-20-1",
+    "window-50-4",
+    "pauses-50-1",
+    "pauses-20-4",
+    "pacing-102-1",
+    "pacing-30-4",
+    "shallow-50-1",
+    "shallow-102-4",
+    "loss-20-1",
+    "loss-10-2",
+];
+
+pub(super) const CELLS: &[Cell] = &[
+    cell("short-102-1", TOO_SHORT, LONG, "--streams 1 --congestion cubic", 3, 1),
+    cell("short-20-4", TOO_SHORT, NEAR, "--streams 4 --congestion bbr", 1, 1),
+    cell(
+        "pauses-50-1",
+        PAUSES,
+        MIDDLE,
+        "--streams 1 --congestion cubic --lockstep 8M:400ms",
+        90,
+        13,
+    ),
+    cell(
+        "pauses-20-4",
+        PAUSES,
+        SLOW,
+        "--streams 4 --congestion cubic --lockstep 1M:1500ms",
+        32,
+        13,
+    ),
+    cell("window-102-1", WINDOW, LONG, "--streams 1 --congestion bbr --window 256K", 32, 14),
+    cell("window-20-1", WINDOW, NEAR, "--streams 1 --congestion cubic --window 64K", 40, 13),
+    cell("window-50-4", WINDOW, MIDDLE, "--streams 4 --congestion cubic --window 32K", 32, 13),
+    cell("window-102-4", WINDOW, LONG, "--streams 4 --congestion cubic --window 64K", 32, 14),
+    cell("window-10-1", WINDOW, FAST, "--streams 1 --congestion cubic --window 64K", 70, 12),
+    cell(
+        "window-hpss-1",
+        WINDOW,
+        "--rate 100Mbit --rtt 102ms --queue 128K",
+        "--streams 1 --congestion cubic --window 256K --lockstep 32M:250ms",
+        36,
+        16,
+    ),
+    cell("window-180-1", WINDOW, SLOWEST, "--streams 1 --congestion cubic --window 64K", 4, 13),
+    with(
+        Plant::Reader(30_000_000),
+        cell("reader-102-1", RECEIVER, LONG, "--streams 1 --congestion cubic", 60, 16),
+    ),
+    with(
+        Plant::Reader(20_000_000),
+        cell("reader-20-4", RECEIVER, NEAR, "--streams 4 --congestion cubic", 50, 18),
+    ),
+    with(
+        Plant::Setting("net.ipv4.tcp_wmem=4096 65536 65536"),
+        cell("buffer-102-1", BUFFER, LONG, "--streams 1 --congestion cubic", 10, 13),
+    ),
+    with(
+        Plant::Setting("net.ipv4.tcp_wmem=4096 32768 32768"),
+        cell("buffer-50-4", BUFFER, MIDDLE, "--streams 4 --congestion cubic", 70, 13),
+    ),
+    with(
+        Plant::Source(20_000_000),
+        cell("source-102-1", SOURCE, LONG, "--streams 1 --congestion cubic", 30, 13),
+    ),
+    with(
+        Plant::Source(30_000_000),
+        cell("source-20-4", SOURCE, NEAR, "--streams 4 --congestion cubic", 40, 12),
+    ),
+    with(NO_AES, cell("passage-veth-1", PASSAGE, VETH, "--streams 1 --congestion cubic", 2048, 12)),
+    with(NO_AES, cell("passage-veth-4", PASSAGE, VETH, "--streams 4 --congestion cubic", 2048, 12)),
+    cell("pacing-102-1", PACING, LONG, "--streams 1 --congestion cubic --pace 30Mbit", 45, 13),
+    cell("pacing-10-1", PACING, FAST, "--streams 1 --congestion bbr --pace 50Mbit", 70, 12),
+    cell("pacing-30-4", PACING, "--rate 60Mbit --rtt 30ms", FOUR_AT_20, 30, 13),
+    cell("loss-20-1", LOSS, LOSSY, "--streams 1 --congestion cubic", 14, 18),
+    cell(
+        "loss-50-4",
+        LOSS,
+        "--rate 100Mbit --rtt 50ms --loss 0.5%",
+        "--streams 4 --congestion cubic",
+        28,
+        15,
+    ),
+    cell(
+        "loss-10-2",
+        LOSS,
+        "--rate 100Mbit --rtt 10ms --loss 2%",
+        "--streams 2 --congestion reno",
+        24,
+        14,
+    ),
+    cell("full-102-1", FULL, LONG, "--streams 1 --congestion cubic", 180, 16),
+    cell("full-30-4", FULL, "--rate 30Mbit --rtt 30ms", "--streams 4 --congestion cubic", 50, 15),
+    cell("full-180-1", FULL, SLOWEST, "--streams 1 --congestion bbr", 15, 14),
+    cell("full-20-4", FULL, NEAR, "--streams 4 --congestion bbr", 130, 12),
+    cell(
+        "shallow-50-1",
+        SHALLOW,
+        "--rate 100Mbit --rtt 50ms --queue 64K",
+        "--streams 1 --congestion cubic --pace off",
+        80,
+        17,
+    ),
+    cell(
+        "shallow-102-4",
+        SHALLOW,
+        "--rate 100Mbit --rtt 102ms --queue 64K",
+        "--streams 4 --congestion cubic --pace off",
+        90,
+        18,
+    ),
+    with(
+        Plant::Quota(10),
+        cell("cpu-veth-1", CPU, VETH, "--streams 1 --congestion cubic --seal off", 2048, 12),
+    ),
+    with(
+        Plant::Quota(15),
+        cell("cpu-veth-4", CPU, VETH, "--streams 4 --congestion cubic", 2048, 12),
+    ),
+    with(
+        Plant::Cuts(2000, 300),
+        cell(
+            "cuts-20-1",
+            UNDETERMINED,
+            "--rate 50Mbit --rtt 20ms",
+            "--streams 1 --congestion cubic",
+            40,
+            12,
+        ),
+    ),
+    with(
+        Plant::Cuts(1500, 400),
+        cell("cuts-50-4", UNDETERMINED, MIDDLE, "--streams 4 --congestion cubic", 50, 14),
+    ),
+];
+
+const fn cell(
+    name: &'static str,
+    class: &'static str,
+    path: &'static str,
+    copy: &'static str,
+    mib: u64,
+    seconds: u64,
+) -> Cell {
+    Cell { name, class, path, copy, mib, seconds, plant: Plant::Nothing }
+}
+
+const fn with(plant: Plant, cell: Cell) -> Cell {
+    Cell { plant, ..cell }
+}
+
+const TOO_SHORT: &str = "too_short";
+const PAUSES: &str = "pauses";
+const WINDOW: &str = "receive_window";
+const RECEIVER: &str = "slow_receiver";
+const BUFFER: &str = "send_buffer";
+const SOURCE: &str = "slow_source";
+const PASSAGE: &str = "slow_passage";
+const PACING: &str = "pacing";
+const LOSS: &str = "path_loss";
+const FULL: &str = "path_full";
+const SHALLOW: &str = "shallow_buffer";
+const CPU: &str = "host_cpu";
+const UNDETERMINED: &str = "undetermined";
+
+const LONG: &str = "--rate 100Mbit --rtt 102ms --queue 1bdp";
+const MIDDLE: &str = "--rate 100Mbit --rtt 50ms --queue 1bdp";
+const NEAR: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp";
+const FAST: &str = "--rate 300Mbit --rtt 10ms --queue 1bdp";
+const SLOW: &str = "--rate 50Mbit --rtt 20ms --queue 1bdp";
+const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
+const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
+const VETH: &str = "--rate none";
+const FOUR_AT_20: &str = "--streams 4 --congestion cubic --pace 20Mbit";
+/// What seals has to do without the CPU's own instructions for it, as on an old host.
+const NO_AES: Plant = Plant::Variable("OPENSSL_ia32cap=~0x200000200000000");

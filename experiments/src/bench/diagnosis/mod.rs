@@ -1,0 +1,223 @@
+//! `cargo xtask bench diagnosis`: copies over the WAN on the desk, each with one thing wrong. Does
+//! `explain` find it? And does its advice, once it is followed, bring what it says?
+
+mod cells;
+mod course;
+mod page;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::build;
+use cells::{CELLS, Cell, FOLLOWED};
+use xtask::packages;
+use xtask::step::{output, root, target_folder};
+
+struct Options {
+    program: PathBuf,
+    /// Cells with this in their names.
+    only: Option<String>,
+    /// What an earlier run has left is not done again.
+    resume: bool,
+}
+
+/// What was found in a cell. It is kept beside the store, so that a bench can go on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Found {
+    verdict: Value,
+    /// Of the second copy, made by the first one's advice.
+    followed: Option<Followed>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Followed {
+    options: Vec<String>,
+    predicted_bytes_per_s: f64,
+    reached_bytes_per_s: f64,
+}
+
+impl Found {
+    /// `mixed` where no class holds half.
+    fn class(&self) -> &str {
+        self.verdict["primary"].as_str().unwrap_or("mixed")
+    }
+}
+
+impl Followed {
+    fn off(&self) -> f64 {
+        self.reached_bytes_per_s / self.predicted_bytes_per_s - 1.0
+    }
+}
+
+/// `bench diagnosis [--only NAME] [--resume] [--program FILE]`.
+pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
+    let options = options(words)?;
+    packages::ensure(packages::FOR_WAN)?;
+    let folder = target_folder().join("diagnosis");
+    fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let chosen: Vec<&Cell> = CELLS
+        .iter()
+        .filter(|cell| options.only.as_ref().is_none_or(|part| cell.name.contains(part.as_str())))
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = CELLS.iter().map(|cell| cell.name).collect();
+        return Err(format!("bench diagnosis: --only names one of {}", names.join(", ")));
+    }
+    let seconds: u64 = chosen.iter().map(|cell| seconds(cell)).sum();
+    println!("{} cells, about {} min {} s\n", chosen.len(), seconds / 60, seconds % 60);
+    let mut rows = Vec::new();
+    for cell in chosen {
+        let kept = folder.join(format!("{}.json", cell.name));
+        let before = options.resume.then(|| kept_before(&kept)).flatten();
+        let began = Instant::now();
+        let found = match before {
+            Some(found) => found,
+            None => measure(&options.program, cell, &folder)?,
+        };
+        let text = serde_json::to_string(&found).map_err(|why| why.to_string())?;
+        fs::write(&kept, text).map_err(|why| format!("{}: {why}", kept.display()))?;
+        println!("{}", page::progress(cell, &found, began.elapsed().as_secs_f64()));
+        rows.push((cell, found));
+    }
+    let page = page::page(&rows);
+    let date = output(Command::new("date").arg("+%F"))?;
+    // A part is no page: the day's whole page would be lost under it.
+    let path = match &options.only {
+        None => root().join(format!("runs/{}-diagnosis.md", date.trim())),
+        Some(_) => target_folder().join("bench-diagnosis-part.md"),
+    };
+    fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("\n{}\nwritten to {}", page::confusion(&rows), path.display());
+    match page::faults(&rows).as_slice() {
+        [] => Ok(()),
+        faults => Err(format!("{} faults:\n{}", faults.len(), faults.join("\n"))),
+    }
+}
+
+fn options(words: &[&str]) -> Result<Options, String> {
+    let (mut only, mut resume, mut program) = (None, false, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("bench: {word} needs a value"));
+        match *word {
+            "--only" => only = Some((*value()?).to_string()),
+            "--resume" => resume = true,
+            "--program" => program = Some(PathBuf::from(value()?)),
+            _ => return Err(format!("bench diagnosis: unknown option {word}")),
+        }
+    }
+    let program = match program {
+        Some(program) => {
+            fs::canonicalize(&program).map_err(|why| format!("{}: {why}", program.display()))?
+        }
+        None => {
+            build()?;
+            target_folder().join("release/datapump")
+        }
+    };
+    Ok(Options { program, only, resume })
+}
+
+fn seconds(cell: &Cell) -> u64 {
+    let times = if FOLLOWED.contains(&cell.name) { 2 } else { 1 };
+    times * (cell.seconds + 1)
+}
+
+fn kept_before(path: &Path) -> Option<Found> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> {
+    let words: Vec<String> = cell.copy.split_whitespace().map(String::from).collect();
+    let store = |suffix: &str| folder.join(format!("{}{suffix}.db", cell.name));
+    let verdict = course::run(program, cell, &words, cell.mib, &store(""))?;
+    let mut found = Found { verdict, followed: None };
+    let predicted = found.verdict["predicted_bytes_per_s"].as_f64();
+    if let Some(predicted) = predicted.filter(|_| FOLLOWED.contains(&cell.name)) {
+        let options = obeying(&found.verdict, words);
+        // As long as the first one, at the rate that is expected.
+        let mib = (predicted * cell.seconds as f64).max(1e6) as u64 >> 20;
+        let again = course::run(program, cell, &options, mib, &store("-followed"))?;
+        found.followed = Some(Followed {
+            options,
+            predicted_bytes_per_s: predicted,
+            reached_bytes_per_s: again["figures"]["bytes_per_s"].as_f64().unwrap_or(0.0),
+        });
+    }
+    Ok(found)
+}
+
+/// The options of a copy with all that a verdict advises.
+fn obeying(verdict: &Value, mut options: Vec<String>) -> Vec<String> {
+    let streams = verdict["streams"].as_array().map_or(1, Vec::len).max(1) as f64;
+    for advice in verdict["advice"].as_array().into_iter().flatten() {
+        let change = &advice["change"];
+        let number = |name: &str| change[name].as_f64().unwrap_or(0.0);
+        match change["change"].as_str() {
+            Some("prefetch") => set(&mut options, "--lockstep", None),
+            Some("window") => {
+                let kib = (number("bytes") / 1024.0).ceil();
+                set(&mut options, "--window", Some(format!("{kib}K")));
+            }
+            Some("pace") => {
+                set(&mut options, "--pace", Some(format!("{:.0}B", number("bytes_per_s"))));
+            }
+            Some("raise_pace") => {
+                let all = number("bytes_per_s") * streams;
+                set(&mut options, "--pace", Some(format!("{all:.0}B")));
+            }
+            Some("streams") => {
+                set(&mut options, "--streams", Some(format!("{}", number("count"))));
+            }
+            _ => {}
+        }
+    }
+    options
+}
+
+fn set(options: &mut Vec<String>, name: &str, value: Option<String>) {
+    if let Some(at) = options.iter().position(|option| option == name) {
+        options.drain(at..(at + 2).min(options.len()));
+    }
+    options.extend(value.into_iter().flat_map(|value| [name.to_string(), value]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_complete() {
+        for (at, cell) in CELLS.iter().enumerate() {
+            let words: Vec<&str> = cell.path.split_whitespace().collect();
+            assert!(::wan::Profile::from_words(&words).is_ok(), "{}", cell.name);
+            assert!(CELLS[..at].iter().all(|other| other.name != cell.name), "{}", cell.name);
+        }
+        for name in FOLLOWED {
+            assert!(CELLS.iter().any(|cell| cell.name == *name), "{name}");
+        }
+    }
+
+    #[test]
+    fn advice_becomes_options() {
+        let verdict = serde_json::json!({
+            "streams": [{}, {}],
+            "advice": [
+                {"change": {"change": "window", "bytes": 262_145.0}},
+                {"change": {"change": "prefetch", "bytes": 1.0}},
+                {"change": {"change": "raise_pace", "bytes_per_s": 1000.0}},
+                {"change": {"change": "streams", "count": 4}},
+                {"change": {"change": "look"}},
+            ]
+        });
+        let words = "--streams 2 --window 64K --lockstep 8M:1s --seal off";
+        let options = words.split(' ').map(String::from).collect();
+        let expect = "--seal off --window 257K --pace 2000B --streams 4";
+        assert_eq!(obeying(&verdict, options).join(" "), expect);
+    }
+}

@@ -1,0 +1,165 @@
+//! The ground on which the tools run: data on tmpfs and on a disk, a private sshd, a daemon's file.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::rows::{Scenario, Sizes};
+use super::shuffle::Shuffle;
+use super::{Options, far};
+use xtask::step::target_folder;
+
+pub(super) struct Ground {
+    /// On tmpfs: `src`, `dst` and `log`.
+    memory: TempDir,
+    /// On a disk: `src` and `dst`.
+    disk: TempDir,
+    pub sizes: Sizes,
+}
+
+impl Ground {
+    /// Makes what the scenarios that will be run need.
+    pub(super) fn lay(options: &Options) -> Result<Ground, String> {
+        println!("\n== data");
+        Ground::make(options).map_err(|why| format!("the bench's data cannot be made: {why}"))
+    }
+
+    fn make(options: &Options) -> io::Result<Ground> {
+        let shm = Path::new("/dev/shm");
+        let memory = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
+        let folder =
+            |parent: &Path| tempfile::Builder::new().prefix("datapump-bench-").tempdir_in(parent);
+        fs::create_dir_all(&options.disk)?;
+        let mut ground = Ground {
+            memory: folder(&memory)?,
+            disk: folder(&options.disk)?,
+            sizes: Sizes { big: options.bytes, small: 0, wire: WIRE_FACTOR * options.bytes },
+        };
+        let src = ground.memory.path().join("src");
+        for name in ["src", "dst", "log"] {
+            fs::create_dir(ground.memory.path().join(name))?;
+        }
+        let wanted = |scenario| Scenario::is_wanted(scenario, options);
+        fs::write(src.join("two"), "2\n")?;
+        if [Scenario::Clear, Scenario::Sealed, Scenario::Memory].into_iter().any(wanted) {
+            random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
+        }
+        if wanted(Scenario::Small) {
+            ground.sizes.small = small_files(&src.join("small"), options.small_files)?;
+        }
+        if wanted(Scenario::Memory) {
+            empty_files(&src.join("empty"), options.empty_files)?;
+        }
+        if wanted(Scenario::Disk) {
+            random_file(&ground.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
+        }
+        let log = ground.log();
+        let module = format!(
+            "use chroot = no\n[b]\npath = {}\nread only = no\nuid = {}\ngid = {}\n",
+            ground.memory.path().display(),
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        fs::write(log.join("rsyncd.conf"), module)?;
+        fs::write(log.join("wdt-one"), "big\n")?;
+        Ok(ground)
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.memory.path().join("log")
+    }
+
+    pub(super) fn source(&self, name: &str) -> PathBuf {
+        self.memory.path().join("src").join(name)
+    }
+
+    pub(super) fn arrived(&self, name: &str) -> PathBuf {
+        self.memory.path().join("dst").join(name)
+    }
+
+    pub(super) fn disk_source(&self) -> PathBuf {
+        self.disk.path().join("src")
+    }
+
+    pub(super) fn disk_arrived(&self) -> PathBuf {
+        self.disk.path().join("dst/f")
+    }
+
+    /// An empty destination, and whatever was written before really written.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        for folder in [self.memory.path().join("dst"), self.disk.path().join("dst")] {
+            if folder.exists() {
+                fs::remove_dir_all(&folder)?;
+            }
+            fs::create_dir(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// What the scripts of the rows know by name.
+    pub(super) fn variables(&self, port: u16) -> Vec<(&'static str, OsString)> {
+        let memory = self.memory.path();
+        vec![
+            ("SRC", memory.join("src").into()),
+            ("DST", memory.join("dst").into()),
+            ("LOG", memory.join("log").into()),
+            ("DISK", self.disk.path().into()),
+            ("DP", target_folder().join("release/datapump").into()),
+            ("SSH", far::ssh_command().into()),
+            ("CFG", far::ssh_command().trim_start_matches("ssh -F ").into()),
+            ("P", port.to_string().into()),
+            ("BYTES", self.sizes.big.to_string().into()),
+            ("WIRE_BYTES", self.sizes.wire.to_string().into()),
+        ]
+    }
+}
+
+/// Bytes that no tool can compress, from a seed.
+pub(super) fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<File> {
+    let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
+    let mut file = File::create(path)?;
+    let mut buffer = vec![0; len.min(1 << 20) as usize];
+    let mut left = len;
+    while left > 0 {
+        let count = left.min(buffer.len() as u64) as usize;
+        stream.fill(&mut buffer[..count]);
+        file.write_all(&buffer[..count])?;
+        left -= count as u64;
+    }
+    Ok(file)
+}
+
+/// Files of 4 to 64 KiB, a hundred to a folder. Returns their bytes.
+fn small_files(root: &Path, count: usize) -> io::Result<u64> {
+    let mut sizes = Shuffle::from_seed(3);
+    let mut total = 0;
+    for i in 0..count {
+        let folder = root.join(format!("{:03}", i / 100));
+        if i % 100 == 0 {
+            fs::create_dir_all(&folder)?;
+        }
+        let len = sizes.between(4 << 10, 64 << 10);
+        let mut bytes = vec![0; len as usize];
+        blake3::Hasher::new().update(&i.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        fs::write(folder.join(format!("{i:05}")), bytes)?;
+        total += len;
+    }
+    Ok(total)
+}
+
+fn empty_files(root: &Path, count: usize) -> io::Result<()> {
+    for i in 0..count {
+        let folder = root.join(format!("{:04}", i / 1000));
+        if i % 1000 == 0 {
+            fs::create_dir_all(&folder)?;
+        }
+        File::create(folder.join(i.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Memory to memory is so fast that it needs more bytes for the same time.
+const WIRE_FACTOR: u64 = 16;

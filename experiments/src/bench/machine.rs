@@ -1,0 +1,111 @@
+//! What a measurement must say about the machine, and nothing that names it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use xtask::packages;
+use xtask::step::{output, root};
+
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The congestion control that a tool without a choice gets.
+pub(crate) fn congestion() -> String {
+    first_line("/proc/sys/net/ipv4/tcp_congestion_control")
+}
+
+pub(crate) fn congestion_available() -> Vec<String> {
+    let names = first_line("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    names.split_whitespace().map(String::from).collect()
+}
+
+/// The notes, as lines of a list.
+pub(crate) fn notes(disk: &Path) -> Vec<String> {
+    let sysctl = |name: &str| first_line(&format!("/proc/sys/net/ipv4/{name}"));
+    let disk_kind = output(Command::new("stat").args(["-f", "-c", "%T"]).arg(disk));
+    let mut notes = vec![
+        format!("CPU: {}, {} cores, L2 {} a core", cpu_model(), cpus(), l2()),
+        format!("memory: {:.0} GiB", memory_gib()),
+        format!("kernel: {}; {}", first_line("/proc/sys/kernel/osrelease"), distribution()),
+        format!("congestion control of the system: {}", congestion()),
+        format!("tcp_rmem {}; tcp_wmem {} (bytes)", sysctl("tcp_rmem"), sysctl("tcp_wmem")),
+        format!(
+            "disk of the disk rows: {}; all other files on tmpfs",
+            disk_kind.unwrap_or_default().trim()
+        ),
+        format!("datapump at commit {}", commit()),
+    ];
+    notes.extend(VERSIONS.iter().filter_map(|(program, option)| version(program, option)));
+    notes
+}
+
+const VERSIONS: &[(&str, &str)] = &[
+    ("ssh", "-V"),
+    ("rsync", "--version"),
+    ("iperf3", "--version"),
+    ("socat", "-V"),
+    ("fio", "--version"),
+    ("tar", "--version"),
+    ("wdt", "--version"),
+    ("bbcp", "--version"),
+    ("mscp", "-V"),
+];
+
+/// The line of a tool's words that has a digit and a dot, as a version has.
+fn version(program: &str, option: &str) -> Option<String> {
+    if !packages::is_installed(program) {
+        return None;
+    }
+    let said = Command::new(program).arg(option).output().ok()?;
+    let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
+    let like_a_version =
+        |line: &&str| line.split('.').count() > 1 && line.chars().any(|c| c.is_ascii_digit());
+    let line = text.lines().find(like_a_version)?;
+    let short: String = line.trim().chars().take(70).collect();
+    Some(format!("{program}: {short}"))
+}
+
+fn cpu_model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name"));
+    model.map_or("unknown", |model| model.trim_start_matches(['\t', ' ', ':'])).to_string()
+}
+
+fn l2() -> String {
+    first_line("/sys/devices/system/cpu/cpu0/cache/index2/size")
+}
+
+fn memory_gib() -> f64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / f64::from(1 << 20)
+}
+
+fn distribution() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or("unknown system").trim_matches('"').to_string()
+}
+
+fn commit() -> String {
+    let changes = git("status --porcelain --untracked-files=no").unwrap_or_default();
+    let state = if changes.trim().is_empty() { "" } else { " with changes that are not committed" };
+    format!("{}{state}", head())
+}
+
+/// The commit that the working tree stands on.
+pub(crate) fn head() -> String {
+    git("rev-parse --short HEAD").map_or("none yet".to_string(), |commit| commit.trim().to_string())
+}
+
+fn git(words: &str) -> Result<String, String> {
+    output(Command::new("git").args(words.split(' ')).current_dir(root()))
+}
+
+fn first_line(path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or("unknown".into());
+    text.lines().next().unwrap_or_default().trim().to_string()
+}

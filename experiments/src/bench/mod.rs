@@ -1,0 +1,141 @@
+//! datapump beside its peers, on this machine, in one run.
+
+mod cpu;
+mod diagnosis;
+#[path = "../../../tests/integration/support/far.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+pub(crate) mod far;
+mod ground;
+mod instructions;
+pub(crate) mod machine;
+mod many;
+mod net_test;
+mod overlap;
+mod page;
+mod predict;
+mod profiles;
+mod race;
+mod ratios;
+mod rows;
+pub(crate) mod shuffle;
+mod windows;
+
+use std::path::{Path, PathBuf};
+
+use xtask::packages;
+use xtask::step::{cargo, root, run, target_folder};
+
+pub(crate) use diagnosis::diagnosis;
+pub(crate) use instructions::instructions;
+pub(crate) use many::many;
+pub(crate) use net_test::net_test;
+pub(crate) use overlap::overlap;
+pub(crate) use predict::predict;
+pub(crate) use profiles::profiles;
+pub(crate) use windows::windows;
+
+/// What a bench was asked to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub rounds: usize,
+    /// Of the one large file.
+    pub bytes: u64,
+    pub small_files: usize,
+    pub empty_files: usize,
+    /// One scenario only, by a part of its name.
+    pub only: Option<String>,
+    /// A folder on a real disk; tmpfs knows no direct I/O worth measuring.
+    pub disk: PathBuf,
+    /// A look, not evidence: nothing is written to `runs/`.
+    pub quick: Quick,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quick {
+    Yes,
+    No,
+}
+
+/// `cargo xtask bench peers`.
+pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
+    let options = options(words)?;
+    packages::ensure(packages::FOR_BENCHES)?;
+    build()?;
+    let accounts = cpu::Accounts::open();
+    let ground = ground::Ground::lay(&options)?;
+    let mut congestions = machine::congestion_available();
+    congestions.retain(|name| name != "reno");
+    let rows = rows::rows(&options, ground.sizes, &congestions);
+    let results = race::run(&rows, &ground, &accounts, &options)?;
+    let page = page::peers(&results, &options, &accounts);
+    let date = xtask::step::output(std::process::Command::new("date").arg("+%F"))?;
+    // A part is no page: the day's whole page would be lost under it.
+    let path = match (options.quick, &options.only) {
+        (Quick::No, None) => root().join(format!("runs/{}-peers.md", date.trim())),
+        _ => target_folder().join("bench-peers-part.md"),
+    };
+    std::fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("\n{page}\nwritten to {}", path.display());
+    Ok(())
+}
+
+/// The program that is measured, as it is shipped.
+fn build() -> Result<(), String> {
+    run("build", &mut cargo("build --release --bin datapump"))
+}
+
+fn options(words: &[&str]) -> Result<Options, String> {
+    let mut options = Options {
+        rounds: 5,
+        bytes: 1 << 30,
+        small_files: 10_000,
+        empty_files: 1_000_000,
+        only: None,
+        disk: target_folder(),
+        quick: Quick::No,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if *word == "--quick" {
+            options.quick = Quick::Yes;
+            (options.rounds, options.bytes) = (1, 256 << 20);
+            (options.small_files, options.empty_files) = (1000, 20_000);
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("bench: {word} needs a value"))?;
+        let wrong =
+            || format!("bench: {word} {value}: write a number, as in --rounds 5 or --size 1G");
+        match *word {
+            "--rounds" => options.rounds = value.parse().map_err(|_| wrong())?,
+            "--size" => options.bytes = size(value).ok_or_else(wrong)?,
+            "--only" => options.only = Some((*value).to_string()),
+            "--disk" => options.disk = PathBuf::from(value),
+            _ => return Err(format!("bench: unknown option {word}")),
+        }
+    }
+    match options.rounds {
+        0 => Err("bench: --rounds 0 measures nothing".into()),
+        _ => Ok(options),
+    }
+}
+
+/// `256M` or `4G`, binary.
+fn size(text: &str) -> Option<u64> {
+    let (number, shift) = match text.strip_suffix('G') {
+        Some(number) => (number, 30),
+        None => (text.strip_suffix('M')?, 20),
+    };
+    number.parse::<u64>().ok().filter(|n| (1..=1024).contains(n)).map(|n| n << shift)
+}
+
+/// The path of a program that the benches cannot do without.
+fn need(program: &str, package: &str) -> PathBuf {
+    let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    let found =
+        folders.iter().map(|folder| Path::new(folder).join(program)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{program} is missing: install the Debian package {package}"))
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

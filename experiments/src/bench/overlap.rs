@@ -1,0 +1,260 @@
+//! Do source and sink overlap? Each is held to the same rate by the system, the disk by a control
+//! group and the wire by a shaper: a lane that takes turns gets half of it, one that overlaps all.
+
+use std::fs;
+use std::io::Write;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use xtask::step::{output, target_folder};
+
+/// `cargo xtask bench overlap [--disk DIR]`.
+pub(crate) fn overlap(words: &[&str]) -> Result<(), String> {
+    let disk = match words {
+        [] => target_folder(),
+        ["--disk", folder] => PathBuf::from(folder),
+        _ => return Err("bench overlap: write nothing, or --disk DIR".into()),
+    };
+    if !super::is_root() {
+        return Err("bench overlap needs root: it makes a network and a control group".into());
+    }
+    super::build()?;
+    let rig = Rig::build(&disk)?;
+    for alone in [Direction::NetAlone, Direction::DiskAlone] {
+        let rate = rig.measure("auto", alone)?;
+        println!("{:<21} {:>6.1} MB/s", alone.name(), rate / 1e6);
+        if rate > HELD_SHARE_MAX * HELD_BYTES_PER_S as f64 {
+            return Err(format!("{} is not held: nothing could be shown", alone.name()));
+        }
+    }
+    let least = LEAST_SHARE * HELD_BYTES_PER_S as f64 / 1e6;
+    let mut slow = 0;
+    for engine in ["uring", "threads"] {
+        for direction in [Direction::DiskToNet, Direction::NetToDisk] {
+            let rate = rig.measure(engine, direction)? / 1e6;
+            let verdict = if rate >= least { "pass" } else { "fail" };
+            slow += usize::from(rate < least);
+            println!("{engine:<8} {:<12} {rate:>6.1} MB/s  {verdict}", direction.name());
+        }
+    }
+    println!(
+        "each end is held to {} MB/s, at least {least} are wanted",
+        HELD_BYTES_PER_S / 1_000_000
+    );
+    match slow {
+        0 => Ok(()),
+        _ => Err(format!("{slow} of 4 take turns instead of overlapping")),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    DiskToNet,
+    NetToDisk,
+    /// The holds themselves are tried first: a hold that does not hold would let everybody pass.
+    NetAlone,
+    DiskAlone,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Direction::DiskToNet => "disk to net",
+            Direction::NetToDisk => "net to disk",
+            Direction::NetAlone => "net alone",
+            Direction::DiskAlone => "disk alone",
+        }
+    }
+}
+
+/// A far network behind a shaper, a group that holds the disk, and what stands for ssh.
+struct Rig {
+    folder: TempDir,
+    network: Network,
+    group: DiskGroup,
+}
+
+impl Rig {
+    fn build(disk: &Path) -> Result<Rig, String> {
+        let make = |why: std::io::Error| format!("{}: {why}", disk.display());
+        fs::create_dir_all(disk).map_err(make)?;
+        let folder = tempfile::Builder::new().prefix("datapump-overlap-").tempdir_in(disk);
+        let rig = Rig {
+            folder: folder.map_err(make)?,
+            network: Network::make()?,
+            group: DiskGroup::hold(disk)?,
+        };
+        rig.write_source().map_err(make)?;
+        rig.write_ssh().map_err(make)?;
+        Ok(rig)
+    }
+
+    fn write_source(&self) -> std::io::Result<()> {
+        let mut file = fs::File::create(self.path("source"))?;
+        let block = vec![7; 1 << 20];
+        for _ in 0..MOVED_BYTES >> 20 {
+            file.write_all(&block)?;
+        }
+        file.sync_all()
+    }
+
+    /// In place of ssh: the command runs in the far network, and in the group that holds the disk.
+    fn write_ssh(&self) -> std::io::Result<()> {
+        let script = format!(
+            "#!/bin/sh\necho $$ > {}/cgroup.procs\n\
+             while [ \"$1\" != {FAR_ADDRESS} ]; do shift; done; shift\n\
+             export SSH_CONNECTION='{NEAR_ADDRESS} 1 {FAR_ADDRESS} 22'\n\
+             exec ip netns exec {} sh -c \"$*\"\n",
+            self.group.folder.display(),
+            self.network.name,
+        );
+        let path = self.path("ssh");
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Bytes a second by datapump's own clock.
+    fn measure(&self, engine: &str, direction: Direction) -> Result<f64, String> {
+        let program = target_folder().join("release/datapump");
+        let mut command = Command::new("sh");
+        // The near side is held to the disk's rate as well; null does not use it.
+        let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.group.folder.display());
+        command.arg("-c").arg(enter).arg("sh").arg(&program).arg("copy");
+        command.args(["--json", "-q", "--streams", "1", "--direct", "on", "--digest", "crc64"]);
+        command.args(["--seal", "off", "--overwrite", "always", "--engine", engine]);
+        command.arg("--ssh").arg(self.path("ssh")).arg("--remote-datapump").arg(&program);
+        match direction {
+            Direction::DiskToNet => {
+                command.arg(self.path("source")).arg(format!("{FAR_ADDRESS}:null:"));
+            }
+            Direction::NetAlone => {
+                command.arg(format!("zero:{MOVED_BYTES}")).arg(format!("{FAR_ADDRESS}:null:"));
+            }
+            Direction::DiskAlone => {
+                command.arg(self.path("source")).arg("null:");
+            }
+            Direction::NetToDisk => {
+                let target = format!("{FAR_ADDRESS}:{}", self.path("arrived").display());
+                command.arg(format!("zero:{MOVED_BYTES}")).arg(target);
+            }
+        }
+        let said = output(&mut command)?;
+        let end = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        let rate = end.and_then(|end| end["transfer"]["rate_bytes_per_second"].as_f64());
+        rate.ok_or_else(|| format!("no rate in what datapump said: {said}"))
+    }
+}
+
+/// A virtual wire, its far end in a network of its own; the near one sends no faster than the rate.
+struct Network {
+    name: String,
+}
+
+impl Network {
+    fn make() -> Result<Network, String> {
+        super::need("ip", "iproute2");
+        let name = format!("dp{}", std::process::id());
+        let network = Network { name: name.clone() };
+        let bits = HELD_BYTES_PER_S * 8;
+        let shape = format!("root tbf rate {bits}bit burst 512k latency 50ms");
+        let lines = [
+            format!("ip netns add {name}"),
+            format!(
+                "ip link add {name}n mtu 9000 type veth peer name {name}f mtu 9000 netns {name}"
+            ),
+            format!("ip addr add {NEAR_ADDRESS}/30 dev {name}n"),
+            format!("ip link set {name}n up"),
+            format!("ip -n {name} addr add {FAR_ADDRESS}/30 dev {name}f"),
+            format!("ip -n {name} link set {name}f up"),
+            format!("ip -n {name} link set lo up"),
+            format!("tc qdisc add dev {name}n {shape}"),
+        ];
+        for line in lines {
+            output(&mut words(&line))?;
+        }
+        Ok(network)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // The wire goes with its far end.
+        output(&mut words(&format!("ip netns del {}", self.name))).ok();
+    }
+}
+
+/// A control group whose processes read and write one disk no faster than the rate.
+struct DiskGroup {
+    folder: PathBuf,
+}
+
+impl DiskGroup {
+    fn hold(disk: &Path) -> Result<DiskGroup, String> {
+        let device = device_of(disk)?;
+        let name = format!("datapump-overlap-{}", std::process::id());
+        let first = Path::new("/sys/fs/cgroup/blkio");
+        let (folder, limits) = match first.is_dir() {
+            true => {
+                let limit = format!("{device} {HELD_BYTES_PER_S}");
+                let read = ("blkio.throttle.read_bps_device", limit.clone());
+                (first.join(name), vec![read, ("blkio.throttle.write_bps_device", limit)])
+            }
+            false => {
+                let limit = format!("{device} rbps={HELD_BYTES_PER_S} wbps={HELD_BYTES_PER_S}");
+                (Path::new("/sys/fs/cgroup").join(name), vec![("io.max", limit)])
+            }
+        };
+        let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+        fs::create_dir(&folder).map_err(failed)?;
+        let group = DiskGroup { folder: folder.clone() };
+        for (file, limit) in limits {
+            fs::write(folder.join(file), limit).map_err(failed)?;
+        }
+        Ok(group)
+    }
+}
+
+impl Drop for DiskGroup {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.folder).ok();
+    }
+}
+
+/// `major:minor` of the whole disk that a folder lies on: a throttle knows no partitions.
+fn device_of(folder: &Path) -> Result<String, String> {
+    let meta = fs::metadata(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
+    let block = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    if !block.exists() {
+        return Err(format!("{} is on no disk: name one with --disk", folder.display()));
+    }
+    let whole =
+        if block.join("partition").exists() { block.join("../dev") } else { block.join("dev") };
+    let text = fs::read_to_string(&whole).map_err(|why| format!("{}: {why}", whole.display()))?;
+    Ok(text.trim().to_string())
+}
+
+fn words(line: &str) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+const HELD_BYTES_PER_S: u64 = 200_000_000;
+const LEAST_SHARE: f64 = 0.9;
+const HELD_SHARE_MAX: f64 = 1.05;
+/// Ten seconds at the rate, five of which a lane that takes turns would waste.
+const MOVED_BYTES: u64 = 2000 << 20;
+/// A pair of addresses that nobody routes (RFC 2544, for benches).
+const NEAR_ADDRESS: &str = "198.18.77.1";
+const FAR_ADDRESS: &str = "198.18.77.2";

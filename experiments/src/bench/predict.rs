@@ -1,0 +1,481 @@
+//! `cargo xtask bench predict`: copies that no model was made from, each predicted by a dry run and
+//! then made.
+
+mod wan;
+
+use analysis::statistics;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::cpu::Accounts;
+use super::ground::random_file;
+use super::shuffle::Shuffle;
+use super::{build, far, machine};
+use xtask::step::{output, root, target_folder};
+
+/// Where a copy comes from and goes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Here,
+    Push,
+    Pull,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ground {
+    Memory,
+    Disk,
+}
+
+use self::Ground::{Disk, Memory};
+use self::Way::{Here, Pull, Push};
+
+/// One copy that was held out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Held {
+    way: Way,
+    source: Ground,
+    sink: Ground,
+    files: u64,
+    file_bytes: u64,
+}
+
+struct Options {
+    disk: PathBuf,
+    seed: u64,
+    /// Nothing of 10 GB.
+    short: bool,
+    /// Over a WAN on the desk, from copies that went over it before.
+    wan: bool,
+    /// Before each copy as much memory as it moves is taken and given back, so that a host that
+    /// takes free memory back has no part in what the copy costs.
+    memory_in_hand: bool,
+    /// Left out it is built.
+    program: Option<PathBuf>,
+}
+
+impl Options {
+    fn program(&self) -> PathBuf {
+        self.program.clone().unwrap_or_else(|| target_folder().join("release/datapump"))
+    }
+}
+
+/// What was said before a copy, and what came of it.
+struct Row {
+    held: Held,
+    time: Pair,
+    cpu_source: Pair,
+    cpu_sink: Pair,
+    binding: String,
+    foreign: f64,
+}
+
+/// An interval with its middle, and what was observed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pair {
+    expected: [f64; 3],
+    observed: f64,
+}
+
+impl Pair {
+    /// Signed, relative to what was observed.
+    fn error(&self) -> f64 {
+        self.expected[1] / self.observed.max(1e-9) - 1.0
+    }
+
+    fn covered(&self) -> bool {
+        (self.expected[0]..=self.expected[2]).contains(&self.observed)
+    }
+}
+
+pub(crate) fn predict(words: &[&str]) -> Result<(), String> {
+    let options = options(words)?;
+    if options.wan {
+        return wan::predict(&options);
+    }
+    if options.program.is_none() {
+        build()?;
+    }
+    let mut notes = Vec::new();
+    let all = held(&options, &mut notes)?;
+    let field = Field::lay(&options, &all).map_err(|why| format!("the data: {why}"))?;
+    if !options.short {
+        println!(
+            "waiting for {} s: ext4 passes over files that were just removed",
+            CLEAN.as_secs()
+        );
+        std::thread::sleep(CLEAN);
+    }
+    let accounts = Accounts::open();
+    let mut rows = Vec::new();
+    for (number, place) in Shuffle::from_seed(options.seed).order(all.len()).into_iter().enumerate()
+    {
+        let row = field.run(all[place], number, &accounts, options.memory_in_hand)?;
+        println!("{:2} of {}: {}", number + 1, all.len(), line(&row));
+        rows.push(row);
+    }
+    let page = page(&options, &rows, &notes);
+    let date = output(Command::new("date").arg("+%F"))?;
+    let path = match options.short {
+        false => unused(&root().join("runs"), &format!("{}-prediction", date.trim())),
+        true => target_folder().join("bench-prediction-part.md"),
+    };
+    fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("\n{page}\nwritten to {}", path.display());
+    Ok(())
+}
+
+/// The page's name, with a number where there is one of this day already.
+fn unused(folder: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|number| folder.join(format!("{name}-{number}.md")));
+    let mut paths = std::iter::once(folder.join(format!("{name}.md"))).chain(numbered);
+    paths.find(|path| !path.exists()).expect("numbers do not end")
+}
+
+fn options(words: &[&str]) -> Result<Options, String> {
+    let mut options = Options {
+        disk: target_folder(),
+        seed: 4,
+        short: false,
+        wan: false,
+        memory_in_hand: false,
+        program: None,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("bench predict: {word} needs a value"));
+        match *word {
+            "--short" => options.short = true,
+            "--wan" => options.wan = true,
+            "--memory-in-hand" => options.memory_in_hand = true,
+            "--program" => options.program = Some(PathBuf::from(*value()?)),
+            "--disk" => options.disk = PathBuf::from(*value()?),
+            "--seed" => {
+                options.seed = value()?.parse().map_err(|_| "bench predict: --seed 4")?;
+            }
+            _ => return Err(format!("bench predict: unknown option {word}")),
+        }
+    }
+    Ok(options)
+}
+
+/// The forty. Sizes are decimal: none of them is one that the model was made with.
+fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String> {
+    let one = |(way, source, sink), file_bytes| Held { way, source, sink, files: 1, file_bytes };
+    let mut all = Vec::new();
+    for route in [
+        (Here, Memory, Memory),
+        (Here, Memory, Disk),
+        (Here, Disk, Disk),
+        (Push, Memory, Memory),
+        (Push, Disk, Disk),
+        (Pull, Disk, Memory),
+    ] {
+        all.extend([MB, 10 * MB, 100 * MB, 1000 * MB].map(|bytes| one(route, bytes)));
+    }
+    let many =
+        |(way, source, sink), file_bytes| Held { way, source, sink, files: MANY, file_bytes };
+    for route in
+        [(Here, Memory, Memory), (Here, Disk, Disk), (Push, Memory, Memory), (Push, Disk, Disk)]
+    {
+        all.extend([1000, 10_000, 100_000].map(|bytes| many(route, bytes)));
+    }
+    all.push(many((Here, Memory, Disk), 10_000));
+    all.push(many((Pull, Memory, Disk), 10_000));
+    let free = |path: &Path| {
+        rustix::fs::statvfs(path)
+            .map(|status| status.f_bavail * status.f_frsize)
+            .map_err(|why| format!("{}: {why}", path.display()))
+    };
+    fs::create_dir_all(&options.disk).map_err(|why| why.to_string())?;
+    let largest = match free(&options.disk)? {
+        _ if options.short => MB * 300,
+        enough if enough > 25_000 * MB => 10_000 * MB,
+        short => {
+            notes.push(format!("the disk has {} MB free: 2 GB stand for 10 GB", short / MB));
+            2000 * MB
+        }
+    };
+    all.push(one((Here, Disk, Disk), largest));
+    all.push(one((Push, Disk, Disk), largest));
+    Ok(all)
+}
+
+/// Sources on both grounds, and empty ground for what is copied.
+struct Field {
+    memory: TempDir,
+    disk: TempDir,
+    program: PathBuf,
+}
+
+impl Field {
+    fn lay(options: &Options, all: &[Held]) -> io::Result<Field> {
+        let shm = Path::new("/dev/shm");
+        let memory = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
+        let folder =
+            |parent: &Path| tempfile::Builder::new().prefix("datapump-held-").tempdir_in(parent);
+        let field = Field {
+            memory: folder(&memory)?,
+            disk: folder(&options.disk)?,
+            program: options.program(),
+        };
+        for held in all {
+            let path = field.source(held);
+            if path.exists() {
+                continue;
+            }
+            match held.files {
+                1 => drop(random_file(&path, held.file_bytes, held.file_bytes)?),
+                files => {
+                    for number in 0..files {
+                        let folder = path.join(format!("{:03}", number / 100));
+                        if number % 100 == 0 {
+                            fs::create_dir_all(&folder)?;
+                        }
+                        random_file(&folder.join(number.to_string()), number, held.file_bytes)?;
+                    }
+                }
+            }
+        }
+        Ok(field)
+    }
+
+    fn folder(&self, ground: Ground) -> &Path {
+        match ground {
+            Memory => self.memory.path(),
+            Disk => self.disk.path(),
+        }
+    }
+
+    fn source(&self, held: &Held) -> PathBuf {
+        self.folder(held.source).join(format!("source-{}-{}", held.files, held.file_bytes))
+    }
+
+    /// Empty ground, nothing left to write, a dry run, the copy.
+    fn run(
+        &self,
+        held: Held,
+        number: usize,
+        accounts: &Accounts,
+        memory_in_hand: bool,
+    ) -> Result<Row, String> {
+        let target = self.folder(held.sink).join(format!("target-{number}"));
+        self.settle(&target).map_err(|why| format!("{}: {why}", target.display()))?;
+        let dry = self.copy(&held, &target, &["--dry-run"])?;
+        if memory_in_hand {
+            take_in_hand(held.files * held.file_bytes + BESIDE_BYTES)?;
+        }
+        let before = accounts.now();
+        let wet = self.copy(&held, &target, &[])?;
+        let used = before.until(&accounts.now());
+        // Where files were removed a moment ago, ext4 makes new ones far more slowly.
+        let _ = if held.sink == Disk { empty(&target) } else { remove(&target) };
+        row(held, &dry, &wet, used.foreign)
+            .ok_or_else(|| "there is no model here: run datapump measure all first".to_string())
+    }
+
+    fn settle(&self, target: &Path) -> io::Result<()> {
+        remove(target)?;
+        rustix::fs::syncfs(File::open(self.disk.path())?)?;
+        Ok(())
+    }
+
+    fn copy(&self, held: &Held, target: &Path, more: &[&str]) -> Result<Value, String> {
+        let program = &self.program;
+        let mut command = Command::new(program);
+        command.args(["copy", "-r", "-q", "--json"]).args(more);
+        command.env("DATAPUMP_NO_RECORD", "1");
+        let (mut from, mut to) =
+            (self.source(held).display().to_string(), target.display().to_string());
+        match held.way {
+            Here => {}
+            Push => to = format!("far:{to}"),
+            Pull => from = format!("far:{from}"),
+        }
+        if held.way != Here {
+            command.args(["--ssh", &far::ssh_command()]);
+            command.arg("--remote-datapump").arg(program);
+        }
+        let text = output(command.arg(from).arg(to))?;
+        let end = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        end.ok_or_else(|| format!("no last word of a copy: {text}"))
+    }
+}
+
+/// Takes so much of the memory that is free, touches every page, and gives it back.
+fn take_in_hand(bytes: u64) -> Result<(), String> {
+    let told =
+        fs::read_to_string("/proc/meminfo").map_err(|why| format!("/proc/meminfo: {why}"))?;
+    let free = told.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    let free_kib = free.and_then(|free| free.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let free = free_kib.ok_or("/proc/meminfo does not say what is free")? << 10;
+    let mut pages = vec![0_u8; bytes.min(free.saturating_sub(BESIDE_BYTES)) as usize];
+    pages.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    std::hint::black_box(&pages);
+    Ok(())
+}
+
+fn row(held: Held, dry: &Value, wet: &Value, foreign: f64) -> Option<Row> {
+    let expected = dry.get("transfer")?.get("expected")?;
+    let three = |name: &str| {
+        let list = expected.get(name)?.as_array()?;
+        Some([list.first()?.as_f64()?, list.get(1)?.as_f64()?, list.get(2)?.as_f64()?])
+    };
+    let transfer = wet.get("transfer")?;
+    let cpu = |side: Option<&Value>| {
+        let part = |name: &str| side.and_then(|side| side.get(name)).and_then(Value::as_f64);
+        part("cpu_user_seconds").unwrap_or(0.0) + part("cpu_system_seconds").unwrap_or(0.0)
+    };
+    let sides = transfer.get("sides")?.as_array()?;
+    let pair = |expected, observed| Pair { expected, observed };
+    Some(Row {
+        held,
+        time: pair(three("elapsed_seconds")?, transfer.get("elapsed_seconds")?.as_f64()?),
+        cpu_source: pair(three("cpu_source_seconds")?, cpu(sides.first())),
+        cpu_sink: pair(three("cpu_sink_seconds")?, cpu(sides.get(1))),
+        binding: expected.get("held_back_by")?.as_str()?.to_string(),
+        foreign,
+    })
+}
+
+/// Both sides' CPU; one alone where there is one process.
+fn cpu(row: &Row) -> Pair {
+    let sum = |i: usize| row.cpu_source.expected[i] + row.cpu_sink.expected[i];
+    Pair {
+        expected: [sum(0), sum(1), sum(2)],
+        observed: row.cpu_source.observed + row.cpu_sink.observed,
+    }
+}
+
+fn line(row: &Row) -> String {
+    let Held { way, source, sink, files, file_bytes } = row.held;
+    let told = |pair: Pair, digits: usize| {
+        let [low, middle, high] = pair.expected;
+        format!(
+            "{:.digits$} | {middle:.digits$} ({low:.digits$}–{high:.digits$}) | {:+.0} %{}",
+            pair.observed,
+            pair.error() * 100.0,
+            if pair.covered() { "" } else { " out" },
+        )
+    };
+    format!(
+        "{way:?} {source:?}→{sink:?} | {files} × {} | {} | {} | {} | {:.0} %",
+        size(file_bytes),
+        told(row.time, 3),
+        told(cpu(row), 3),
+        row.binding,
+        row.foreign * 100.0
+    )
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        MB.. => format!("{} MB", bytes / MB),
+        _ => format!("{} kB", bytes / 1000),
+    }
+}
+
+fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
+    let times: Vec<Pair> = rows.iter().map(|row| row.time).collect();
+    let cpus: Vec<Pair> = rows.iter().map(cpu).collect();
+    let foreign: Vec<f64> = rows.iter().map(|row| row.foreign).collect();
+    let mut text = format!(
+        "# Predictions and copies\n\n{} copies, none of which a model was made from, in a random \
+         order (seed {}). Each was predicted by `datapump copy --dry-run` and then made, with \
+         default knobs: 4 streams, TLS, BLAKE3, fsync. Push and pull go over loopback through \
+         sshd; memory is tmpfs. The command: `cargo xtask bench predict{}`.\n\n",
+        rows.len(),
+        options.seed,
+        if options.memory_in_hand { " --memory-in-hand" } else { "" }
+    );
+    if options.memory_in_hand {
+        text.push_str(
+            "Before each copy as much memory as it moves was taken, touched and given back, so \
+             that it costs nothing to have it from the machine's host again.\n\n",
+        );
+    }
+    text.push_str("| | wanted | time | CPU |\n|---|---|---|---|\n");
+    text.push_str(&format!(
+        "| median error | at most 10 % | {:.1} % | {:.1} % |\n",
+        median_error(&times) * 100.0,
+        median_error(&cpus) * 100.0
+    ));
+    text.push_str(&format!(
+        "| within the 90 % interval | at least 80 % | {:.0} % | {:.0} % |\n\n",
+        covered(&times) * 100.0,
+        covered(&cpus) * 100.0
+    ));
+    text.push_str(&format!(
+        "CPU of others while a copy ran, median: {:.0} % of the machine.\n\n",
+        median(foreign) * 100.0
+    ));
+    text.push_str(
+        "| copy | files | seconds | expected | error | CPU s | expected | error | held back by | \
+         others |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        text.push_str(&format!("| {} |\n", line(row)));
+    }
+    text.push('\n');
+    for note in notes.iter().cloned().chain(machine::notes(&options.disk)) {
+        text.push_str(&format!("- {note}\n"));
+    }
+    text
+}
+
+fn median_error(pairs: &[Pair]) -> f64 {
+    median(pairs.iter().map(|pair| pair.error().abs()).collect())
+}
+
+fn covered(pairs: &[Pair]) -> f64 {
+    pairs.iter().filter(|pair| pair.covered()).count() as f64 / pairs.len().max(1) as f64
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    statistics::median(&values).unwrap_or(f64::NAN)
+}
+
+/// Takes their bytes from all files of a copy, and leaves them there.
+fn empty(path: &Path) -> io::Result<()> {
+    if !path.is_dir() {
+        return File::options().write(true).open(path)?.set_len(0);
+    }
+    fs::read_dir(path)?.try_for_each(|entry| empty(&entry?.path()))
+}
+
+/// A copy that was made: a file or a folder.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    }
+}
+
+/// For so long ext4 does not give out the number of a removed file again, and is slow for it.
+const CLEAN: std::time::Duration = std::time::Duration::from_secs(310);
+/// What copies take besides their bytes, and what is left to all others.
+const BESIDE_BYTES: u64 = 256 << 20;
+const PAGE_BYTES: usize = 4096;
+const MB: u64 = 1_000_000;
+const MANY: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_copies_and_what_is_made_of_them() {
+        let options = Options { short: true, ..options(&[]).unwrap() };
+        assert_eq!(held(&options, &mut Vec::new()).unwrap().len(), 40);
+        let pair = |low, middle, high, observed| Pair { expected: [low, middle, high], observed };
+        let pairs = [pair(1.0, 1.1, 1.2, 1.0), pair(1.0, 1.2, 1.3, 2.0)];
+        assert_eq!(covered(&pairs), 0.5);
+        assert!((median_error(&pairs) - 0.25).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,248 @@
+//! `cargo xtask bench predict --wan`: copies over a WAN on the desk, predicted from others that
+//! went the same way before.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ::wan::{Profile, Wan};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{MB, Options, Pair, covered, median_error, remove};
+use crate::bench::ground::random_file;
+use crate::bench::shuffle::Shuffle;
+use crate::bench::{build, machine};
+use xtask::packages;
+use xtask::step::{output, root};
+
+/// One copy of one file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Copy {
+    mb: u64,
+    streams: u16,
+}
+
+/// A way, what is copied over it to learn, and what is held out.
+struct Way {
+    name: &'static str,
+    wan: &'static [&'static str],
+    learned: &'static [Copy],
+    held: &'static [Copy],
+}
+
+struct Row {
+    way: &'static str,
+    copy: Copy,
+    time: Pair,
+    login_s: f64,
+}
+
+pub(super) fn predict(options: &Options) -> Result<(), String> {
+    if options.program.is_none() {
+        build()?;
+    }
+    packages::ensure(packages::FOR_WAN)?;
+    println!("{} ways, about {:.0} minutes", WAYS.len(), minutes());
+    let mut rows = Vec::new();
+    for way in WAYS {
+        println!("\n== {}", way.name);
+        rows.extend(over(way, &options.program(), options.seed)?);
+    }
+    let page = page(&rows, options.seed);
+    let date = output(Command::new("date").arg("+%F"))?;
+    let path = root().join(format!("runs/{}-prediction-wan.md", date.trim()));
+    fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("\n{page}\nwritten to {}", path.display());
+    Ok(())
+}
+
+/// Copies, and a few seconds for each login and handshake.
+fn minutes() -> f64 {
+    let of = |way: &Way| {
+        let mbit = Profile::from_words(way.wan)
+            .map_or(1e8, |profile| profile.forward.rate_bits_per_s as f64)
+            / 1e6;
+        let mb: u64 = way.learned.iter().chain(way.held).map(|copy| copy.mb).sum();
+        let logins = way.learned.len() + 2 * way.held.len();
+        mb as f64 * 8.0 / mbit / 0.9 + logins as f64 * 3.0
+    };
+    WAYS.iter().map(of).sum::<f64>() / 60.0
+}
+
+/// What lies at both ends of a way: sources, a store of its own, and where copies go.
+struct Ground<'a> {
+    folder: TempDir,
+    wan: &'a Wan,
+    program: &'a Path,
+}
+
+fn over(way: &Way, program: &Path, seed: u64) -> Result<Vec<Row>, String> {
+    let wan = Wan::up(&Profile::from_words(way.wan)?, Some(program))?;
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
+    let folder = tempfile::Builder::new().prefix("datapump-held-").tempdir_in(parent);
+    let folder = folder.map_err(|why| why.to_string())?;
+    let ground = Ground { folder, wan: &wan, program };
+    let mut shuffle = Shuffle::from_seed(seed);
+    for place in shuffle.order(way.learned.len()) {
+        let copy = way.learned[place];
+        let made = ground.copy(copy, &[])?;
+        println!("learned from {} MB, {} streams: {:.2} s", copy.mb, copy.streams, elapsed(&made)?);
+    }
+    let mut rows = Vec::new();
+    for place in shuffle.order(way.held.len()) {
+        let copy = way.held[place];
+        let dry = ground.copy(copy, &["--dry-run"])?;
+        // It stays unknown to those that come behind it.
+        let wet = ground.copy(copy, &["--no-record"])?;
+        let row = row(way.name, copy, &dry, &wet)?;
+        println!("{}", line(&row));
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+impl Ground<'_> {
+    /// Makes a copy, or tries one; its last word.
+    fn copy(&self, copy: Copy, more: &[&str]) -> Result<Value, String> {
+        let source = self.folder.path().join(format!("source-{}", copy.mb));
+        let target = self.folder.path().join("target");
+        let told = |why: std::io::Error| format!("bench predict: {why}");
+        if !source.exists() {
+            random_file(&source, copy.mb, copy.mb * MB).map_err(told)?;
+        }
+        let mut command = Command::new(self.program);
+        command.args(["copy", "--quiet", "--json", "--ssh", &self.wan.ssh_command()]);
+        command.arg("--remote-datapump").arg(self.program).args(more);
+        command.args(["--streams", &copy.streams.to_string()]);
+        command.arg("--results").arg(self.folder.path().join("results.db"));
+        command.env_remove("DATAPUMP_NO_RECORD").arg(&source);
+        command.arg(format!("far:{}", target.display()));
+        let said = output(&mut self.wan.near(command).map_err(told)?)?;
+        remove(&target).map_err(told)?;
+        let end = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        end.ok_or_else(|| format!("no last word of a copy: {said}"))
+    }
+}
+
+fn elapsed(made: &Value) -> Result<f64, String> {
+    let seconds = made["transfer"]["elapsed_seconds"].as_f64();
+    seconds.ok_or_else(|| format!("a copy does not say how long it took: {made}"))
+}
+
+fn row(way: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<Row, String> {
+    let expected = &dry["transfer"]["expected"]["elapsed_seconds"];
+    let number = |place: usize| expected[place].as_f64();
+    let (Some(low), Some(middle), Some(high)) = (number(0), number(1), number(2)) else {
+        return Err(format!("a dry run does not say what is expected: {dry}"));
+    };
+    Ok(Row {
+        way,
+        copy,
+        time: Pair { expected: [low, middle, high], observed: elapsed(wet)? },
+        login_s: wet["transfer"]["login_seconds"].as_f64().unwrap_or_default(),
+    })
+}
+
+fn line(row: &Row) -> String {
+    let [low, middle, high] = row.time.expected;
+    format!(
+        "| {} | {} | {} | {:.2} | {:.2} | {middle:.2} ({low:.2}–{high:.2}) | {:+.1} %{} |",
+        row.way,
+        row.copy.mb,
+        row.copy.streams,
+        row.time.observed,
+        row.login_s,
+        row.time.error() * 100.0,
+        if row.time.covered() { "" } else { " out" },
+    )
+}
+
+fn page(rows: &[Row], seed: u64) -> String {
+    let times: Vec<Pair> = rows.iter().map(|row| row.time).collect();
+    let mut text = format!(
+        "# Predictions and copies over a WAN on the desk\n\n`cargo xtask bench predict --wan`: \
+         over each of {} ways some copies were made and recorded, in a random order (seed {seed}). \
+         Then {} others, of other sizes, were each predicted by `datapump copy --dry-run` from \
+         that store alone, and made without being recorded. Files in memory at both ends, \
+         default knobs but for the streams. Time includes the login, which the dry run \
+         measures.\n\n",
+        WAYS.len(),
+        rows.len(),
+    );
+    let _ = write!(
+        text,
+        "| | wanted | time |\n|---|---|---|\n| median error | at most 10 % | {:.1} % |\n\
+         | within the 90 % interval | at least 80 % | {:.0} % |\n\n",
+        median_error(&times) * 100.0,
+        covered(&times) * 100.0
+    );
+    text.push_str(
+        "| way | MB | streams | seconds | of that login | expected | error |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    rows.iter().for_each(|row| {
+        let _ = writeln!(text, "{}", line(row));
+    });
+    text.push_str("\n| way | link | learned from: MB x streams |\n|---|---|---|\n");
+    for way in WAYS {
+        let learned = way.learned.iter().map(|copy| format!("{} x {}", copy.mb, copy.streams));
+        let learned: Vec<String> = learned.collect();
+        let _ = writeln!(text, "| {} | {} | {} |", way.name, way.wan.join(" "), learned.join(", "));
+    }
+    text.push('\n');
+    for note in machine::notes(Path::new("/dev/shm")) {
+        let _ = writeln!(text, "- {note}");
+    }
+    text
+}
+
+const fn copy(mb: u64, streams: u16) -> Copy {
+    Copy { mb, streams }
+}
+
+const LEARNED: &[Copy] =
+    &[copy(3, 4), copy(12, 4), copy(12, 1), copy(40, 4), copy(40, 8), copy(120, 4), copy(40, 1)];
+const WAYS: &[Way] = &[
+    Way {
+        name: "deep queue",
+        wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "1bdp"],
+        learned: LEARNED,
+        held: &[copy(5, 4), copy(20, 2), copy(55, 1), copy(100, 8), copy(200, 4)],
+    },
+    Way {
+        name: "short queue",
+        wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "64K"],
+        learned: LEARNED,
+        held: &[copy(6, 1), copy(17, 4), copy(60, 2), copy(90, 4), copy(160, 8)],
+    },
+    Way {
+        name: "loss",
+        wan: &["--rate", "200Mbit", "--rtt", "50ms", "--queue", "1bdp", "--loss", "0.1%"],
+        learned: LEARNED,
+        held: &[copy(7, 4), copy(25, 8), copy(50, 1), copy(130, 2), copy(200, 4)],
+    },
+    Way {
+        name: "near",
+        wan: &["--rate", "50Mbit", "--rtt", "20ms", "--queue", "1bdp"],
+        learned: LEARNED,
+        held: &[copy(5, 1), copy(15, 8), copy(30, 4), copy(70, 2), copy(110, 4)],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_are_held_out_and_none_of_them_is_learned_from() {
+        assert_eq!(WAYS.iter().map(|way| way.held.len()).sum::<usize>(), 20);
+        for way in WAYS {
+            assert!(Profile::from_words(way.wan).is_ok(), "{}", way.name);
+            let known = |copy: &Copy| way.learned.iter().any(|learned| learned.mb == copy.mb);
+            assert!(!way.held.iter().any(known), "{}", way.name);
+        }
+    }
+}

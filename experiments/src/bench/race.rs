@@ -1,0 +1,344 @@
+//! Runs the rows, interleaved, in a seeded order, and notes what each run took.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+use super::cpu::{Accounts, Used};
+use super::ground::Ground;
+use super::rows::{Arrives, Clock, Ready, Row, Scenario, Serve, ServeEnd};
+use super::shuffle::Shuffle;
+use super::{Options, far};
+use xtask::packages;
+
+/// One run of one row.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub used: Used,
+    /// Bytes a second by the tool's own clock.
+    pub own_rate: Option<f64>,
+    pub memory: Option<Memory>,
+}
+
+/// Memory of the two sides of datapump, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    /// The kernel's high-water marks, seen from outside.
+    pub near_peak: u64,
+    pub far_peak: u64,
+    /// What the sides said of themselves, and what they had planned.
+    pub reported_max: u64,
+    pub planned_max: u64,
+}
+
+/// What became of a row.
+pub(super) struct Outcome<'a> {
+    pub row: &'a Row,
+    /// One for each round; why it failed where it did.
+    pub samples: Vec<Result<Sample, String>>,
+}
+
+/// All rows, and what was left out.
+pub(super) struct Results<'a> {
+    pub outcomes: Vec<Outcome<'a>>,
+    pub left_out: Vec<String>,
+    pub seed: u64,
+}
+
+pub(super) fn run<'a>(
+    rows: &'a [Row],
+    ground: &Ground,
+    accounts: &Accounts,
+    options: &Options,
+) -> Result<Results<'a>, String> {
+    let absent = |row: &Row| row.needs.iter().any(|program| !packages::is_installed(program));
+    let seed = u64::from(std::process::id());
+    let mut shuffle = Shuffle::from_seed(seed);
+    let mut results = Results { outcomes: Vec::new(), left_out: Vec::new(), seed };
+    for row in rows {
+        match absent(row) {
+            true => results.left_out.push(row.name.clone()),
+            false => results.outcomes.push(Outcome { row, samples: Vec::new() }),
+        }
+    }
+    // sshd starts now, and not on the clock of whoever comes first.
+    far::ssh_command();
+    let at_rest = accounts.processes().len();
+    for round in 0..options.rounds {
+        println!("\n== round {} of {}", round + 1, options.rounds);
+        for i in shuffle.order(results.outcomes.len()) {
+            let row = results.outcomes[i].row;
+            ground.sweep().map_err(|why| format!("the destination cannot be emptied: {why}"))?;
+            rest(accounts, at_rest);
+            let sample = run_once(row, ground, accounts);
+            println!("{}", line(row, &sample));
+            results.outcomes[i].samples.push(sample);
+        }
+    }
+    Ok(results)
+}
+
+/// Waits until nothing of the run before is left, so that nobody pays for it.
+fn rest(accounts: &Accounts, at_rest: usize) {
+    let start = Instant::now();
+    while accounts.processes().len() > at_rest && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn line(row: &Row, sample: &Result<Sample, String>) -> String {
+    let scenario = row.scenario.word();
+    match sample {
+        Err(why) => format!("{scenario:<7} {:<32} failed: {why}", row.name),
+        Ok(Sample { used, .. }) => format!(
+            "{scenario:<7} {:<32} {:>8.3} s  {:>7.0} MB/s  {:>6.2} ns/B  foreign {:>3.0} %",
+            row.name,
+            used.wall_s,
+            row.bytes as f64 / used.wall_s / 1e6,
+            used.cpu_ns / row.bytes as f64,
+            used.foreign * 100.0,
+        ),
+    }
+}
+
+fn run_once(row: &Row, ground: &Ground, accounts: &Accounts) -> Result<Sample, String> {
+    let port = far::closed_port();
+    let served = row.serve.as_ref().map(|serve| start_serving(serve, ground, port)).transpose()?;
+    let watch = AtomicBool::new(row.scenario == Scenario::Memory);
+    let mut memory = Memory::default();
+    let before = accounts.now();
+    let said = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| sample_memory(accounts, &watch));
+        let said = finish(start(&row.script, ground, port), "the tool");
+        watch.store(false, Ordering::Relaxed);
+        memory = sampler.join().unwrap_or_default();
+        said
+    });
+    let ended = match (served, &row.serve) {
+        (Some(served), Some(serve)) => end_serving(served, serve.end),
+        _ => Ok(()),
+    };
+    let used = before.until(&accounts.now());
+    said?;
+    ended?;
+    compare(row, ground)?;
+    let own_rate = own_rate(row, ground)?;
+    let memory =
+        (row.scenario == Scenario::Memory).then(|| reported(memory, ground)).transpose()?;
+    Ok(Sample { used, own_rate, memory })
+}
+
+/// bash with the row's variables and, as `dp` and `steady`, datapump's copy.
+fn start(script: &str, ground: &Ground, port: u16) -> std::io::Result<Child> {
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(format!("set -o pipefail\n{DP}\n{script}"));
+    command.envs(ground.variables(port));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.process_group(0).spawn()
+}
+
+/// Waits for a command and gives back its words where it failed.
+fn finish(child: std::io::Result<Child>, what: &str) -> Result<(), String> {
+    let mut child = child.map_err(|why| format!("{what}: {why}"))?;
+    let mut words = String::new();
+    let group = Pid::from_child(&child);
+    let limit = Limit::start(group);
+    if let Some(mut pipe) = child.stderr.take() {
+        pipe.read_to_string(&mut words).ok();
+    }
+    let status = child.wait().map_err(|why| format!("{what}: {why}"))?;
+    drop(limit);
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{what} ended with {status}: {}", words.trim())),
+    }
+}
+
+/// Ends a process group that takes too long; dropped in time, it does nothing.
+struct Limit {
+    _in_time: std::sync::mpsc::Sender<()>,
+}
+
+impl Limit {
+    fn start(group: Pid) -> Limit {
+        let (in_time, waits) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                kill_process_group(group, Signal::KILL).ok();
+            }
+        });
+        Limit { _in_time: in_time }
+    }
+}
+
+fn start_serving(serve: &Serve, ground: &Ground, port: u16) -> Result<Child, String> {
+    let url = ground.log().join("wdt.url");
+    fs::write(&url, "").map_err(|why| format!("{}: {why}", url.display()))?;
+    let child = start(&serve.script, ground, port).map_err(|why| format!("the far end: {why}"))?;
+    let ready = || match serve.ready {
+        Ready::Port => listens(port),
+        Ready::Url => fs::read(&url).is_ok_and(|text| text.contains(&b'\n')),
+    };
+    let start = Instant::now();
+    while !ready() {
+        if start.elapsed() > Duration::from_secs(10) {
+            end_serving(child, ServeEnd::Stopped).ok();
+            return Err("the far end does not become ready".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(child)
+}
+
+fn end_serving(child: Child, end: ServeEnd) -> Result<(), String> {
+    match end {
+        ServeEnd::Waited => finish(Ok(child), "the far end"),
+        ServeEnd::Stopped => {
+            kill_process_group(Pid::from_child(&child), Signal::TERM).ok();
+            // Stopped by us: how it ends is of no interest, that it ends is.
+            finish(Ok(child), "the far end").or(Ok(()))
+        }
+    }
+}
+
+/// True when somebody listens on this port; asked of the kernel, so that nobody is disturbed.
+fn listens(port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        text.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&wanted) && fields[3] == LISTEN
+        })
+    })
+}
+
+/// What arrived must be what was sent: a fast tool that loses bytes has not won.
+fn compare(row: &Row, ground: &Ground) -> Result<(), String> {
+    let (left, right) = match row.arrives {
+        Arrives::Nothing => return Ok(()),
+        Arrives::File(name) => (ground.source(name), ground.arrived("f")),
+        Arrives::Same(name) => (ground.source(name), ground.arrived(name)),
+        Arrives::Disk => (ground.disk_source(), ground.disk_arrived()),
+    };
+    let tool = if left.is_dir() { "diff" } else { "cmp" };
+    let mut command = Command::new(tool);
+    if left.is_dir() {
+        command.arg("-rq");
+    }
+    let output = command.arg(left).arg(right).output().map_err(|why| format!("{tool}: {why}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err("what arrived is not what was sent".into()),
+    }
+}
+
+fn own_rate(row: &Row, ground: &Ground) -> Result<Option<f64>, String> {
+    let seconds = match row.clock {
+        Clock::Whole => return Ok(None),
+        Clock::Datapump => transfer(ground)?["elapsed_seconds"].as_f64(),
+        Clock::Steady => return steady_rate(ground).map(Some),
+        Clock::Iperf => read_json(ground, "iperf.json")?
+            .pointer("/end/sum_received/seconds")
+            .and_then(Value::as_f64),
+        Clock::Fio => {
+            let report = read_json(ground, "fio.json")?;
+            let jobs = report["jobs"].as_array().cloned().unwrap_or_default();
+            let millis = jobs.iter().filter_map(|job| job["job_runtime"].as_f64());
+            millis.reduce(f64::max).map(|millis| millis / 1e3)
+        }
+    };
+    let seconds = seconds.ok_or("the tool's report names no time")?;
+    Ok(Some(row.bytes as f64 / seconds))
+}
+
+/// The rate between the first and the last progress event that tell of bytes: login, handshakes and
+/// the end are left out, as iperf3 leaves out its own.
+fn steady_rate(ground: &Ground) -> Result<f64, String> {
+    let text = fs::read_to_string(ground.log().join("dp.json")).map_err(|why| why.to_string())?;
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let points: Vec<(f64, f64)> = events
+        .filter(|event| event["event"] == "progress")
+        .filter_map(|event| {
+            Some((event["elapsed_seconds"].as_f64()?, event["bytes_done"].as_f64()?))
+        })
+        .collect();
+    let moved = || points.iter().filter(|(_, bytes)| *bytes > 0.0);
+    // Events go on with the same bytes while the far side ends.
+    let most = moved().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
+    let last = points.iter().find(|(_, bytes)| *bytes == most);
+    match (moved().next(), last) {
+        (Some(first), Some(last)) if last.0 > first.0 => {
+            Ok((last.1 - first.1) / (last.0 - first.0))
+        }
+        _ => Err("too short to have a steady rate: raise --size".into()),
+    }
+}
+
+/// The transfer in datapump's `end` event.
+fn transfer(ground: &Ground) -> Result<Value, String> {
+    let text = fs::read_to_string(ground.log().join("dp.json")).map_err(|why| why.to_string())?;
+    let mut events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let end = events.rfind(|event| event["event"] == "end");
+    end.map(|end| end["transfer"].clone()).ok_or_else(|| "datapump said no end event".to_string())
+}
+
+fn read_json(ground: &Ground, name: &str) -> Result<Value, String> {
+    let text =
+        fs::read_to_string(ground.log().join(name)).map_err(|why| format!("{name}: {why}"))?;
+    // fio writes a line of its own in front where it has something to say.
+    let start = text.find('{').unwrap_or(0);
+    serde_json::from_str(&text[start..]).map_err(|why| format!("{name}: {why}"))
+}
+
+/// Reads high-water marks of both sides until it is told to stop.
+fn sample_memory(accounts: &Accounts, watch: &AtomicBool) -> Memory {
+    let mut memory = Memory::default();
+    while watch.load(Ordering::Relaxed) {
+        for pid in accounts.processes() {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&str> = line.split('\0').collect();
+            if !words[0].ends_with("/datapump") {
+                continue;
+            }
+            let peak = high_water(pid);
+            match words.get(1) == Some(&"peer") {
+                true => memory.far_peak = memory.far_peak.max(peak),
+                false => memory.near_peak = memory.near_peak.max(peak),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    memory
+}
+
+fn high_water(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+fn reported(seen: Memory, ground: &Ground) -> Result<Memory, String> {
+    let transfer = transfer(ground)?;
+    let sides = transfer["sides"].as_array().cloned().unwrap_or_default();
+    let most = |field: &str| sides.iter().filter_map(|side| side[field].as_u64()).max();
+    Ok(Memory {
+        reported_max: most("peak_memory_bytes").ok_or("no peak memory is reported")?,
+        planned_max: most("planned_memory_bytes").ok_or("no planned memory is reported")?,
+        ..seen
+    })
+}
+
+const DP: &str = "copy() { \"$DP\" copy --json --ssh \"$SSH\" --remote-datapump \"$DP\" \"$@\"; }
+dp() { copy -q \"$@\" > \"$LOG/dp.json\"; }
+steady() { copy --interval 0.1 \"$@\" > \"$LOG/dp.json\"; }";
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The state of a listening socket in /proc/net/tcp.
+const LISTEN: &str = "0A";

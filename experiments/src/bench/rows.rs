@@ -1,0 +1,432 @@
+//! The contestants: one row a tool and a way of calling it. Rows are data; `race.rs` runs them.
+
+use super::{Options, machine};
+
+/// What is moved, and so what may be compared with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scenario {
+    Clear,
+    Sealed,
+    Small,
+    Wire,
+    StartUp,
+    Disk,
+    Memory,
+}
+
+impl Scenario {
+    pub(super) const ALL: &[Scenario] = &[
+        Scenario::Clear,
+        Scenario::Sealed,
+        Scenario::Small,
+        Scenario::Wire,
+        Scenario::StartUp,
+        Scenario::Disk,
+        Scenario::Memory,
+    ];
+
+    /// The word that `--only` takes.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Scenario::Clear => "clear",
+            Scenario::Sealed => "sealed",
+            Scenario::Small => "small",
+            Scenario::Wire => "wire",
+            Scenario::StartUp => "start",
+            Scenario::Disk => "disk",
+            Scenario::Memory => "memory",
+        }
+    }
+
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Scenario::Clear => "One large file, clear, tmpfs to tmpfs over loopback",
+            Scenario::Sealed => "One large file, sealed, tmpfs to tmpfs over loopback",
+            Scenario::Small => "Small files of 4 to 64 KiB, tmpfs to tmpfs over loopback",
+            Scenario::Wire => "Nothing to nothing over loopback",
+            Scenario::StartUp => "A file of 2 bytes over ssh",
+            Scenario::Disk => "Disk to the same disk, direct",
+            Scenario::Memory => "Memory of each side",
+        }
+    }
+
+    /// Start-up is left out where both tools say how long the moving alone took.
+    pub(super) fn judged_by_own_clock(self) -> bool {
+        matches!(self, Scenario::Wire | Scenario::Disk)
+    }
+
+    pub(super) fn is_wanted(self, options: &Options) -> bool {
+        options.only.as_deref().is_none_or(|only| only == self.word())
+    }
+}
+
+pub(super) struct Row {
+    pub scenario: Scenario,
+    pub name: String,
+    /// Programs without which the row is left out, and named as left out.
+    pub needs: Vec<&'static str>,
+    pub serve: Option<Serve>,
+    /// For bash; `dp` and `steady` call datapump.
+    pub script: String,
+    pub bytes: u64,
+    pub arrives: Arrives,
+    pub clock: Clock,
+    pub terms: Terms,
+}
+
+/// The far end of tools that do not start it by themselves. It is ready before the clock starts.
+#[derive(Clone)]
+pub(super) struct Serve {
+    pub script: String,
+    pub ready: Ready,
+    pub end: ServeEnd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    /// It listens on `$P`.
+    Port,
+    /// It has written something to `$LOG/wdt.url`.
+    Url,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServeEnd {
+    /// By itself, and its end is part of the transfer.
+    Waited,
+    Stopped,
+}
+
+/// What must be at the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrives {
+    /// `src/NAME` as `dst/f`.
+    File(&'static str),
+    /// `src/NAME` as `dst/NAME`.
+    Same(&'static str),
+    Disk,
+    Nothing,
+}
+
+/// Whose clock gives the rate that is judged, besides that of the whole command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    Whole,
+    Datapump,
+    /// datapump's progress, without its start and end.
+    Steady,
+    Iperf,
+    Fio,
+}
+
+/// What must be equal for two rows to be compared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Terms {
+    pub congestion: String,
+    pub sealing: &'static str,
+    pub digest: &'static str,
+    pub fsync: &'static str,
+}
+
+/// Payload bytes of the data sets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub big: u64,
+    pub small: u64,
+    pub wire: u64,
+}
+
+/// Every row of the scenarios that are wanted, the wire with each of these congestion controls.
+pub(super) fn rows(options: &Options, sizes: Sizes, congestions: &[String]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    rows.extend(clear(sizes));
+    rows.extend(sealed(sizes));
+    rows.extend(small(sizes));
+    rows.extend(wire(sizes, congestions));
+    rows.extend(start_up());
+    rows.extend(disk(sizes));
+    rows.extend(memory(sizes));
+    rows.retain(|row| row.scenario.is_wanted(options));
+    rows
+}
+
+fn clear(sizes: Sizes) -> Vec<Row> {
+    let row = |name: &str, script: &str| Row::new(Scenario::Clear, name, script, sizes.big);
+    let file = |row: Row| row.arrives(Arrives::File("big"));
+    let same = |row: Row| row.arrives(Arrives::Same("big"));
+    let none = ("none", "none", "none");
+    vec![
+        file(row("socat", "socat -b 1048576 -u OPEN:$SRC/big TCP:127.0.0.1:$P"))
+            .served(SOCAT_TO_FILE)
+            .terms(none)
+            .needs("socat"),
+        same(row(
+            "tar over socat",
+            "tar -C $SRC -cf - big | socat -b 1048576 -u - TCP:127.0.0.1:$P",
+        ))
+        .served(SOCAT_TO_TAR)
+        .terms(none)
+        .needs("socat"),
+        file(row("rsync daemon -W", "rsync -W $SRC/big rsync://127.0.0.1:$P/b/dst/f"))
+            .served_until_stopped(RSYNC_DAEMON)
+            .terms(("none", "rsync's own", "none"))
+            .needs("rsync"),
+        same(row("wdt 4 ports", "wdt -directory $SRC -manifest $LOG/wdt-one - < $LOG/wdt.url"))
+            .served_with_url(WDT_CLEAR)
+            .terms(("none", "none", "none"))
+            .needs("wdt"),
+        file(row("bbcp -s 4", BBCP)).terms(none).needs("bbcp"),
+        same(row(
+            "datapump crc64",
+            "dp --streams 1 --seal off --digest crc64 --fsync off $SRC/big far:$DST/",
+        ))
+        .datapump(("off", "crc64", "off")),
+        same(row(
+            "datapump no digest",
+            "dp --streams 1 --seal off --digest none --fsync off $SRC/big far:$DST/",
+        ))
+        .datapump(("off", "none", "off")),
+        same(row("datapump blake3", "dp --streams 1 --seal off --fsync off $SRC/big far:$DST/"))
+            .datapump(("off", "blake3", "off")),
+        same(row(
+            "datapump auth blake3",
+            "dp --streams 1 --seal auth --fsync off $SRC/big far:$DST/",
+        ))
+        .datapump(("auth", "blake3", "off")),
+    ]
+}
+
+fn sealed(sizes: Sizes) -> Vec<Row> {
+    let row = |name: &str, script: &str| {
+        Row::new(Scenario::Sealed, name, script, sizes.big).arrives(Arrives::Same("big"))
+    };
+    let ssh = ("ssh default", "none", "none");
+    let gcm = ("ssh aes128-gcm", "none", "none");
+    vec![
+        row("scp", "scp -F $CFG -q $SRC/big far:$DST/").terms(ssh).needs("scp"),
+        row("scp aes128-gcm", "scp -F $CFG -q -c aes128-gcm@openssh.com $SRC/big far:$DST/")
+            .terms(gcm)
+            .needs("scp"),
+        row("rsync over ssh", "rsync -W -e \"$SSH\" $SRC/big far:$DST/")
+            .terms(("ssh default", "rsync's own", "none"))
+            .needs("rsync"),
+        row("tar over ssh aes128-gcm", TAR_SSH_BIG).terms(gcm).needs("ssh"),
+        row("mscp -n 2 aes128-gcm", MSCP).terms(gcm).needs("mscp"),
+        row(
+            "wdt 4 ports aes128-gcm",
+            "wdt -directory $SRC -manifest $LOG/wdt-one - < $LOG/wdt.url",
+        )
+        .served_with_url(WDT_SEALED)
+        .terms(("aes128-gcm", "none", "none"))
+        .needs("wdt"),
+        row("datapump tls blake3", "dp --streams 1 --fsync off $SRC/big far:$DST/")
+            .datapump(("TLS 1.3", "blake3", "off")),
+        row("datapump tls crc64", "dp --streams 1 --digest crc64 --fsync off $SRC/big far:$DST/")
+            .datapump(("TLS 1.3", "crc64", "off")),
+        row("datapump, no knob set", "dp $SRC/big far:$DST/")
+            .datapump(("TLS 1.3", "blake3", "file")),
+    ]
+}
+
+fn small(sizes: Sizes) -> Vec<Row> {
+    let row = |name: &str, script: &str| {
+        Row::new(Scenario::Small, name, script, sizes.small).arrives(Arrives::Same("small"))
+    };
+    let none = ("none", "none", "none");
+    vec![
+        row(
+            "tar over socat, tree",
+            "tar -C $SRC -cf - small | socat -b 1048576 -u - TCP:127.0.0.1:$P",
+        )
+        .served(SOCAT_TO_TAR)
+        .terms(none)
+        .needs("socat"),
+        row("tar over ssh aes128-gcm, tree", TAR_SSH_SMALL)
+            .terms(("ssh aes128-gcm", "none", "none"))
+            .needs("ssh"),
+        row("rsync daemon, tree", "rsync -a $SRC/small rsync://127.0.0.1:$P/b/dst/")
+            .served_until_stopped(RSYNC_DAEMON)
+            .terms(("none", "rsync's own", "none"))
+            .needs("rsync"),
+        row("rsync over ssh, tree", "rsync -a -e \"$SSH\" $SRC/small far:$DST/")
+            .terms(("ssh default", "rsync's own", "none"))
+            .needs("rsync"),
+        row("scp -r, tree", "scp -F $CFG -r -q $SRC/small far:$DST/")
+            .terms(("ssh default", "none", "none"))
+            .needs("scp"),
+        row("wdt 4 ports, tree", "mkdir $DST/small; wdt -directory $SRC/small - < $LOG/wdt.url")
+            .served_with_url(WDT_TREE)
+            .terms(none)
+            .needs("wdt"),
+        row("datapump tls blake3, tree", "dp -r --fsync off $SRC/small far:$DST/")
+            .datapump(("TLS 1.3", "blake3", "off")),
+        row(
+            "datapump crc64, tree",
+            "dp -r --seal off --digest crc64 --fsync off $SRC/small far:$DST/",
+        )
+        .datapump(("off", "crc64", "off")),
+        row("datapump, no knob set, tree", "dp -r $SRC/small far:$DST/")
+            .datapump(("TLS 1.3", "blake3", "file")),
+    ]
+}
+
+/// Each congestion control that both a tool and datapump can be told to use.
+fn wire(sizes: Sizes, congestions: &[String]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for name in congestions {
+        let row = |tool: &str, script: String, clock: Clock| {
+            let name = format!("{tool} {name}");
+            let mut row = Row::new(Scenario::Wire, &name, &script, sizes.wire);
+            row.clock = clock;
+            row.terms(("none", "none", "no file"))
+        };
+        let iperf = "iperf3 -c 127.0.0.1 -p $P -i 0 -J -n $WIRE_BYTES -P1";
+        let dp = "steady --seal off --digest none null:$WIRE_BYTES far:null:";
+        rows.push(
+            row("iperf3 -P1", format!("{iperf} -C {name} > $LOG/iperf.json"), Clock::Iperf)
+                .served("iperf3 -s -1 -p $P")
+                .needs("iperf3"),
+        );
+        for streams in [1, 4] {
+            let script = format!("{dp} --streams {streams} --congestion {name}");
+            rows.push(row(&format!("datapump null, {streams} streams"), script, Clock::Steady));
+        }
+        rows.iter_mut().rev().take(3).for_each(|row| row.terms.congestion.clone_from(name));
+    }
+    rows
+}
+
+fn start_up() -> Vec<Row> {
+    let row = |name: &str, script: &str| {
+        Row::new(Scenario::StartUp, name, script, 2).arrives(Arrives::Same("two"))
+    };
+    let ssh = ("ssh default", "none", "none");
+    vec![
+        row("scp, 2 bytes", "scp -F $CFG -q $SRC/two far:$DST/").terms(ssh).needs("scp"),
+        row("rsync over ssh, 2 bytes", "rsync -e \"$SSH\" $SRC/two far:$DST/")
+            .terms(ssh)
+            .needs("rsync"),
+        row("ssh alone", "$SSH far true && cp $SRC/two $DST/").terms(ssh).needs("ssh"),
+        row("datapump, 2 bytes", "dp $SRC/two far:$DST/").datapump(("TLS 1.3", "blake3", "file")),
+    ]
+}
+
+fn disk(sizes: Sizes) -> Vec<Row> {
+    let row = |name: &str, script: &str, clock: Clock| {
+        let mut row = Row::new(Scenario::Disk, name, script, sizes.big).arrives(Arrives::Disk);
+        row.clock = clock;
+        row
+    };
+    let copy = |digest: &str| {
+        format!(
+            "dp --engine uring --direct on --streams 1 --request-size 1M --depth-source 8 \
+             --depth-sink 8 --preallocate on --digest {digest} $DISK/src $DISK/dst/f"
+        )
+    };
+    let local = |digest: &'static str| ("one process", digest, "file");
+    vec![
+        row("fio reading and writing", FIO, Clock::Fio)
+            .arrives(Arrives::Nothing)
+            .terms(("one host", "none", "file (end_fsync)"))
+            .needs("fio"),
+        row("datapump disk crc64", &copy("crc64"), Clock::Datapump).terms(local("crc64")),
+        row("datapump disk blake3", &copy("blake3"), Clock::Datapump).terms(local("blake3")),
+        row("datapump disk, no knob set", "dp $DISK/src $DISK/dst/f", Clock::Datapump)
+            .terms(local("blake3")),
+    ]
+}
+
+fn memory(sizes: Sizes) -> Vec<Row> {
+    let tls = ("TLS 1.3", "blake3", "file");
+    let row = |name: &str, script: &str, bytes: u64, what: &'static str| {
+        Row::new(Scenario::Memory, name, script, bytes).arrives(Arrives::Same(what)).datapump(tls)
+    };
+    vec![
+        row("datapump empty files", "dp -r $SRC/empty far:$DST/", 1, "empty"),
+        row("datapump one large file", "dp $SRC/big far:$DST/", sizes.big, "big"),
+        row(
+            "datapump large requests",
+            "dp --streams 8 --request-size 4M --memory 512M $SRC/big far:$DST/",
+            sizes.big,
+            "big",
+        ),
+    ]
+}
+
+impl Row {
+    fn new(scenario: Scenario, name: &str, script: &str, bytes: u64) -> Row {
+        Row {
+            scenario,
+            name: name.to_string(),
+            needs: Vec::new(),
+            serve: None,
+            script: script.to_string(),
+            bytes,
+            arrives: Arrives::Nothing,
+            clock: Clock::Whole,
+            terms: Terms { congestion: machine::congestion(), ..Terms::default() },
+        }
+    }
+
+    fn arrives(self, arrives: Arrives) -> Row {
+        Row { arrives, ..self }
+    }
+
+    /// Sealing, digest and fsync mode.
+    fn terms(
+        mut self,
+        (sealing, digest, fsync): (&'static str, &'static str, &'static str),
+    ) -> Row {
+        self.terms = Terms { sealing, digest, fsync, ..self.terms };
+        self
+    }
+
+    fn datapump(self, terms: (&'static str, &'static str, &'static str)) -> Row {
+        Row { clock: Clock::Datapump, ..self.terms(terms) }
+    }
+
+    fn needs(mut self, program: &'static str) -> Row {
+        self.needs.push(program);
+        self
+    }
+
+    fn served(self, script: &str) -> Row {
+        self.serve_as(script, Ready::Port, ServeEnd::Waited)
+    }
+
+    fn served_until_stopped(self, script: &str) -> Row {
+        self.serve_as(script, Ready::Port, ServeEnd::Stopped)
+    }
+
+    fn served_with_url(self, script: &str) -> Row {
+        self.serve_as(script, Ready::Url, ServeEnd::Waited)
+    }
+
+    fn serve_as(self, script: &str, ready: Ready, end: ServeEnd) -> Row {
+        Row { serve: Some(Serve { script: script.to_string(), ready, end }), ..self }
+    }
+}
+
+const SOCAT_TO_FILE: &str =
+    "exec socat -b 1048576 -u TCP-LISTEN:$P,bind=127.0.0.1,reuseaddr OPEN:$DST/f,creat,trunc";
+const SOCAT_TO_TAR: &str =
+    "socat -b 1048576 -u TCP-LISTEN:$P,bind=127.0.0.1,reuseaddr - | tar -C $DST -xf -";
+const RSYNC_DAEMON: &str = "exec rsync --daemon --no-detach --address=127.0.0.1 --port=$P \
+                            --config=$LOG/rsyncd.conf";
+const WDT_CLEAR: &str = "exec wdt -directory $DST -num_ports 4 -start_port $P -ipv4 \
+                         -encryption_type none > $LOG/wdt.url";
+const WDT_SEALED: &str = "exec wdt -directory $DST -num_ports 4 -start_port $P -ipv4 \
+                          -encryption_type aes128gcm > $LOG/wdt.url";
+const WDT_TREE: &str = "exec wdt -directory $DST/small -num_ports 4 -start_port $P -ipv4 \
+                        -encryption_type none > $LOG/wdt.url";
+const BBCP: &str = "bbcp -4 -s 4 -w 4M -f -T \"$SSH -x -a %I -l %U %H bbcp\" $SRC/big far:$DST/f";
+const MSCP: &str = "mscp -q -F $CFG -n 2 -c aes128-gcm@openssh.com $SRC/big far:$DST/";
+const TAR_SSH_BIG: &str =
+    "tar -C $SRC -cf - big | $SSH -c aes128-gcm@openssh.com far \"tar -C $DST -xf -\"";
+const TAR_SSH_SMALL: &str =
+    "tar -C $SRC -cf - small | $SSH -c aes128-gcm@openssh.com far \"tar -C $DST -xf -\"";
+const FIO: &str = "fio --ioengine=io_uring --direct=1 --bs=1M --iodepth=8 --size=$BYTES \
+                   --end_fsync=1 \
+                   --output=$LOG/fio.json --output-format=json \
+                   --name=read --rw=read --filename=$DISK/src \
+                   --name=write --rw=write --fallocate=native --filename=$DISK/dst/f";

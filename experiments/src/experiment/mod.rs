@@ -1,0 +1,152 @@
+//! `cargo xtask experiment`: what the seeds found out about paths, found out again over the WAN on
+//! the desk, with the program as it is shipped. One name is one experiment: it lays its path, runs
+//! real copies, prints its table, says what was wanted beside what was seen, and writes its page.
+
+mod campaign;
+mod codec_peers;
+mod cost;
+mod desk;
+mod grid;
+mod hpss;
+mod idle;
+mod lengths;
+mod levels;
+#[path = "../../../tests/integration/support/packets.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod packets;
+mod post;
+mod quota;
+mod series;
+mod shown;
+mod sources;
+mod steady;
+mod stops;
+mod timed;
+mod tools;
+mod truth;
+
+use std::path::PathBuf;
+
+use crate::bench;
+use desk::Desk;
+use shown::Shown;
+use xtask::packages;
+use xtask::step::{cargo, run, target_folder};
+
+pub(crate) struct Experiment {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What the seed did and saw, and what is done here.
+    pub about: &'static str,
+    pub run: fn(&Desk) -> Result<Shown, String>,
+}
+
+/// `experiment NAME...|list|all [OPTIONS] [--program FILE]`.
+pub(crate) fn experiment(words: &[&str]) -> Result<(), String> {
+    let (words, program) = match words {
+        [words @ .., "--program", file] => (words, Some(PathBuf::from(file))),
+        words => (words, None),
+    };
+    let first = words.iter().position(|word| word.starts_with("--")).unwrap_or(words.len());
+    let (names, options) = words.split_at(first);
+    if !options.is_empty() && names != [grid::GRID.name] {
+        return Err(format!("experiment: {} is for {} alone", options[0], grid::GRID.name));
+    }
+    let options: Vec<String> = options.iter().map(|word| (*word).to_string()).collect();
+    match names {
+        ["list"] => {
+            println!("{:<10} {WINDOWS_TITLE}", "g1");
+            ALL.iter().for_each(|one| println!("{:<10} {}", one.name, one.title));
+            Ok(())
+        }
+        // Some take hours, and have to be asked for.
+        ["all"] => {
+            let long = [grid::GRID.name, campaign::WHOLE.name];
+            let all = ALL.iter().filter(|one| !long.contains(&one.name));
+            each(&all.collect::<Vec<_>>(), program, options)
+        }
+        ["g1"] => match &program {
+            Some(file) => bench::windows(&["--program", &file.to_string_lossy()]),
+            None => bench::windows(&[]),
+        },
+        [_, ..] => {
+            let known = names.iter().map(|name| {
+                let known = ALL.iter().find(|one| one.name == *name);
+                known.ok_or(format!(
+                    "experiment {name} is unknown: `cargo xtask experiment list` names all"
+                ))
+            });
+            each(&known.collect::<Result<Vec<&Experiment>, String>>()?, program, options)
+        }
+        [] => Err("experiment: name one or several, or `list`, or `all`".into()),
+    }
+}
+
+fn each(
+    chosen: &[&Experiment],
+    program: Option<PathBuf>,
+    options: Vec<String>,
+) -> Result<(), String> {
+    packages::ensure(packages::FOR_WAN)?;
+    let program = match program {
+        Some(file) => file,
+        None => {
+            run("build", &mut cargo("build --release --bin datapump"))?;
+            target_folder().join("release/datapump")
+        }
+    };
+    let program = program.canonicalize().map_err(|why| format!("{}: {why}", program.display()))?;
+    let desk = Desk { options, ..Desk::of(program) };
+    let mut failed = Vec::new();
+    for one in chosen {
+        println!("\n== {}: {}", one.name, one.title);
+        match (one.run)(&desk) {
+            Ok(shown) => {
+                shown.publish(one)?;
+                if shown.failed() > 0 {
+                    failed.push(format!("{}: {} not as wanted", one.name, shown.failed()));
+                }
+            }
+            // The others are worth having all the same.
+            Err(why) => failed.push(format!("{}: {why}", one.name)),
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\n")),
+    }
+}
+
+const WINDOWS_TITLE: &str = "windows are what they say (that is `bench windows`)";
+
+const ALL: &[Experiment] = &[
+    cost::BOTH_ENDS,
+    cost::SLOW_TARGET,
+    steady::RAMP,
+    cost::MEMORY,
+    steady::FAST_PATH,
+    steady::STAGING,
+    hpss::TOLD_WHOLE,
+    steady::CEILING,
+    truth::EPISODES,
+    truth::ZOOM,
+    hpss::SLOWER_SENDER,
+    idle::RESTART,
+    stops::NEVER,
+    levels::LEVELS,
+    levels::COST,
+    levels::LINKS,
+    sources::SOURCES,
+    levels::CROSSING,
+    levels::BARE,
+    levels::QUOTAS,
+    post::POST,
+    codec_peers::PEERS,
+    grid::GRID,
+    campaign::SLAC,
+    campaign::WHOLE,
+    campaign::LINEAR,
+    lengths::SIZES,
+    lengths::DURATIONS,
+    lengths::PROBES,
+];

@@ -1,0 +1,79 @@
+//! Experiments, benches and long proofs: what is measured beside peers, over an emulated WAN, on
+//! hosts that lose their power. `cargo xtask` says how each is called; never shipped.
+
+mod bench;
+mod experiment;
+mod page;
+mod power_cut;
+mod torture;
+mod wan;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["torture", options @ ..] => torture::torture(options),
+        ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
+        ["power-cut", options @ ..] => power_cut::power_cut(options),
+        ["bench", "peers", options @ ..] => bench::peers(options),
+        ["bench", "many", options @ ..] => bench::many(options),
+        ["bench", "overlap", options @ ..] => bench::overlap(options),
+        ["bench", "predict", options @ ..] => bench::predict(options),
+        ["bench", "profiles", options @ ..] => bench::profiles(options),
+        ["bench", "windows", options @ ..] => bench::windows(options),
+        ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
+        ["bench", "net-test", options @ ..] => bench::net_test(options),
+        ["bench", "instructions"] => bench::instructions(),
+        ["wan", words @ ..] => wan::wan(words),
+        ["experiment", words @ ..] => experiment::experiment(words),
+        _ => Err(USAGE.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+  torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan|30ms]
+          [--first N] [--minutes N] [--disk DIR]
+                         copies that are interrupted at random; writes runs/DATE-torture.md
+  power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
+                         the sink in a guest that loses its power; writes runs/DATE-power-cut.md
+  bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
+                         datapump beside the peers that are installed; writes runs/DATE-peers.md
+  bench many [--files N] [--disk DIR] [--only TOOL]
+                         10,000,000 empty files; writes runs/DATE-many.md
+  bench overlap          source and sink held to 200 MB/s each: do they overlap?
+  bench predict [--short] [--seed N] [--disk DIR] [--memory-in-hand]
+                         40 copies, each predicted and made; writes runs/DATE-prediction.md
+  bench predict --wan [--program FILE]
+                         20 copies over a WAN, predicted from others that went the same way;
+                         writes runs/DATE-prediction-wan.md
+  bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
+                         copies beside the best iperf3 on the paths that something is promised
+                         for; goes on where it stopped; writes runs/DATE-profiles.md
+  bench windows [--program FILE]
+                         is the window that is advertised the one that was asked for?
+                         writes runs/DATE-windows.md
+  bench diagnosis [--only NAME] [--resume] [--program FILE]
+                         planted bottlenecks over the WAN: are they found, and does advice help?
+                         writes runs/DATE-diagnosis.md
+  bench net-test [--program FILE] [--only PATH]
+                         does datapump net-test say what iperf3 says? 20 minutes; writes
+                         runs/DATE-net-test.md
+  bench instructions     instructions a request by callgrind, against benches/instructions.txt
+  experiment NAME...|list|all [--program FILE]
+                         what the seeds found out about paths, over the WAN on the desk;
+                         writes runs/DATE-NAME.md and runs/data/
+  experiment g37 [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
+                         compression left to the program beside every fixed way; 3 hours; goes
+                         on where it stopped with --resume
+  wan up|set|cut|mend|run|status|test|down …
+                         a WAN on the desk: cargo xtask wan says more";

@@ -1,0 +1,414 @@
+//! One round: a copy whose sink loses its power once or twice, and again when all is done.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::dice::Dice;
+use super::disk::{Counts, Cut, Disk, Unflushed};
+use super::guest::{Guest, Machine};
+use super::image::{self, FileSystem, Found, Mounted};
+use super::near::{Call, Heard, Near, Retry};
+
+/// What is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Load {
+    Large,
+    Tree,
+}
+
+impl Load {
+    pub(crate) const ALL: [Load; 2] = [Load::Large, Load::Tree];
+}
+
+/// A copy whose sink keeps its power.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clean {
+    pub counts: Counts,
+    pub time: Duration,
+    pub bytes: u64,
+}
+
+/// What a round has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub load: Load,
+    pub cuts: Vec<CutShown>,
+    /// Sent by all runs together beyond what the source has.
+    pub resent_bytes: u64,
+    pub resent_bytes_max: u64,
+    /// Believed of what earlier runs left.
+    pub believed_bytes: u64,
+    /// Final names with another mode or time, at any cut.
+    pub attributes: Vec<String>,
+    /// The last cut was so soon that the journal is there again.
+    pub journal_left: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CutShown {
+    pub unflushed: Unflushed,
+    pub retry: Retry,
+    /// Blocks of the disk's cache, and those of them that were lost.
+    pub blocks: u64,
+    pub lost: u64,
+    pub final_names: u64,
+}
+
+/// Where the rounds are played.
+pub(super) struct Ground {
+    folder: PathBuf,
+    program: PathBuf,
+    connector: PathBuf,
+    machine: Machine,
+}
+
+/// A sink that runs: its disk and its guest.
+struct Sink {
+    disk: Disk,
+    guest: Guest,
+}
+
+impl Ground {
+    /// Makes the sources and the guest.
+    pub(super) fn lay(folder: &Path, program: &Path) -> Result<Ground, String> {
+        let machine = Machine::make(folder, program)?;
+        // Another build may replace both while the rounds are played.
+        let keep = |from: &Path, name: &str| {
+            let to = folder.join(name);
+            fs::copy(from, &to).map_err(|why| format!("{}: {why}", from.display()))?;
+            Ok::<PathBuf, String>(to)
+        };
+        let own = std::env::current_exe().map_err(|why| format!("find xtask: {why}"))?;
+        let (connector, program) = (keep(&own, "connector")?, keep(program, "near")?);
+        let ground = Ground { folder: folder.into(), program, connector, machine };
+        ground.make_sources().map_err(|why| format!("{}: {why}", folder.display()))?;
+        Ok(ground)
+    }
+
+    fn make_sources(&self) -> std::io::Result<()> {
+        let large = self.source(Load::Large);
+        fs::create_dir_all(&large)?;
+        write(&large.join("large"), 0, LARGE_BYTES)?;
+        let tree = self.source(Load::Tree);
+        for number in 0..TREE_FILES {
+            let folder = tree.join(format!("d{}/e{}", number % 5, number % 7));
+            fs::create_dir_all(&folder)?;
+            // Mostly small, some of several requests; empty ones among them.
+            let bytes = match number % 100 {
+                0 => (6 << 20) + number,
+                1..=9 => (300 << 10) * (number % 9),
+                _ => number * 7919 % 20_000,
+            };
+            write(&folder.join(format!("f{number}")), number + 1, bytes)?;
+            if number % 50 == 0 {
+                symlink(format!("f{number}"), folder.join(format!("link{number}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn source(&self, load: Load) -> PathBuf {
+        self.folder.join(format!("{load:?}").to_lowercase())
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.join("image")
+    }
+
+    fn call(&self, load: Load) -> Call {
+        Call {
+            program: self.program.clone(),
+            connector: self.connector.clone(),
+            source: self.source(load),
+            login_port: self.machine.login_port,
+            data_port: self.machine.data_port,
+            fsync: "file",
+        }
+    }
+
+    fn boot(&self, kind: FileSystem) -> Result<Sink, String> {
+        let socket = self.folder.join("disk.socket");
+        let disk = Disk::serve(&self.image(), &socket)?;
+        let guest = self.machine.boot(&socket, kind)?;
+        Ok(Sink { disk, guest })
+    }
+
+    /// What a copy without a cut does; the power goes when it is over.
+    pub(super) fn clean(&self, kind: FileSystem, load: Load) -> Result<Clean, String> {
+        kind.make(&self.image())?;
+        let mut sink = self.boot(kind)?;
+        sink.disk.set(Cut::Never);
+        let begun = Instant::now();
+        let near = Near::start(&self.call(load), Retry::EndsAtOnce)?;
+        let (code, heard) = near.end(LONGEST)?;
+        let time = begun.elapsed();
+        let counts = sink.disk.since_set();
+        if code != 0 {
+            let words = sink.guest.last_words();
+            return Err(format!(
+                "a copy that nothing cut ends with {code}: {}\n{words}",
+                heard.why()
+            ));
+        }
+        self.check_end(kind, load, &mut sink)?;
+        drop(sink);
+        let mut sink = self.boot(kind)?;
+        let (code, again) = Near::start(&self.call(load), Retry::EndsAtOnce)?.end(LONGEST)?;
+        if code != 0 || again.moved_bytes() > 0 {
+            let (moved, why) = (again.moved_bytes(), again.why());
+            return Err(format!("a second run moves {moved} bytes and ends with {code}: {why}"));
+        }
+        self.check_end(kind, load, &mut sink)?;
+        Ok(Clean { counts, time, bytes: heard.moved_bytes() })
+    }
+
+    /// A copy that does not sync, whose sink loses its power at its end: names that are missing or
+    /// have not their bytes. Where there are none, the rounds would notice nothing.
+    pub(super) fn canary(&self, kind: FileSystem) -> Result<usize, String> {
+        kind.make(&self.image())?;
+        let mut sink = self.boot(kind)?;
+        let call = Call { fsync: "off", ..self.call(Load::Tree) };
+        let (code, heard) = Near::start(&call, Retry::EndsAtOnce)?.end(LONGEST)?;
+        if code != 0 {
+            return Err(format!("a copy that does not sync ends with {code}: {}", heard.why()));
+        }
+        sink.guest.kill();
+        sink.disk.power_off(Unflushed::Lost, &mut Dice::of(0, 0))?;
+        let found = self.look(kind, Load::Tree)?;
+        match found.wrong.len() + found.missing.len() {
+            0 => Err("a disk that lost all that was not synced has all: nothing was cut".into()),
+            broken => Ok(broken),
+        }
+    }
+
+    /// Plays one round of a seed; an error says what was broken.
+    pub(super) fn play(
+        &self,
+        kind: FileSystem,
+        seed: u64,
+        number: u64,
+        clean: &BTreeMap<Load, Clean>,
+    ) -> Result<Shown, String> {
+        let mut dice = Dice::of(seed, number);
+        let load = Load::ALL[usize::from(dice.below(3) > 0)];
+        let clean = clean[&load];
+        kind.make(&self.image())?;
+        let mut round = Round {
+            ground: self,
+            kind,
+            load,
+            near: None,
+            moved_bytes: 0,
+            shown: Shown {
+                load,
+                cuts: Vec::new(),
+                resent_bytes: 0,
+                resent_bytes_max: 0,
+                believed_bytes: 0,
+                attributes: Vec::new(),
+                journal_left: false,
+            },
+        };
+        let mut done = None;
+        for earlier in 0..=dice.below(2) {
+            let cut = moment(&mut dice, clean.counts, earlier);
+            done = round.cut(cut, &mut dice).map_err(|why| format!("{load:?}, {cut:?}: {why}"))?;
+            if done.is_some() {
+                break;
+            }
+        }
+        round.finish(done, clean).map_err(|why| format!("{load:?}, at its end: {why}"))
+    }
+
+    /// All is there, also when the power goes as soon as the command has ended well.
+    fn check_end(&self, kind: FileSystem, load: Load, sink: &mut Sink) -> Result<Found, String> {
+        sink.guest.kill();
+        sink.disk.power_off(Unflushed::Lost, &mut Dice::of(0, 0))?;
+        let found = self.look(kind, load)?;
+        // That the journal has gone is not synced: the next run of the command takes it away.
+        let temporary = found.temporary.iter().map(|path| path.display().to_string());
+        let broken = [
+            ("wrong", found.wrong.clone()),
+            ("missing", found.missing.clone()),
+            ("left over", temporary.filter(|name| !name.ends_with(".journal")).collect()),
+        ];
+        match broken.iter().find(|(_, names)| !names.is_empty()) {
+            None => Ok(found),
+            Some((what, names)) => Err(format!("{what} after a good end: {}", few(names))),
+        }
+    }
+
+    fn look(&self, kind: FileSystem, load: Load) -> Result<Found, String> {
+        let mounted = Mounted::mount(&self.image(), kind, &self.folder.join("mounted"))?;
+        Ok(image::compare(&self.source(load), &mounted.tree()))
+    }
+}
+
+/// A round that is being played.
+struct Round<'a> {
+    ground: &'a Ground,
+    kind: FileSystem,
+    load: Load,
+    /// A run that logs in again.
+    near: Option<Near>,
+    moved_bytes: u64,
+    shown: Shown,
+}
+
+impl Round<'_> {
+    /// Starts the sink, lets the copy go on, and takes the power away; the sink where the copy has
+    /// ended well before.
+    fn cut(&mut self, cut: Cut, dice: &mut Dice) -> Result<Option<Sink>, String> {
+        let mut sink = self.ground.boot(self.kind)?;
+        sink.disk.set(cut);
+        let retry = [Retry::LogsInAgain, Retry::EndsAtOnce][dice.below(2) as usize];
+        let (mut near, retry) = match self.near.take() {
+            Some(near) => (near, Retry::LogsInAgain),
+            None => (Near::start(&self.ground.call(self.load), retry)?, retry),
+        };
+        let deadline = Instant::now() + LONGEST;
+        while sink.disk.gone.recv_timeout(LOOK_AGAIN).is_err() {
+            if near.has_ended() {
+                self.ended(near, &sink)?;
+                return Ok(Some(sink));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("nothing ends:\n{}", sink.guest.last_words()));
+            }
+        }
+        sink.guest.kill();
+        let unflushed =
+            [Unflushed::Lost, Unflushed::Mixed, Unflushed::Kept][dice.below(3) as usize];
+        let (blocks, lost) = sink.disk.power_off(unflushed, dice)?;
+        let found = self.ground.look(self.kind, self.load)?;
+        if !found.wrong.is_empty() {
+            return Err(format!("{unflushed:?}, {retry:?}: {}", few(&found.wrong)));
+        }
+        self.shown.attributes.extend(found.attributes);
+        let final_names = found.final_names;
+        self.shown.cuts.push(CutShown { unflushed, retry, blocks, lost, final_names });
+        match retry {
+            Retry::LogsInAgain => self.near = Some(near),
+            Retry::EndsAtOnce => {
+                let (code, heard) = near.end(LONGEST)?;
+                if code != UNREACHABLE {
+                    return Err(format!("a run that was cut ends with {code}: {}", heard.why()));
+                }
+                self.count(&heard);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same command goes on, and ends equal.
+    fn finish(mut self, done: Option<Sink>, clean: Clean) -> Result<Shown, String> {
+        let mut sink = match done {
+            Some(sink) => sink,
+            None => {
+                let sink = self.ground.boot(self.kind)?;
+                let near = match self.near.take() {
+                    Some(near) => near,
+                    None => Near::start(&self.ground.call(self.load), Retry::EndsAtOnce)?,
+                };
+                self.ended(near, &sink)?;
+                sink
+            }
+        };
+        let found = self.ground.check_end(self.kind, self.load, &mut sink)?;
+        self.shown.journal_left = !found.temporary.is_empty();
+        self.shown.attributes.extend(found.attributes);
+        self.shown.resent_bytes = self.moved_bytes.saturating_sub(clean.bytes);
+        let second = (clean.bytes as f64 / clean.time.as_secs_f64()) as u64;
+        self.shown.resent_bytes_max = self.shown.cuts.len() as u64 * (RESENT_BYTES + second);
+        match self.shown.resent_bytes <= self.shown.resent_bytes_max {
+            true => Ok(self.shown),
+            false => Err(format!("more is sent again than the bound: {}", self.shown)),
+        }
+    }
+
+    /// A run that nothing cuts any more ends well. One that lost its sink before the two had met
+    /// is not tried again by itself: somebody looks on, and starts it again.
+    fn ended(&mut self, near: Near, sink: &Sink) -> Result<(), String> {
+        let (code, heard) = near.end(LONGEST)?;
+        self.count(&heard);
+        if code == 0 {
+            return Ok(());
+        }
+        if code == UNREACHABLE && heard.moved_bytes() == 0 && !self.shown.cuts.is_empty() {
+            let near = Near::start(&self.ground.call(self.load), Retry::EndsAtOnce)?;
+            return self.ended_for_good(near, sink);
+        }
+        let words = sink.guest.last_words();
+        Err(format!("a run that nothing cut ends with {code}: {}\n{words}", heard.why()))
+    }
+
+    fn ended_for_good(&mut self, near: Near, sink: &Sink) -> Result<(), String> {
+        let (code, heard) = near.end(LONGEST)?;
+        self.count(&heard);
+        match code {
+            0 => Ok(()),
+            _ => Err(format!("ends with {code}: {}\n{}", heard.why(), sink.guest.last_words())),
+        }
+    }
+
+    fn count(&mut self, heard: &Heard) {
+        self.moved_bytes += heard.moved_bytes();
+        self.shown.believed_bytes += heard.held_bytes;
+    }
+}
+
+/// A moment of the time that a copy takes, as the disk counts it. What comes later has less before
+/// it.
+fn moment(dice: &mut Dice, clean: Counts, earlier: u64) -> Cut {
+    let mut below = |count: u64| 1 + dice.below((count / (earlier + 1)).max(1));
+    let (request, flush) = (below(clean.writes + clean.flushes), below(clean.flushes));
+    match dice.below(4) {
+        0 => Cut::BeforeFlush(flush),
+        1 => Cut::AfterFlush(flush),
+        _ => Cut::Request(request),
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.load)?;
+        for cut in &self.cuts {
+            let CutShown { unflushed, retry, blocks, lost, final_names } = cut;
+            write!(f, "; {unflushed:?} {retry:?}: {lost} of {blocks} blocks lost, ")?;
+            write!(f, "{final_names} final names")?;
+        }
+        let mib = |bytes: u64| bytes >> 20;
+        let (resent, bound) = (mib(self.resent_bytes), mib(self.resent_bytes_max));
+        write!(f, "; {} MiB believed, {resent} MiB sent again", mib(self.believed_bytes))?;
+        write!(f, " (at most {bound}), {} other attributes", self.attributes.len())
+    }
+}
+
+/// The first few of many.
+pub(super) fn few(names: &[String]) -> String {
+    let more =
+        if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
+    names[..names.len().min(5)].join(", ") + &more
+}
+
+/// Makes a file of bytes that no other has.
+fn write(path: &Path, seed: u64, bytes: u64) -> std::io::Result<()> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    let mut reader = hasher.finalize_xof().take(bytes);
+    std::io::copy(&mut reader, &mut fs::File::create(path)?).map(drop)
+}
+
+const LARGE_BYTES: u64 = 192 << 20;
+const TREE_FILES: u64 = 500;
+/// The exit code of a run whose far side is gone.
+const UNREACHABLE: i32 = 7;
+/// 64 MiB between two lines of the journal, and what four streams hold.
+const RESENT_BYTES: u64 = (64 << 20) + ((4 * 8) << 20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(300);
