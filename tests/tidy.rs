@@ -159,6 +159,15 @@ const RULES: &[Rule] = &[
         good: &[("mover/src/io/tcp.rs", "fn f() {}\n")],
     },
     Rule {
+        name: "a file of the program has at most 600 lines of code",
+        look: code_length,
+        bad: &[("mover/src/io/tcp.rs", LONG_FILE)],
+        good: &[
+            ("mover/src/io/tcp.rs", "fn f() {}\n#[cfg(test)]\nmod tests {\n}\n"),
+            ("mover/src/io/tests.rs", LONG_FILE),
+        ],
+    },
+    Rule {
         name: "printing is the business of cli",
         look: printing,
         bad: &[
@@ -435,6 +444,7 @@ const SHELL_FILES: &[(&str, &str)] = &[
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 900;
+const CODE_LINES_MAX: usize = 600;
 /// A comment that gives the reason stands right above, at most this many lines up.
 const SAFETY_LINES_MAX: usize = 8;
 
@@ -502,6 +512,19 @@ fn line_length(pages: &[Page]) -> Vec<Finding> {
             .collect()
     };
     rust(pages).flat_map(long).collect()
+}
+
+/// Code, without the tests that stand below it.
+fn code_length(pages: &[Page]) -> Vec<Finding> {
+    let lines = |page: &Page| {
+        let tests = page.text.find("\n#[cfg(test)]\nmod tests {").unwrap_or(page.text.len());
+        page.text[..tests].lines().count()
+    };
+    let ours = rust(pages)
+        .filter(|page| of_the_program(&page.path).is_some() && !page.path.ends_with("tests.rs"));
+    ours.filter(|page| lines(page) > CODE_LINES_MAX)
+        .map(|page| format!("{}: {} lines of code", page.path, lines(page)))
+        .collect()
 }
 
 fn file_length(pages: &[Page]) -> Vec<Finding> {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rounds::{Fault, Ground, Load, Plan, Shown, Way};
 
 use crate::bench::{far, machine};
+use crate::page::table;
 use xtask::packages;
 use xtask::step::{cargo, output, root, run, target_folder};
 
@@ -132,42 +133,41 @@ fn page(options: &Options, results: &[(Plan, Shown)], failed: &[String], time: D
         "\n{} rounds from seed {} in {:.0} s, through real sshds. Each interrupts its copy up to \
          five times. Loads: one file of 96 MiB, a tree of 1,000 files, a file of 300 islands, a \
          list of 500 names. What is checked is listed in \
-         [GUARANTEES](../docs/GUARANTEES.md#1-killed-cut-and-stalled).\n\n\
-         | what | path | rounds | interruptions | runs | names compared | sent again, median | \
-         most | most of its bound |\n|---|---|---|---|---|---|---|---|---|\n",
+         [GUARANTEES](../docs/GUARANTEES.md#1-killed-cut-and-stalled).\n\n",
         results.len() + failed.len(),
         options.seed,
         time.as_secs_f64(),
     ));
-    rows(&mut page, results);
+    page.push_str(&table(&COLUMNS, &rows(results)));
     faults(&mut page, results, failed);
     page
 }
 
-/// A line for each load, way and path.
-fn rows(page: &mut String, results: &[(Plan, Shown)]) {
+/// One for each load, way and path.
+fn rows(results: &[(Plan, Shown)]) -> Vec<Vec<String>> {
     let mut classes: BTreeMap<(Load, Way, bool), Vec<&Shown>> = BTreeMap::new();
     for (plan, shown) in results {
         classes.entry((plan.load, plan.way, plan.path.wan)).or_default().push(shown);
     }
-    for ((load, way, is_wan), shown) in classes {
+    let row = |((load, way, is_wan), shown): ((Load, Way, bool), Vec<&Shown>)| {
         let mut resent: Vec<u64> = shown.iter().map(|shown| shown.resent_bytes >> 10).collect();
         resent.sort_unstable();
         let sum = |of: fn(&Shown) -> u64| shown.iter().map(|shown| of(shown)).sum::<u64>();
         let share =
             |shown: &&Shown| shown.resent_bytes as f64 / shown.bound_bytes.max(1) as f64 * 100.0;
-        page.push_str(&format!(
-            "| {load:?} {way:?} | {} | {} | {} | {} | {} | {} KiB | {} KiB | {:.0} % |\n",
-            if is_wan { "WAN" } else { "loopback" },
-            shown.len(),
-            sum(|shown| shown.struck.len() as u64),
-            sum(|shown| shown.runs),
-            sum(|shown| shown.compared),
-            resent[resent.len() / 2],
-            resent[resent.len() - 1],
-            shown.iter().map(share).fold(0.0, f64::max),
-        ));
-    }
+        vec![
+            format!("{load:?} {way:?}"),
+            if is_wan { "WAN" } else { "loopback" }.to_string(),
+            shown.len().to_string(),
+            sum(|shown| shown.struck.len() as u64).to_string(),
+            sum(|shown| shown.runs).to_string(),
+            sum(|shown| shown.compared).to_string(),
+            format!("{} KiB", resent[resent.len() / 2]),
+            format!("{} KiB", resent[resent.len() - 1]),
+            format!("{:.0} %", shown.iter().map(share).fold(0.0, f64::max)),
+        ]
+    };
+    classes.into_iter().map(row).collect()
 }
 
 /// What was struck, and the failures by class.
@@ -241,3 +241,14 @@ fn options(words: &[&str]) -> Result<Options, String> {
 }
 
 const ROUNDS_OF_A_PAGE: usize = 100;
+const COLUMNS: [&str; 9] = [
+    "what",
+    "path",
+    "rounds",
+    "interruptions",
+    "runs",
+    "names compared",
+    "sent again, median",
+    "most",
+    "most of its bound",
+];

@@ -1,6 +1,7 @@
 //! The results store: one SQLite file in which every run stands with all that is known of it.
 //! It keeps and finds records and models, and knows nobody who makes them.
 
+mod faults;
 pub mod installed;
 mod paths;
 pub mod schema;
@@ -17,6 +18,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBehavior};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
+use self::faults::{ANOTHER, fault, is_busy, is_damage};
 use self::schema::Unusable;
 use analysis::model::HostModel;
 use analysis::record::columns::{self, Column, integer, text};
@@ -538,23 +540,6 @@ fn all<T>(
     rows.collect()
 }
 
-fn is_busy(why: &rusqlite::Error) -> bool {
-    matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
-}
-
-/// True where the same store would not do later either, or for somebody else.
-fn is_damage(why: &Unusable) -> bool {
-    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, PermissionDenied, ReadOnly};
-    match why {
-        Unusable::Foreign => true,
-        Unusable::Newer(_) => false,
-        Unusable::Sqlite(why) => !matches!(
-            why.sqlite_error_code(),
-            Some(DatabaseBusy | DatabaseLocked | CannotOpen | PermissionDenied | ReadOnly)
-        ),
-    }
-}
-
 fn refused(path: &Path, why: Unusable) -> Fault {
     let shown = path.display();
     let today = schema::MIGRATIONS.len();
@@ -575,42 +560,6 @@ fn refused(path: &Path, why: Unusable) -> Fault {
     }
 }
 
-/// What SQLite says, as a fault with what to do next.
-fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
-    let (class, reason, next) = match why.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => {
-            (Class::NoSpace, "no space left on device".to_string(), "make room, or name another")
-        }
-        Some(ErrorCode::NotADatabase) => {
-            (Class::Local, "it is no SQLite database".to_string(), "name another")
-        }
-        Some(ErrorCode::DatabaseCorrupt) => (
-            Class::Local,
-            format!("it is damaged ({why})"),
-            "move it away and a new one is made, or name another",
-        ),
-        Some(ErrorCode::ReadOnly) => {
-            (Class::Local, "it may only be read".to_string(), "change its mode, or name another")
-        }
-        Some(ErrorCode::CannotOpen) => (
-            Class::Local,
-            "it or its folder cannot be opened".to_string(),
-            "make both readable and writable, or name another",
-        ),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
-            Class::Local,
-            format!("another program has held it for {} s", BUSY_PATIENCE.as_secs()),
-            "try again when that has ended, or name another",
-        ),
-        _ => (Class::Local, why.to_string(), "mend it, or name another"),
-    };
-    let path = path.display();
-    Fault::new(
-        class,
-        format!("cannot {doing} the results store '{path}': {reason}; {next} with --results"),
-    )
-}
-
 /// How long a program waits for another that writes.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// A copy does not wait longer than that to say how long it takes.
@@ -620,7 +569,6 @@ const GLANCE_PATIENCE: Duration = Duration::from_millis(50);
 const LOG_BYTES_MAX: u64 = 512 << 10;
 const WRITE_AHEAD_ATTEMPTS: u32 = 500;
 const WRITE_AHEAD_PAUSE: Duration = Duration::from_millis(10);
-const ANOTHER: &str = "name another with --results";
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,12 @@
 //! a schema; a removed or changed one makes a new schema. `end` is the last line of every run,
 //! whatever happened.
 
-use std::collections::BTreeMap;
+mod sides;
+
 use std::time::Duration;
 
+pub use self::sides::{Packed, Side};
+use self::sides::{packed, per_byte, sides, source};
 use serde::Serialize;
 
 use super::foretold::Expected;
@@ -24,7 +27,6 @@ use base::dscp::Dscp;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Outcome, Sight, Verified};
 use base::settings::Settings;
-use base::tally::{SideReport, Stage};
 use base::units::{Nanos, Rate};
 
 pub(crate) const SCHEMA: u32 = 1;
@@ -213,56 +215,6 @@ pub struct Transfer {
     expected: Option<Expected>,
     /// One for each host, the source first; one alone when both ends were in this process.
     sides: Vec<Side>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Packed {
-    raw_bytes: u64,
-    /// What they were on the wire, without frames and seals.
-    packed_bytes: u64,
-    ratio: f64,
-    /// The share of the bytes that went as they were.
-    raw_share: f64,
-    /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
-    /// were.
-    bytes_by_way: BTreeMap<String, u64>,
-    /// Time of packing over that of unpacking.
-    pack_over_unpack: Option<f64>,
-    /// What `--compress off` would have come to, as is believed.
-    off_bytes_per_second: Option<f64>,
-    /// Why: what held this back, `wire`, `packing`, `unpacking` or `source`.
-    off_held_by: Option<&'static str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Side {
-    /// `source`, `sink` or `both`.
-    role: &'static str,
-    /// `here` or `there`.
-    host: &'static str,
-    engine: String,
-    depth: u16,
-    congestion: String,
-    cpu_user_seconds: f64,
-    cpu_system_seconds: f64,
-    cpu_ns_per_byte: Option<f64>,
-    peak_memory_bytes: u64,
-    planned_memory_bytes: u64,
-    requests: u64,
-    bytes: u64,
-    wire_bytes: u64,
-    calls: u64,
-    partial_returns: u64,
-    partial_bytes: u64,
-    starts: u64,
-    /// Sums over all requests.
-    filling_seconds: f64,
-    passing_seconds: f64,
-    waiting_seconds: f64,
-    draining_seconds: f64,
-    digest_seconds: f64,
-    codec_seconds: f64,
-    seal_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -501,71 +453,6 @@ pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
         unreadable: verified.unreadable,
         elapsed_seconds: elapsed.seconds(),
     }
-}
-
-fn sides(outcome: &Outcome) -> Vec<Side> {
-    match &outcome.far {
-        None => vec![side("both", "here", &outcome.near)],
-        Some(far) if outcome.near_is_source => {
-            vec![side("source", "here", &outcome.near), side("sink", "there", far)]
-        }
-        Some(far) => vec![side("source", "there", far), side("sink", "here", &outcome.near)],
-    }
-}
-
-fn source(outcome: &Outcome) -> &SideReport {
-    match &outcome.far {
-        Some(far) if !outcome.near_is_source => far,
-        _ => &outcome.near,
-    }
-}
-
-fn side(role: &'static str, host: &'static str, report: &SideReport) -> Side {
-    let tally = &report.tally;
-    let stage = |stage: Stage| tally.stages[stage as usize].seconds();
-    Side {
-        role,
-        host,
-        engine: report.engine.clone(),
-        depth: report.depth,
-        congestion: report.congestion.clone(),
-        cpu_user_seconds: report.cpu_user.seconds(),
-        cpu_system_seconds: report.cpu_system.seconds(),
-        cpu_ns_per_byte: per_byte(report.cpu_user + report.cpu_system, tally.bytes),
-        peak_memory_bytes: report.peak_memory_bytes,
-        planned_memory_bytes: report.planned_memory_bytes,
-        requests: tally.requests,
-        bytes: tally.bytes,
-        wire_bytes: tally.wire_bytes,
-        calls: tally.calls,
-        partial_returns: tally.partial_returns,
-        partial_bytes: tally.partial_bytes,
-        starts: tally.starts,
-        filling_seconds: tally.life.fill.seconds(),
-        passing_seconds: tally.life.pass.seconds(),
-        waiting_seconds: tally.life.gate.seconds(),
-        draining_seconds: tally.life.drain.seconds(),
-        digest_seconds: stage(Stage::Digest),
-        codec_seconds: stage(Stage::Codec),
-        seal_seconds: stage(Stage::Seal),
-    }
-}
-
-fn packed(packed: &recorded::Packed) -> Packed {
-    Packed {
-        raw_bytes: packed.raw_bytes,
-        packed_bytes: packed.packed_bytes,
-        ratio: packed.ratio(),
-        raw_share: packed.raw_share(),
-        bytes_by_way: packed.bytes_by_way.clone(),
-        pack_over_unpack: packed.pack_over_unpack,
-        off_bytes_per_second: packed.without.map(|without| without.bytes_per_s),
-        off_held_by: packed.without.map(|without| without.held_by.name()),
-    }
-}
-
-fn per_byte(spent: Nanos, bytes: u64) -> Option<f64> {
-    (bytes > 0).then(|| spent.0 as f64 / bytes as f64)
 }
 
 /// A class as programs read it.

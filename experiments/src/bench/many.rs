@@ -9,11 +9,21 @@ use std::time::Instant;
 
 use super::cpu::{Accounts, Used};
 use super::{build, far, is_root, machine, need};
+use crate::page::table;
 use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
 const FILES: u64 = 10_000_000;
 const FILES_A_FOLDER: u64 = 1000;
+const COLUMNS: [&str; 7] = [
+    "tool",
+    "time",
+    "microseconds a file",
+    "synced",
+    "processor, microseconds a file",
+    "others",
+    "memory",
+];
 
 struct Options {
     files: u64,
@@ -202,27 +212,24 @@ fn page(options: &Options, accounts: &Accounts, rows: &[Row]) -> String {
          ended too. Processor time is of all that the tool started, on both sides, by {}; what \
          the machine did for others beside it is a share of all processors, so where that is \
          high the time on the clock says less than the processor time. Memory is the peak of \
-         each side as the report has it.\n\n\
-         | tool | time | microseconds a file | synced | processor, microseconds a file | others | \
-         memory |\n|---|---|---|---|---|---|---|\n",
+         each side as the report has it.\n\n",
         options.files,
         options.files,
         accounts.description()
     ));
-    for row in rows {
-        let each = |seconds: f64| seconds * 1e6 / options.files as f64;
-        page.push_str(&format!(
-            "| {} | {:.1} s | {:.1} | {:.1} s | {:.1} | {:.0} % | {} |\n",
-            row.name,
-            row.used.wall_s,
+    let each = |seconds: f64| format!("{:.1}", seconds * 1e6 / options.files as f64);
+    let cells = |row: &Row| {
+        vec![
+            row.name.to_string(),
+            format!("{:.1} s", row.used.wall_s),
             each(row.used.wall_s),
-            row.synced_seconds,
+            format!("{:.1} s", row.synced_seconds),
             each(row.used.cpu_ns / 1e9),
-            row.used.foreign * 100.0,
-            row.memory
-        ));
-    }
-    page
+            format!("{:.0} %", row.used.foreign * 100.0),
+            row.memory.clone(),
+        ]
+    };
+    page + &table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {

@@ -12,6 +12,7 @@ use ::wan::{FAR_ADDRESS, Profile, Wan};
 use serde_json::Value;
 
 use super::{build, machine};
+use crate::page::table;
 use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
@@ -79,7 +80,7 @@ pub(crate) fn net_test(words: &[&str]) -> Result<(), String> {
     let mut rows = Vec::new();
     for ground in GROUNDS.iter().filter(wanted) {
         for row in measure(&program, ground)? {
-            println!("{}", line(&row));
+            println!("| {} |", cells(&row).join(" | "));
             rows.push(row);
         }
     }
@@ -180,22 +181,21 @@ fn words_of(ground: &Ground) -> Vec<&str> {
     words
 }
 
-fn line(row: &Row) -> String {
+fn cells(row: &Row) -> Vec<String> {
     let spread = |values: &[f64], digits| {
         Spread::of(values.iter().copied()).map_or("-".to_string(), |spread| spread.text(digits))
     };
-    format!(
-        "| {} | {} | {} | {} | {} | {:.3} | {} | {} | {} |",
-        row.profile,
-        row.cell.streams,
-        if row.cell.reverse { "reverse" } else { "forward" },
+    vec![
+        row.profile.to_string(),
+        row.cell.streams.to_string(),
+        if row.cell.reverse { "reverse" } else { "forward" }.to_string(),
         spread(&row.ours, 2),
         spread(&row.iperf3, 2),
-        row.ratio().unwrap_or(f64::NAN),
+        format!("{:.3}", row.ratio().unwrap_or(f64::NAN)),
         spread(&row.retransmitted[0], 0),
         spread(&row.retransmitted[1], 0),
-        if row.is_as_said() { "yes" } else { "NO" },
-    )
+        if row.is_as_said() { "yes" } else { "NO" }.to_string(),
+    ]
 }
 
 fn page(rows: &[Row]) -> String {
@@ -210,16 +210,14 @@ fn page(rows: &[Row]) -> String {
          up`, with tcp_rmem and tcp_wmem to 128 MiB), by turns, {REPEATS} times each; `--omit` \
          and `-O` by the path: {}. Medians with the range, in Mbit/s of what arrived; ours counts \
          what TCP delivered in the time that counts, iperf3 what its receiver read. Within 3 % \
-         is the same.\n\n{HEADING}",
+         is the same.\n\n",
         GROUNDS
             .iter()
             .map(|ground| format!("{} s for `{}`", ground.omit_s, ground.profile))
             .collect::<Vec<_>>()
             .join(", ")
     );
-    rows.iter().for_each(|row| {
-        let _ = writeln!(text, "{}", line(row));
-    });
+    text.push_str(&table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>()));
     let wrong = rows.iter().filter(|row| !row.is_as_said()).count();
     let _ = writeln!(text, "\n{wrong} of {} cells differ by more than 3 %.", rows.len());
     text
@@ -242,7 +240,14 @@ const TIME_S: u32 = 8;
 /// As iperf3 does it: no pace of our own.
 const OURS: &str = "--congestion cubic --pace off";
 const OFF_MAX: f64 = 0.03;
-const HEADING: &str = "\
-| path | streams | way | datapump | iperf3 | ratio | sent again, datapump | iperf3 | within 3 % |
-|---|---|---|---|---|---|---|---|---|
-";
+const COLUMNS: [&str; 9] = [
+    "path",
+    "streams",
+    "way",
+    "datapump",
+    "iperf3",
+    "ratio",
+    "sent again, datapump",
+    "iperf3",
+    "within 3 %",
+];

@@ -4,12 +4,26 @@ use super::cpu::Accounts;
 use super::race::{Outcome, Results, Sample};
 use super::rows::Scenario;
 use super::{Options, Quick, machine, ratios};
+use crate::page;
 use analysis::statistics::Spread;
 
 /// Fewer bytes have no rate worth a figure.
 const RATE_BYTES_MIN: u64 = 1 << 20;
 /// Runs during which everything else used less than this share of the CPUs are clean.
 const CLEAN_FOREIGN_MAX: f64 = 0.12;
+const COLUMNS: [&str; 11] = [
+    "what",
+    "runs ok (clean)",
+    "seconds",
+    "MB/s",
+    "CPU ns/B",
+    "foreign %",
+    "congestion",
+    "sealing",
+    "digest",
+    "fsync",
+    "MB/s, own clock",
+];
 
 pub(super) fn peers(results: &Results<'_>, options: &Options, accounts: &Accounts) -> String {
     let mut page = String::from("# datapump beside its peers\n\n");
@@ -63,17 +77,12 @@ fn preface(results: &Results<'_>, options: &Options, accounts: &Accounts) -> Str
 }
 
 fn table(outcomes: &[&Outcome<'_>]) -> String {
-    let mut text = String::from(
-        "| what | runs ok (clean) | seconds | MB/s | CPU ns/B | foreign % | congestion | sealing \
-         | digest | fsync | MB/s, own clock |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    for outcome in outcomes {
-        text.push_str(&line(outcome));
-    }
-    text
+    let rows: Vec<Vec<String>> = outcomes.iter().flat_map(|outcome| rows(outcome)).collect();
+    page::table(&COLUMNS, &rows)
 }
 
-fn line(outcome: &Outcome<'_>) -> String {
+/// What was measured, and below it why a run failed, if one did.
+fn rows(outcome: &Outcome<'_>) -> Vec<Vec<String>> {
     let row = outcome.row;
     let good: Vec<&Sample> = outcome.samples.iter().flatten().collect();
     let clean: Vec<&Sample> =
@@ -85,7 +94,7 @@ fn line(outcome: &Outcome<'_>) -> String {
     };
     let own = Spread::of(shown.iter().filter_map(|sample| sample.own_rate).map(|rate| rate / 1e6));
     let own = own.filter(|_| row.bytes >= RATE_BYTES_MIN);
-    let cells = [
+    let cells = vec![
         format!("{}{mark}", row.name),
         format!("{} of {} ({})", good.len(), outcome.samples.len(), clean.len()),
         spread(|sample, _| sample.used.wall_s, 3),
@@ -104,7 +113,7 @@ fn line(outcome: &Outcome<'_>) -> String {
         row.terms.fsync.to_string(),
         own.map_or("–".to_string(), |spread| spread.text(0)),
     ];
-    let mut text = format!("| {} |\n", cells.join(" | "));
+    let mut rows = vec![cells];
     if let Some(why) = outcome.samples.iter().find_map(|sample| sample.as_ref().err()) {
         let folder = xtask::step::root().display().to_string();
         let why: String = why
@@ -113,9 +122,9 @@ fn line(outcome: &Outcome<'_>) -> String {
             .take(160)
             .filter(|c| *c != '\n' && *c != '|')
             .collect();
-        text.push_str(&format!("| ↳ failed: {why} |\n"));
+        rows.push(vec![format!("↳ failed: {why}")]);
     }
-    text
+    rows
 }
 
 /// Peaks in MiB, where they were watched.

@@ -16,6 +16,7 @@ use super::cpu::Accounts;
 use super::ground::random_file;
 use super::shuffle::Shuffle;
 use super::{build, far, machine};
+use crate::page::table;
 use xtask::step::{output, root, target_folder};
 
 /// Where a copy comes from and goes to.
@@ -116,7 +117,7 @@ pub(crate) fn predict(words: &[&str]) -> Result<(), String> {
     for (number, place) in Shuffle::from_seed(options.seed).order(all.len()).into_iter().enumerate()
     {
         let row = field.run(all[place], number, &accounts, options.memory_in_hand)?;
-        println!("{:2} of {}: {}", number + 1, all.len(), line(&row));
+        println!("{:2} of {}: {}", number + 1, all.len(), cells(&row).join(" | "));
         rows.push(row);
     }
     let page = page(&options, &rows, &notes);
@@ -352,25 +353,23 @@ fn cpu(row: &Row) -> Pair {
     }
 }
 
-fn line(row: &Row) -> String {
+fn cells(row: &Row) -> Vec<String> {
     let Held { way, source, sink, files, file_bytes } = row.held;
-    let told = |pair: Pair, digits: usize| {
+    let told = |pair: Pair| {
         let [low, middle, high] = pair.expected;
-        format!(
-            "{:.digits$} | {middle:.digits$} ({low:.digits$}–{high:.digits$}) | {:+.0} %{}",
-            pair.observed,
-            pair.error() * 100.0,
-            if pair.covered() { "" } else { " out" },
-        )
+        let out = if pair.covered() { "" } else { " out" };
+        [
+            format!("{:.3}", pair.observed),
+            format!("{middle:.3} ({low:.3}–{high:.3})"),
+            format!("{:+.0} %{out}", pair.error() * 100.0),
+        ]
     };
-    format!(
-        "{way:?} {source:?}→{sink:?} | {files} × {} | {} | {} | {} | {:.0} %",
-        size(file_bytes),
-        told(row.time, 3),
-        told(cpu(row), 3),
-        row.binding,
-        row.foreign * 100.0
-    )
+    let mut cells =
+        vec![format!("{way:?} {source:?}→{sink:?}"), format!("{files} × {}", size(file_bytes))];
+    cells.extend(told(row.time));
+    cells.extend(told(cpu(row)));
+    cells.extend([row.binding.clone(), format!("{:.0} %", row.foreign * 100.0)]);
+    cells
 }
 
 fn size(bytes: u64) -> String {
@@ -399,33 +398,30 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
              that it costs nothing to have it from the machine's host again.\n\n",
         );
     }
-    text.push_str("| | wanted | time | CPU |\n|---|---|---|---|\n");
+    text.push_str(&reached(&[("time", &times), ("CPU", &cpus)]));
     text.push_str(&format!(
-        "| median error | at most 10 % | {:.1} % | {:.1} % |\n",
-        median_error(&times) * 100.0,
-        median_error(&cpus) * 100.0
-    ));
-    text.push_str(&format!(
-        "| within the 90 % interval | at least 80 % | {:.0} % | {:.0} % |\n\n",
-        covered(&times) * 100.0,
-        covered(&cpus) * 100.0
-    ));
-    text.push_str(&format!(
-        "CPU of others while a copy ran, median: {:.0} % of the machine.\n\n",
+        "\nCPU of others while a copy ran, median: {:.0} % of the machine.\n\n",
         median(foreign) * 100.0
     ));
-    text.push_str(
-        "| copy | files | seconds | expected | error | CPU s | expected | error | held back by | \
-         others |\n|---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    for row in rows {
-        text.push_str(&format!("| {} |\n", line(row)));
-    }
+    text.push_str(&table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>()));
     text.push('\n');
     for note in notes.iter().cloned().chain(machine::notes(&options.disk)) {
         text.push_str(&format!("- {note}\n"));
     }
     text
+}
+
+/// What was wanted of predictions, and what came of it for each of these quantities.
+fn reached(quantities: &[(&str, &[Pair])]) -> String {
+    let mut columns = vec!["", "wanted"];
+    let mut errors = vec!["median error".to_string(), "at most 10 %".to_string()];
+    let mut within = vec!["within the 90 % interval".to_string(), "at least 80 %".to_string()];
+    for (name, pairs) in quantities {
+        columns.push(name);
+        errors.push(format!("{:.1} %", median_error(pairs) * 100.0));
+        within.push(format!("{:.0} %", covered(pairs) * 100.0));
+    }
+    table(&columns, &[errors, within])
 }
 
 fn median_error(pairs: &[Pair]) -> f64 {
@@ -464,6 +460,18 @@ const BESIDE_BYTES: u64 = 256 << 20;
 const PAGE_BYTES: usize = 4096;
 const MB: u64 = 1_000_000;
 const MANY: u64 = 10_000;
+const COLUMNS: [&str; 10] = [
+    "copy",
+    "files",
+    "seconds",
+    "expected",
+    "error",
+    "CPU s",
+    "expected",
+    "error",
+    "held back by",
+    "others",
+];
 
 #[cfg(test)]
 mod tests {

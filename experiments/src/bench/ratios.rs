@@ -2,6 +2,7 @@
 
 use super::race::{Outcome, Results, Sample};
 use super::rows::Clock;
+use crate::page;
 use analysis::statistics::Spread;
 
 /// One thing to reach.
@@ -97,8 +98,7 @@ const fn at_most(what: &'static str, measure: Measure, bound: f64) -> Target {
 
 /// The table of targets as Markdown. A target whose rows were not run says so.
 pub(super) fn table(results: &Results<'_>) -> String {
-    let mut text = String::from("| to reach | bound | measured | verdict |\n|---|---|---|---|\n");
-    for target in TARGETS {
+    let row = |target: &Target| {
         let bound = match target.bound {
             Bound::Least(bound) => format!("≥ {bound}"),
             Bound::Most(bound) => format!("≤ {bound}"),
@@ -107,9 +107,10 @@ pub(super) fn table(results: &Results<'_>) -> String {
             None => ("–".to_string(), "not measured"),
             Some(spread) => (spread.text(2), target.bound.verdict(spread.median)),
         };
-        text.push_str(&format!("| {} | {bound} | {measured} | {verdict} |\n", target.what));
-    }
-    text
+        vec![target.what.to_string(), bound, measured, verdict.to_string()]
+    };
+    let rows: Vec<Vec<String>> = TARGETS.iter().map(row).collect();
+    page::table(&["to reach", "bound", "measured", "verdict"], &rows)
 }
 
 impl Bound {

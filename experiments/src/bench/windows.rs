@@ -10,6 +10,7 @@ use ::wan::{Profile, Wan};
 use serde_json::Value;
 
 use super::{build, machine};
+use crate::page::table;
 use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
@@ -65,7 +66,7 @@ pub(crate) fn windows(words: &[&str]) -> Result<(), String> {
     for window_kib in WINDOWS_KIB {
         for way in [Way::Push, Way::Pull] {
             let row = measure(&program, window_kib, way)?;
-            println!("{}", line(&row));
+            println!("| {} |", cells(&row).join(" | "));
             rows.push(row);
         }
     }
@@ -109,19 +110,18 @@ fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
     })
 }
 
-fn line(row: &Row) -> String {
-    let verdict = if row.error() <= ERROR_MAX { "yes" } else { "NO" };
-    format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {:.2} | {verdict} |",
-        row.window_kib,
-        row.way.name(),
-        row.window_kib << 10,
-        row.seen_bytes,
-        row.wire.most_bytes,
-        row.wire.first_bytes,
-        row.wire.scale,
-        row.error() * 100.0,
-    )
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.window_kib.to_string(),
+        row.way.name().to_string(),
+        (row.window_kib << 10).to_string(),
+        row.seen_bytes.to_string(),
+        row.wire.most_bytes.to_string(),
+        row.wire.first_bytes.to_string(),
+        row.wire.scale.to_string(),
+        format!("{:.2}", row.error() * 100.0),
+        if row.error() <= ERROR_MAX { "yes" } else { "NO" }.to_string(),
+    ]
 }
 
 fn page(rows: &[Row]) -> String {
@@ -135,12 +135,9 @@ fn page(rows: &[Row]) -> String {
          long. Asked: `--window`. Seen: the largest window that the sending host's TCP_INFO \
          showed. On the wire: the largest window field of the receiving host in a capture of the \
          same run, shifted by the scale of its first packet, as tcpdump reads it. First: the \
-         window in its SYN or SYN/ACK. Within 5 % is as asked.\n\n{HEADING}"
+         window in its SYN or SYN/ACK. Within 5 % is as asked.\n\n"
     );
-    rows.iter().for_each(|row| {
-        let _ = writeln!(text, "{}", line(row));
-    });
-    text
+    text + &table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
 /// In the order in which the first bbcp report sets them.
@@ -149,7 +146,5 @@ const PATH: &str = "--rate 200Mbit --rtt 10ms --queue 1bdp";
 const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
 const ERROR_MAX: f64 = 0.05;
-const HEADING: &str = "\
-| KiB | way | asked | seen | on the wire | first | scale | off % | as asked |
-|---|---|---|---|---|---|---|---|---|
-";
+const COLUMNS: [&str; 9] =
+    ["KiB", "way", "asked", "seen", "on the wire", "first", "scale", "off %", "as asked"];

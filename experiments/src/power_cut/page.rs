@@ -6,6 +6,7 @@ use super::disk::{BLOCK_BYTES, Unflushed};
 use super::near::Retry;
 use super::round::{CutShown, Shown, few};
 use super::{Cleans, Options, Results};
+use crate::page::table;
 
 pub(super) fn page(
     options: &Options,
@@ -19,30 +20,40 @@ pub(super) fn page(
         page.push_str(&format!("- {note}\n"));
     }
     page.push_str(&format!(
-        "\nFrom seed {} in {:.0} s: `cargo xtask power-cut --rounds {} --seed {}`.\n\n{METHOD}\n\
-         | file system | what | writes | flushes | time | moved | broken without syncs |\n\
-         |---|---|---|---|---|---|---|\n",
+        "\nFrom seed {} in {:.0} s: `cargo xtask power-cut --rounds {} --seed {}`.\n\n{METHOD}\n",
         options.seed,
         time.as_secs_f64(),
         options.rounds,
         options.seed
     ));
+    page.push_str(&table(&CLEAN_COLUMNS, &whole(cleans)));
+    page.push('\n');
+    page.push_str(&table(&CUT_COLUMNS, &cut(results)));
+    page.push_str(&format!("\nA block is {BLOCK_BYTES} bytes.\n"));
+    page.push_str(&remarks(results));
+    page
+}
+
+/// What copies do that nothing cuts.
+fn whole(cleans: &Cleans) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for (kind, load, clean, broken) in cleans {
-        page.push_str(&format!(
-            "| {} | {load:?} | {} | {} | {:.1} s | {} MiB | {broken} |\n",
-            kind.name(),
-            clean.counts.writes,
-            clean.counts.flushes,
-            clean.time.as_secs_f64(),
-            clean.bytes >> 20
-        ));
+        rows.push(vec![
+            kind.name().to_string(),
+            format!("{load:?}"),
+            clean.counts.writes.to_string(),
+            clean.counts.flushes.to_string(),
+            format!("{:.1} s", clean.time.as_secs_f64()),
+            format!("{} MiB", clean.bytes >> 20),
+            broken.to_string(),
+        ]);
     }
-    page.push_str(
-        "\n| file system | rounds | cuts | lost / mixed / kept | healed in the run | blocks in \
-         the cache, and lost | final names compared at cuts | believed | sent again, median and \
-         most | journal left at the end | failed |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
+    rows
+}
+
+/// What the rounds showed, by file system.
+fn cut(results: &Results) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for (kind, rounds) in results {
         let shown: Vec<&Shown> =
             rounds.iter().filter_map(|(_, shown)| shown.as_ref().ok()).collect();
@@ -54,25 +65,23 @@ pub(super) fn page(
         let mut resent: Vec<u64> = shown.iter().map(|shown| shown.resent_bytes >> 20).collect();
         resent.sort_unstable();
         let believed: u64 = shown.iter().map(|shown| shown.believed_bytes >> 20).sum();
-        page.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {}, {} | {} | {believed} MiB | {} and {} MiB | {} | {} |\n",
-            kind.name(),
-            rounds.len(),
-            cuts.len(),
+        let median = resent.get(resent.len() / 2).unwrap_or(&0);
+        let most = resent.last().unwrap_or(&0);
+        rows.push(vec![
+            kind.name().to_string(),
+            rounds.len().to_string(),
+            cuts.len().to_string(),
             ways.join(" / "),
-            with(&|cut| cut.retry == Retry::LogsInAgain),
-            sum(&|cut| cut.blocks),
-            sum(&|cut| cut.lost),
-            sum(&|cut| cut.final_names),
-            resent.get(resent.len() / 2).unwrap_or(&0),
-            resent.last().unwrap_or(&0),
-            shown.iter().filter(|shown| shown.journal_left).count(),
-            rounds.len() - shown.len()
-        ));
+            with(&|cut| cut.retry == Retry::LogsInAgain).to_string(),
+            format!("{}, {}", sum(&|cut| cut.blocks), sum(&|cut| cut.lost)),
+            sum(&|cut| cut.final_names).to_string(),
+            format!("{believed} MiB"),
+            format!("{median} and {most} MiB"),
+            shown.iter().filter(|shown| shown.journal_left).count().to_string(),
+            (rounds.len() - shown.len()).to_string(),
+        ]);
     }
-    page.push_str(&format!("\nA block is {BLOCK_BYTES} bytes.\n"));
-    page.push_str(&remarks(results));
-    page
+    rows
 }
 
 /// What failed, and what is no failure but worth a word.
@@ -99,6 +108,21 @@ fn remarks(results: &Results) -> String {
     }
 }
 
+const CLEAN_COLUMNS: [&str; 7] =
+    ["file system", "what", "writes", "flushes", "time", "moved", "broken without syncs"];
+const CUT_COLUMNS: [&str; 11] = [
+    "file system",
+    "rounds",
+    "cuts",
+    "lost / mixed / kept",
+    "healed in the run",
+    "blocks in the cache, and lost",
+    "final names compared at cuts",
+    "believed",
+    "sent again, median and most",
+    "journal left at the end",
+    "failed",
+];
 const METHOD: &str = "\
 The sink is a guest (Debian's kernel under emulation) with one disk, a network block device with a \
 volatile cache. At a random request of that disk (in place of any write or flush, or just before \

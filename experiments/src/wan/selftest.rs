@@ -10,6 +10,7 @@ use ::wan::{FAR_ADDRESS, Joined, Profile, UNLIMITED, Wan};
 use serde_json::Value;
 
 use crate::bench::machine;
+use crate::page::table;
 use xtask::step;
 
 /// A link, and what is looked at on it.
@@ -51,7 +52,7 @@ pub(crate) fn test(options: &[&str]) -> Result<(), String> {
         ["--quick"] => QUICK,
         _ => return Err("write wan test or wan test --quick".to_string()),
     };
-    let mut table = String::from(HEADING);
+    let mut rows = Vec::new();
     let mut failed = Vec::new();
     for case in cases {
         println!("\n== {}", case.profile);
@@ -65,12 +66,12 @@ pub(crate) fn test(options: &[&str]) -> Result<(), String> {
             }
         };
         let faults = judge(&profile, &seen);
-        let row = row(case.profile, &profile, &seen, &faults);
-        println!("{row}");
-        table.push_str(&row);
-        table.push('\n');
+        let cells = cells(case.profile, &profile, &seen, &faults);
+        println!("| {} |", cells.join(" | "));
+        rows.push(cells);
         failed.extend(faults.into_iter().map(|fault| format!("{}: {fault}", case.profile)));
     }
+    let table = table(&COLUMNS, &rows);
     println!("\n{table}");
     if options.is_empty() {
         write_page(&table, &failed)?;
@@ -256,7 +257,7 @@ fn goodput_mbit(profile: &Profile, rate_bits_per_s: u64) -> f64 {
     rate_bits_per_s as f64 * 1448.0 / frame_bytes / 1e6
 }
 
-fn row(line: &str, profile: &Profile, seen: &Seen, faults: &[String]) -> String {
+fn cells(line: &str, profile: &Profile, seen: &Seen, faults: &[String]) -> Vec<String> {
     let rate_of = |rate| match rate {
         UNLIMITED => "-".to_string(),
         rate => format!("{:.2}", goodput_mbit(profile, rate)),
@@ -266,31 +267,30 @@ fn row(line: &str, profile: &Profile, seen: &Seen, faults: &[String]) -> String 
     let shown = |value: Option<f64>, factor: f64, digits: usize| {
         value.map_or("-".to_string(), |value| format!("{:.digits$}", value * factor))
     };
-    let mut row = format!(
-        "| {line} | {:.1} | {:.2} ",
-        { (forward.delay_ns + back.delay_ns) as f64 / 1e6 },
-        seen.rtt_ms
-    );
-    for (asked, seen) in rates.iter().zip(seen.rate_mbit) {
-        let asked = if seen.is_some() { asked } else { "-" };
-        write!(row, "| {asked} | {} ", shown(seen, 1.0, 2)).ok();
+    let mut cells = vec![
+        line.to_string(),
+        format!("{:.1}", (forward.delay_ns + back.delay_ns) as f64 / 1e6),
+        format!("{:.2}", seen.rtt_ms),
+    ];
+    for (asked, seen) in rates.into_iter().zip(seen.rate_mbit) {
+        let asked = if seen.is_some() { asked } else { "-".to_string() };
+        cells.extend([asked, shown(seen, 1.0, 2)]);
     }
     let lost = seen.loss.map(|loss| shown(loss, 100.0, 3));
-    write!(row, "| {} | {} / {} ", forward.loss * 100.0, lost[0], lost[1]).ok();
     let verdict = match faults {
         [] => "yes",
         [fault, ..] if fault.starts_with("void") => "void",
         _ => "NO",
     };
-    write!(
-        row,
-        "| {:.2} | {} | {:.0} | {verdict} |",
-        seen.late_ms_max,
-        seen.late_packets,
-        seen.cpu * 100.0
-    )
-    .ok();
-    row
+    cells.extend([
+        (forward.loss * 100.0).to_string(),
+        lost.join(" / "),
+        format!("{:.2}", seen.late_ms_max),
+        seen.late_packets.to_string(),
+        format!("{:.0}", seen.cpu * 100.0),
+        verdict.to_string(),
+    ]);
+    cells
 }
 
 const CASES: &[Case] = &[
@@ -326,11 +326,21 @@ const CPU_MAX: f64 = 0.5;
 const CPU_RATE_MAX: u64 = 300_000_000;
 /// The share of packets that may come out more than 1 ms late.
 const LATE_MAX: f64 = 0.03;
-const HEADING: &str = "\
-| link | RTT ms | ping | forward Mbit/s | iperf3 | back Mbit/s | iperf3 | loss % | iperf3 | \
-late ms max | late > 1 ms | CPU % | as asked |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
-";
+const COLUMNS: [&str; 13] = [
+    "link",
+    "RTT ms",
+    "ping",
+    "forward Mbit/s",
+    "iperf3",
+    "back Mbit/s",
+    "iperf3",
+    "loss %",
+    "iperf3",
+    "late ms max",
+    "late > 1 ms",
+    "CPU %",
+    "as asked",
+];
 const EXPLANATION: &str = "
 `cargo xtask wan test`, in a dev build. Ping is the median of 21. iperf3 is one TCP stream of \
 cubic, its rate behind slow start beside what 1448 bytes of every 1500 (for token buckets 1514) \

@@ -1,28 +1,33 @@
 //! A real file system as a volume: every path is resolved beneath its root, by the kernel.
 
+mod calls;
+mod filling;
+mod metadata;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, SeekFrom,
-    Stat, StatxFlags, Timespec, Timestamps, Uid,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
 };
 use rustix::io::Errno;
 
-use super::attributes::{self, What};
+use self::calls::{
+    chmod_path, is_ours_alone, is_special, is_still, rename_new, status_from, timestamps,
+};
+use super::attributes::What;
 use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
+use super::untold;
 use super::volume::{
     Access, Cache, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment,
-    Status, StatusKind, Volume, changed, show,
+    Status, Volume, changed, show,
 };
-use super::{holes, untold};
-use base::attributes::Attributes;
 use base::fault::{Class, Fault};
 
 /// Directory handles kept open: small files of one directory follow each other.
@@ -94,44 +99,6 @@ impl Disk {
         Ok((folder, name))
     }
 
-    /// Puts the names in a folder on stable storage. One that may not be read cannot be synced by
-    /// itself, but with everything else on its file system, by any file there.
-    fn sync_folder(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
-        match folder.may_be_read {
-            true => rustix::fs::fsync(&folder.fd),
-            false => self.sync_around(folder, path),
-        }
-    }
-
-    fn sync_around(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
-        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-        match rustix::fs::openat(&folder.fd, ".", flags, Mode::RUSR | Mode::WUSR) {
-            Ok(unnamed) => rustix::fs::syncfs(unnamed),
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO)) => Err(errno),
-            Err(errno) => {
-                self.refuse(What::Names, path, errno);
-                Ok(())
-            }
-        }
-    }
-
-    /// Gives a folder its metadata, also one that its owner has closed to themselves.
-    fn give_folder(&self, folder: &Folder, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
-        let mut meta = meta.clone();
-        if meta.mtime.is_none() {
-            // A new one has its group from the one that it is in, where that says so.
-            meta.mode |= rustix::fs::fstat(folder.as_fd())?.st_mode & Mode::SGID.bits();
-        }
-        let meta = &meta;
-        if folder.may_be_read {
-            return self.give_metadata(folder.as_fd(), path, meta);
-        }
-        chmod_path(folder.as_fd(), 0o700)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&folder.fd, ".", flags, Mode::empty())?;
-        self.give_metadata(opened.as_fd(), path, meta)
-    }
-
     /// Does something with a name and gives its directory the times that it had: what is ours alone
     /// leaves no trace.
     fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
@@ -167,111 +134,11 @@ impl Disk {
         self.open_in_parent(path, flags, 0o600)
     }
 
-    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time
-    /// and attributes too. The owner comes first: a change of it takes bits from the mode.
-    fn give_metadata(&self, fd: BorrowedFd<'_>, path: &[u8], meta: &Metadata) -> Result<(), Errno> {
-        let Some(mtime) = meta.mtime else {
-            return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
-        };
-        let mut mode = meta.mode;
-        if let Some(given) = &meta.attributes {
-            let refused = attributes::give(fd, given);
-            if refused.iter().any(|refused| refused.what == What::Owner) {
-                mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
-            }
-            for refused in refused {
-                self.refuse(refused.what, path, refused.errno);
-            }
-        }
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-        rustix::fs::futimens(fd, &timestamps(mtime))
-    }
-
     fn is_there_and_not_ours(&self, path: &[u8]) -> bool {
         let found = self.parent(path).and_then(|(parent, name)| {
             rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
         });
         found.is_ok_and(|stat| !is_ours_alone(&stat))
-    }
-
-    fn refuse(&self, what: What, path: &[u8], errno: Errno) {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.said.insert(what) {
-            let error = std::io::Error::from(errno);
-            let text = format!("'{}': {} ({error}; said once)", show(self, path), what.text());
-            refusals.texts.push(text);
-        }
-    }
-
-    fn give_link_owner(&self, path: &[u8], given: &Attributes) -> Result<(), Errno> {
-        let (parent, name) = self.parent(path)?;
-        let (uid, gid) = (Uid::from_raw(given.uid), Gid::from_raw(given.gid));
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        match rustix::fs::chownat(&parent, name, Some(uid), Some(gid), flags) {
-            Err(errno) => {
-                self.refuse(What::Owner, path, errno);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Writes a new file; blocks of zeros become holes where that is asked.
-    fn fill(&self, fd: &OwnedFd, segment: &Segment, from: &[u8]) -> Result<(), Errno> {
-        let mut at = 0;
-        while at < from.len() {
-            let run = match segment.sparse {
-                false => at..from.len(),
-                true => match holes::next_data(from, at) {
-                    Some(run) => run,
-                    None => break,
-                },
-            };
-            at = run.start;
-            while at < run.end {
-                match rustix::io::pwrite(fd, &from[at..run.end], at as u64) {
-                    Ok(count) => at += count,
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(errno),
-                }
-            }
-        }
-        match segment.sparse {
-            true => rustix::fs::ftruncate(fd, from.len() as u64),
-            false => Ok(()),
-        }
-    }
-
-    /// Writes zeros over what is data in a stretch, where no hole can be made. They go through the
-    /// page cache: the end of a file is no whole block.
-    fn fill_with_zeros(
-        &self,
-        file: &Handle,
-        path: &[u8],
-        stretch: Range<u64>,
-    ) -> Result<(), Fault> {
-        let through = self.open(path, Access::Resume { cache: Cache::Through })?;
-        let zeros = vec![0; ZEROS_BYTES];
-        let mut at = stretch.start;
-        while let Some(from) = self.next_data(file, path, at)?.filter(|from| *from < stretch.end) {
-            let hole = match rustix::fs::seek(file.fd(), SeekFrom::Hole(from)) {
-                Ok(hole) => hole,
-                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NXIO) => stretch.end,
-                Err(errno) => return Err(self.fault(Call::FindData, path, errno)),
-            };
-            let end = hole.min(stretch.end).min(from + ZEROS_BYTES as u64);
-            self.append(&through, path, from, &zeros[..(end - from) as usize])?;
-            at = end;
-        }
-        Ok(())
-    }
-
-    fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
-        let still = is_still(fd.as_fd(), u64::from(segment.len), segment.meta.mtime);
-        match still.map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))? {
-            true => Ok(()),
-            false => Err(changed(self, &segment.path)),
-        }
     }
 }
 
@@ -704,88 +571,6 @@ pub fn special(volume: &dyn Volume, path: &[u8]) -> Fault {
     Fault::new(Class::Local, text)
 }
 
-/// A regular file that only we may write to, by one name.
-fn is_ours_alone(stat: &Stat) -> bool {
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file && is_own(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
-}
-
-fn is_special(parent: &Folder, name: &OsStr) -> bool {
-    let found = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    found.is_ok_and(|stat| status_from(&stat).kind == StatusKind::Special)
-}
-
-/// A rename that replaces nothing. File systems without it get the same by a link, which also fails
-/// when the name is taken.
-fn rename_new(
-    from_parent: &Folder,
-    from: &OsStr,
-    to_parent: &Folder,
-    to: &OsStr,
-) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
-            rustix::fs::unlinkat(from_parent, from, AtFlags::empty())
-        }
-        renamed => renamed,
-    }
-}
-
-/// Whether a file has this size still, and this time where one is given.
-fn is_still(fd: BorrowedFd<'_>, size: u64, mtime: Option<Mtime>) -> Result<bool, Errno> {
-    let now = status_from(&rustix::fs::fstat(fd)?);
-    if now.size == size && mtime.is_none_or(|mtime| mtime == now.mtime) {
-        return Ok(true);
-    }
-    untold::ends_at(fd, size)
-}
-
-fn timestamps(mtime: Mtime) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },
-    }
-}
-
-/// The process's umask, which can only be read by setting it; asked once.
-fn umask() -> u32 {
-    static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    *UMASK.get_or_init(|| {
-        let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
-        rustix::process::umask(mask);
-        mask.as_raw_mode()
-    })
-}
-
-fn status_from(stat: &Stat) -> Status {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => StatusKind::File,
-        FileType::Directory => StatusKind::Directory,
-        FileType::Symlink => StatusKind::Link,
-        _ => StatusKind::Special,
-    };
-    let mtime = Mtime { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 };
-    Status {
-        kind,
-        size: stat.st_size as u64,
-        mtime,
-        mode: stat.st_mode & 0o7777,
-        inode: (stat.st_dev, stat.st_ino),
-        allocated_bytes: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES),
-    }
-}
-
-/// What is open only as a path has no other way to a new mode.
-fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
-    rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
-}
-
-/// A program with one of these runs as its file's owner or group.
-const SET_ID_BITS: u32 = 0o6000;
-
-/// What `stat` counts blocks in.
-const STAT_BLOCK_BYTES: u64 = 512;
 /// Zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 

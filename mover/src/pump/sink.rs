@@ -1,6 +1,8 @@
 //! The sink's side of the conversation: validates what is offered, says what it wants,
 //! acknowledges.
 
+mod judging;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,31 +24,27 @@ pub mod resume;
 mod room;
 mod target;
 
-use folders::{Folders, no_directory};
+use folders::Folders;
 use room::Rooms;
 pub use target::{Root, Target};
 
-use crate::io::disk::{exists, special};
-use crate::io::volume::{
-    Access, Batch, Cache, LazyFile, Replace, Segment, Status, StatusKind, Volume, show,
-};
+use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
 use crate::pump::sink::afterwards::{Afterwards, End, Ready};
-use crate::pump::sink::clean::is_ours;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
-use crate::pump::sink::journal::{Partial, Past, key_of};
+use crate::pump::sink::journal::{Partial, Past};
 use crate::pump::sink::objects::{Objects, Wanted};
-use crate::pump::sink::places::{is_place, is_same_file};
-use crate::pump::sink::resume::{free_temporary, temporary};
+use crate::pump::sink::places::is_place;
+use crate::pump::sink::resume::temporary;
 use crate::pump::source::is_file;
-use crate::pump::source::walk::{has_time, mtime_of};
+use crate::pump::source::walk::mtime_of;
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 use base::fault::{Class, Fault};
 use base::label::Sum;
 use base::limits::DIRECT_BYTES_MIN;
-use base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings, SkipUnchanged};
+use base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings};
 
 /// What the owner of a directory needs to put things there.
 const OWNER_BITS: u32 = 0o700;
@@ -370,162 +368,6 @@ impl SinkSide {
         };
         entry.path.clone_from(name);
         Ok(())
-    }
-
-    fn judge(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
-        let Target::Tree { volume, root, .. } = &self.target else {
-            return Ok(match entry.kind {
-                EntryKind::Directory | EntryKind::Link => Verdict::Done,
-                kind if is_place(kind) => Verdict::Done,
-                _ => Verdict::Wanted,
-            });
-        };
-        let volume = volume.clone();
-        if is_ours(&entry.path) {
-            let text = format!(
-                "'{}' has a name that datapump keeps for what is not complete: rename it, or \
-                 leave it out",
-                show(&*volume, &entry.path)
-            );
-            return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
-        }
-        if entry.kind == EntryKind::Leave && entry.path.is_empty() {
-            let like_source = self.settings.archive || self.folders.root_is_new();
-            return Ok(match like_source && !root.is_kept {
-                true => Verdict::Wanted,
-                false => Verdict::Done,
-            });
-        }
-        let status = volume.status(&entry.path)?;
-        match entry.kind {
-            EntryKind::Directory => return self.judge_directory(&*volume, entry, status),
-            // One that could not be made has been named already.
-            EntryKind::Leave => {
-                let is_there = status.is_some_and(|there| there.kind == StatusKind::Directory);
-                return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
-            }
-            EntryKind::HardLink if is_same_file(&*volume, &entry.path, &entry.link_target)? => {
-                return Ok(Verdict::Wanted);
-            }
-            _ => {}
-        }
-        if let Some(status) = status
-            && let Some(verdict) = self.judge_existing(&*volume, (number, entry), status)?
-        {
-            return Ok(verdict);
-        }
-        if entry.kind == EntryKind::Link {
-            let temporary = free_temporary(&*volume, &self.tag, &entry.path);
-            volume.remove(&temporary)?;
-            let made = volume
-                .make_link(&temporary, &entry.link_target, &self.metadata(entry))
-                .and_then(|()| volume.rename(&temporary, &entry.path, self.replace()));
-            if let Err(fault) = made {
-                let _ = volume.remove(&temporary);
-                return Err(fault);
-            }
-            self.renew(&entry.path);
-            return Ok(Verdict::Done);
-        }
-        Ok(Verdict::Wanted)
-    }
-
-    /// What an object that would take another's name comes to, where it is not wanted.
-    fn judge_existing(
-        &mut self,
-        volume: &dyn Volume,
-        (number, entry): (u64, &Entry),
-        status: Status,
-    ) -> Result<Option<Verdict>, Fault> {
-        if let Some(verdict) = self.judge_done(volume, entry, &status)? {
-            return Ok(Some(verdict));
-        }
-        if status.kind == StatusKind::Directory {
-            let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
-            return Ok(Some(Verdict::Refused(Fault::new(Class::Local, text))));
-        }
-        if status.kind == StatusKind::Special {
-            return Ok(Some(Verdict::Refused(special(volume, &entry.path))));
-        }
-        if self.is_unchanged((number, entry), status) {
-            return Ok(Some(Verdict::Kept));
-        }
-        Ok(match self.settings.overwrite {
-            Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
-            Overwrite::Older if has_time(entry) && mtime_of(entry) <= status.mtime => {
-                Some(Verdict::Kept)
-            }
-            Overwrite::Older | Overwrite::Always => None,
-        })
-    }
-
-    /// What an earlier run has made, and nobody has changed since; and links that are there.
-    fn judge_done(
-        &self,
-        volume: &dyn Volume,
-        entry: &Entry,
-        there: &Status,
-    ) -> Result<Option<Verdict>, Fault> {
-        if entry.kind == EntryKind::Link {
-            let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
-            let verdict = match self.settings.skip_unchanged {
-                SkipUnchanged::No => Verdict::Done,
-                SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
-            };
-            return Ok(same.then_some(verdict));
-        }
-        let Some(past) = self.past.as_ref().filter(|past| !past.is_empty()) else {
-            return Ok(None);
-        };
-        if entry.kind != EntryKind::File || there.kind != StatusKind::File {
-            return Ok(None);
-        }
-        for fsync in [Fsync::File, Fsync::Off] {
-            let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
-            if let Some(made) = past.done(&key)? {
-                // One of another kind is none that this run could tell.
-                let sum = made.filter(|(kind, _)| *kind == self.settings.digest);
-                return Ok(Some(Verdict::Held(sum.map(|(_, sum)| sum))));
-            }
-        }
-        Ok(None)
-    }
-
-    fn is_unchanged(&mut self, (number, entry): (u64, &Entry), status: Status) -> bool {
-        match (self.settings.skip_unchanged, entry.kind) {
-            (SkipUnchanged::Times, EntryKind::File) => {
-                let there = (status.kind, status.size, status.mtime);
-                there == (StatusKind::File, entry.size, mtime_of(entry))
-            }
-            (SkipUnchanged::Checksum, EntryKind::File) => self.same.remove(&number),
-            _ => false,
-        }
-    }
-
-    /// What would become of an object: looks, and changes nothing.
-    fn foresee(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
-        let Target::Tree { volume, .. } = &self.target else {
-            return Ok(Verdict::Wanted);
-        };
-        let volume = volume.clone();
-        if entry.kind == EntryKind::Leave {
-            return Ok(Verdict::Done);
-        }
-        Ok(match (entry.kind, volume.status(&entry.path)?) {
-            (_, None) => Verdict::Wanted,
-            (EntryKind::Directory, Some(status)) if status.kind == StatusKind::Directory => {
-                Verdict::Wanted
-            }
-            (EntryKind::Directory, Some(_)) => Verdict::Refused(no_directory(&*volume, entry)),
-            (EntryKind::HardLink, Some(_))
-                if is_same_file(&*volume, &entry.path, &entry.link_target)? =>
-            {
-                Verdict::Wanted
-            }
-            (_, Some(status)) => {
-                self.judge_existing(&*volume, (number, entry), status)?.unwrap_or(Verdict::Wanted)
-            }
-        })
     }
 
     /// Objects of the next offer that are here already, byte for byte.

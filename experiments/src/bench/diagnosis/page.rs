@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::cells::{Cell, Plant};
 use super::{Followed, Found};
 use crate::bench::machine;
+use crate::page::table;
 
 type Row<'a> = (&'a Cell, Found);
 
@@ -31,22 +32,22 @@ pub(super) fn confusion(rows: &[Row<'_>]) -> String {
             known.push(class);
         }
     }
-    let head: Vec<String> = known.iter().map(|class| class.replace('_', " ")).collect();
-    let mut text = format!("| planted ↓, found → | {} |\n|---|", head.join(" | "));
-    text.push_str(&"---|".repeat(known.len()));
-    text.push('\n');
-    for planted in &known {
-        let count = |class: &str| {
-            let both = |(cell, found): &&Row<'_>| cell.class == *planted && found.class() == class;
+    let names: Vec<String> = known.iter().map(|class| class.replace('_', " ")).collect();
+    let mut columns = vec!["planted ↓, found →"];
+    columns.extend(names.iter().map(String::as_str));
+    let row = |(planted, name): (&&str, &String)| {
+        let count = |class: &&str| {
+            let both = |(cell, found): &&Row<'_>| cell.class == *planted && found.class() == *class;
             match rows.iter().filter(both).count() {
                 0 => "·".to_string(),
                 count => count.to_string(),
             }
         };
-        let counts: Vec<String> = known.iter().map(|class| count(class)).collect();
-        let _ = writeln!(text, "| {} | {} |", planted.replace('_', " "), counts.join(" | "));
-    }
-    text
+        let mut cells = vec![name.clone()];
+        cells.extend(known.iter().map(count));
+        cells
+    };
+    table(&columns, &known.iter().zip(&names).map(row).collect::<Vec<_>>())
 }
 
 /// Cells with a wrong verdict, and advice that did not bring what it said.
@@ -84,29 +85,14 @@ pub(super) fn page(rows: &[Row<'_>]) -> String {
         rows.len(),
         confusion(rows)
     );
-    let _ = write!(text, "\n## Cells\n\n{HEADING}");
-    for (cell, found) in rows {
-        let _ = writeln!(text, "{}", line(cell, found));
-    }
-    let followed = rows.iter().filter_map(|(cell, found)| Some((cell, found.followed.as_ref()?)));
+    let cells: Vec<Vec<String>> = rows.iter().map(|(cell, found)| cells(cell, found)).collect();
+    let _ = write!(text, "\n## Cells\n\n{}", table(&COLUMNS, &cells));
     let _ = write!(
         text,
         "\n## The advice, followed\n\nThe same copy once again with all that `explain` advises, \
-         for as long. Predicted and reached are rates behind the ramp, payload of TCP.\n\n\
-         {FOLLOWED_HEADING}"
+         for as long. Predicted and reached are rates behind the ramp, payload of TCP.\n\n{}",
+        table(&FOLLOWED_COLUMNS, &followed(rows))
     );
-    for (cell, followed) in followed {
-        let _ = writeln!(
-            text,
-            "| {} | `{}` | {:.1} | {:.1} | {:+.1} | {} |",
-            cell.name,
-            followed.options.join(" "),
-            megabits(followed.predicted_bytes_per_s),
-            megabits(followed.reached_bytes_per_s),
-            followed.off() * 100.0,
-            if followed.off().abs() <= OFF_MAX { "yes" } else { "NO" }
-        );
-    }
     let faults = faults(rows);
     if !faults.is_empty() {
         let _ = write!(text, "\n## What fell short\n\n- {}\n", faults.join("\n- "));
@@ -114,7 +100,22 @@ pub(super) fn page(rows: &[Row<'_>]) -> String {
     text
 }
 
-fn line(cell: &Cell, found: &Found) -> String {
+fn followed(rows: &[Row<'_>]) -> Vec<Vec<String>> {
+    let row = |(cell, found): &Row<'_>| {
+        let followed = found.followed.as_ref()?;
+        Some(vec![
+            cell.name.to_string(),
+            format!("`{}`", followed.options.join(" ")),
+            format!("{:.1}", megabits(followed.predicted_bytes_per_s)),
+            format!("{:.1}", megabits(followed.reached_bytes_per_s)),
+            format!("{:+.1}", followed.off() * 100.0),
+            if followed.off().abs() <= OFF_MAX { "yes" } else { "NO" }.to_string(),
+        ])
+    };
+    rows.iter().filter_map(row).collect()
+}
+
+fn cells(cell: &Cell, found: &Found) -> Vec<String> {
     let figures = &found.verdict["figures"];
     let rate = |name: &str| figures[name].as_f64().map_or(0.0, megabits);
     let plant = match cell.plant {
@@ -125,18 +126,16 @@ fn line(cell: &Cell, found: &Found) -> String {
         Plant::Quota(hundredths) => format!("; {hundredths} % of a CPU"),
         Plant::Cuts(every, time) => format!("; every {every} ms a cut of {time} ms"),
     };
-    format!(
-        "| {} | `{}`; `{}`{plant} | {} | {:.1} | {:.1} | {} | {} | {} |",
-        cell.name,
-        cell.path,
-        cell.copy,
+    vec![
+        cell.name.to_string(),
+        format!("`{}`; `{}`{plant}", cell.path, cell.copy),
         cell.class.replace('_', " "),
-        rate("bytes_per_s"),
-        figures["seconds"].as_f64().unwrap_or(0.0),
+        format!("{:.1}", rate("bytes_per_s")),
+        format!("{:.1}", figures["seconds"].as_f64().unwrap_or(0.0)),
         shares(found),
-        found.verdict["confidence"].as_str().unwrap_or("-"),
-        if found.class() == cell.class { "yes" } else { "NO" }
-    )
+        found.verdict["confidence"].as_str().unwrap_or("-").to_string(),
+        if found.class() == cell.class { "yes" } else { "NO" }.to_string(),
+    ]
 }
 
 /// `receive window 0.94, undetermined 0.06`.
@@ -164,11 +163,15 @@ fn megabits(bytes_per_s: f64) -> f64 {
 }
 
 const OFF_MAX: f64 = 0.15;
-const HEADING: &str = "\
-| cell | planted | right | Mbit/s | s | found, shares of the bytes | confidence | as planted |
-|---|---|---|---|---|---|---|---|
-";
-const FOLLOWED_HEADING: &str = "\
-| cell | options | predicted Mbit/s | reached | off % | within 15 % |
-|---|---|---|---|---|---|
-";
+const COLUMNS: [&str; 8] = [
+    "cell",
+    "planted",
+    "right",
+    "Mbit/s",
+    "s",
+    "found, shares of the bytes",
+    "confidence",
+    "as planted",
+];
+const FOLLOWED_COLUMNS: [&str; 6] =
+    ["cell", "options", "predicted Mbit/s", "reached", "off %", "within 15 %"];

@@ -10,10 +10,11 @@ use ::wan::{Profile, Wan};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{MB, Options, Pair, covered, median_error, remove};
+use super::{MB, Options, Pair, reached, remove};
 use crate::bench::ground::random_file;
 use crate::bench::shuffle::Shuffle;
 use crate::bench::{build, machine};
+use crate::page::table;
 use xtask::packages;
 use xtask::step::{output, root};
 
@@ -98,7 +99,7 @@ fn over(way: &Way, program: &Path, seed: u64) -> Result<Vec<Row>, String> {
         // It stays unknown to those that come behind it.
         let wet = ground.copy(copy, &["--no-record"])?;
         let row = row(way.name, copy, &dry, &wet)?;
-        println!("{}", line(&row));
+        println!("| {} |", cells(&row).join(" | "));
         rows.push(row);
     }
     Ok(rows)
@@ -146,18 +147,18 @@ fn row(way: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<Row, S
     })
 }
 
-fn line(row: &Row) -> String {
+fn cells(row: &Row) -> Vec<String> {
     let [low, middle, high] = row.time.expected;
-    format!(
-        "| {} | {} | {} | {:.2} | {:.2} | {middle:.2} ({low:.2}–{high:.2}) | {:+.1} %{} |",
-        row.way,
-        row.copy.mb,
-        row.copy.streams,
-        row.time.observed,
-        row.login_s,
-        row.time.error() * 100.0,
-        if row.time.covered() { "" } else { " out" },
-    )
+    let out = if row.time.covered() { "" } else { " out" };
+    vec![
+        row.way.to_string(),
+        row.copy.mb.to_string(),
+        row.copy.streams.to_string(),
+        format!("{:.2}", row.time.observed),
+        format!("{:.2}", row.login_s),
+        format!("{middle:.2} ({low:.2}–{high:.2})"),
+        format!("{:+.1} %{out}", row.time.error() * 100.0),
+    ]
 }
 
 fn page(rows: &[Row], seed: u64) -> String {
@@ -172,26 +173,19 @@ fn page(rows: &[Row], seed: u64) -> String {
         WAYS.len(),
         rows.len(),
     );
-    let _ = write!(
-        text,
-        "| | wanted | time |\n|---|---|---|\n| median error | at most 10 % | {:.1} % |\n\
-         | within the 90 % interval | at least 80 % | {:.0} % |\n\n",
-        median_error(&times) * 100.0,
-        covered(&times) * 100.0
-    );
-    text.push_str(
-        "| way | MB | streams | seconds | of that login | expected | error |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    rows.iter().for_each(|row| {
-        let _ = writeln!(text, "{}", line(row));
-    });
-    text.push_str("\n| way | link | learned from: MB x streams |\n|---|---|---|\n");
-    for way in WAYS {
+    let copies: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let way = |way: &Way| {
         let learned = way.learned.iter().map(|copy| format!("{} x {}", copy.mb, copy.streams));
         let learned: Vec<String> = learned.collect();
-        let _ = writeln!(text, "| {} | {} | {} |", way.name, way.wan.join(" "), learned.join(", "));
-    }
+        vec![way.name.to_string(), way.wan.join(" "), learned.join(", ")]
+    };
+    let ways: Vec<Vec<String>> = WAYS.iter().map(way).collect();
+    let tables = [
+        reached(&[("time", &times)]),
+        table(&COLUMNS, &copies),
+        table(&["way", "link", "learned from: MB x streams"], &ways),
+    ];
+    text.push_str(&tables.join("\n"));
     text.push('\n');
     for note in machine::notes(Path::new("/dev/shm")) {
         let _ = writeln!(text, "- {note}");
@@ -203,6 +197,8 @@ const fn copy(mb: u64, streams: u16) -> Copy {
     Copy { mb, streams }
 }
 
+const COLUMNS: [&str; 7] =
+    ["way", "MB", "streams", "seconds", "of that login", "expected", "error"];
 const LEARNED: &[Copy] =
     &[copy(3, 4), copy(12, 4), copy(12, 1), copy(40, 4), copy(40, 8), copy(120, 4), copy(40, 1)];
 const WAYS: &[Way] = &[

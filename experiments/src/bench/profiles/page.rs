@@ -6,6 +6,7 @@ use super::Path;
 use super::kept::{Kept, Run, Stage};
 use super::runs::Tool;
 use crate::bench::machine;
+use crate::page::table;
 use analysis::statistics::Spread;
 
 /// Copies that are no matter of choice: as the program is, and the same without a pace.
@@ -33,7 +34,20 @@ pub(super) fn page(all: &[(&Path, Kept)]) -> String {
             wan.join(" ")
         );
     }
-    text.push_str(TABLE);
+    text.push('\n');
+    text.push_str(&table(&TURN_COLUMNS, &turns(all)));
+    text.push_str(&short_of(all));
+    text.push_str(LOOKS);
+    text.push_str(&table(&LOOK_COLUMNS, &looks(all)));
+    text.push('\n');
+    for note in machine::notes(std::path::Path::new("/dev/shm")) {
+        let _ = writeln!(text, "- {note}");
+    }
+    text
+}
+
+fn turns(all: &[(&Path, Kept)]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for (path, kept) in all {
         let tools = kept.turned();
         let best = tools
@@ -42,32 +56,27 @@ pub(super) fn page(all: &[(&Path, Kept)]) -> String {
             .filter_map(|tool| kept.spread(tool))
             .map(|spread| spread.median)
             .fold(f64::NAN, f64::max);
-        for tool in &tools {
-            let _ = writeln!(text, "{}", row(path, kept, tool, best));
-        }
+        rows.extend(tools.iter().map(|tool| turn(path, kept, tool, best)));
     }
-    text.push_str(&short_of(all));
-    text.push_str(LOOKS);
-    for (path, kept) in all {
-        for run in kept.runs.iter().filter(|run| run.stage == Stage::Look) {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {:.1} | {} |",
-                path.name,
-                run.tool.text(),
-                run.seen.mbit,
-                run.dropped
-            );
-        }
-    }
-    text.push('\n');
-    for note in machine::notes(std::path::Path::new("/dev/shm")) {
-        let _ = writeln!(text, "- {note}");
-    }
-    text
+    rows
 }
 
-fn row(path: &Path, kept: &Kept, tool: &Tool, best: f64) -> String {
+fn looks(all: &[(&Path, Kept)]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (path, kept) in all {
+        for run in kept.runs.iter().filter(|run| run.stage == Stage::Look) {
+            rows.push(vec![
+                path.name.to_string(),
+                run.tool.text(),
+                format!("{:.1}", run.seen.mbit),
+                run.dropped.to_string(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn turn(path: &Path, kept: &Kept, tool: &Tool, best: f64) -> Vec<String> {
     let spread = |of: fn(&Run) -> Option<f64>| Spread::of(kept.turns_of(tool).filter_map(of));
     let shown = |of: Option<Spread>, digits| of.map_or("-".into(), |of| of.text(digits));
     let rate = kept.spread(tool);
@@ -76,16 +85,16 @@ fn row(path: &Path, kept: &Kept, tool: &Tool, best: f64) -> String {
         kept.turns_of(tool).filter_map(|run| run.seen.verdict.as_deref()).collect();
     verdicts.sort_unstable();
     verdicts.dedup();
-    format!(
-        "| {} | {} | {} | {ratio:.3} | {} | {} | {} | {} |",
-        path.name,
+    vec![
+        path.name.to_string(),
         tool.text(),
         shown(rate, 1),
+        format!("{ratio:.3}"),
         shown(spread(|run| run.seen.whole_mbit), 1),
         shown(spread(|run| Some(run.dropped as f64)), 0),
         verdicts.join(", "),
-        kept.turns_of(tool).count()
-    )
+        kept.turns_of(tool).count().to_string(),
+    ]
 }
 
 /// The paths on which the best copy is below what is promised.
@@ -127,16 +136,20 @@ sealed with TLS 1.3 and checked with BLAKE3, but on the veth path, where nothing
 digest is what the options say.
 
 ";
-const TABLE: &str = "
-| path | what | Mbit/s behind the ramp | of the best iperf3 | whole | packets dropped | verdict | \
-turns |
-|---|---|---|---|---|---|---|---|
-";
+const TURN_COLUMNS: [&str; 8] = [
+    "path",
+    "what",
+    "Mbit/s behind the ramp",
+    "of the best iperf3",
+    "whole",
+    "packets dropped",
+    "verdict",
+    "turns",
+];
 const LOOKS: &str = "
 ## What was looked at to choose
 
 Once each, shorter.
 
-| path | what | Mbit/s | packets dropped |
-|---|---|---|---|
 ";
+const LOOK_COLUMNS: [&str; 4] = ["path", "what", "Mbit/s", "packets dropped"];

@@ -21,19 +21,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crc_fast::{CrcAlgorithm, checksum};
-
+pub use self::record::Record;
+use self::record::{DONE_FRONT_BYTES, FRONT_BYTES, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX};
 use crate::io::system::boot_id;
 use crate::io::volume::{Handle, Identity, Locked, Mtime, Status, Volume, show};
-use crate::wire::reader::{Reader, Writer};
 use crate::work::digest::Node;
 use base::extent::ExtentSet;
 use base::fault::{Class, Fault};
 use base::label::Sum;
-use base::limits::{PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 use base::settings::{Cut, DigestKind, Fsync};
 
 mod past;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -64,223 +63,6 @@ impl Origin {
 
 /// The digest of a complete file, and which it is; none where none was made.
 pub type Made = Option<(DigestKind, Sum)>;
-
-/// One thing that the journal says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    Open {
-        transfer: TransferId,
-    },
-    /// A temporary file that was made, and the size of the requests that bring it.
-    Begin {
-        file: u32,
-        origin: Origin,
-        request_bytes: u32,
-        made: Identity,
-    },
-    Have {
-        file: u32,
-        ranges: Vec<(u64, u64)>,
-        nodes: Vec<Node>,
-    },
-    Flushed {
-        file: u32,
-    },
-    Done {
-        files: Vec<(Key, Made)>,
-    },
-    Drop {
-        file: u32,
-    },
-    Forget {
-        file: u32,
-    },
-    /// A folder that this transfer makes. It is said before that is done, but for the root, which
-    /// holds the journal; the root alone is known by its inode.
-    Folder {
-        path: Vec<u8>,
-        inode: u64,
-    },
-}
-
-const VERSION: u8 = 3;
-const FRONT_BYTES: usize = 8;
-/// A record is written from lists that are cut to fit; nothing longer is read.
-const RECORD_BYTES_MAX: usize = 256 << 10;
-const LIST_MAX: usize = 2048;
-/// Bytes in front of the first file of a `Done`: front, kind, count.
-const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
-/// Bytes of a digest and its kind.
-const MADE_BYTES: u64 = 33;
-
-impl Record {
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        out.raw(&[0; FRONT_BYTES]);
-        self.encode_fields(&mut out);
-        let length = out.bytes.len() - FRONT_BYTES;
-        assert!(length <= RECORD_BYTES_MAX, "a record of {length} bytes");
-        let check = checksum(CrcAlgorithm::Crc32Iscsi, &out.bytes[FRONT_BYTES..]) as u32;
-        out.bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-        out.bytes[4..8].copy_from_slice(&check.to_le_bytes());
-        out.bytes
-    }
-
-    fn encode_fields(&self, out: &mut Writer) {
-        match self {
-            Record::Open { transfer } => {
-                out.u8(1);
-                out.u8(VERSION);
-                out.raw(transfer);
-            }
-            Record::Begin { file, origin, request_bytes, made } => {
-                out.u8(2);
-                out.u32(*file);
-                out.bytes(&origin.path);
-                out.u64(origin.size);
-                out.i64(origin.mtime.seconds);
-                out.u32(origin.mtime.nanos);
-                out.u8(origin.digest as u8);
-                out.u32(*request_bytes);
-                out.u64(made.inode);
-                out.u32(made.owner);
-                out.option(made.born, |out, born| {
-                    out.i64(born.seconds);
-                    out.u32(born.nanos);
-                });
-            }
-            Record::Have { file, ranges, nodes } => {
-                out.u8(3);
-                out.u32(*file);
-                out.u16(ranges.len() as u16);
-                for (start, end) in ranges {
-                    out.u64(*start);
-                    out.u64(*end);
-                }
-                out.u16(nodes.len() as u16);
-                for node in nodes {
-                    out.u64(node.offset);
-                    out.u64(node.len);
-                    out.raw(&node.sum);
-                }
-            }
-            Record::Flushed { file } => {
-                out.u8(4);
-                out.u32(*file);
-            }
-            Record::Done { files } => {
-                out.u8(5);
-                out.u16(files.len() as u16);
-                for (key, made) in files {
-                    out.raw(key);
-                    out.option(*made, |out, (kind, sum)| {
-                        out.u8(kind as u8);
-                        out.raw(&sum);
-                    });
-                }
-            }
-            Record::Drop { file } => {
-                out.u8(6);
-                out.u32(*file);
-            }
-            Record::Forget { file } => {
-                out.u8(7);
-                out.u32(*file);
-            }
-            Record::Folder { path, inode } => {
-                out.u8(8);
-                out.bytes(path);
-                out.u64(*inode);
-            }
-        }
-    }
-
-    /// The record at the front of these bytes, and its length; `None` when they hold no whole and
-    /// sound one.
-    pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
-        let front = bytes.get(..FRONT_BYTES)?;
-        let length = u32::from_le_bytes(front[..4].try_into().ok()?) as usize;
-        let check = u32::from_le_bytes(front[4..].try_into().ok()?);
-        if length > RECORD_BYTES_MAX {
-            return None;
-        }
-        let fields = bytes.get(FRONT_BYTES..FRONT_BYTES + length)?;
-        if checksum(CrcAlgorithm::Crc32Iscsi, fields) as u32 != check {
-            return None;
-        }
-        let mut from = Reader::new(fields);
-        let record = Record::decode_fields(&mut from).ok()?;
-        from.end().ok()?;
-        Some((record, FRONT_BYTES + length))
-    }
-
-    fn decode_fields(from: &mut Reader<'_>) -> Result<Record, Fault> {
-        let unknown = || Fault::new(Class::Local, "a journal of another version");
-        Ok(match from.u8()? {
-            1 => match from.u8()? {
-                VERSION => Record::Open { transfer: from.array()? },
-                _ => return Err(unknown()),
-            },
-            2 => {
-                let file = from.u32()?;
-                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
-                let size = from.u64()?;
-                let mtime = Mtime { seconds: from.i64()?, nanos: from.u32()? };
-                let digest = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
-                let origin = Origin { path, size, mtime, digest };
-                let request_bytes = from.u32()?;
-                if !(REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&request_bytes)
-                    || !request_bytes.is_multiple_of(REQUEST_BYTES_STEP)
-                {
-                    return Err(unknown());
-                }
-                let (inode, owner) = (from.u64()?, from.u32()?);
-                let born =
-                    from.option(|from| Ok(Mtime { seconds: from.i64()?, nanos: from.u32()? }))?;
-                let made = Identity { inode, owner, born };
-                Record::Begin { file, origin, request_bytes, made }
-            }
-            3 => {
-                let file = from.u32()?;
-                let ranges = list(from, |from| Ok((from.u64()?, from.u64()?)))?;
-                let nodes = list(from, |from| {
-                    Ok(Node { offset: from.u64()?, len: from.u64()?, sum: from.array()? })
-                })?;
-                Record::Have { file, ranges, nodes }
-            }
-            4 => Record::Flushed { file: from.u32()? },
-            5 => {
-                let file = |from: &mut Reader<'_>| {
-                    let key = from.array()?;
-                    let made = from.option(|from| {
-                        let kind = DigestKind::from_code(from.u8()?).ok_or_else(unknown)?;
-                        Ok((kind, from.array()?))
-                    })?;
-                    Ok((key, made))
-                };
-                Record::Done { files: list(from, file)? }
-            }
-            6 => Record::Drop { file: from.u32()? },
-            7 => Record::Forget { file: from.u32()? },
-            8 => {
-                let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
-                Record::Folder { path, inode: from.u64()? }
-            }
-            _ => return Err(unknown()),
-        })
-    }
-}
-
-fn list<T>(
-    from: &mut Reader<'_>,
-    item: impl Fn(&mut Reader<'_>) -> Result<T, Fault>,
-) -> Result<Vec<T>, Fault> {
-    let count = usize::from(from.u16()?);
-    if count > LIST_MAX {
-        return Err(Fault::new(Class::Local, "a list that is longer than this journal's are"));
-    }
-    (0..count).map(|_| item(from)).collect()
-}
 
 /// What is here of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

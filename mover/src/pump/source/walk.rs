@@ -17,18 +17,18 @@ use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
 use crate::pump::sink::compare::sum_of;
 use crate::pump::source::names::Names;
-use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::{Select, Shape};
-use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
+use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind};
 use crate::wire::message::Origin;
 use base::attributes::Attributes;
-use base::fault::{Class, Fault};
+use base::fault::Fault;
 use base::job::Place;
 use base::limits::ATTRIBUTES_BYTES_MAX;
-use base::settings::{Links, Settings, SkipUnchanged};
+use base::settings::{Settings, SkipUnchanged};
 
 mod listed;
 mod listing;
+mod tree;
 
 /// Where an object is read from.
 #[derive(Clone, Debug)]
@@ -353,191 +353,6 @@ impl Offers<'_> {
                 self.add_regular(Spot { disk, inside: in_parent, target: name, real }, &at, meta);
             }
             Err(errno) => self.failed("find", real, errno),
-        }
-    }
-
-    fn add_tree(&mut self, real: &Path, prefix: Vec<u8>, meta: &Meta) {
-        let disk = match Disk::open(real) {
-            Ok(disk) => Arc::new(disk),
-            Err(fault) => return self.unoffered(real, fault),
-        };
-        let mut open: Vec<Frame> = Vec::new();
-        self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
-        let at = match At::find(&disk, b"") {
-            Ok(at) => at,
-            Err(errno) => return self.failed("find", real, errno),
-        };
-        let root = Spot { disk, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
-        self.enter(root, &at, meta, &mut open);
-        self.add_open(&mut open);
-    }
-
-    /// Adds everything in the directories that are being listed.
-    fn add_open(&mut self, open: &mut Vec<Frame>) {
-        while let Some(frame) = open.last_mut() {
-            if !self.going {
-                return;
-            }
-            match frame.listing.next(&frame.spot, &mut self.buffer) {
-                Some(Ok(at)) => {
-                    let spot = frame.spot.below(at.name());
-                    let meta = at.meta();
-                    let shape = match meta.as_ref().is_ok_and(Meta::is_dir) {
-                        true => Shape::Folder,
-                        false => Shape::Other,
-                    };
-                    if !self.leaves_out(&spot, shape) {
-                        match meta {
-                            Ok(meta) => self.add_found(spot, &at, &meta, open),
-                            Err(errno) => self.failed("look at", &spot.real, errno),
-                        }
-                    }
-                }
-                Some(Err(errno)) => {
-                    let real = frame.spot.real.clone();
-                    self.failed("list", &real, errno);
-                    self.leave(open);
-                }
-                None => self.leave(open),
-            }
-        }
-    }
-
-    /// Adds one thing in a tree; a directory is entered.
-    fn add_found(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
-        if !path_is_safe(&spot.target) {
-            let text =
-                format!("'{}' is longer than a path may be (4095 bytes)", spot.real.display());
-            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
-        }
-        match (meta.is_link(), self.settings.links) {
-            (false, _) => self.add_thing(spot, at, meta, open),
-            (true, Links::Copy | Links::Safe) => self.add_link(spot, at, meta),
-            (true, Links::Follow) => self.follow(spot, open),
-            (true, Links::Skip) => {
-                let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
-                self.say(Sighting::Skipped(text));
-            }
-        }
-    }
-
-    fn add_thing(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
-        if meta.is_file() {
-            self.add_regular(spot, at, meta);
-        } else if meta.is_dir() {
-            self.enter(spot, at, meta, open);
-        } else {
-            let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
-            self.say(Sighting::Skipped(text));
-        }
-    }
-
-    /// A file, or another name of one that has been offered.
-    fn add_regular(&mut self, spot: Spot, at: &At, meta: &Meta) {
-        if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
-            let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
-            entry.twin = twin;
-            return self.add(Found { entry, from: None });
-        }
-        let untold = match untold_size(&spot, meta) {
-            Ok(untold) => untold,
-            Err(fault) => return self.unoffered(&spot.real, fault),
-        };
-        let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
-        let allocated_bytes = meta.allocated_bytes();
-        match untold {
-            Some(size) => entry.size = size,
-            None if allocated_bytes < meta.size() => {
-                (entry.sparse, entry.allocated_bytes) = (true, allocated_bytes);
-            }
-            None => {}
-        }
-        entry.attributes = self.attributes(&spot.real, at, meta);
-        let from = From { volume: spot.disk, path: spot.inside };
-        self.add(Found { entry, from: Some(from) });
-    }
-
-    fn add_link(&mut self, spot: Spot, at: &At, meta: &Meta) {
-        match at.read_link() {
-            Ok(to) if self.settings.links == Links::Safe && leads_out(&spot.target, &to) => {
-                let text = format!(
-                    "'{}' is a symbolic link that leads out of what is copied: skipped",
-                    spot.real.display()
-                );
-                self.say(Sighting::Skipped(text));
-            }
-            Ok(to) => {
-                let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
-                entry.attributes = self.attributes(&spot.real, at, meta);
-                self.add(Found { entry, from: None });
-            }
-            Err(errno) => self.failed("read the link", &spot.real, errno),
-        }
-    }
-
-    /// What a link points to, in the link's place.
-    fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
-        let everything = match &self.everything {
-            Some(disk) => disk.clone(),
-            None => match Disk::open(Path::new("/")) {
-                Ok(disk) => Arc::new(disk),
-                Err(fault) => return self.unoffered(&spot.real, fault),
-            },
-        };
-        self.everything = Some(everything.clone());
-        let real = match fs::canonicalize(&spot.real) {
-            Ok(real) => real,
-            Err(error) => {
-                return self.unoffered(&spot.real, Fault::io("follow", &spot.real, &error));
-            }
-        };
-        let inside = real.as_os_str().as_bytes()[1..].to_vec();
-        let found = At::find(&everything, &inside).and_then(|at| Ok((at.meta()?, at)));
-        let (meta, at) = match found {
-            Ok(found) => found,
-            Err(errno) => return self.failed("follow", &spot.real, errno),
-        };
-        if meta.is_dir() && open.iter().any(|frame| frame.inode == meta.inode()) {
-            let text = format!(
-                "'{}' leads back to '{}', which it is in: a loop cannot be copied",
-                spot.real.display(),
-                real.display()
-            );
-            return self.unoffered(&spot.real, Fault::new(Class::Local, text));
-        }
-        let spot = Spot { disk: everything, inside, target: spot.target, real };
-        self.add_thing(spot, &at, &meta, open);
-    }
-
-    fn enter(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
-        let target = spot.target.clone();
-        if !target.is_empty() {
-            let entry = entry_from(EntryKind::Directory, target.clone(), Vec::new(), meta);
-            self.add(Found { entry, from: None });
-        }
-        let mut leave = entry_from(EntryKind::Leave, target, Vec::new(), meta);
-        leave.attributes = self.attributes(&spot.real, at, meta);
-        match Listing::open(at, meta, open.len(), &mut self.buffer) {
-            Ok(listing) => {
-                let depth = open.len();
-                if let Some(around) = open.last_mut() {
-                    around.listing.cover(depth - 1);
-                }
-                open.push(Frame { listing, spot, leave, inode: meta.inode() });
-            }
-            Err(errno) => {
-                self.failed("list", &spot.real, errno);
-                if !leave.path.is_empty() {
-                    self.add(Found { entry: leave, from: None });
-                }
-            }
-        }
-    }
-
-    /// Everything in the innermost directory has been offered.
-    fn leave(&mut self, open: &mut Vec<Frame>) {
-        if let Some(Frame { leave, .. }) = open.pop() {
-            self.add(Found { entry: leave, from: None });
         }
     }
 

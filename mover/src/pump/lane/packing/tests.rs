@@ -1,5 +1,6 @@
 //! The controller replayed over simulated processors, wires and receivers, against each fixed way.
 
+use base::codec::{Codec, Toil};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,0 +1,75 @@
+//! Bytes that are written or checked at once, zeros among them.
+
+use crate::io::disk::calls::is_still;
+use crate::io::volume::Volume;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+
+use crate::io::call::Call;
+use crate::io::disk::{Disk, ZEROS_BYTES};
+use crate::io::holes;
+use crate::io::volume::{Access, Cache, Handle, Segment, changed};
+use base::fault::Fault;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+impl Disk {
+    /// Writes a new file; blocks of zeros become holes where that is asked.
+    pub(super) fn fill(&self, fd: &OwnedFd, segment: &Segment, from: &[u8]) -> Result<(), Errno> {
+        let mut at = 0;
+        while at < from.len() {
+            let run = match segment.sparse {
+                false => at..from.len(),
+                true => match holes::next_data(from, at) {
+                    Some(run) => run,
+                    None => break,
+                },
+            };
+            at = run.start;
+            while at < run.end {
+                match rustix::io::pwrite(fd, &from[at..run.end], at as u64) {
+                    Ok(count) => at += count,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        match segment.sparse {
+            true => rustix::fs::ftruncate(fd, from.len() as u64),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes zeros over what is data in a stretch, where no hole can be made. They go through the
+    /// page cache: the end of a file is no whole block.
+    pub(super) fn fill_with_zeros(
+        &self,
+        file: &Handle,
+        path: &[u8],
+        stretch: Range<u64>,
+    ) -> Result<(), Fault> {
+        let through = self.open(path, Access::Resume { cache: Cache::Through })?;
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = stretch.start;
+        while let Some(from) = self.next_data(file, path, at)?.filter(|from| *from < stretch.end) {
+            let hole = match rustix::fs::seek(file.fd(), SeekFrom::Hole(from)) {
+                Ok(hole) => hole,
+                Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NXIO) => stretch.end,
+                Err(errno) => return Err(self.fault(Call::FindData, path, errno)),
+            };
+            let end = hole.min(stretch.end).min(from + ZEROS_BYTES as u64);
+            self.append(&through, path, from, &zeros[..(end - from) as usize])?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_small(&self, fd: &OwnedFd, segment: &Segment) -> Result<(), Fault> {
+        let still = is_still(fd.as_fd(), u64::from(segment.len), segment.meta.mtime);
+        match still.map_err(|errno| self.fault(Call::LookAt, &segment.path, errno))? {
+            true => Ok(()),
+            false => Err(changed(self, &segment.path)),
+        }
+    }
+}

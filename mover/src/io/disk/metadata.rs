@@ -1,0 +1,107 @@
+//! What files and folders are given besides bytes: owner, mode, time, attributes, lasting names.
+
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
+
+use crate::io::attributes;
+use crate::io::attributes::What;
+use crate::io::beneath::Folder;
+use crate::io::disk::Disk;
+use crate::io::disk::calls::{SET_ID_BITS, chmod_path, timestamps, umask};
+use crate::io::volume::{Metadata, show};
+use base::attributes::Attributes;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+impl Disk {
+    /// Puts the names in a folder on stable storage. One that may not be read cannot be synced by
+    /// itself, but with everything else on its file system, by any file there.
+    pub(super) fn sync_folder(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        match folder.may_be_read {
+            true => rustix::fs::fsync(&folder.fd),
+            false => self.sync_around(folder, path),
+        }
+    }
+
+    pub(super) fn sync_around(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&folder.fd, ".", flags, Mode::RUSR | Mode::WUSR) {
+            Ok(unnamed) => rustix::fs::syncfs(unnamed),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO)) => Err(errno),
+            Err(errno) => {
+                self.refuse(What::Names, path, errno);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a folder its metadata, also one that its owner has closed to themselves.
+    pub(super) fn give_folder(
+        &self,
+        folder: &Folder,
+        path: &[u8],
+        meta: &Metadata,
+    ) -> Result<(), Errno> {
+        let mut meta = meta.clone();
+        if meta.mtime.is_none() {
+            // A new one has its group from the one that it is in, where that says so.
+            meta.mode |= rustix::fs::fstat(folder.as_fd())?.st_mode & Mode::SGID.bits();
+        }
+        let meta = &meta;
+        if folder.may_be_read {
+            return self.give_metadata(folder.as_fd(), path, meta);
+        }
+        chmod_path(folder.as_fd(), 0o700)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&folder.fd, ".", flags, Mode::empty())?;
+        self.give_metadata(opened.as_fd(), path, meta)
+    }
+
+    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time
+    /// and attributes too. The owner comes first: a change of it takes bits from the mode.
+    pub(super) fn give_metadata(
+        &self,
+        fd: BorrowedFd<'_>,
+        path: &[u8],
+        meta: &Metadata,
+    ) -> Result<(), Errno> {
+        let Some(mtime) = meta.mtime else {
+            return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
+        };
+        let mut mode = meta.mode;
+        if let Some(given) = &meta.attributes {
+            let refused = attributes::give(fd, given);
+            if refused.iter().any(|refused| refused.what == What::Owner) {
+                mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
+            }
+            for refused in refused {
+                self.refuse(refused.what, path, refused.errno);
+            }
+        }
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+        rustix::fs::futimens(fd, &timestamps(mtime))
+    }
+
+    pub(super) fn refuse(&self, what: What, path: &[u8], errno: Errno) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.said.insert(what) {
+            let error = std::io::Error::from(errno);
+            let text = format!("'{}': {} ({error}; said once)", show(self, path), what.text());
+            refusals.texts.push(text);
+        }
+    }
+
+    pub(super) fn give_link_owner(&self, path: &[u8], given: &Attributes) -> Result<(), Errno> {
+        let (parent, name) = self.parent(path)?;
+        let (uid, gid) = (Uid::from_raw(given.uid), Gid::from_raw(given.gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::chownat(&parent, name, Some(uid), Some(gid), flags) {
+            Err(errno) => {
+                self.refuse(What::Owner, path, errno);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}

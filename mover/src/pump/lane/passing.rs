@@ -1,0 +1,161 @@
+//! A request that is filled: its passage, its way to the sink, and its end.
+
+use crate::io::request::{Leg, Request};
+use crate::io::sampler::Awaited;
+use crate::pump::lane::crew::Passed;
+use crate::pump::lane::packing::Sent;
+use crate::pump::lane::{Lane, State, held_up};
+use crate::work::voids;
+use base::fault::Fault;
+use base::label::Kind;
+
+impl Lane {
+    /// The source has filled it: through the passage, and to the gate.
+    pub(super) fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
+        self.filling -= 1;
+        let now = self.now();
+        request.stamps.filled = now;
+        if let Some(plan) = &self.parts.plan {
+            plan.filled(now, &request);
+            if self.state == State::Broken {
+                self.pool.push(request);
+                return Ok(());
+            }
+        }
+        if let Some(objects) = &self.parts.objects {
+            if let Err(fault) = objects.admit(&mut request) {
+                self.pool.push(request);
+                return Err(fault);
+            }
+            request.fill_hole();
+        }
+        match &mut self.parts.desk {
+            Some(desk) if desk.takes(&request) => {
+                desk.give(request);
+                Ok(())
+            }
+            _ => {
+                let passed = self.pass(&mut request);
+                self.go_on(request, passed)
+            }
+        }
+    }
+
+    /// Takes in what the desk is done with, and says how many that is.
+    pub(super) fn take_passed(&mut self) -> Result<usize, Fault> {
+        let Some(desk) = &mut self.parts.desk else { return Ok(0) };
+        let mut passed = std::mem::take(&mut self.passed);
+        desk.take(&mut passed);
+        let count = passed.len();
+        let mut ended = Ok(());
+        for Passed { request, spent, outcome } in passed.drain(..) {
+            for (sum, stage) in self.tally.stages.iter_mut().zip(spent) {
+                *sum += stage;
+            }
+            match &ended {
+                Ok(()) => ended = self.go_on(request, outcome),
+                Err(_) => self.pool.push(request),
+            }
+        }
+        self.passed = passed;
+        ended.map(|()| count)
+    }
+
+    /// It has been through the passage: to the gate.
+    pub(super) fn go_on(
+        &mut self,
+        mut request: Request,
+        passed: Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        if let Err(fault) = passed {
+            if let Some(objects) = &self.parts.objects {
+                objects.release(&request);
+            }
+            self.pool.push(request);
+            if !self.is_of_stream(&fault) {
+                return Err(fault);
+            }
+            self.break_off(fault);
+            return Ok(());
+        }
+        request.stamps.passed = self.now();
+        if self.parts.desk.is_some() && self.parts.plan.is_some() {
+            request.unpacked_len = request.raw_len();
+        }
+        if let Some(sampler) = self.parts.engine.sampler() {
+            let stamps = &request.stamps;
+            sampler.add(Awaited::Passage, stamps.passed.since(stamps.filled));
+        }
+        self.gate.arrive(request);
+        Ok(())
+    }
+
+    pub(super) fn pass(&mut self, request: &mut Request) -> Result<(), Fault> {
+        let engine = &self.parts.engine;
+        self.parts.passage.pass(request, || engine.now())
+    }
+
+    /// The extent cannot be had, or kept: its object fails, the others go on.
+    pub(super) fn void(
+        &mut self,
+        leg: Leg,
+        mut request: Request,
+        fault: Fault,
+    ) -> Result<(), Fault> {
+        if leg == Leg::Out && fault.ends_transfer() {
+            self.pool.push(request);
+            return Err(fault);
+        }
+        request.voids.push((0, fault));
+        match leg {
+            Leg::In => {
+                request.label.kind = Kind::Void;
+                request.label.body_len = 0;
+                request.label.voids_len = 0;
+                voids::write(&mut request);
+                self.turn_around(request)
+            }
+            Leg::Out => {
+                self.retire(request);
+                Ok(())
+            }
+        }
+    }
+
+    /// The sink has taken it: into the books, back to the pool.
+    pub(super) fn retire(&mut self, mut request: Request) {
+        self.gate.leave();
+        request.stamps.retired = self.now();
+        if let Some(objects) = &self.parts.objects {
+            objects.landed(&mut request);
+            self.clock(Awaited::Sink, request.stamps.retired);
+        }
+        let stamps = &request.stamps;
+        let tally = &mut self.tally;
+        if matches!(request.label.kind, Kind::Data | Kind::Sparse) {
+            tally.requests += 1;
+            tally.bytes += u64::from(match request.label.kind {
+                Kind::Sparse => request.label.extent.len,
+                _ => request.raw_len(),
+            });
+            if let Some(desk) = &self.parts.desk
+                && self.parts.plan.is_some()
+            {
+                let raw_bytes = request.unpacked_len;
+                tally.packing.note(request.way, raw_bytes, request.payload_len());
+                let sent = Sent {
+                    raw_bytes,
+                    wire_bytes: request.label.body_len,
+                    held_up: held_up(self.parts.stream.as_ref(), stamps),
+                };
+                desk.sent(stamps.retired, sent);
+            }
+            tally.life.fill += stamps.filled.since(stamps.departed);
+            tally.life.pass += stamps.passed.since(stamps.filled);
+            tally.life.gate += stamps.admitted.since(stamps.passed);
+            tally.life.drain += stamps.retired.since(stamps.admitted);
+        }
+        self.pool.push(request);
+        assert!(self.pool.len() <= self.pool_size, "a request came back twice");
+    }
+}
