@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use self::hosts::Host;
 use self::under_way::Trouble;
-use super::options::copying;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
+use super::options::{copying, showing};
 use super::order::{self, Show};
 use super::record;
 use super::settings::{remote, settings};
@@ -67,16 +67,32 @@ impl SweepArgs {
         let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         match (&words[..], typed.has(&sweeping::RESUME)) {
             ([], false) => Ok(SweepArgs::Begin(Box::new(BeginArgs::of(typed)?))),
-            ([] | [_], true) => Ok(SweepArgs::Resume {
-                campaign: words.first().cloned(),
-                show: Show::of(typed)?,
-                store: typed.value(&RESULTS)?,
-            }),
+            ([] | [_], true) => {
+                goes_on_as_it_was(typed)?;
+                Ok(SweepArgs::Resume {
+                    campaign: words.first().cloned(),
+                    show: Show::of(typed)?,
+                    store: typed.value(&RESULTS)?,
+                })
+            }
             _ => Err(format!(
                 "sweep {}: write show, compare or profile, --resume, or --hosts FILE to measure",
                 words.join(" ")
             )),
         }
+    }
+}
+
+/// A campaign has its hosts, grid and settings from its beginning.
+fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
+    let shown = showing::TABLE.iter().map(|option| option.description().name);
+    let allowed: Vec<&str> = shown.chain([sweeping::RESUME.name, RESULTS.name]).collect();
+    match typed.names().find(|name| !allowed.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "--{name} beside --resume: a campaign goes on with what it was begun with; leave it \
+             out, or begin another without --resume"
+        )),
     }
 }
 

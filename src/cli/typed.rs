@@ -185,6 +185,11 @@ impl Typed {
         Ok(values)
     }
 
+    /// The names of all options that were given.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.options.iter().map(|given| given.option.description().name)
+    }
+
     /// The words of this name that are no options.
     pub(super) fn words(&self, name: &str) -> Vec<OsString> {
         self.words.get(name).cloned().unwrap_or_default()

@@ -84,6 +84,7 @@ const WRONG: &[(&str, &[&str])] = &[
             "sweep",
             "sweep --hosts @/nothing",
             "sweep --hosts @/file --windows 5Q",
+            "sweep --resume --windows 64K",
             "sweep show",
             "sweep show nothing",
             "sweep compare a",
