@@ -10,6 +10,7 @@ pub struct Extent {
 }
 
 impl Extent {
+    #[inline]
     pub fn end(self) -> u64 {
         self.start + u64::from(self.len)
     }
@@ -23,20 +24,24 @@ pub struct ExtentSet {
 }
 
 impl ExtentSet {
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// The ranges in ascending order, as (start, end).
+    #[inline]
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(start, end)| (*start, *end))
     }
 
+    #[inline]
     pub fn contains(&self, address: u64) -> bool {
         self.end_of(address).is_some()
     }
 
     /// True when any of `start..end` is here.
+    #[inline]
     pub fn touches(&self, start: u64, end: u64) -> bool {
         self.ranges.range(..end).next_back().is_some_and(|(_, reaches)| *reaches > start)
     }
@@ -47,11 +52,13 @@ impl ExtentSet {
         (*end > address).then_some(*end)
     }
 
+    #[inline]
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
     /// Addresses in the set.
+    #[inline]
     pub fn total(&self) -> u64 {
         self.ranges().map(|(start, end)| end - start).sum()
     }
@@ -117,6 +124,7 @@ impl ExtentSet {
     }
 
     /// The first address not in the set, counting from zero.
+    #[inline]
     pub fn first_gap(&self) -> u64 {
         match self.ranges.first_key_value() {
             Some((0, end)) => *end,

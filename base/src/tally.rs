@@ -31,6 +31,7 @@ pub struct Life {
 }
 
 impl Life {
+    #[inline]
     pub fn total(&self) -> Nanos {
         self.fill + self.pass + self.gate + self.drain
     }

@@ -13,20 +13,24 @@ pub struct Nanos(pub u64);
 
 impl Tick {
     /// The time from `earlier` to here; zero if `earlier` is later.
+    #[inline]
     pub fn since(self, earlier: Tick) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
+    #[inline]
     pub fn after(self, wait: Nanos) -> Tick {
         Tick(self.0.saturating_add(wait.0))
     }
 }
 
 impl Nanos {
+    #[inline]
     pub const fn from_millis(millis: u64) -> Nanos {
         Nanos(millis * 1_000_000)
     }
 
+    #[inline]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -34,6 +38,7 @@ impl Nanos {
 
 impl Add for Nanos {
     type Output = Nanos;
+    #[inline]
     fn add(self, other: Nanos) -> Nanos {
         // A peer's numbers may be anything.
         Nanos(self.0.saturating_add(other.0))
@@ -48,18 +53,21 @@ impl AddAssign for Nanos {
 
 impl Sub for Nanos {
     type Output = Nanos;
+    #[inline]
     fn sub(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(other.0))
     }
 }
 
 impl From<std::time::Duration> for Nanos {
+    #[inline]
     fn from(duration: std::time::Duration) -> Nanos {
         Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
 impl From<Nanos> for std::time::Duration {
+    #[inline]
     fn from(nanos: Nanos) -> std::time::Duration {
         std::time::Duration::from_nanos(nanos.0)
     }
