@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use self::hosts::Host;
 use self::under_way::Trouble;
+use super::options::copying;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
-use super::options::{copying, showing};
 use super::order::{self, Show};
 use super::record;
 use super::settings::{remote, settings};
@@ -83,11 +83,13 @@ impl SweepArgs {
     }
 }
 
-/// A campaign has its hosts, grid and settings from its beginning.
+/// A campaign has its hosts and its grid from its beginning.
 fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
-    let shown = showing::TABLE.iter().map(|option| option.description().name);
-    let allowed: Vec<&str> = shown.chain([sweeping::RESUME.name, RESULTS.name]).collect();
-    match typed.names().find(|name| !allowed.contains(name)) {
+    let of_a_grid = |name: &&str| {
+        let mut grid = sweeping::TABLE.iter().map(|option| option.description().name);
+        *name != sweeping::RESUME.name && grid.any(|known| known == *name)
+    };
+    match typed.names().find(of_a_grid) {
         None => Ok(()),
         Some(name) => Err(format!(
             "--{name} beside --resume: a campaign goes on with what it was begun with; leave it \

@@ -73,11 +73,13 @@ impl Scene {
         path
     }
 
-    /// The program as another user can run it.
+    /// The program as another user can run it. Another process copies it: what this one has open for
+    /// writing, a child that another test starts at that moment has too, and then nobody can run it.
     pub(crate) fn program_for_all(&self) -> PathBuf {
         let copy = self.path("datapump");
         if !copy.exists() {
-            fs::copy(PROGRAM, &copy).unwrap();
+            let copied = Command::new(need("cp", "coreutils")).arg(PROGRAM).arg(&copy).status();
+            assert!(copied.unwrap().success(), "cp {PROGRAM} {}", copy.display());
         }
         copy
     }
