@@ -73,8 +73,8 @@ impl Scene {
         path
     }
 
-    /// The program as another user can run it. Another process copies it: what this one has open for
-    /// writing, a child that another test starts at that moment has too, and then nobody can run it.
+    /// The program as another user can run it. Another process copies it: what this one has open
+    /// for writing, a child that another test starts just then has too, and nobody can run it.
     pub(crate) fn program_for_all(&self) -> PathBuf {
         let copy = self.path("datapump");
         if !copy.exists() {
