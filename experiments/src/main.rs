@@ -5,6 +5,7 @@ mod bench;
 mod experiment;
 mod page;
 mod power_cut;
+mod said;
 mod torture;
 mod wan;
 

@@ -49,13 +49,11 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
     voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
     let (result, heard) =
         watched(&voice, Phase::Connecting, None, |watch| demo::run(&order, watch));
-    if let Ok(outcome) = &result {
-        let ends = record::Ends::of_demo();
-        let made = (outcome, &order.settings);
-        record::keep(&voice, &args.recording, "demo", &ends, made, &heard);
-    }
     let said = result.map(|outcome| {
-        let said = moved(&outcome, &order.settings);
+        let made = (&outcome, &order.settings);
+        let ends = record::Ends::of_demo();
+        let record = record::keep(&voice, &args.recording, "demo", &ends, made, &heard);
+        let said = moved(made, record);
         said.explained(&voice, (&outcome, &order.settings), args.explain)
     });
     conclude(&voice, said, heard)

@@ -16,7 +16,7 @@ use analysis::model::travelling;
 use analysis::predict::way::{self, Sought, Way};
 use analysis::predict::{Plan, Prediction};
 use base::job::{Carrier, Job, Outcome};
-use base::settings::{Pace, Settings};
+use base::settings::Settings;
 use base::tally::SideReport;
 
 /// This host's model; what is wrong with it is a warning.
@@ -65,7 +65,7 @@ pub(super) fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<
         seal: seal.name().to_string(),
         congestion: congestion.clone(),
         window_bytes: *window_bytes,
-        pace: if *pace == Pace::Off { String::new() } else { pace.typed() },
+        pace: pace.typed(),
     };
     Way::of(&way::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
 }

@@ -452,7 +452,7 @@ fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
             };
             let left_s = each_s * (all - made) + times.whole_s;
             let line = ran(record, *beside);
-            voice.event(&Event::Run(Box::new((*record).clone())));
+            voice.event(&Event::Run { record: Box::new((*record).clone()) });
             let left = live::clock(Nanos((left_s * 1e9) as u64));
             format!("{done} of {of} runs, {left} left: {line}")
         }
@@ -491,7 +491,7 @@ fn ran(record: &Record, beside: Beside) -> String {
     };
     format!(
         "{scenario} {}{soaked}: {}/s, {:.3} ns/B",
-        Bytes(record.knobs.request_bytes.into()).typed(),
+        Bytes(record.options.request_bytes.into()).typed(),
         Bytes(rate as u64),
         (near + far) * 1e9 / record.moved.bytes.max(1) as f64
     )

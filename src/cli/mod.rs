@@ -42,6 +42,8 @@ use self::progress::{Heard, follow};
 use self::typed::Stop;
 use self::voice::Voice;
 use analysis::predict::Prediction;
+use analysis::record::options::Options;
+use analysis::record::sample::Record;
 use analysis::report::explain as page;
 use analysis::report::foretold;
 use analysis::report::json::{self, End, Event, Start};
@@ -164,12 +166,11 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         let way = foretell::way(store, job, outcome);
         foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
     });
-    if let Ok(outcome) = &result {
-        let ends = record::Ends::of(job, sources.clone(), target.clone());
-        record::keep(&voice, recording, "copy", &ends, (outcome, &job.settings), &heard);
-    }
     let said = result.map(|outcome| {
-        let said = moved(&outcome, &job.settings).beside(&outcome, heard.expected.as_ref());
+        let ends = record::Ends::of(job, sources.clone(), target.clone());
+        let made = (&outcome, &job.settings);
+        let record = record::keep(&voice, recording, "copy", &ends, made, &heard);
+        let said = moved(made, record).beside(&outcome, heard.expected.as_ref());
         said.explained(&voice, (&outcome, &job.settings), *explain)
     });
     conclude(&voice, said, heard)
@@ -182,8 +183,8 @@ fn start(
     settings: Option<&Settings>,
 ) -> Event {
     let version = env!("CARGO_PKG_VERSION");
-    let settings = settings.map(json::knobs);
-    Event::Start(Box::new(Start { version, command, sources, target, settings }))
+    let options = settings.map(Options::of);
+    Event::Start(Box::new(Start { version, command, sources, target, options }))
 }
 
 /// Does the work while somebody follows it and signals can stop it.
@@ -219,8 +220,6 @@ impl Said {
             (None, _) => String::new(),
         };
         self.summary.push_str(&text);
-        let transfer = self.end.transfer.take();
-        self.end.transfer = transfer.map(|transfer| transfer.expected(expected));
         self
     }
 
@@ -242,14 +241,13 @@ impl Said {
     }
 }
 
-fn moved(outcome: &Outcome, settings: &Settings) -> Said {
+fn moved((outcome, settings): (&Outcome, &Settings), record: Record) -> Said {
     let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
     let free_bytes = outcome.dry.and_then(|room| room.free_bytes);
     let no_room = free_bytes.is_some_and(|free| free < outcome.bytes);
     if no_room {
         worst = worst.max(Some(Class::NoSpace));
     }
-    let end = json::end(worst, None);
     Said {
         summary: text::summary(outcome, settings),
         trouble: worst.map(|class| {
@@ -261,7 +259,7 @@ fn moved(outcome: &Outcome, settings: &Settings) -> Said {
             };
             (class, text)
         }),
-        end: End { transfer: Some(json::transfer(outcome, settings)), ..end },
+        end: json::end_of_copy(worst, record),
     }
 }
 
@@ -303,8 +301,8 @@ fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
     let code = verdict.exit_code;
     let failed = heard.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
     let failed_count = heard.failed_count;
-    let (transfer, verified) = (end.transfer, end.verified);
-    let end = End { transfer, verified, failed, failed_count, ..verdict };
+    let End { record, cpu_ns_per_byte, verified, .. } = end;
+    let end = End { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
     voice.event(&Event::End(Box::new(end)));
     code
 }

@@ -412,8 +412,8 @@ impl Done {
             WayTotal::of(*direction, way.total(from, self.until.max(from)), outcome)
         };
         let test = NetTest {
-            omitted_seconds: order.span.omit.seconds().min(self.until.since(self.began).seconds()),
-            seconds: lasted.seconds(),
+            omitted_s: order.span.omit.seconds().min(self.until.since(self.began).seconds()),
+            duration_s: lasted.seconds(),
             ways: self.ways.iter().map(total).collect(),
             hosts: report::costs(&outcomes),
         };
@@ -450,7 +450,7 @@ impl Done {
         let of = (outcome, &args.order.settings);
         record::keep_with(voice, &args.recording, "net-test", &ends, of, &heard, {
             |record: &mut Record| {
-                record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_second / 8.0);
+                record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);
                 record.moved.steady_from_s = Some(args.order.span.omit.seconds());
             }
         });

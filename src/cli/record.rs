@@ -82,6 +82,7 @@ impl Ends {
     }
 }
 
+/// Records it where it is to be, and gives what is known of it.
 pub(super) fn keep(
     voice: &Voice,
     recording: &Recording,
@@ -89,8 +90,8 @@ pub(super) fn keep(
     ends: &Ends,
     made: (&Outcome, &Settings),
     heard: &Heard,
-) {
-    keep_with(voice, recording, command, ends, made, heard, |_| {});
+) -> Record {
+    keep_with(voice, recording, command, ends, made, heard, |_| {})
 }
 
 /// The same; `add` adds what only that kind of run has.
@@ -102,33 +103,35 @@ pub(crate) fn keep_with(
     (outcome, settings): (&Outcome, &Settings),
     heard: &Heard,
     add: impl FnOnce(&mut Record),
-) {
-    if outcome.dry.is_some() || !recording.is_wanted() {
-        return;
-    }
-    let done = recording.store().and_then(|mut store| {
-        let environment = store.environment(&environment::here())?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut record = record_of_copy(&Copied {
-            command,
-            sources: ends.sources.clone(),
-            target: ends.target.clone(),
-            settings,
-            outcome,
-            series: &heard.series,
-            started_unix_s: now.as_secs_f64() - voice.started().elapsed().as_secs_f64(),
-            environment,
-            source_file_system: ends.source_file_system.clone(),
-            sink_file_system: ends.sink_file_system.clone(),
-            predicted: heard.expected.as_ref().map(Predicted::from),
-            far_host: ends.far_host.as_deref(),
-        });
-        add(&mut record);
-        store.insert(&record)
+) -> Record {
+    let opened = (outcome.dry.is_none() && recording.is_wanted()).then(|| {
+        let mut store = recording.store()?;
+        Ok((store.environment(&environment::here())?, store))
     });
-    if let Err(fault) = done {
-        voice.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut record = record_of_copy(&Copied {
+        command,
+        sources: ends.sources.clone(),
+        target: ends.target.clone(),
+        settings,
+        outcome,
+        series: &heard.series,
+        started_unix_s: now.as_secs_f64() - voice.started().elapsed().as_secs_f64(),
+        environment: opened.as_ref().and_then(|opened| Some(opened.as_ref().ok()?.0)).unwrap_or(0),
+        source_file_system: ends.source_file_system.clone(),
+        sink_file_system: ends.sink_file_system.clone(),
+        predicted: heard.expected.as_ref().map(Predicted::from),
+        far_host: ends.far_host.as_deref(),
+    });
+    add(&mut record);
+    match opened.map(|opened| opened.and_then(|(_, mut store)| store.insert(&record))) {
+        None => {}
+        Some(Ok(id)) => record.id = id,
+        Some(Err(fault)) => {
+            voice.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
+        }
     }
+    record
 }
 
 /// Records what was measured, made of the number of this host's environment.

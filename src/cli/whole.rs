@@ -70,7 +70,7 @@ impl Stage {
         self.order.run(&|| watch.stopping(), &mut |made| {
             let mut record = record(made, experiment, self.order.seed, environment);
             record.id = store.insert(&record)?;
-            voice.event(&Event::Run(Box::new(record)));
+            voice.event(&Event::Run { record: Box::new(record) });
             let elapsed_s = clock::now().since(began).seconds();
             let left_s = elapsed_s / made.number as f64 * (made.of - made.number) as f64;
             let line = told(made, left_s);

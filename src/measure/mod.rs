@@ -16,7 +16,7 @@ use self::rig::{Cache, Ran, Rig};
 use crate::probe::Probe;
 use analysis::accounting::gates::{self, Calibration, Seat};
 use analysis::accounting::moment::Moment;
-use analysis::record::copied::{Copied, DEVICE_INTERRUPTS, TWO_DEVICES, record_of_copy};
+use analysis::record::copied::{Copied, record_of_copy};
 use analysis::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use analysis::statistics;
 use analysis::study::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
@@ -285,8 +285,8 @@ impl Bench {
         record.conditions.resident_before = resident;
         record.conditions.soaked_cpus = cpus;
         let interrupts = to.device_interrupts.saturating_sub(from.device_interrupts);
-        record.more.insert(DEVICE_INTERRUPTS.into(), interrupts.into());
-        record.more.insert(TWO_DEVICES.into(), self.rig.has_two_devices().into());
+        record.conditions.device_interrupts = Some(interrupts);
+        record.conditions.has_two_devices = self.rig.has_two_devices();
         let file_bytes = match self.rig.ground().cache {
             Cache::Bypass => 0,
             Cache::Warm | Cache::Cold => ran.outcome.bytes,

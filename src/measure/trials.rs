@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::workplace::Workplace;
 use crate::host::file::drop_from_cache;
 use analysis::model::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
+use analysis::record::sample::{Moved, Record};
 use base::fault::{Class, Fault};
 use base::job::Place;
 use mover::io::{clock, medium};
@@ -262,30 +263,23 @@ const FAR_HERE: &str = r#"sh -c 'eval "exec $1"'"#;
 /// The last line of a copy's `--json`, as a sample.
 pub fn sample(line: &str, trial: Trial, [source, sink]: [String; 2]) -> Option<WholeSample> {
     let end: Value = serde_json::from_str(line).ok()?;
-    let transfer = end.get("transfer")?;
-    let number = |name: &str| transfer.get(name).and_then(Value::as_f64);
-    let sides = transfer.get("sides")?.as_array()?;
-    let cpu_s = |side: &Value| {
-        let part = |name: &str| side.get(name).and_then(Value::as_f64);
-        Some(part("cpu_user_seconds")? + part("cpu_system_seconds")?)
-    };
+    let record: Record = serde_json::from_value(end.get("record")?.clone()).ok()?;
     let shape = trial.load.shape();
-    let complete =
-        number("bytes")? as u64 == shape.bytes() && number("files")? as u64 == shape.files;
-    complete.then_some(())?;
+    let Moved { bytes, files, elapsed_s, .. } = record.moved;
+    (bytes == shape.bytes() && files == shape.files).then_some(())?;
     Some(WholeSample {
-        carrier: transfer.get("carrier")?.as_str()?.to_string(),
+        carrier: record.conditions.carrier,
         source,
         sink,
         cold: trial.cold,
-        streams: number("streams")? as u16,
+        streams: record.options.streams,
         files: shape.files,
         small_bytes: shape.small_bytes,
         large_bytes: shape.large_bytes,
-        login_s: number("login_seconds")?,
-        elapsed_s: number("elapsed_seconds")?,
-        cpu_source_s: cpu_s(sides.first()?)?,
-        cpu_sink_s: sides.get(1).map_or(Some(0.0), cpu_s)?,
+        login_s: record.remote.map_or(0.0, |remote| remote.login_s),
+        elapsed_s,
+        cpu_source_s: record.source.cpu_s(),
+        cpu_sink_s: record.sink.map_or(0.0, |sink| sink.cpu_s()),
     })
 }
 
@@ -340,23 +334,29 @@ fn each_file(path: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>) -> std::io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use analysis::record::sample::Side;
 
     #[test]
     fn the_last_line_of_a_copy_is_read_with_care() {
         let trial = calibration_jobs(1, 1)[0];
         let shape = trial.load.shape();
         let ends = || ["tmpfs".to_string(), "ext4".to_string()];
-        let good = format!(
-            r#"{{"transfer":{{"bytes":{},"files":{},"carrier":"tcp","streams":4,"login_seconds":0.1,
-            "elapsed_seconds":1.5,"sides":[{{"cpu_user_seconds":1,"cpu_system_seconds":2}},
-            {{"cpu_user_seconds":3,"cpu_system_seconds":4}}]}}}}"#,
-            shape.bytes(),
-            shape.files
-        );
+        let side = |cpu_user_s, cpu_system_s| Side { cpu_user_s, cpu_system_s, ..Side::default() };
+        let record = Record {
+            moved: Moved {
+                bytes: shape.bytes(),
+                files: shape.files,
+                elapsed_s: 1.5,
+                ..Moved::default()
+            },
+            source: side(1.0, 2.0),
+            sink: Some(side(3.0, 4.0)),
+            ..Record::default()
+        };
+        let good = format!("{{\"record\":{}}}", serde_json::to_string(&record).unwrap());
         let got = sample(&good, trial, ends()).unwrap();
         assert_eq!((got.cpu_source_s, got.cpu_sink_s, got.elapsed_s), (3.0, 7.0, 1.5));
-        for odd in ["", "{}", "null", r#"{"transfer":null}"#, &good.replace("\"files\":", "\"f\":")]
-        {
+        for odd in ["", "{}", "null", r#"{"record":null}"#, &good.replace("\"files\":", "\"f\":")] {
             assert_eq!(sample(odd, trial, ends()), None, "{odd}");
         }
     }

@@ -3,7 +3,9 @@
 
 mod faults;
 pub mod installed;
+mod older;
 mod paths;
+mod rows;
 pub mod schema;
 
 use std::collections::BTreeMap;
@@ -16,13 +18,13 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, TransactionBehavior};
-use rusqlite::{OptionalExtension, params, params_from_iter};
+use rusqlite::{OptionalExtension, params};
 
 use self::faults::{ANOTHER, fault, is_busy, is_damage};
+use self::rows::{all, number, parsed, put_json, run, with_series};
 use self::schema::Unusable;
 use analysis::model::HostModel;
-use analysis::record::columns::{self, Column, integer, text};
-use analysis::record::sample::{Environment, Record, Scenario, Side};
+use analysis::record::sample::{Environment, Record, Scenario};
 use base::fault::{Class, Fault};
 use base::job::StreamPath;
 
@@ -161,7 +163,7 @@ impl Store {
     /// What stands under a number that `environment` has given.
     pub fn environment_of(&self, id: i64) -> Result<Option<Environment>, Fault> {
         let read = |row: &Row<'_>| {
-            Ok(Environment { host: row.get("host")?, facts: columns::parsed(row, "facts_json")? })
+            Ok(Environment { host: row.get("host")?, facts: parsed(row, "facts_json")? })
         };
         let sql = "SELECT host, facts_json FROM environments WHERE id = ?";
         let found = self.connection.query_row(sql, [id], read).optional();
@@ -183,9 +185,9 @@ impl Store {
     /// The runs that are meant, in the order of their numbers.
     pub fn records(&self, filter: &Filter) -> Result<Vec<Record>, Fault> {
         let (sql, values) = filter.query();
-        let runs = all(&self.connection, &sql, &values, columns::run);
+        let runs = all(&self.connection, &sql, &values, run);
         let runs = self.told("read", runs)?;
-        let whole = |run| with_lists(&self.connection, run);
+        let whole = |run| with_series(&self.connection, run);
         self.told("read", runs.into_iter().map(whole).collect())
     }
 
@@ -255,13 +257,7 @@ impl Store {
                 ..Filter::default()
             };
             let (sql, values) = filter.query();
-            let runs = all(&connection, &sql, &values, columns::run)?;
-            let with_sides = |run: Record| -> rusqlite::Result<Record> {
-                let source = side(&connection, run.id, "source")?.unwrap_or_default();
-                let sink = side(&connection, run.id, "sink")?;
-                Ok(Record { source, sink, ..run })
-            };
-            Ok(runs.into_iter().map(with_sides).collect::<rusqlite::Result<_>>()?)
+            Ok(all(&connection, &sql, &values, run)?)
         };
         found().unwrap_or_default()
     }
@@ -279,6 +275,7 @@ impl Store {
             schema::version(&connection, schema::MIGRATIONS.len())?;
             write_ahead(&connection)?;
             schema::migrate(&mut connection, schema::MIGRATIONS)?;
+            schema::add_columns(&mut connection)?;
             if lasting == Lasting::Program && log_bytes(path) < LOG_BYTES_MAX {
                 // Closing would write the log back to the file and wait for the disk.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -326,8 +323,8 @@ impl Filter {
         };
         let newest = self.newest.map_or(String::new(), |number| format!(" LIMIT {number}"));
         let sql = format!(
-            "SELECT * FROM (SELECT * FROM runs WHERE {condition} ORDER BY id DESC{newest}) \
-             ORDER BY id"
+            "SELECT * FROM (SELECT id, record_json FROM runs WHERE {condition} \
+             ORDER BY id DESC{newest}) ORDER BY id"
         );
         (sql, values)
     }
@@ -363,7 +360,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64> {
     // Immediate: what must wait for another writer waits here, and not half way.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let run = write(&transaction, Vec::new(), record)?;
+    let run = write(&transaction, None, record)?;
     transaction.commit()?;
     Ok(run)
 }
@@ -371,15 +368,11 @@ fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64>
 fn replace(connection: &mut Connection, record: &Record) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute("DELETE FROM runs WHERE id = ?", [record.id])?;
-    write(&transaction, vec![integer("id", record.id)], record)?;
+    write(&transaction, Some(record.id), record)?;
     transaction.commit()
 }
 
-fn write(
-    transaction: &Transaction<'_>,
-    key: Vec<Column>,
-    record: &Record,
-) -> rusqlite::Result<i64> {
+fn write(transaction: &Transaction<'_>, id: Option<i64>, record: &Record) -> rusqlite::Result<i64> {
     if let Some(place) = &record.place {
         let sql = "INSERT OR IGNORE INTO experiments \
                    (name, command, started_unix_s, seed, more_json) VALUES (?, ?, ?, ?, '{}')";
@@ -391,105 +384,17 @@ fn write(
             seed
         ])?;
     }
-    put(transaction, "runs", key, columns::of_run(record))?;
-    let run = transaction.last_insert_rowid();
-    put_side(transaction, run, "source", &record.source)?;
-    if let Some(sink) = &record.sink {
-        put_side(transaction, run, "sink", sink)?;
-    }
-    for (at, machine) in (0..).zip(&record.machines) {
-        let key = vec![integer("run", run), integer("machine", at)];
-        put(transaction, "machines", key.clone(), columns::of_machine(machine))?;
-        for (place, thread) in (0..).zip(&machine.kernel_threads) {
-            let key = [key.clone(), vec![integer("place", place)]].concat();
-            let columns = columns::of_kernel_thread(thread);
-            put(transaction, "machine_kernel_threads", key, columns)?;
-        }
-    }
-    let key = |place: i64| vec![integer("run", run), integer("place", place)];
-    for (place, gate) in (0..).zip(&record.gates) {
-        put(transaction, "gates", key(place), columns::of_gate(gate))?;
-    }
-    for (place, point) in (0..).zip(&record.series) {
-        put(transaction, "series", key(place), columns::of_point(point))?;
+    let run = put_json(transaction, id, record)?;
+    let sql = "INSERT INTO series (run, place, at_s, bytes) VALUES (?, ?, ?, ?)";
+    for (place, point) in (0_i64..).zip(&record.series) {
+        let bytes = i64::try_from(point.bytes).unwrap_or(i64::MAX);
+        let at_s = Some(point.at_s).filter(|at_s| !at_s.is_nan());
+        transaction.prepare_cached(sql)?.execute(params![run, place, at_s, bytes])?;
     }
     for path in &record.paths {
         paths::insert(transaction, run, path)?;
     }
     Ok(run)
-}
-
-fn put_side(
-    transaction: &Transaction<'_>,
-    run: i64,
-    role: &str,
-    side: &Side,
-) -> rusqlite::Result<()> {
-    let key = vec![integer("run", run), text("role", role)];
-    put(transaction, "sides", key.clone(), columns::of_side(side))?;
-    for thread in &side.kernel_threads_s {
-        let columns = columns::of_spent("name", "cpu_s", thread);
-        put(transaction, "side_kernel_threads", key.clone(), columns)?;
-    }
-    for stage in &side.stages_s {
-        put(transaction, "side_stages", key.clone(), columns::of_spent("stage", "spent_s", stage))?;
-    }
-    Ok(())
-}
-
-/// Inserts one row: `key` says where it belongs, `columns` what it is.
-fn put(
-    transaction: &Transaction<'_>,
-    table: &str,
-    mut key: Vec<Column>,
-    columns: Vec<Column>,
-) -> rusqlite::Result<()> {
-    key.extend(columns);
-    let names: Vec<&str> = key.iter().map(|column| column.name).collect();
-    let marks = vec!["?"; names.len()].join(", ");
-    let sql = format!("INSERT INTO {table} ({}) VALUES ({marks})", names.join(", "));
-    let values = key.iter().map(|column| &column.cell);
-    transaction.prepare_cached(&sql)?.execute(params_from_iter(values))?;
-    Ok(())
-}
-
-fn with_lists(connection: &Connection, run: Record) -> rusqlite::Result<Record> {
-    let id = [Value::Integer(run.id)];
-    let list =
-        |table: &str, order: &str| format!("SELECT * FROM {table} WHERE run = ? ORDER BY {order}");
-    let gates = all(connection, &list("gates", "place"), &id, columns::gate)?;
-    let series = all(connection, &list("series", "place"), &id, columns::point)?;
-    let mut machines = all(connection, &list("machines", "machine"), &id, columns::machine)?;
-    let threads = list("machine_kernel_threads", "machine, place");
-    let threads = all(connection, &threads, &id, |row| {
-        Ok((row.get::<_, u32>("machine")?, columns::kernel_thread(row)?))
-    })?;
-    for (machine, thread) in threads {
-        if let Some(machine) = machines.get_mut(machine as usize) {
-            machine.kernel_threads.push(thread);
-        }
-    }
-    let source = side(connection, run.id, "source")?.unwrap_or_default();
-    let sink = side(connection, run.id, "sink")?;
-    Ok(Record { source, sink, machines, gates, series, ..run })
-}
-
-fn side(connection: &Connection, run: i64, role: &str) -> rusqlite::Result<Option<Side>> {
-    let key = [Value::Integer(run), Value::Text(role.to_string())];
-    let spent = |table: &str, name: &'static str, spent: &'static str| {
-        let sql = format!("SELECT * FROM {table} WHERE run = ? AND role = ?");
-        let read = |row: &Row<'_>| Ok((row.get(name)?, columns::number(row, spent)?));
-        all(connection, &sql, &key, read).map(|pairs| pairs.into_iter().collect())
-    };
-    let sql = "SELECT * FROM sides WHERE run = ? AND role = ?";
-    let Some(side) = all(connection, sql, &key, columns::side)?.pop() else {
-        return Ok(None);
-    };
-    Ok(Some(Side {
-        kernel_threads_s: spent("side_kernel_threads", "name", "cpu_s")?,
-        stages_s: spent("side_stages", "stage", "spent_s")?,
-        ..side
-    }))
 }
 
 fn environment_id(connection: &Connection, environment: &Environment) -> rusqlite::Result<i64> {
@@ -514,7 +419,7 @@ fn environment_id(connection: &Connection, environment: &Environment) -> rusqlit
 fn model(connection: &Connection, host: &str) -> rusqlite::Result<Option<HostModel>> {
     let sql = "SELECT model_json FROM models WHERE host = ? \
                ORDER BY fitted_unix_s DESC, rowid DESC LIMIT 1";
-    let read = |row: &Row<'_>| columns::parsed(row, "model_json");
+    let read = |row: &Row<'_>| parsed(row, "model_json");
     connection.query_row(sql, [host], read).optional()
 }
 
@@ -523,21 +428,10 @@ fn experiment(row: &Row<'_>) -> rusqlite::Result<Experiment> {
     Ok(Experiment {
         name: row.get("name")?,
         command: row.get("command")?,
-        started_unix_s: columns::number(row, "started_unix_s")?,
+        started_unix_s: number(row, "started_unix_s")?,
         seed: seed.parse().unwrap_or_default(),
-        more: columns::parsed(row, "more_json")?,
+        more: parsed(row, "more_json")?,
     })
-}
-
-fn all<T>(
-    connection: &Connection,
-    sql: &str,
-    values: &[Value],
-    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params_from_iter(values), read)?;
-    rows.collect()
 }
 
 fn refused(path: &Path, why: Unusable) -> Fault {

@@ -1,13 +1,34 @@
-//! The tables of the results store, and how an older store becomes one of today. Units stand in the
-//! names of columns; a list within a list is JSON.
+//! The tables of the results store, and how an older store becomes one of today. A run is one JSON
+//! text, the record; its columns are taken from that by SQLite, so both always say the same. What
+//! is looked for has an index. Series and samples of streams stand in tables of their own.
 
-use rusqlite::{Connection, TransactionBehavior};
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::older;
+use super::rows::put_json;
+use analysis::record::columns::{COLUMNS, Column, Kind};
 
 /// What stands in a store's file header, so that another program's database is not taken for one.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
 /// Each takes a store from one version to the next. What was released is never edited.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration::Sql(VERSION_1),
+    Migration::Sql(VERSION_2),
+    Migration::Sql(VERSION_3),
+    Migration::Sql(VERSION_4),
+    Migration::Sql(VERSION_5),
+    Migration::Code(records_as_json),
+];
+
+/// A step from one version to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Migration {
+    Sql(&'static str),
+    Code(fn(&Transaction<'_>) -> rusqlite::Result<()>),
+}
 
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
@@ -26,7 +47,10 @@ impl From<rusqlite::Error> for Unusable {
 }
 
 /// Makes of a database a store of today's version, all at once or not at all.
-pub(crate) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), Unusable> {
+pub(crate) fn migrate(
+    connection: &mut Connection,
+    migrations: &[Migration],
+) -> Result<(), Unusable> {
     // Nearly always there is nothing to do, and then nobody who writes is waited for.
     if version(connection, migrations.len())? == migrations.len() {
         return Ok(());
@@ -35,12 +59,69 @@ pub(crate) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Resul
     // Somebody else may have been faster.
     let found = version(&transaction, migrations.len())?;
     for migration in &migrations[found..] {
-        transaction.execute_batch(migration)?;
+        match migration {
+            Migration::Sql(text) => transaction.execute_batch(text)?,
+            Migration::Code(step) => step(&transaction)?,
+        }
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", migrations.len() as i64)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Adds the columns of fields that records have now and had not when the store was made.
+pub(crate) fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
+    if missing_columns(connection)?.is_empty() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for column in missing_columns(&transaction)? {
+        transaction
+            .execute_batch(&format!("ALTER TABLE runs ADD COLUMN {}", definition(column)))?;
+    }
+    transaction.commit()
+}
+
+fn missing_columns(connection: &Connection) -> rusqlite::Result<Vec<&'static Column>> {
+    let mut statement = connection.prepare("SELECT name FROM pragma_table_xinfo('runs')")?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    let there: BTreeSet<String> = names.collect::<rusqlite::Result<_>>()?;
+    Ok(COLUMNS.iter().filter(|column| !there.contains(&column.name())).collect())
+}
+
+/// A column that SQLite takes from the JSON of a run whenever it is asked for.
+fn definition(column: &Column) -> String {
+    let found = format!("json_extract(record_json, '$.{}')", column.path);
+    let (kind, found) = match (column.kind, column.path) {
+        (Kind::Integer, "source.environment" | "sink.environment") => {
+            ("INTEGER REFERENCES environments (id)", format!("nullif({found}, 0)"))
+        }
+        (Kind::Text, "place.experiment") => ("TEXT REFERENCES experiments (name)", found),
+        // What is larger than SQL's integers is the largest of them.
+        (Kind::Integer, _) => ("INTEGER", format!("CAST({found} AS INTEGER)")),
+        (Kind::Real, _) => ("REAL", found),
+        (Kind::Text | Kind::Json, _) => ("TEXT", found),
+    };
+    format!("{} {kind} GENERATED ALWAYS AS ({found}) VIRTUAL", column.name())
+}
+
+/// Version 6: a run is its record as JSON, where it was a row here and rows in six other tables.
+fn records_as_json(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(VERSION_6_BEFORE)?;
+    let columns: Vec<String> = COLUMNS.iter().map(definition).collect();
+    transaction.execute_batch(&format!(
+        "CREATE TABLE runs (\n    id INTEGER PRIMARY KEY AUTOINCREMENT,\n    \
+         record_json TEXT NOT NULL,\n    {}\n) STRICT;",
+        columns.join(",\n    ")
+    ))?;
+    let mut statement = transaction.prepare("SELECT id FROM runs_of_5 ORDER BY id")?;
+    let ids: Vec<i64> =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for id in ids {
+        put_json(transaction, Some(id), &older::record(transaction, id)?)?;
+    }
+    transaction.execute_batch(VERSION_6_AFTER)
 }
 
 /// How many migrations a store has seen.
@@ -265,4 +346,51 @@ ALTER TABLE runs ADD COLUMN loaded_probes_lost INTEGER;
 ALTER TABLE runs ADD COLUMN loaded_rtt_min_s REAL;
 ALTER TABLE runs ADD COLUMN loaded_rtt_median_s REAL;
 ALTER TABLE runs ADD COLUMN loaded_rtt_p95_s REAL;
+";
+
+const VERSION_6_BEFORE: &str = "
+ALTER TABLE runs RENAME TO runs_of_5;
+DROP INDEX runs_of_experiment;
+DROP INDEX runs_by_time;
+";
+
+const VERSION_6_AFTER: &str = "
+DELETE FROM sqlite_sequence WHERE name = 'runs';
+INSERT INTO sqlite_sequence (name, seq)
+    SELECT 'runs', seq FROM sqlite_sequence WHERE name = 'runs_of_5';
+CREATE INDEX runs_of_experiment ON runs (experiment);
+CREATE INDEX runs_of_command ON runs (command);
+CREATE INDEX runs_by_time ON runs (started_unix_s);
+
+ALTER TABLE series RENAME TO series_of_5;
+CREATE TABLE series (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    at_s REAL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (run, place)
+) STRICT, WITHOUT ROWID;
+INSERT INTO series SELECT run, place, at_s, bytes FROM series_of_5;
+
+ALTER TABLE paths RENAME TO paths_of_5;
+CREATE TABLE paths (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    stream INTEGER NOT NULL,
+    side TEXT NOT NULL,
+    role TEXT NOT NULL,
+    samples INTEGER NOT NULL,
+    packed BLOB NOT NULL,
+    UNIQUE (run, stream, side)
+) STRICT;
+INSERT INTO paths SELECT run, stream, side, role, samples, packed FROM paths_of_5;
+
+DROP TABLE paths_of_5;
+DROP TABLE series_of_5;
+DROP TABLE gates;
+DROP TABLE machine_kernel_threads;
+DROP TABLE machines;
+DROP TABLE side_stages;
+DROP TABLE side_kernel_threads;
+DROP TABLE sides;
+DROP TABLE runs_of_5;
 ";

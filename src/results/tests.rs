@@ -2,11 +2,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
 
+use super::schema::Migration;
 use super::*;
+use analysis::record::options::Options;
 use analysis::record::packed::{HeldBy, Packed, Without};
 use analysis::record::sample::{
-    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
-    RoundTrips, SeriesPoint,
+    Cell, Conditions, Gate, KernelThread, Machine, Moved, PlaceInExperiment, Predicted, Probes,
+    Remote, RoundTrips, Schema, SeriesPoint, Side, Tcp,
 };
 use base::job::{PathRole, PathSide};
 use base::path::PathSample;
@@ -30,7 +32,7 @@ fn names() -> impl Strategy<Value = BTreeMap<String, f64>> {
 }
 
 fn real() -> impl Strategy<Value = f64> {
-    prop_oneof![Just(0.0), prop::num::f64::NORMAL, Just(f64::INFINITY), Just(f64::MIN_POSITIVE)]
+    prop_oneof![Just(0.0), prop::num::f64::NORMAL, Just(f64::MAX), Just(f64::MIN_POSITIVE)]
 }
 
 fn count() -> impl Strategy<Value = u64> {
@@ -48,19 +50,21 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn knobs()(
+    fn options()(
         (request_bytes, depth_source, depth_sink, streams) in
             any::<(u32, Option<u16>, Option<u16>, u16)>(),
         window_bytes: Option<u32>,
         congestion in maybe(".{0,5}"),
         rate_bytes_per_s in maybe(real()),
         words in prop::array::uniform6(".{0,5}"),
-        codec in maybe(".{0,5}"),
-    ) -> Knobs {
+        (pace, compress, filters) in (".{0,5}", ".{0,5}", any::<Vec<String>>()),
+        (stall_s, dry_run) in (real(), any::<bool>()),
+    ) -> Options {
         let [engine, direct, seal, digest, fsync, receive] = words;
-        Knobs {
+        Options {
             request_bytes, depth_source, depth_sink, streams, window_bytes, congestion,
-            rate_bytes_per_s, engine, direct, seal, digest, fsync, receive, codec,
+            rate_bytes_per_s, engine, direct, seal, digest, fsync, receive, pace, compress, filters,
+            stall_s, dry_run, ..Options::default()
         }
     }
 }
@@ -74,15 +78,17 @@ prop_compose! {
         (kernel_threads_s, stages_s) in (names(), names()),
         (engine, congestion) in (".{0,5}", ".{0,5}"),
         depth: u16,
+        (window_scale, pace_chosen_bytes_per_s) in any::<(Option<u8>, Option<u64>)>(),
     ) -> Side {
         let [cpu_user_s, cpu_system_s, fill_s, pass_s, gate_s, drain_s] = times;
         let [requests, calls, partial_returns, partial_bytes, starts, peak, planned, window] =
             counts;
         Side {
+            bytes: requests, wire_bytes: calls,
             environment, cpus, cpu_user_s, cpu_system_s, kernel_threads_s, requests, calls,
             partial_returns, partial_bytes, starts, fill_s, pass_s, gate_s, drain_s, stages_s,
             peak_memory_bytes: peak, planned_memory_bytes: planned, engine, depth, congestion,
-            window_seen_bytes: window,
+            window_seen_bytes: window, window_scale, pace_chosen_bytes_per_s,
         }
     }
 }
@@ -110,10 +116,11 @@ prop_compose! {
         (bytes, files, wire_bytes, retries) in (count(), count(), count(), any::<u32>()),
         (elapsed_s, goodput_bytes_per_s) in (real(), real()),
         (steady_bytes_per_s, steady_from_s) in (maybe(real()), maybe(real())),
+        (exit_code, segments_sent, failed) in (any::<u8>(), maybe(real()), count()),
     ) -> Moved {
         Moved {
             bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, steady_bytes_per_s,
-            steady_from_s, retries,
+            steady_from_s, retries, exit_code, segments_sent, failed, ..Moved::default()
         }
     }
 }
@@ -124,9 +131,12 @@ prop_compose! {
         resident_before in maybe(real()),
         (source_file_system, sink_file_system) in (maybe(".{0,5}"), maybe(".{0,5}")),
         soaked_cpus: Vec<u32>,
+        (device_interrupts, has_two_devices, free_bytes) in
+            any::<(Option<u64>, bool, Option<u64>)>(),
     ) -> Conditions {
         Conditions {
             cache, resident_before, carrier, source_file_system, sink_file_system, soaked_cpus,
+            device_interrupts, has_two_devices, free_bytes,
         }
     }
 }
@@ -163,31 +173,72 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn remote()(
+        (host, is_push) in (".{0,5}", any::<bool>()),
+        (login_s, rtt_min_s) in (real(), maybe(real())),
+    ) -> Remote {
+        Remote { host, is_push, login_s, rtt_min_s }
+    }
+}
+
+prop_compose! {
+    fn cell()(
+        choice in ".{0,5}",
+        extent_bytes: Option<u64>,
+        (extent_s, moving_s, pause_s) in (maybe(real()), maybe(real()), maybe(real())),
+    ) -> Cell {
+        Cell { choice, extent_bytes, extent_s, moving_s, pause_s, ..Cell::default() }
+    }
+}
+
+prop_compose! {
+    fn tcp()(
+        (segments_sent, mss_bytes) in any::<(u64, Option<u32>)>(),
+        (busy_s, rtt_min_s) in (real(), maybe(real())),
+    ) -> Tcp {
+        Tcp { segments_sent, mss_bytes, busy_s, rtt_min_s, ..Tcp::default() }
+    }
+}
+
+prop_compose! {
     fn record()(
         (command, version, target) in (".{0,5}", ".{0,5}", ".{0,5}"),
         started_unix_s in real(),
         sources: Vec<String>,
-        (place, knobs, conditions, moved) in (maybe(place()), knobs(), conditions(), moved()),
+        (place, options, conditions, moved) in
+            (maybe(place()), options(), conditions(), moved()),
         (source, sink) in (side(), maybe(side())),
         machines in prop::collection::vec(machine(), 0..3),
         gates in prop::collection::vec((".{0,5}", real(), real(), any::<bool>()), 0..4),
         void_reason in maybe(".{0,9}"),
         (round_trips, packed) in (maybe(round_trips()), maybe(packed())),
+        (remote, cell, tcp) in (maybe(remote()), maybe(cell()), maybe(tcp())),
         series in prop::collection::vec((real(), count()), 0..5),
         predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
         more in prop::collection::btree_map(".{0,5}", any::<(i64, String)>(), 0..3),
     ) -> Record {
         let gate = |(name, value, limit, passed)| Gate { name, value, limit, passed };
         let predicted = predicted.map(|(n, binding)| Predicted {
-            elapsed_s: [n[0], n[1], n[2]],
-            cpu_source_s: [n[3], n[4], n[5]],
-            cpu_sink_s: [n[6], n[7], n[8]],
+            elapsed_low_s: n[0],
+            elapsed_s: n[1],
+            elapsed_high_s: n[2],
+            cpu_source_low_s: n[3],
+            cpu_source_s: n[4],
+            cpu_source_high_s: n[5],
+            cpu_sink_low_s: n[6],
+            cpu_sink_s: n[7],
+            cpu_sink_high_s: n[8],
+            notes: vec![binding.clone()],
+            rate_bytes_per_s: n[0],
+            rate_low_bytes_per_s: n[1],
+            rate_high_bytes_per_s: n[2],
             binding,
         });
         Record {
-            id: 0, command, version, started_unix_s, sources, target, place, knobs, conditions,
+            schema: Schema::default(),
+            id: 0, command, version, started_unix_s, sources, target, place, options, conditions,
             moved, source, sink, machines, predicted, void_reason, packed,
-            round_trips,
+            round_trips, remote, cell, tcp,
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
             paths: Vec::new(),
@@ -218,7 +269,7 @@ fn what_is_no_number_is_kept_as_none() {
     store.insert(&Record { moved, ..Record::default() }).unwrap();
     let back = store.records(&Filter::default()).unwrap().remove(0);
     assert!(back.moved.elapsed_s.is_nan());
-    assert_eq!(back.moved.bytes, i64::MAX as u64, "as much as there is room for");
+    assert_eq!(back.moved.bytes, u64::MAX);
 }
 
 #[test]
@@ -305,22 +356,30 @@ fn a_run_in_an_environment_that_is_not_there_is_refused_whole() {
     assert_eq!(store.records(&Filter::default()).unwrap(), [], "nothing of it stays");
 }
 
-/// Every version with a run in it becomes one of today, and the run is still there.
+/// Every version that had rows becomes one of today, and the run is still there, with a field for
+/// what had only a name.
 #[test]
 fn older_stores_become_todays() {
-    for version in 1..=schema::MIGRATIONS.len() {
+    for version in 1..=5 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.db");
         let mut connection = Connection::open(&path).unwrap();
         schema::migrate(&mut connection, &schema::MIGRATIONS[..version]).unwrap();
         connection.execute_batch(RUN_OF_VERSION_1).unwrap();
+        if version >= 3 {
+            connection.execute_batch(PATH_OF_VERSION_3).unwrap();
+        }
         drop(connection);
-        let store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path).unwrap();
         let runs = store.records(&Filter::default()).unwrap();
-        assert_eq!(runs.len(), 1, "version {version}");
-        assert_eq!((runs[0].id, runs[0].moved.bytes), (3, 1 << 30), "version {version}");
-        assert_eq!(runs[0].source.requests, 1024, "version {version}");
-        assert_eq!(store.paths(3).unwrap(), [], "version {version}");
+        let expect = run_of_version_1();
+        assert_eq!(runs, [expect], "version {version}");
+        assert_eq!(store.paths(3).unwrap().len(), usize::from(version >= 3), "version {version}");
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%_of_5'";
+        let left: i64 = store.connection.query_row(tables, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0, "version {version}");
+        let next = store.insert(&Record::default()).unwrap();
+        assert_eq!(next, 10, "a number that was given once is not given again");
     }
 }
 
@@ -366,7 +425,10 @@ fn a_migration_is_done_wholly_or_not_at_all() {
     let mut connection = Connection::open(&path).unwrap();
     let good = "ALTER TABLE runs ADD COLUMN colour TEXT;";
     let bad = "ALTER TABLE runs ADD COLUMN taste TEXT; ALTER TABLE nowhere ADD COLUMN a TEXT;";
-    let with = |more: &[&'static str]| [schema::MIGRATIONS, more].concat();
+    let with = |more: &[&'static str]| {
+        let more: Vec<Migration> = more.iter().map(|text| Migration::Sql(text)).collect();
+        [schema::MIGRATIONS, &more].concat()
+    };
     let columns = |connection: &Connection| -> i64 {
         let sql = "SELECT count(*) FROM pragma_table_info('runs') \
                    WHERE name IN ('colour', 'taste')";
@@ -433,18 +495,27 @@ fn a_damaged_store_is_a_fault() {
 #[test]
 fn values_that_somebody_has_put_there_are_a_fault() {
     let (_folder, mut store) = store();
-    for (column, value) in [
-        ("bytes", "-1"),
-        ("sources_json", "'{'"),
-        ("request_bytes", "99999999999"),
-        ("experiment", "NULL"),
+    for (path, value, is_fault) in [
+        ("moved.bytes", "-1", true),
+        ("sources", "'{'", true),
+        ("options.request_bytes", "99999999999", true),
+        ("schema", "3", true),
+        ("place", "NULL", false),
+        ("taste", "'salty'", false),
     ] {
         let id = store.insert(&Record::default()).unwrap();
-        let sql = format!("UPDATE runs SET {column} = {value} WHERE id = {id}");
+        let sql = format!(
+            "UPDATE runs SET record_json = json_set(record_json, '$.{path}', {value}) \
+             WHERE id = {id}"
+        );
         store.connection.execute_batch(&sql).unwrap();
         let result = store.records(&Filter { ids: vec![id], ..Filter::default() });
-        assert_eq!(result.is_ok(), column == "experiment", "{column}: {result:?}");
+        assert_eq!(result.is_err(), is_fault, "{path}: {result:?}");
     }
+    let id = store.insert(&Record::default()).unwrap();
+    let no_json = format!("UPDATE runs SET record_json = '{{' WHERE id = {id}");
+    let why = store.connection.execute_batch(&no_json).unwrap_err();
+    assert!(why.to_string().contains("malformed JSON"), "{why}");
 }
 
 /// What a disk without room says, without a full disk.
@@ -500,13 +571,144 @@ INSERT INTO runs (id, command, version, started_unix_s, sources_json, target, re
     streams, engine, direct, seal, digest, fsync, receive, cache, carrier, soaked_cpus_json,
     bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, retries, more_json)
 VALUES (3, 'copy', '0.1.0', 1.5, '[\"a\"]', 'b', 1048576, 8, 'auto', 'auto', 'tls', 'blake3',
-    'file', 'any', '', 'memory', '[]', 1073741824, 1, 0, 2.0, 536870912.0, 0, '{}');
+    'file', 'any', '', 'memory', '[]', 1073741824, 1, 0, 2.0, 536870912.0, 0,
+    '{\"directories\": 4, \"exit_code\": 3, \"pace\": \"auto\", \"far_host\": \"h\",
+      \"is_push\": true,
+      \"login_s\": 0.5, \"path_rtt_s\": 0.01, \"choice\": \"grid\", \"extent\": {\"seconds\": 1.5},
+      \"level\": \"zlib:1\", \"tcp\": {\"segments_sent\": 7}, \"verdict\": {\"class\": \"cpu\"},
+      \"two_devices\": \"odd\"}');
+UPDATE sqlite_sequence SET seq = 9 WHERE name = 'runs';
 INSERT INTO sides (run, role, cpus_json, cpu_user_s, cpu_system_s, requests, calls,
     partial_returns, partial_bytes, fill_s, pass_s, gate_s, drain_s, peak_memory_bytes,
     planned_memory_bytes, engine, depth, congestion, window_seen_bytes)
 VALUES (3, 'source', '[]', 0.5, 0.25, 1024, 1024, 0, 0, 0.1, 0.1, 0.1, 0.1, 0, 0, 'uring', 4,
     '', 0);
+INSERT INTO side_kernel_threads VALUES (3, 'source', 'ksoftirqd/0', 0.125);
+INSERT INTO side_stages VALUES (3, 'source', 'seal', 0.0625);
+INSERT INTO machines VALUES (3, 0, 2, 2.0, 1.0, NULL, NULL, NULL, 0.0, '[0]');
+INSERT INTO machine_kernel_threads VALUES (3, 0, 0, 'kswapd0', NULL, 0.5);
+INSERT INTO gates VALUES (3, 0, 'drift', 0.05, 0.03, 0);
+INSERT INTO series VALUES (3, 0, 0.1, 5), (3, 1, 0.2, 9);
 ";
+
+const PATH_OF_VERSION_3: &str = "INSERT INTO paths VALUES (3, 0, 'near', 'source', 0, x'');";
+
+fn source_of_version_1() -> Side {
+    let named = |name: &str, spent| BTreeMap::from([(name.to_string(), spent)]);
+    Side {
+        cpu_user_s: 0.5,
+        cpu_system_s: 0.25,
+        kernel_threads_s: named("ksoftirqd/0", 0.125),
+        requests: 1024,
+        calls: 1024,
+        fill_s: 0.1,
+        pass_s: 0.1,
+        gate_s: 0.1,
+        drain_s: 0.1,
+        stages_s: named("seal", 0.0625),
+        engine: "uring".into(),
+        depth: 4,
+        ..Side::default()
+    }
+}
+
+fn run_of_version_1() -> Record {
+    Record {
+        id: 3,
+        command: "copy".into(),
+        version: "0.1.0".into(),
+        started_unix_s: 1.5,
+        sources: vec!["a".into()],
+        target: "b".into(),
+        options: Options {
+            request_bytes: 1 << 20,
+            streams: 8,
+            engine: "auto".into(),
+            direct: "auto".into(),
+            seal: "tls".into(),
+            digest: "blake3".into(),
+            fsync: "file".into(),
+            receive: "any".into(),
+            pace: "auto".into(),
+            compress: "zlib:1".into(),
+            ..Options::default()
+        },
+        conditions: Conditions { carrier: "memory".into(), ..Conditions::default() },
+        moved: Moved {
+            bytes: 1 << 30,
+            files: 1,
+            directories: 4,
+            elapsed_s: 2.0,
+            goodput_bytes_per_s: 536_870_912.0,
+            exit_code: 3,
+            ..Moved::default()
+        },
+        remote: Some(Remote {
+            host: "h".into(),
+            is_push: true,
+            login_s: 0.5,
+            rtt_min_s: Some(0.01),
+        }),
+        source: source_of_version_1(),
+        machines: vec![Machine {
+            cpus: 2,
+            span_s: 2.0,
+            busy_idle_s: 1.0,
+            soaked_cpus: vec![0],
+            kernel_threads: vec![KernelThread { name: "kswapd0".into(), cpu: None, cpu_s: 0.5 }],
+            ..Machine::default()
+        }],
+        gates: vec![Gate { name: "drift".into(), value: 0.05, limit: 0.03, passed: false }],
+        cell: Some(Cell { choice: "grid".into(), extent_s: Some(1.5), ..Cell::default() }),
+        tcp: Some(Tcp { segments_sent: 7, ..Tcp::default() }),
+        series: vec![SeriesPoint { at_s: 0.1, bytes: 5 }, SeriesPoint { at_s: 0.2, bytes: 9 }],
+        more: BTreeMap::from([
+            ("verdict".to_string(), serde_json::json!({ "class": "cpu" })),
+            // Not what it should be, so it is kept as it is.
+            ("two_devices".to_string(), serde_json::json!("odd")),
+        ]),
+        ..Record::default()
+    }
+}
+
+/// SQL sees what the record says, and a field that is newer than the store has a column.
+#[test]
+fn columns_are_taken_from_the_json() {
+    let (_folder, mut store) = store();
+    let place = PlaceInExperiment {
+        experiment: "e".into(),
+        scenario: Scenario::Net,
+        seed: u64::MAX,
+        order_index: 7,
+        repeat: 0,
+        block: 0,
+    };
+    let moved = Moved { bytes: u64::MAX, elapsed_s: f64::NAN, ..Moved::default() };
+    let source = Side { cpu_user_s: 2.0, ..Side::default() };
+    store.insert(&Record { place: Some(place), moved, source, ..Record::default() }).unwrap();
+    let drop = "ALTER TABLE runs DROP COLUMN streams; ALTER TABLE runs DROP COLUMN target";
+    store.connection.execute_batch(drop).unwrap();
+    let store = Store::open(store.path()).unwrap();
+    let cases = [
+        ("scenario", "'net'"),
+        ("seed", "'18446744073709551615'"),
+        ("order_index", "7"),
+        ("bytes", "9223372036854775807"),
+        ("elapsed_s", "NULL"),
+        ("source_cpu_user_s", "2.0"),
+        ("source_environment", "NULL"),
+        ("preserve", "0"),
+        ("sources_json", "'[]'"),
+        ("streams", "0"),
+        ("target", "''"),
+        ("sink_engine", "NULL"),
+    ];
+    for (column, expect) in cases {
+        let sql = format!("SELECT quote({column}) FROM runs");
+        let found: String = store.connection.query_row(&sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(found, expect, "{column}");
+    }
+}
 
 #[test]
 fn a_run_is_written_anew_under_its_number() {

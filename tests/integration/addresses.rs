@@ -89,7 +89,7 @@ fn data_goes_to_the_host_that_was_typed() {
             let ran = support::run::to_end(command, b"");
             assert_eq!(ran.code, 0, "{ran}");
             let end = ran.events().pop().unwrap();
-            assert_eq!(end["transfer"]["carrier"], case.carrier, "{ran}");
+            assert_eq!(end["record"]["conditions"]["carrier"], case.carrier, "{ran}");
             let warned: String = ran.events().iter().filter_map(warning).collect();
             assert!(warned.contains(case.says), "{case:?}\n{ran}");
             assert_eq!(warned.is_empty(), case.says.is_empty(), "{case:?}\n{ran}");

@@ -429,7 +429,7 @@ fn assert_goes_on(scene: &Scene, line: &str) {
     scene.assert_arrived("dst", &[]);
     let ran = scene.succeed(&format!("{line} --json"));
     let events = ran.events();
-    let held = &events.last().unwrap()["transfer"]["resumed_bytes"];
+    let held = &events.last().unwrap()["record"]["moved"]["resumed_bytes"];
     assert!(held.as_u64().is_some_and(|bytes| bytes > 0), "{line}: {held} were held\n{ran}");
     assert_same(&scene.path("src/big"), &scene.path("dst/big"));
     scene.assert_holds("dst", &["big"]);

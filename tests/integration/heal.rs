@@ -83,7 +83,7 @@ fn a_list_of_names_outlives_its_connection() {
         let ran = running.end();
         assert_eq!(ran.code, 0, "{way}\n{ran}");
         let end = ran.events().pop().unwrap();
-        let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+        let number = |name: &str| end["record"]["moved"][name].as_u64().unwrap();
         assert_eq!(number("files"), 4, "{way}\n{ran}");
         assert_eq!(number("directories"), 2, "{way}\n{ran}");
         assert_eq!(number("retries"), 1, "{way}\n{ran}");

@@ -84,10 +84,10 @@ fn only_data_travels() {
         let line = format!("copy {knobs} --json {from}@/in {to}@/dst/out");
         let ran = scene.succeed(&line);
         check_copy(&scene, islands, &line);
-        let transfer = &ran.events().pop().unwrap()["transfer"];
-        assert_eq!(transfer["bytes"], islands.size(), "{ran}");
+        let moved = &ran.events().pop().unwrap()["record"]["moved"];
+        assert_eq!(moved["bytes"], islands.size(), "{ran}");
         if !from.is_empty() || !to.is_empty() {
-            check_sent(transfer, islands, islands.size(), &line);
+            check_sent(moved, islands, islands.size(), &line);
         }
     });
 }
@@ -105,7 +105,12 @@ fn short_files_are_no_exception() {
         let ran = scene.succeed(&line);
         data::assert_same(&scene.path("src"), &scene.path("dst"));
         let all = Islands { count: files * islands.count, ..islands };
-        check_sent(&ran.events().pop().unwrap()["transfer"], all, files * islands.size(), &line);
+        check_sent(
+            &ran.events().pop().unwrap()["record"]["moved"],
+            all,
+            files * islands.size(),
+            &line,
+        );
     });
 }
 
@@ -123,8 +128,8 @@ fn holes_do_not_wait_for_a_rate() {
     });
 }
 
-fn check_sent(transfer: &serde_json::Value, islands: Islands, size: u64, line: &str) {
-    let sent = transfer["wire_bytes"].as_u64().unwrap();
+fn check_sent(moved: &serde_json::Value, islands: Islands, size: u64, line: &str) {
+    let sent = moved["wire_bytes"].as_u64().unwrap();
     let data = islands.data_bytes() + 2 * BLOCK * islands.count;
     // A frame is 64 bytes, its tag 32, its map a bit for each block; TLS adds 22 to 16 KiB.
     let frames = size.div_ceil(64 << 10) * 96 + size / BLOCK / 8;
@@ -156,8 +161,11 @@ fn data_goes_on_and_holes_stay_holes() {
         let line = format!("copy {knobs} --json {ends}");
         let ran = scene.succeed(&line);
         let end = ran.events().pop().unwrap();
-        check_sent(&end["transfer"], islands, islands.size(), &line);
-        assert!(end["transfer"]["resumed_bytes"].as_u64().unwrap() > 0, "it began anew\n{ran}");
+        check_sent(&end["record"]["moved"], islands, islands.size(), &line);
+        assert!(
+            end["record"]["moved"]["resumed_bytes"].as_u64().unwrap() > 0,
+            "it began anew\n{ran}"
+        );
         check_copy(&scene, islands, &line);
     });
 }

@@ -26,14 +26,15 @@ fn data_file(path: &Path, bytes: u64) {
 /// Each once: what the host of a virtual machine disturbed is made again.
 fn runs(ran: &Ran) -> Vec<Value> {
     let mut runs: Vec<Value> = Vec::new();
-    for run in ran.events().into_iter().filter(|event| event["event"] == "run") {
-        let (knobs, place) = (&run["knobs"], &run["place"]);
-        let place = [&place["scenario"], &place["repeat"], &knobs["depth_source"]];
+    for event in ran.events().into_iter().filter(|event| event["event"] == "run") {
+        let run = event["record"].clone();
+        let (options, place) = (&run["options"], &run["place"]);
+        let place = [&place["scenario"], &place["repeat"], &options["depth_source"]];
         let is = |other: &Value| {
-            let (other_knobs, other_place) = (&other["knobs"], &other["place"]);
-            [&other_place["scenario"], &other_place["repeat"], &other_knobs["depth_source"]]
+            let (other_options, other_place) = (&other["options"], &other["place"]);
+            [&other_place["scenario"], &other_place["repeat"], &other_options["depth_source"]]
                 == place
-                && other_knobs["request_bytes"] == knobs["request_bytes"]
+                && other_options["request_bytes"] == options["request_bytes"]
                 && other["more"]["whole"].is_null()
         };
         if !run["more"]["whole"].is_null() || !runs.iter().any(is) {
@@ -60,7 +61,7 @@ fn every_part_is_measured_recorded_and_removed() {
     assert_eq!(copies.len(), 8 + 4, "{ran}");
     for run in parts {
         let scenario = run["place"]["scenario"].as_str().unwrap();
-        assert_eq!(run["knobs"]["streams"], 1);
+        assert_eq!(run["options"]["streams"], 1);
         assert_eq!(run["sink"].is_null(), !scenario.contains("net"), "{scenario}");
         let on_disk = scenario.starts_with("disk");
         let reads = on_disk && scenario != "disk-sink";
@@ -93,8 +94,9 @@ fn the_same_seed_gives_the_same_order() {
     let order = |seed: u32| {
         let line = format!("measure cpu net --request-sizes 16K..64K --json --seed {seed} {SHORT}");
         let cells = runs(&scene.succeed(&line)).into_iter();
-        let cell =
-            |run: Value| (run["place"]["scenario"].clone(), run["knobs"]["request_bytes"].clone());
+        let cell = |run: Value| {
+            (run["place"]["scenario"].clone(), run["options"]["request_bytes"].clone())
+        };
         cells.map(cell).collect::<Vec<_>>()
     };
     let first = order(5);
@@ -174,7 +176,7 @@ fn what_is_written_may_lie_elsewhere() {
     for run in &runs {
         let sink = run["conditions"]["sink_file_system"].as_str();
         assert!(sink.unwrap().starts_with("tmpfs"), "{run}");
-        assert_eq!(run["more"]["two_devices"], true, "{run}");
+        assert_eq!(run["conditions"]["has_two_devices"], true, "{run}");
         let target = run["target"].as_str().unwrap();
         assert!(Path::new(target).starts_with(elsewhere.path()), "{target}");
         let source = run["sources"].to_string();

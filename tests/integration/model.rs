@@ -5,8 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::support::{Scene, each, run};
+use analysis::record::options::Options;
 use analysis::record::sample::{
-    Conditions, Environment, Gate, Knobs, Machine, Moved, PlaceInExperiment, Record, Scenario, Side,
+    Conditions, Environment, Gate, Machine, Moved, PlaceInExperiment, Record, Scenario, Side,
 };
 use datapump::results::{Experiment, Store};
 
@@ -43,14 +44,14 @@ fn planted(scenario: Scenario, request_bytes: u32, depth: u16, repeat: u32) -> R
             repeat,
             block: 0,
         }),
-        knobs: Knobs {
+        options: Options {
             request_bytes,
             depth_source: Some(depth),
             depth_sink: Some(depth),
             streams: 1,
             engine: "auto".into(),
             direct: "on".into(),
-            ..Knobs::default()
+            ..Options::default()
         },
         conditions: Conditions {
             cache: "bypass".into(),
@@ -207,7 +208,7 @@ fn stores_with_nothing_to_fit() {
     type Case<'a> = (fn(&Record) -> bool, &'a str, &'a str);
     let cases: [Case<'_>; 4] = [
         (|_| false, "model fit", "nothing of experiment planted could be fitted"),
-        (|run| run.knobs.request_bytes == 16 << 10, "model fit", "measure another"),
+        (|run| run.options.request_bytes == 16 << 10, "model fit", "measure another"),
         (all, "model fit --experiment other", "there is no experiment 'other'"),
         (all, "model fit --results @/missing.db", "missing.db"),
     ];

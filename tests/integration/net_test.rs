@@ -23,7 +23,7 @@ fn the_rate_of_the_path_is_found_in_either_direction_and_in_both() {
         assert_eq!(ran.code, 0, "{line}\n{ran}");
         let events = ran.events();
         let end = &events.last().unwrap()["net_test"];
-        assert_eq!(end["seconds"], 2.0);
+        assert_eq!(end["duration_s"], 2.0);
         for (way, direction) in directions.iter().enumerate() {
             assert_way(&end["ways"][way], direction, &line);
             let of_way: Vec<&Value> = events
@@ -34,13 +34,13 @@ fn the_rate_of_the_path_is_found_in_either_direction_and_in_both() {
             assert_eq!(of_way.len(), 6, "{line}\n{ran}");
             assert_eq!(of_way.iter().filter(|one| one["omitted"] == true).count(), 2);
             let last = &of_way[5];
-            assert_eq!((&last["from_seconds"], &last["to_seconds"]), (&1.5.into(), &2.0.into()));
+            assert_eq!((&last["from_s"], &last["to_s"]), (&1.5.into(), &2.0.into()));
             let streams = last["streams"].as_array().unwrap();
             assert_eq!(streams.len(), if line.contains("--streams 2") { 2 } else { 1 });
-            for known in ["retransmitted_segments", "congestion_window_bytes", "rtt_seconds"] {
+            for known in ["retransmitted_segments", "congestion_window_bytes", "rtt_s"] {
                 assert!(streams[0][known].is_number(), "{line}: {known} of {last}");
             }
-            let rtt_s = streams[0]["rtt_seconds"].as_f64().unwrap();
+            let rtt_s = streams[0]["rtt_s"].as_f64().unwrap();
             assert!((0.019..0.2).contains(&rtt_s), "{line}: {rtt_s}");
         }
         let hosts = end["hosts"].as_array().unwrap();
@@ -85,7 +85,7 @@ fn ctrl_c_ends_it_early_with_what_was() {
     let events = ran.events();
     let end = events.last().unwrap();
     assert!(end["message"].as_str().unwrap().contains("of 600 s"), "{ran}");
-    let rate = end["net_test"]["ways"][0]["receiver"]["rate_bits_per_second"].as_f64().unwrap();
+    let rate = end["net_test"]["ways"][0]["receiver"]["rate_bits_per_s"].as_f64().unwrap();
     assert!(rate > RATE * 0.5, "{rate}");
 }
 
@@ -133,7 +133,7 @@ fn the_form_of_earlier_versions_is_told_what_to_write() {
 
 fn assert_way(way: &Value, direction: &str, line: &str) {
     assert_eq!(way["direction"], direction, "{line}");
-    let of = |end: &str| way[end]["rate_bits_per_second"].as_f64().unwrap();
+    let of = |end: &str| way[end]["rate_bits_per_s"].as_f64().unwrap();
     // Both directions share the path with each other's acknowledgements.
     let least = if line.contains("--bidir") { 0.75 } else { 0.93 };
     for end in ["sender", "receiver"] {

@@ -130,7 +130,7 @@ fn holes_need_no_room() {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             running.end();
             let ran = scene.succeed(&line("--json"));
-            let resumed = &ran.events().pop().unwrap()["transfer"]["resumed_bytes"];
+            let resumed = &ran.events().pop().unwrap()["record"]["moved"]["resumed_bytes"];
             assert!(resumed.as_u64().unwrap() > 0, "it began anew\n{ran}");
             assert_same(&path, &scene.path(&dst).join("out"));
         }

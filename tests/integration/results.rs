@@ -161,7 +161,7 @@ fn lists_pages_and_exports() {
         ("results list --limit 1", 0, "  3  "),
         ("results show 2", 0, "run 2, 20"),
         ("results export", 0, "\"command\":\"copy\""),
-        ("results export --format csv 1 3", 0, "id,command,version,started_unix_s"),
+        ("results export --format csv 1 3", 0, "id,schema,command,version,started_unix_s"),
         ("results export --format parquet", 0, "PAR1"),
         ("results export --format parquet --output @/all.parquet", 0, ""),
         ("results export --output @/all.parquet", 1, "is there already"),

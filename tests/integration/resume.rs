@@ -445,7 +445,7 @@ fn goes_on_with(scene: &Scene, way: &str, knobs: &str) -> Ran {
 
 fn resumed_bytes(ran: &Ran) -> u64 {
     let end = ran.events().pop().unwrap();
-    end["transfer"]["resumed_bytes"].as_u64().unwrap()
+    end["record"]["moved"]["resumed_bytes"].as_u64().unwrap()
 }
 
 /// A file of which every other request is here.

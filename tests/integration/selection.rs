@@ -48,8 +48,12 @@ fn filters() {
         let ran = scene.succeed(&format!("copy -r --json {options} {from}@/src/ {to}@/out/"));
         scene.assert_holds("out", expect);
         let end = ran.events().pop().unwrap();
-        assert_eq!(end["transfer"]["excluded"].as_u64(), Some(*excluded), "{options}");
-        assert_eq!(end["transfer"]["files"].as_u64(), Some(expect.len() as u64), "{options}");
+        assert_eq!(end["record"]["moved"]["excluded"].as_u64(), Some(*excluded), "{options}");
+        assert_eq!(
+            end["record"]["moved"]["files"].as_u64(),
+            Some(expect.len() as u64),
+            "{options}"
+        );
     });
 }
 
@@ -97,7 +101,7 @@ fn lists_in_any_order() {
                 format!("copy -r --json {options} --files-from @/list {from}@/src {to}@/out/");
             let ran = scene.succeed(&line);
             let end = ran.events().pop().unwrap();
-            let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+            let number = |name: &str| end["record"]["moved"][name].as_u64().unwrap();
             (number("files"), number("directories"), number("kept"))
         };
         assert_eq!(copy("-n"), (5, 3, 0));
@@ -174,7 +178,7 @@ fn unchanged_files_stay() {
         let counts = |options: &str| {
             let ran = copy(options);
             let end = ran.events().pop().unwrap();
-            let number = |name: &str| end["transfer"][name].as_u64().unwrap();
+            let number = |name: &str| end["record"]["moved"][name].as_u64().unwrap();
             (ran.code, number("files"), number("kept"), number("failed"))
         };
         assert_eq!(counts(""), (3, 1, 0, 8), "never is the rule for files that are there");
@@ -211,11 +215,15 @@ fn a_dry_run_changes_nothing() {
         let ran = scene.succeed(&line);
         assert!(!scene.path("out").exists(), "the folder would be made, and is not");
         let end = ran.events().pop().unwrap();
-        let transfer = &end["transfer"];
-        assert_eq!(transfer["dry_run"].as_bool(), Some(true), "{ran}");
-        assert_eq!(transfer["files"].as_u64(), Some(7), "{ran}");
-        assert_eq!(transfer["bytes"].as_u64(), Some((0..7).map(|i| 1000 + i).sum()), "{ran}");
-        assert!(transfer["free_bytes"].as_u64() > Some(0), "{ran}");
+        let record = &end["record"];
+        assert_eq!(record["options"]["dry_run"].as_bool(), Some(true), "{ran}");
+        assert_eq!(record["moved"]["files"].as_u64(), Some(7), "{ran}");
+        assert_eq!(
+            record["moved"]["bytes"].as_u64(),
+            Some((0..7).map(|i| 1000 + i).sum()),
+            "{ran}"
+        );
+        assert!(record["conditions"]["free_bytes"].as_u64() > Some(0), "{ran}");
         let would = |event: &&serde_json::Value| event["state"] == "would_copy";
         assert_eq!(ran.events().iter().filter(would).count(), 7);
 

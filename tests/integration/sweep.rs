@@ -63,7 +63,7 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     cells.iter().for_each(assert_filled);
     for (number, pair) in (1..).zip(cells.windows(2)) {
         let busy_s = pair[0]["moved"]["elapsed_s"].as_f64().unwrap();
-        let idle_s = pair[1]["more"]["pause_s"].as_f64().unwrap();
+        let idle_s = pair[1]["cell"]["pause_s"].as_f64().unwrap();
         // Nobody has measured while it was interrupted.
         assert!(number == measured || idle_s >= busy_s, "{busy_s} s of load, {idle_s} s of rest");
     }
@@ -74,7 +74,7 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     }
     assert!(!shown.contains("not measured"), "{shown}");
     let rows = ask(&scene, "show --format csv").stdout_text();
-    assert!(rows.contains("unloaded_rtt_median_s") && rows.lines().count() == 7, "{rows}");
+    assert!(rows.contains("round_trips_unloaded_median_s") && rows.lines().count() == 7, "{rows}");
     let name = cells[0]["place"]["experiment"].as_str().unwrap();
     let compared = ask(&scene, &format!("compare {name} {name}")).stdout_text();
     assert!(compared.contains("1.000 to 1.000") || compared.contains("  1.000  "), "{compared}");
@@ -87,8 +87,8 @@ fn assert_filled(cell: &Value) {
         "/moved/bytes",
         "/moved/wire_bytes",
         "/moved/goodput_bytes_per_s",
-        "/knobs/streams",
-        "/knobs/request_bytes",
+        "/options/streams",
+        "/options/request_bytes",
         "/conditions/carrier",
         "/source/cpu_user_s",
         "/source/calls",
@@ -104,20 +104,18 @@ fn assert_filled(cell: &Value) {
         "/round_trips/loaded/median_s",
         "/place/repeat",
         "/place/seed",
-        "/more/choice",
-        "/more/extent/seconds",
-        "/more/compression_ratio",
-        "/more/raw_share",
-        "/more/ways",
-        "/more/moving_s",
-        "/more/window_scale",
-        "/more/tcp/segments_sent",
-        "/more/tcp/peer_window_p90_bytes",
-        "/more/tcp/receive_threshold_bytes",
-        "/more/tcp/rtt_min_s",
+        "/cell/choice",
+        "/cell/extent_s",
+        "/cell/compression_ratio",
+        "/cell/moving_s",
+        "/source/window_scale",
+        "/tcp/segments_sent",
+        "/tcp/peer_window_p90_bytes",
+        "/tcp/receive_threshold_bytes",
+        "/tcp/rtt_min_s",
         "/more/verdict/shares",
         "/more/verdict/pauses",
-        "/more/cycles_per_byte_source",
+        "/cell/cycles_per_byte_source",
         "/series/0",
         "/paths/0",
         "/gates/0",
@@ -130,8 +128,8 @@ fn assert_filled(cell: &Value) {
     let rest_s = figure("/round_trips/unloaded/min_s");
     assert!((0.0395..0.045).contains(&rest_s), "the path takes 40 ms: {rest_s}");
     assert!(figure("/round_trips/unloaded/sent") >= 9.0, "ten a second: {cell}");
-    let packs = cell["more"]["level"] != "off";
-    assert_eq!(figure("/more/compression_ratio") > 4.0, packs, "{cell}");
+    let packs = cell["options"]["compress"] != "off";
+    assert_eq!(figure("/cell/compression_ratio") > 4.0, packs, "{cell}");
 }
 
 /// What was best is what a copy then does.
@@ -150,7 +148,7 @@ fn assert_profile(wan: &Wan, scene: &Scene) {
     let line = "copy --json --profile far null:64K far:null:";
     let ran = run::to_end(with_home(wan.datapump(scene, line)), b"");
     assert_eq!(ran.code, 0, "{ran}");
-    let settings = &ran.events()[0]["settings"];
+    let settings = &ran.events()[0]["options"];
     assert_eq!((&settings["streams"], &settings["window_bytes"]), (&3.into(), &131_072.into()));
 }
 
@@ -172,7 +170,7 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
     assert!(ran.stderr.contains("nowhere.invalid is left out for"), "{ran}");
     let cells = cells(&scene);
     assert_eq!(cells.len(), 4, "{ran}");
-    assert!(cells.iter().all(|cell| cell["more"]["far_host"] == "far"));
+    assert!(cells.iter().all(|cell| cell["remote"]["host"] == "far"));
     let mut bytes: Vec<u64> =
         cells.iter().map(|cell| cell["moved"]["bytes"].as_u64().unwrap()).collect();
     bytes.sort_unstable();
@@ -202,7 +200,7 @@ fn timed_copies_are_written_to_a_folder_and_taken_away() {
     assert_eq!(cells.len(), 4, "{ran}");
     for cell in &cells {
         let figure = |path: &str| cell.pointer(path).and_then(Value::as_f64).unwrap();
-        assert!(figure("/more/moving_s") >= figure("/more/extent/seconds"), "{cell}");
+        assert!(figure("/cell/moving_s") >= figure("/cell/extent_s"), "{cell}");
         assert!(figure("/sink/starts") > 0.0, "a file was written to: {cell}");
     }
     scene.assert_holds("there", &[]);

@@ -59,7 +59,7 @@ fn the_folder_itself_is_one_of_them() {
         let ran = scene.succeed(&format!("copy -r -A --json {from}@/src {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst/src"), "-HAX");
         let folders = walk_folders(&scene.path("src"));
-        assert_eq!(end_of(&ran)["transfer"]["directories"], folders, "{ran}");
+        assert_eq!(end_of(&ran)["record"]["moved"]["directories"], folders, "{ran}");
     });
 }
 
@@ -81,7 +81,7 @@ fn holes_stay_holes() {
             let most = blocks(&file) * 5 / 4 + 64;
             assert!(blocks(&arrived) <= most, "{}: {}", file.display(), blocks(&arrived));
         }
-        let sent = end_of(&ran)["transfer"]["wire_bytes"].as_u64().unwrap();
+        let sent = end_of(&ran)["record"]["moved"]["wire_bytes"].as_u64().unwrap();
         assert!(
             sent < 24 * MIB,
             "{sent} bytes were sent of 100 MiB, most of which are holes\n{ran}"

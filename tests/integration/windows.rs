@@ -20,7 +20,7 @@ fn copy_over(scene: &Scene, path: &str, line: &str) -> Value {
     assert_eq!(ran.code, 0, "{line}\n{ran}");
     // The file is complete when the path is gone.
     drop(wan);
-    ran.events().pop().unwrap()["transfer"].clone()
+    ran.events().pop().unwrap()["record"].clone()
 }
 
 fn advertised(pcap: &Path, by: &str) -> Advertised {
@@ -45,16 +45,16 @@ fn the_window_that_was_asked_for_is_advertised() {
             _ => (format!("far:null:{bytes} null:"), NEAR),
         };
         let line = format!("--window {window} --streams 1 --seal off {ends}");
-        let transfer = copy_over(&scene, "--rate 200Mbit --rtt 10ms", &line);
-        let asked = transfer["window_asked_bytes"].as_f64().unwrap();
-        let seen = transfer["window_seen_bytes"].as_f64().unwrap();
+        let record = copy_over(&scene, "--rate 200Mbit --rtt 10ms", &line);
+        let asked = record["options"]["window_bytes"].as_f64().unwrap();
+        let seen = record["source"]["window_seen_bytes"].as_f64().unwrap();
         let wire = advertised(&scene.path("pcap"), sink);
         println!("{window} {way}: asked {asked}, seen {seen}, on the wire {wire:?}");
         for bytes in [seen, wire.most_bytes as f64] {
             assert!((bytes / asked - 1.0).abs() < 0.05, "{window} {way}: {seen}, {wire:?}");
         }
         assert!(wire.first_bytes as f64 <= asked * 1.05, "{window} {way}: {wire:?}");
-        assert_eq!(transfer["window_scale"].as_u64(), Some(wire.scale.into()));
+        assert_eq!(record["source"]["window_scale"].as_u64(), Some(wire.scale.into()));
     });
 }
 
@@ -109,9 +109,9 @@ fn a_pace_holds_what_is_sent() {
         let scene = Scene::new();
         let ends = if way == &"push" { "null:4M far:null:" } else { "far:null:4M null:" };
         let line = format!("--pace 20Mbit --streams 2 --seal off {ends}");
-        let transfer = copy_over(&scene, "--rate 200Mbit --rtt 4ms", &line);
-        let moving_s = transfer["elapsed_seconds"].as_f64().unwrap()
-            - transfer["login_seconds"].as_f64().unwrap();
+        let record = copy_over(&scene, "--rate 200Mbit --rtt 4ms", &line);
+        let moving_s = record["moved"]["elapsed_s"].as_f64().unwrap()
+            - record["remote"]["login_s"].as_f64().unwrap();
         let rate = (4 << 20) as f64 * 8.0 / moving_s;
         assert!((14e6..23e6).contains(&rate), "{way}: {rate}");
     });
@@ -121,13 +121,13 @@ fn a_pace_holds_what_is_sent() {
 fn in_lockstep_the_source_stops_for_the_sink() {
     let scene = Scene::new();
     let line = "--lockstep 1M:200ms --request-size 256K --streams 1 null:5M far:null:";
-    let transfer = copy_over(&scene, "--rate 200Mbit --rtt 20ms", line);
-    let elapsed_s = transfer["elapsed_seconds"].as_f64().unwrap();
+    let record = copy_over(&scene, "--rate 200Mbit --rtt 20ms", line);
+    let elapsed_s = record["moved"]["elapsed_s"].as_f64().unwrap();
     // Four stops: behind the fifth block nothing is left to stop for.
     assert!((0.8..8.0).contains(&elapsed_s), "{elapsed_s}");
     let line = "--request-size 256K --streams 1 null:5M far:null:";
     let without = copy_over(&scene, "--rate 200Mbit --rtt 20ms", line);
-    let without_s = without["elapsed_seconds"].as_f64().unwrap();
+    let without_s = without["moved"]["elapsed_s"].as_f64().unwrap();
     assert!(elapsed_s > without_s + 0.6, "{elapsed_s} with it, {without_s} without");
 }
 
@@ -140,8 +140,11 @@ fn a_congestion_control_that_the_far_side_lacks_is_named() {
         run::to_end(wan.datapump(&scene, &line), b"")
     };
     let ran = run("cubic");
-    let sides = ran.events().pop().unwrap()["transfer"]["sides"].clone();
-    assert_eq!((sides[0]["congestion"].as_str(), sides[1]["congestion"].as_str()), (CUBIC, CUBIC));
+    let record = ran.events().pop().unwrap()["record"].clone();
+    assert_eq!(
+        (record["source"]["congestion"].as_str(), record["sink"]["congestion"].as_str()),
+        (CUBIC, CUBIC)
+    );
     let ran = run("nosuch");
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("no congestion control 'nosuch' on this host"), "{ran}");

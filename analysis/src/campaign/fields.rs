@@ -9,8 +9,7 @@ use crate::accounting::gates::{self, Seat};
 use crate::accounting::moment::Moment;
 use crate::diagnosis::{diagnose, evidence};
 use crate::record::copied::{self, Series, record_of_copy};
-use crate::record::sample::{Environment, Record, RoundTrips, Side};
-use base::codec::Way;
+use crate::record::sample::{self as record, Environment, Record, RoundTrips, Side, Tcp};
 use base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
@@ -66,12 +65,16 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
         sink.environment = around.environments[1];
     }
     machines(&mut record, around);
-    record.more.extend(of_cell(cell, around));
-    record.more.extend(of_tcp(&copied.outcome.paths));
+    record.cell = Some(record::Cell {
+        cycles_per_byte_source: cycles_per_byte(
+            &record.source,
+            record.moved.bytes,
+            around.near_facts,
+        ),
+        ..of_cell(cell, around)
+    });
+    record.tcp = Some(of_tcp(&copied.outcome.paths));
     record.more.extend(verdict(around));
-    if let Some(cycles) = cycles_per_byte(&record.source, record.moved.bytes, around.near_facts) {
-        record.more.insert("cycles_per_byte_source".into(), json!(cycles));
-    }
     record
 }
 
@@ -97,33 +100,27 @@ fn machines(record: &mut Record, around: &Around<'_>) {
 }
 
 /// Where it stands in the grid, and the time that counts: from the login to the last byte.
-fn of_cell(cell: &Cell, around: &Around<'_>) -> BTreeMap<String, Value> {
+fn of_cell(cell: &Cell, around: &Around<'_>) -> record::Cell {
     let outcome = &around.copied.outcome;
-    let packing = &outcome.near.tally.packing;
-    let raw: f64 = packing.shares().iter().filter(|(way, _)| *way == Way::Raw).map(|s| s.1).sum();
-    let shares: BTreeMap<String, f64> =
-        packing.shares().into_iter().map(|(way, share)| (way.typed(), share)).collect();
-    let extent = match cell.extent {
-        Extent::Time(time) => json!({ "seconds": time.seconds() }),
-        Extent::Bytes(bytes) => json!({ "bytes": bytes }),
+    let (extent_bytes, extent_s) = match cell.extent {
+        Extent::Time(time) => (None, Some(time.seconds())),
+        Extent::Bytes(bytes) => (Some(bytes), None),
     };
-    let all = [
-        (CHOICE, json!(cell.kind.name())),
-        (EXTENT, extent),
-        (LEVEL, json!(cell.setting.compress.typed())),
-        (MOVING, json!((outcome.elapsed - outcome.login).seconds())),
-        (PAUSE, json!(around.paused.seconds())),
-        ("loaded_s", json!(around.copied.moving.1.since(around.copied.moving.0).seconds())),
-        ("compression_ratio", json!(packing.ratio().unwrap_or(1.0))),
-        ("raw_share", json!(if shares.is_empty() { 1.0 } else { raw })),
-        ("ways", json!(shares)),
-    ];
-    all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    record::Cell {
+        choice: cell.kind.name().to_string(),
+        extent_bytes,
+        extent_s,
+        moving_s: Some((outcome.elapsed - outcome.login).seconds()),
+        pause_s: Some(around.paused.seconds()),
+        loaded_s: Some(around.copied.moving.1.since(around.copied.moving.0).seconds()),
+        compression_ratio: Some(outcome.near.tally.packing.ratio().unwrap_or(1.0)),
+        cycles_per_byte_source: None,
+    }
 }
 
 /// TCP's own account of the streams, as their sending ends have it; what the receiving ends
 /// advertise.
-fn of_tcp(paths: &[StreamPath]) -> BTreeMap<String, Value> {
+fn of_tcp(paths: &[StreamPath]) -> Tcp {
     let of = |role| paths.iter().filter(move |path| path.role == role);
     let samples = |role| of(role).flat_map(|path: &StreamPath| &path.samples);
     let lasts: Vec<&PathSample> =
@@ -136,21 +133,20 @@ fn of_tcp(paths: &[StreamPath]) -> BTreeMap<String, Value> {
         .map(|sample| sample.rtt_min.seconds())
         .filter(|rtt_s| *rtt_s > 0.0 && *rtt_s < 4000.0)
         .reduce(f64::min);
-    let tcp = json!({
-        "segments_sent": sum(|sample| sample.segments_sent),
-        "segments_retransmitted": sum(|sample| sample.segments_retransmitted),
-        "busy_s": sum(|sample| sample.busy.0) as f64 / 1e9,
-        "window_limited_s": sum(|sample| sample.window_limited.0) as f64 / 1e9,
-        "buffer_limited_s": sum(|sample| sample.buffer_limited.0) as f64 / 1e9,
-        "rtt_min_s": rtt_min_s,
-        "mss_bytes": most(PathRole::Source, |sample| sample.mss_bytes),
-        "peer_window_p50_bytes": at_share(&windows, 0.5),
-        "peer_window_p90_bytes": at_share(&windows, 0.9),
-        "receive_threshold_bytes": most(PathRole::Sink, |sample| sample.receive_threshold_bytes),
-        "send_buffer_bytes": most(PathRole::Source, |sample| sample.send_buffer_bytes),
-        "receive_buffer_bytes": most(PathRole::Sink, |sample| sample.receive_buffer_bytes),
-    });
-    [("tcp".to_string(), tcp)].into()
+    Tcp {
+        segments_sent: sum(|sample| sample.segments_sent),
+        segments_retransmitted: sum(|sample| sample.segments_retransmitted),
+        busy_s: sum(|sample| sample.busy.0) as f64 / 1e9,
+        window_limited_s: sum(|sample| sample.window_limited.0) as f64 / 1e9,
+        buffer_limited_s: sum(|sample| sample.buffer_limited.0) as f64 / 1e9,
+        rtt_min_s,
+        mss_bytes: most(PathRole::Source, |sample| sample.mss_bytes),
+        peer_window_p50_bytes: at_share(&windows, 0.5),
+        peer_window_p90_bytes: at_share(&windows, 0.9),
+        receive_threshold_bytes: most(PathRole::Sink, |sample| sample.receive_threshold_bytes),
+        send_buffer_bytes: most(PathRole::Source, |sample| sample.send_buffer_bytes),
+        receive_buffer_bytes: most(PathRole::Sink, |sample| sample.receive_buffer_bytes),
+    }
 }
 
 fn at_share(values: &[f64], share: f64) -> Option<f64> {
@@ -196,11 +192,3 @@ fn target(place: &Place) -> String {
         _ => "null:".to_string(),
     }
 }
-
-/// Names in the record: who chose the setting, what ended the copy, its level as typed, and how
-/// long bytes moved and how long nothing did before.
-pub(crate) const CHOICE: &str = "choice";
-pub(crate) const EXTENT: &str = "extent";
-pub(crate) const LEVEL: &str = "level";
-pub const MOVING: &str = "moving_s";
-pub(crate) const PAUSE: &str = "pause_s";

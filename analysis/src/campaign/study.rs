@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::fields::{CHOICE, EXTENT, LEVEL, MOVING, PAUSE};
 use super::{Extent, Kind};
 use crate::model::fit::{Fit, Known, Observation};
 use crate::record::sample::{Record, Side};
@@ -117,17 +116,16 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
 }
 
 fn point(record: &Record) -> Option<Point> {
-    let text = |name: &str| record.more.get(name)?.as_str();
-    let extent = record.more.get(EXTENT)?;
-    let bytes = extent["bytes"].as_u64().map(Extent::Bytes);
-    let time = extent["seconds"].as_f64().map(|s| Extent::Time(Nanos((s * 1e9).round() as u64)));
+    let cell = record.cell.as_ref()?;
+    let bytes = cell.extent_bytes.map(Extent::Bytes);
+    let time = cell.extent_s.map(|s| Extent::Time(Nanos((s * 1e9).round() as u64)));
     Some(Point {
-        host: text("far_host")?.to_string(),
-        kind: if text(CHOICE)? == Kind::Auto.name() { Kind::Auto } else { Kind::Grid },
+        host: record.remote.as_ref()?.host.clone(),
+        kind: if cell.choice == Kind::Auto.name() { Kind::Auto } else { Kind::Grid },
         choice: Choice {
-            window_bytes: record.knobs.window_bytes,
-            streams: record.knobs.streams,
-            level: text(LEVEL)?.to_string(),
+            window_bytes: record.options.window_bytes,
+            streams: record.options.streams,
+            level: record.options.compress.clone(),
         },
         extent: bytes.or(time)?,
     })
@@ -147,7 +145,7 @@ fn row(point: Point, records: &[&Record]) -> Option<Row> {
     Some(Row {
         rate: Spread::of(&rates)?,
         rates,
-        compression_ratio: median(&of(&|r| r.more.get("compression_ratio")?.as_f64())),
+        compression_ratio: median(&of(&|r| r.cell.as_ref()?.compression_ratio)),
         cpu_source: median(&of(&|record| used(&record.source, record))),
         cpu_sink: median(&of(&|record| used(record.sink.as_ref()?, record))),
         rtt_unloaded_s: median(&of(&|record| trips(record)?.unloaded.median_s)),
@@ -159,12 +157,12 @@ fn row(point: Point, records: &[&Record]) -> Option<Row> {
 }
 
 fn moving_s(record: &Record) -> Option<f64> {
-    record.more.get(MOVING)?.as_f64().filter(|seconds| *seconds > 0.0)
+    record.cell.as_ref()?.moving_s.filter(|seconds| *seconds > 0.0)
 }
 
 /// The share of the time in which a path was loaded; `None` for none.
 pub fn duty(records: &[Record]) -> Option<f64> {
-    let pause = |record: &Record| record.more.get(PAUSE)?.as_f64();
+    let pause = |record: &Record| record.cell.as_ref()?.pause_s;
     let busy_s: f64 = records.iter().map(|record| record.moved.elapsed_s).sum();
     let idle_s: f64 = records.iter().filter_map(pause).sum();
     (busy_s + idle_s > 0.0).then(|| busy_s / (busy_s + idle_s))
@@ -310,33 +308,33 @@ const SEED: u64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::sample::{Knobs, Moved, Probes, RoundTrips};
-    use serde_json::json;
+    use crate::record::options::Options;
+    use crate::record::sample::{Cell as CellOfRun, Moved, Probes, Remote, RoundTrips};
 
     /// A copy that took `moving_s`.
     fn cell(kind: &str, streams: u16, extent: Extent, bytes: u64, moving_s: f64) -> Record {
-        let extent = match extent {
-            Extent::Time(time) => json!({ "seconds": time.seconds() }),
-            Extent::Bytes(bytes) => json!({ "bytes": bytes }),
+        let (extent_bytes, extent_s) = match extent {
+            Extent::Bytes(bytes) => (Some(bytes), None),
+            Extent::Time(time) => (None, Some(time.seconds())),
         };
-        let more = [
-            ("far_host", json!("anl")),
-            (CHOICE, json!(kind)),
-            (EXTENT, extent),
-            (LEVEL, json!("off")),
-            (MOVING, json!(moving_s)),
-            (PAUSE, json!(moving_s + 1.0)),
-        ];
         let probes = |median_s| Probes { sent: 10, lost: 1, median_s, ..Probes::default() };
         Record {
-            knobs: Knobs { streams, ..Knobs::default() },
+            options: Options { streams, compress: "off".into(), ..Options::default() },
             moved: Moved { bytes, elapsed_s: moving_s + 0.5, ..Moved::default() },
             round_trips: Some(RoundTrips {
                 unloaded: probes(Some(0.05)),
                 loaded: probes(Some(0.08)),
                 ..RoundTrips::default()
             }),
-            more: more.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+            remote: Some(Remote { host: "anl".into(), ..Remote::default() }),
+            cell: Some(CellOfRun {
+                choice: kind.into(),
+                extent_bytes,
+                extent_s,
+                moving_s: Some(moving_s),
+                pause_s: Some(moving_s + 1.0),
+                ..CellOfRun::default()
+            }),
             ..Record::default()
         }
     }
@@ -382,7 +380,7 @@ mod tests {
         let at_level = |level: &str, kind, megabytes| {
             let mut records = timed(kind, 4, megabytes);
             for record in &mut records {
-                record.more.insert(LEVEL.to_string(), json!(level));
+                record.options.compress = level.to_string();
             }
             records
         };

@@ -101,15 +101,15 @@ pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> 
     let sink = record.sink.as_ref().unwrap_or(&record.source);
     let same = record.source.environment == sink.environment && sink.environment != 0;
     // As they were typed; what an older version cannot have known is not there.
-    let typed = |name: &str| record.more.get(name).and_then(|value| value.as_str());
-    let paced = typed("pace").and_then(|text| settings::Pace::parse(text).ok());
-    let lockstep = typed("lockstep").and_then(|text| Lockstep::parse(text).ok());
+    let options = &record.options;
+    let paced = settings::Pace::parse(&options.pace).ok();
+    let lockstep = options.lockstep.as_ref().and_then(|text| Lockstep::parse(text).ok());
     let asked = Asked {
-        window_bytes: record.knobs.window_bytes.map(u64::from),
+        window_bytes: options.window_bytes.map(u64::from),
         pace: paced.map_or(Pace::None, pace),
-        rate_bytes_per_s: record.knobs.rate_bytes_per_s,
-        request_bytes: record.knobs.request_bytes.into(),
-        blocks: blocks(lockstep, record.knobs.request_bytes),
+        rate_bytes_per_s: options.rate_bytes_per_s,
+        request_bytes: options.request_bytes.into(),
+        blocks: blocks(lockstep, options.request_bytes),
     };
     together(streams, host(&record.source), host(sink), true, same, asked)
 }

@@ -97,13 +97,13 @@ pub struct Moved {
     pub stream: Option<u32>,
     /// What came, as the end that is here knows it: the sender by acknowledgements.
     pub bytes: u64,
-    pub rate_bits_per_second: f64,
+    pub rate_bits_per_s: f64,
     /// Of segments, as the sender counts them.
     pub retransmitted_segments: Option<u64>,
     /// At the end of the stretch.
     pub congestion_window_bytes: Option<u64>,
     /// Smoothed, the mean over the stretch.
-    pub rtt_seconds: Option<f64>,
+    pub rtt_s: Option<f64>,
 }
 
 /// What one end of a direction did in the time that counts.
@@ -111,7 +111,7 @@ pub struct Moved {
 pub struct EndTotal {
     pub stream: Option<u32>,
     pub bytes: u64,
-    pub rate_bits_per_second: f64,
+    pub rate_bits_per_s: f64,
     /// The sender's alone.
     pub retransmitted_segments: Option<u64>,
 }
@@ -188,7 +188,7 @@ impl Way {
             let one = |grown: u64, retransmitted| EndTotal {
                 stream: Some(*number),
                 bytes: grown,
-                rate_bits_per_second: bits_per_second(grown, time),
+                rate_bits_per_s: bits_per_second(grown, time),
                 retransmitted_segments: retransmitted,
             };
             total.sender.extend(sender.map(|end| {
@@ -231,12 +231,12 @@ impl Way {
         Moved {
             stream: Some(number),
             bytes,
-            rate_bits_per_second: bits_per_second(bytes, to.since(from)),
+            rate_bits_per_s: bits_per_second(bytes, to.since(from)),
             retransmitted_segments: sender
                 .map(|end| grown(end, |sample| sample.segments_retransmitted, from, to)),
             congestion_window_bytes: last
                 .map(|last| u64::from(last.cwnd_segments) * u64::from(last.mss_bytes)),
-            rtt_seconds: rtt_s.filter(|rtt_s| *rtt_s > 0.0),
+            rtt_s: rtt_s.filter(|rtt_s| *rtt_s > 0.0),
         }
     }
 }
@@ -311,16 +311,16 @@ fn bits_per_second(bytes: u64, time: Nanos) -> f64 {
 fn sum(moved: &[Moved], time: Nanos) -> Moved {
     let total = |of: fn(&Moved) -> Option<u64>| moved.iter().map(of).sum::<Option<u64>>();
     let bytes = moved.iter().map(|one| one.bytes).sum();
-    let rtts: Vec<f64> = moved.iter().filter_map(|one| one.rtt_seconds).collect();
+    let rtts: Vec<f64> = moved.iter().filter_map(|one| one.rtt_s).collect();
     let mean = rtts.iter().sum::<f64>() / rtts.len().max(1) as f64;
     let some = !moved.is_empty();
     Moved {
         stream: None,
         bytes,
-        rate_bits_per_second: bits_per_second(bytes, time),
+        rate_bits_per_s: bits_per_second(bytes, time),
         retransmitted_segments: total(|one| one.retransmitted_segments).filter(|_| some),
         congestion_window_bytes: total(|one| one.congestion_window_bytes).filter(|_| some),
-        rtt_seconds: (!rtts.is_empty()).then_some(mean),
+        rtt_s: (!rtts.is_empty()).then_some(mean),
     }
 }
 
@@ -329,7 +329,7 @@ fn sum_of_ends(ends: &[EndTotal], time: Nanos) -> Option<EndTotal> {
     (!ends.is_empty()).then(|| EndTotal {
         stream: None,
         bytes,
-        rate_bits_per_second: bits_per_second(bytes, time),
+        rate_bits_per_s: bits_per_second(bytes, time),
         retransmitted_segments: ends.iter().map(|end| end.retransmitted_segments).sum(),
     })
 }

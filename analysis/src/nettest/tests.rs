@@ -84,11 +84,11 @@ fn both_directions_and_any_spacing_give_the_same() {
             let context = format!("{direction:?} {streams} {spacing_ms}");
             for one in &moved[..streams as usize] {
                 assert_eq!(one.bytes, 1_000_000, "{context}");
-                assert_eq!(one.rate_bits_per_second, 8e6, "{context}");
+                assert_eq!(one.rate_bits_per_s, 8e6, "{context}");
                 assert_eq!(one.retransmitted_segments, Some(100), "{context}");
                 let window = one.congestion_window_bytes.unwrap();
                 assert!((168_000..=171_000).contains(&window), "{context}: {window}");
-                let rtt_s = one.rtt_seconds.unwrap();
+                let rtt_s = one.rtt_s.unwrap();
                 assert!((0.0205..0.0215).contains(&rtt_s), "{context}: {rtt_s}");
             }
             let sum = moved.last().unwrap();
@@ -115,7 +115,7 @@ fn what_is_not_known_is_left_out() {
     let (from, to) = (Tick(6_000 * MS), Tick(7_000 * MS));
     let alone = way.between(from, to)[0];
     assert_eq!((alone.bytes, alone.retransmitted_segments), (1_000_000, None));
-    assert_eq!((alone.congestion_window_bytes, alone.rtt_seconds), (None, None));
+    assert_eq!((alone.congestion_window_bytes, alone.rtt_s), (None, None));
     assert!(way.total(from, to).sender.is_empty());
     assert!(!way.is_known_until(to), "the sender's part is still to come");
     way.see(&path(0, PathSide::Far, PathRole::Source, 1_000));

@@ -8,7 +8,6 @@
 
 use crate::model::shape::Shape;
 use crate::model::whole::cost::{Misses, Parts, spread};
-use crate::record::copied::{FAR_HOST, IS_PUSH, LOGIN, RTT};
 use crate::record::sample::Record;
 
 /// Which way: over which host, in which direction, and how connections are set up.
@@ -20,7 +19,7 @@ pub struct Sought {
     pub seal: String,
     pub congestion: Option<String>,
     pub window_bytes: Option<u32>,
-    /// As typed; empty for none.
+    /// As typed: `off` for none.
     pub pace: String,
 }
 
@@ -61,28 +60,28 @@ pub fn crossings(records: &[Record], sought: &Sought) -> Vec<Crossing> {
 }
 
 fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
-    let more = |name: &str| record.more.get(name);
-    let knobs = &record.knobs;
+    let Record { options, moved, .. } = record;
+    let remote = record.remote.as_ref()?;
     let alike = record.conditions.carrier == "tcp"
-        && more(FAR_HOST)?.as_str()? == sought.far_host
-        && more(IS_PUSH)?.as_bool()? == sought.near_is_source
-        && knobs.seal == sought.seal
-        && knobs.congestion == sought.congestion
-        && knobs.window_bytes == sought.window_bytes
-        && more("pace").and_then(|pace| pace.as_str()).unwrap_or_default() == sought.pace;
-    let odd = ["failed", "resumed_bytes", "held_files", "exit_code", "lockstep"];
-    let undisturbed = record.moved.retries == 0
-        && knobs.rate_bytes_per_s.is_none()
+        && remote.host == sought.far_host
+        && remote.is_push == sought.near_is_source
+        && options.seal == sought.seal
+        && options.congestion == sought.congestion
+        && options.window_bytes == sought.window_bytes
+        && options.pace == sought.pace;
+    let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
+    let undisturbed = moved.retries == 0
+        && options.rate_bytes_per_s.is_none()
         && record.void_reason.is_none()
-        && odd.iter().all(|name| !record.more.contains_key(*name));
-    let login_s = more(LOGIN)?.as_f64()?;
+        && options.lockstep.is_none()
+        && odd.iter().all(|count| *count == 0);
     let crossing = Crossing {
-        streams: knobs.streams,
+        streams: options.streams,
         files: record.moved.files,
         bytes: record.moved.bytes,
-        rtt_s: more(RTT)?.as_f64()?,
-        login_s,
-        seconds: record.moved.elapsed_s - login_s,
+        rtt_s: remote.rtt_min_s?,
+        login_s: remote.login_s,
+        seconds: moved.elapsed_s - remote.login_s,
         cpu_source_s: record.source.cpu_s(),
         cpu_sink_s: record.sink.as_ref().map_or(0.0, crate::record::sample::Side::cpu_s),
     };
@@ -252,6 +251,7 @@ const SPREAD_OF_FEW: f64 = 0.4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::sample::Remote;
 
     const RATE: f64 = 12e6;
     const RTT_S: f64 = 0.1;
@@ -339,26 +339,21 @@ mod tests {
         };
         let mut record = Record::default();
         record.conditions.carrier = "tcp".into();
-        record.knobs.seal = "tls".into();
-        record.knobs.streams = 4;
+        record.options.seal = "tls".into();
+        record.options.streams = 4;
         (record.moved.bytes, record.moved.files, record.moved.elapsed_s) = (1000, 1, 5.0);
-        let more = [
-            (FAR_HOST, "far".into()),
-            (IS_PUSH, true.into()),
-            (LOGIN, 1.5.into()),
-            (RTT, 0.1.into()),
-            ("pace", "auto".into()),
-        ];
-        record.more = more.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        record.options.pace = "auto".into();
+        let rtt_min_s = Some(0.1);
+        record.remote = Some(Remote { host: "far".into(), is_push: true, login_s: 1.5, rtt_min_s });
         let count = |record: &Record| crossings(std::slice::from_ref(record), &sought).len();
         assert_eq!(crossings(&[record.clone()], &sought)[0].seconds, 3.5);
         let changes: [fn(&mut Record); 7] = [
-            |record| drop(record.more.insert(FAR_HOST.into(), "other".into())),
-            |record| drop(record.more.insert(IS_PUSH.into(), false.into())),
-            |record| drop(record.more.insert("failed".into(), 1.into())),
-            |record| drop(record.more.remove(RTT)),
-            |record| record.knobs.window_bytes = Some(1),
-            |record| record.knobs.rate_bytes_per_s = Some(1.0),
+            |record| record.remote.as_mut().unwrap().host = "other".into(),
+            |record| record.remote.as_mut().unwrap().is_push = false,
+            |record| record.remote.as_mut().unwrap().rtt_min_s = None,
+            |record| record.moved.failed = 1,
+            |record| record.options.window_bytes = Some(1),
+            |record| record.options.rate_bytes_per_s = Some(1.0),
             |record| record.moved.elapsed_s = 1.0,
         ];
         for (place, change) in changes.into_iter().enumerate() {

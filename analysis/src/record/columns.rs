@@ -1,20 +1,11 @@
-//! A record as rows of columns, and back. Whatever writes rows (the store, an export) takes them
-//! from here.
+//! A record as one row of columns, for those who select and compute: SQL, CSV, Parquet, and the
+//! page of one run. Each column is a field of the record, found by where it stands in its JSON.
 
-use std::collections::BTreeMap;
+use serde_json::Value;
 
-use rusqlite::{Row, ToSql};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use super::sample::Record;
 
-use super::packed::{HeldBy, Packed, Without};
-use super::sample::{
-    Conditions, Gate, KernelThread, Knobs, Machine, Moved, PlaceInExperiment, Predicted, Probes,
-    Record, RoundTrips, Scenario, SeriesPoint, Side,
-};
-
-/// A value with its type, which it has also where it is not there. A number that is none (NaN) is
-/// stored as not there.
+/// A value with its type, which it has also where it is not there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Integer(Option<i64>),
@@ -22,487 +13,341 @@ pub enum Cell {
     Text(Option<String>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Column {
-    pub name: &'static str,
-    pub cell: Cell,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Real,
+    Text,
+    /// A list, or what is counted by name, as JSON text.
+    Json,
 }
 
-impl ToSql for Cell {
-    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        match self {
-            Cell::Integer(value) => value.to_sql(),
-            Cell::Real(value) => value.to_sql(),
-            Cell::Text(value) => value.to_sql(),
+/// A field of a record that every row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Names of fields, from the record down, with dots between them.
+    pub path: &'static str,
+    pub kind: Kind,
+}
+
+impl Column {
+    /// The path with `_` between its names. The groups that every record has once add nothing to a
+    /// name: `streams` is `options.streams`, and `source_cpu_user_s` is `source.cpu_user_s`.
+    pub fn name(&self) -> String {
+        let rest = GROUPS.iter().find_map(|group| self.path.strip_prefix(group));
+        let name = rest.unwrap_or(self.path).replace('.', "_");
+        if self.kind == Kind::Json { format!("{name}_json") } else { name }
+    }
+
+    /// Of a record that is JSON already.
+    pub fn cell(&self, record: &Value) -> Cell {
+        let found = self.path.split('.').try_fold(record, |value, name| value.get(name));
+        let value = found.filter(|value| !value.is_null());
+        match self.kind {
+            Kind::Integer => Cell::Integer(value.and_then(integer)),
+            Kind::Real => Cell::Real(value.and_then(Value::as_f64)),
+            Kind::Text => Cell::Text(value.map(text)),
+            Kind::Json => Cell::Text(value.map(Value::to_string)),
         }
     }
 }
 
-/// What is known of a run as a whole; its lists are elsewhere, and its number is the store's.
-pub fn of_run(record: &Record) -> Vec<Column> {
-    let Record { command, version, started_unix_s, sources, target, void_reason, .. } = record;
-    let mut columns = vec![
-        text("command", command),
-        text("version", version),
-        real("started_unix_s", *started_unix_s),
-        json("sources_json", sources),
-        text("target", target),
-    ];
-    columns.extend(of_place(record.place.as_ref()));
-    columns.extend(of_knobs(&record.knobs));
-    columns.extend(of_conditions(&record.conditions));
-    columns.extend(of_moved(&record.moved));
-    columns.push(maybe_text("void_reason", void_reason.as_deref()));
-    columns.extend(of_round_trips(record.round_trips.as_ref()));
-    columns.extend(of_predicted(record.predicted.as_ref()));
-    columns.extend(of_packed(record.packed.as_ref()));
-    columns.push(json("more_json", &record.more));
-    columns
-}
-
-/// The run without its lists.
-pub fn run(row: &Row<'_>) -> rusqlite::Result<Record> {
-    Ok(Record {
-        id: row.get("id")?,
-        command: row.get("command")?,
-        version: row.get("version")?,
-        started_unix_s: number(row, "started_unix_s")?,
-        sources: parsed(row, "sources_json")?,
-        target: row.get("target")?,
-        place: place(row)?,
-        knobs: knobs(row)?,
-        conditions: conditions(row)?,
-        moved: moved(row)?,
-        void_reason: row.get("void_reason")?,
-        round_trips: round_trips(row)?,
-        predicted: predicted(row)?,
-        packed: packed(row)?,
-        more: parsed(row, "more_json")?,
-        ..Record::default()
-    })
-}
-
-fn of_place(place: Option<&PlaceInExperiment>) -> Vec<Column> {
-    vec![
-        maybe_text("experiment", place.map(|place| place.experiment.as_str())),
-        maybe_text("scenario", place.map(|place| place.scenario.name())),
-        // As text, since it may be larger than the integers of SQL.
-        maybe_text("seed", place.map(|place| place.seed.to_string()).as_deref()),
-        maybe_integer("order_index", place.map(|place| place.order_index)),
-        maybe_integer("repeat", place.map(|place| place.repeat)),
-        maybe_integer("block", place.map(|place| place.block)),
-    ]
-}
-
-fn place(row: &Row<'_>) -> rusqlite::Result<Option<PlaceInExperiment>> {
-    let Some(experiment) = row.get("experiment")? else {
-        return Ok(None);
-    };
-    let scenario: String = row.get("scenario")?;
-    let seed: String = row.get("seed")?;
-    Ok(Some(PlaceInExperiment {
-        experiment,
-        scenario: Scenario::parse(&scenario)
-            .ok_or_else(|| unreadable(row, "scenario", format!("no scenario '{scenario}'")))?,
-        seed: seed.parse().map_err(|why| unreadable(row, "seed", format!("'{seed}': {why}")))?,
-        order_index: row.get("order_index")?,
-        repeat: row.get("repeat")?,
-        block: row.get("block")?,
-    }))
-}
-
-fn of_knobs(knobs: &Knobs) -> Vec<Column> {
-    vec![
-        integer("request_bytes", knobs.request_bytes),
-        maybe_integer("depth_source", knobs.depth_source),
-        maybe_integer("depth_sink", knobs.depth_sink),
-        integer("streams", knobs.streams),
-        maybe_integer("window_bytes", knobs.window_bytes),
-        maybe_text("congestion", knobs.congestion.as_deref()),
-        maybe_real("rate_limit_bytes_per_s", knobs.rate_bytes_per_s),
-        text("engine", &knobs.engine),
-        text("direct", &knobs.direct),
-        text("seal", &knobs.seal),
-        text("digest", &knobs.digest),
-        text("fsync", &knobs.fsync),
-        text("receive", &knobs.receive),
-        maybe_text("codec", knobs.codec.as_deref()),
-    ]
-}
-
-fn knobs(row: &Row<'_>) -> rusqlite::Result<Knobs> {
-    Ok(Knobs {
-        request_bytes: row.get("request_bytes")?,
-        depth_source: row.get("depth_source")?,
-        depth_sink: row.get("depth_sink")?,
-        streams: row.get("streams")?,
-        window_bytes: row.get("window_bytes")?,
-        congestion: row.get("congestion")?,
-        rate_bytes_per_s: row.get("rate_limit_bytes_per_s")?,
-        engine: row.get("engine")?,
-        direct: row.get("direct")?,
-        seal: row.get("seal")?,
-        digest: row.get("digest")?,
-        fsync: row.get("fsync")?,
-        receive: row.get("receive")?,
-        codec: row.get("codec")?,
-    })
-}
-
-fn of_conditions(conditions: &Conditions) -> Vec<Column> {
-    vec![
-        text("cache", &conditions.cache),
-        maybe_real("resident_before", conditions.resident_before),
-        text("carrier", &conditions.carrier),
-        maybe_text("source_file_system", conditions.source_file_system.as_deref()),
-        maybe_text("sink_file_system", conditions.sink_file_system.as_deref()),
-        json("soaked_cpus_json", &conditions.soaked_cpus),
-    ]
-}
-
-fn conditions(row: &Row<'_>) -> rusqlite::Result<Conditions> {
-    Ok(Conditions {
-        cache: row.get("cache")?,
-        resident_before: row.get("resident_before")?,
-        carrier: row.get("carrier")?,
-        source_file_system: row.get("source_file_system")?,
-        sink_file_system: row.get("sink_file_system")?,
-        soaked_cpus: parsed(row, "soaked_cpus_json")?,
-    })
-}
-
-fn of_moved(moved: &Moved) -> Vec<Column> {
-    vec![
-        count("bytes", moved.bytes),
-        count("files", moved.files),
-        count("wire_bytes", moved.wire_bytes),
-        real("elapsed_s", moved.elapsed_s),
-        real("goodput_bytes_per_s", moved.goodput_bytes_per_s),
-        maybe_real("steady_bytes_per_s", moved.steady_bytes_per_s),
-        maybe_real("steady_from_s", moved.steady_from_s),
-        integer("retries", moved.retries),
-    ]
-}
-
-fn moved(row: &Row<'_>) -> rusqlite::Result<Moved> {
-    Ok(Moved {
-        bytes: counted(row, "bytes")?,
-        files: counted(row, "files")?,
-        wire_bytes: counted(row, "wire_bytes")?,
-        elapsed_s: number(row, "elapsed_s")?,
-        goodput_bytes_per_s: number(row, "goodput_bytes_per_s")?,
-        steady_bytes_per_s: row.get("steady_bytes_per_s")?,
-        steady_from_s: row.get("steady_from_s")?,
-        retries: row.get("retries")?,
-    })
-}
-
-fn of_round_trips(seen: Option<&RoundTrips>) -> Vec<Column> {
-    let mut columns = vec![
-        maybe_text("probe_method", seen.map(|seen| seen.method.as_str())),
-        maybe_real("probe_late_max_s", seen.map(|seen| seen.late_max_s)),
-    ];
-    columns.extend(of_probes(UNLOADED, seen.map(|seen| &seen.unloaded)));
-    columns.extend(of_probes(LOADED, seen.map(|seen| &seen.loaded)));
-    columns
-}
-
-fn of_probes(names: [&'static str; 5], probes: Option<&Probes>) -> [Column; 5] {
-    let [sent, lost, min, median, p95] = names;
-    [
-        maybe_integer(sent, probes.map(|probes| probes.sent)),
-        maybe_integer(lost, probes.map(|probes| probes.lost)),
-        maybe_real(min, probes.and_then(|probes| probes.min_s)),
-        maybe_real(median, probes.and_then(|probes| probes.median_s)),
-        maybe_real(p95, probes.and_then(|probes| probes.p95_s)),
-    ]
-}
-
-fn round_trips(row: &Row<'_>) -> rusqlite::Result<Option<RoundTrips>> {
-    let Some(method) = row.get("probe_method")? else {
-        return Ok(None);
-    };
-    Ok(Some(RoundTrips {
-        method,
-        unloaded: probes(row, UNLOADED)?,
-        loaded: probes(row, LOADED)?,
-        late_max_s: number(row, "probe_late_max_s")?,
-    }))
-}
-
-fn probes(row: &Row<'_>, names: [&'static str; 5]) -> rusqlite::Result<Probes> {
-    let [sent, lost, min, median, p95] = names;
-    Ok(Probes {
-        sent: row.get(sent)?,
-        lost: row.get(lost)?,
-        min_s: row.get(min)?,
-        median_s: row.get(median)?,
-        p95_s: row.get(p95)?,
-    })
-}
-
-const UNLOADED: [&str; 5] = [
-    "unloaded_probes_sent",
-    "unloaded_probes_lost",
-    "unloaded_rtt_min_s",
-    "unloaded_rtt_median_s",
-    "unloaded_rtt_p95_s",
-];
-const LOADED: [&str; 5] = [
-    "loaded_probes_sent",
-    "loaded_probes_lost",
-    "loaded_rtt_min_s",
-    "loaded_rtt_median_s",
-    "loaded_rtt_p95_s",
-];
-
-fn of_predicted(predicted: Option<&Predicted>) -> Vec<Column> {
-    let at = |values: fn(&Predicted) -> f64| predicted.map(values);
-    vec![
-        maybe_real("predicted_elapsed_low_s", at(|predicted| predicted.elapsed_s[0])),
-        maybe_real("predicted_elapsed_s", at(|predicted| predicted.elapsed_s[1])),
-        maybe_real("predicted_elapsed_high_s", at(|predicted| predicted.elapsed_s[2])),
-        maybe_real("predicted_cpu_source_low_s", at(|predicted| predicted.cpu_source_s[0])),
-        maybe_real("predicted_cpu_source_s", at(|predicted| predicted.cpu_source_s[1])),
-        maybe_real("predicted_cpu_source_high_s", at(|predicted| predicted.cpu_source_s[2])),
-        maybe_real("predicted_cpu_sink_low_s", at(|predicted| predicted.cpu_sink_s[0])),
-        maybe_real("predicted_cpu_sink_s", at(|predicted| predicted.cpu_sink_s[1])),
-        maybe_real("predicted_cpu_sink_high_s", at(|predicted| predicted.cpu_sink_s[2])),
-        maybe_text("predicted_binding", predicted.map(|predicted| predicted.binding.as_str())),
-    ]
-}
-
-fn predicted(row: &Row<'_>) -> rusqlite::Result<Option<Predicted>> {
-    let Some(binding) = row.get("predicted_binding")? else {
-        return Ok(None);
-    };
-    let at = |name| number(row, name);
-    Ok(Some(Predicted {
-        elapsed_s: [
-            at("predicted_elapsed_low_s")?,
-            at("predicted_elapsed_s")?,
-            at("predicted_elapsed_high_s")?,
-        ],
-        cpu_source_s: [
-            at("predicted_cpu_source_low_s")?,
-            at("predicted_cpu_source_s")?,
-            at("predicted_cpu_source_high_s")?,
-        ],
-        cpu_sink_s: [
-            at("predicted_cpu_sink_low_s")?,
-            at("predicted_cpu_sink_s")?,
-            at("predicted_cpu_sink_high_s")?,
-        ],
-        binding,
-    }))
-}
-
-fn of_packed(packed: Option<&Packed>) -> Vec<Column> {
-    let bytes =
-        |of: fn(&Packed) -> u64| packed.map(|packed| i64::try_from(of(packed)).unwrap_or(i64::MAX));
-    let without = packed.and_then(|packed| packed.without);
-    let ways = packed.map(|packed| json("packed_ways_json", &packed.bytes_by_way));
-    vec![
-        maybe_integer("packed_from_bytes", bytes(|packed| packed.raw_bytes)),
-        maybe_integer("packed_to_bytes", bytes(|packed| packed.packed_bytes)),
-        ways.unwrap_or_else(|| maybe_text("packed_ways_json", None)),
-        maybe_real("pack_over_unpack", packed.and_then(|packed| packed.pack_over_unpack)),
-        maybe_real("off_bytes_per_s", without.map(|without| without.bytes_per_s)),
-        maybe_text("off_held_by", without.map(|without| without.held_by.name())),
-    ]
-}
-
-fn packed(row: &Row<'_>) -> rusqlite::Result<Option<Packed>> {
-    if row.get::<_, Option<i64>>("packed_from_bytes")?.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(Packed {
-        raw_bytes: counted(row, "packed_from_bytes")?,
-        packed_bytes: counted(row, "packed_to_bytes")?,
-        bytes_by_way: parsed(row, "packed_ways_json")?,
-        pack_over_unpack: row.get("pack_over_unpack")?,
-        without: without(row)?,
-    }))
-}
-
-fn without(row: &Row<'_>) -> rusqlite::Result<Option<Without>> {
-    let Some(held_by) = row.get::<_, Option<String>>("off_held_by")? else {
-        return Ok(None);
-    };
-    Ok(Some(Without {
-        bytes_per_s: number(row, "off_bytes_per_s")?,
-        held_by: HeldBy::parse(&held_by)
-            .ok_or_else(|| unreadable(row, "off_held_by", format!("no '{held_by}'")))?,
-    }))
-}
-
-/// One host's part without what is counted by name.
-pub fn of_side(side: &Side) -> Vec<Column> {
-    vec![
-        maybe_integer("environment", Some(side.environment).filter(|number| *number != 0)),
-        json("cpus_json", &side.cpus),
-        real("cpu_user_s", side.cpu_user_s),
-        real("cpu_system_s", side.cpu_system_s),
-        count("requests", side.requests),
-        count("calls", side.calls),
-        count("partial_returns", side.partial_returns),
-        count("partial_bytes", side.partial_bytes),
-        count("starts", side.starts),
-        real("fill_s", side.fill_s),
-        real("pass_s", side.pass_s),
-        real("gate_s", side.gate_s),
-        real("drain_s", side.drain_s),
-        count("peak_memory_bytes", side.peak_memory_bytes),
-        count("planned_memory_bytes", side.planned_memory_bytes),
-        text("engine", &side.engine),
-        integer("depth", side.depth),
-        text("congestion", &side.congestion),
-        count("window_seen_bytes", side.window_seen_bytes),
-    ]
-}
-
-pub fn side(row: &Row<'_>) -> rusqlite::Result<Side> {
-    Ok(Side {
-        environment: row.get::<_, Option<i64>>("environment")?.unwrap_or(0),
-        cpus: parsed(row, "cpus_json")?,
-        cpu_user_s: number(row, "cpu_user_s")?,
-        cpu_system_s: number(row, "cpu_system_s")?,
-        kernel_threads_s: BTreeMap::new(),
-        requests: counted(row, "requests")?,
-        calls: counted(row, "calls")?,
-        partial_returns: counted(row, "partial_returns")?,
-        partial_bytes: counted(row, "partial_bytes")?,
-        starts: counted(row, "starts")?,
-        fill_s: number(row, "fill_s")?,
-        pass_s: number(row, "pass_s")?,
-        gate_s: number(row, "gate_s")?,
-        drain_s: number(row, "drain_s")?,
-        stages_s: BTreeMap::new(),
-        peak_memory_bytes: counted(row, "peak_memory_bytes")?,
-        planned_memory_bytes: counted(row, "planned_memory_bytes")?,
-        engine: row.get("engine")?,
-        depth: row.get("depth")?,
-        congestion: row.get("congestion")?,
-        window_seen_bytes: counted(row, "window_seen_bytes")?,
-    })
-}
-
-pub fn of_machine(machine: &Machine) -> Vec<Column> {
-    vec![
-        integer("cpus", machine.cpus),
-        real("span_s", machine.span_s),
-        real("busy_idle_s", machine.busy_idle_s),
-        maybe_real("busy_iter_s", machine.busy_iter_s),
-        maybe_real("busy_clock_s", machine.busy_clock_s),
-        maybe_real("background_s", machine.background_s),
-        real("steal_s", machine.steal_s),
-        json("soaked_cpus_json", &machine.soaked_cpus),
-    ]
-}
-
-pub fn machine(row: &Row<'_>) -> rusqlite::Result<Machine> {
-    Ok(Machine {
-        cpus: row.get("cpus")?,
-        span_s: number(row, "span_s")?,
-        busy_idle_s: number(row, "busy_idle_s")?,
-        busy_iter_s: row.get("busy_iter_s")?,
-        busy_clock_s: row.get("busy_clock_s")?,
-        background_s: row.get("background_s")?,
-        steal_s: number(row, "steal_s")?,
-        soaked_cpus: parsed(row, "soaked_cpus_json")?,
-        kernel_threads: Vec::new(),
-    })
-}
-
-pub fn of_kernel_thread(thread: &KernelThread) -> Vec<Column> {
-    vec![text("name", &thread.name), maybe_integer("cpu", thread.cpu), real("cpu_s", thread.cpu_s)]
-}
-
-pub fn kernel_thread(row: &Row<'_>) -> rusqlite::Result<KernelThread> {
-    Ok(KernelThread { name: row.get("name")?, cpu: row.get("cpu")?, cpu_s: number(row, "cpu_s")? })
-}
-
-pub fn of_gate(gate: &Gate) -> Vec<Column> {
-    vec![
-        text("name", &gate.name),
-        real("value", gate.value),
-        real("limit_value", gate.limit),
-        integer("passed", gate.passed),
-    ]
-}
-
-pub fn gate(row: &Row<'_>) -> rusqlite::Result<Gate> {
-    Ok(Gate {
-        name: row.get("name")?,
-        value: number(row, "value")?,
-        limit: number(row, "limit_value")?,
-        passed: row.get("passed")?,
-    })
-}
-
-pub fn of_point(point: &SeriesPoint) -> Vec<Column> {
-    vec![real("at_s", point.at_s), count("bytes", point.bytes)]
-}
-
-pub fn point(row: &Row<'_>) -> rusqlite::Result<SeriesPoint> {
-    Ok(SeriesPoint { at_s: number(row, "at_s")?, bytes: counted(row, "bytes")? })
-}
-
-pub fn of_spent(name: &'static str, spent: &'static str, by: (&String, &f64)) -> Vec<Column> {
-    vec![text(name, by.0), real(spent, *by.1)]
-}
-
-pub fn integer(name: &'static str, value: impl Into<i64>) -> Column {
-    maybe_integer(name, Some(value))
-}
-
-pub(crate) fn maybe_integer(name: &'static str, value: Option<impl Into<i64>>) -> Column {
-    Column { name, cell: Cell::Integer(value.map(Into::into)) }
+/// The JSON of a record, which the cells of a row are taken from. What consists of strings and
+/// numbers can always be written so.
+pub fn value(record: &Record) -> Value {
+    serde_json::to_value(record).unwrap_or_default()
 }
 
 /// A number that SQL has no room for is the largest that it has room for.
-pub fn count(name: &'static str, value: u64) -> Column {
-    integer(name, i64::try_from(value).unwrap_or(i64::MAX))
+fn integer(value: &Value) -> Option<i64> {
+    let whole = value.as_u64().map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    value.as_i64().or(whole).or(value.as_bool().map(i64::from))
 }
 
-pub fn real(name: &'static str, value: f64) -> Column {
-    maybe_real(name, Some(value))
+/// Numbers that may be larger than the integers of SQL are text too.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-pub(crate) fn maybe_real(name: &'static str, value: Option<f64>) -> Column {
-    Column { name, cell: Cell::Real(value.filter(|value| !value.is_nan())) }
+const GROUPS: [&str; 4] = ["place.", "options.", "conditions.", "moved."];
+
+const fn integer_at(path: &'static str) -> Column {
+    Column { path, kind: Kind::Integer }
 }
 
-pub fn text(name: &'static str, value: &str) -> Column {
-    maybe_text(name, Some(value))
+const fn real_at(path: &'static str) -> Column {
+    Column { path, kind: Kind::Real }
 }
 
-pub(crate) fn maybe_text(name: &'static str, value: Option<&str>) -> Column {
-    Column { name, cell: Cell::Text(value.map(String::from)) }
+const fn text_at(path: &'static str) -> Column {
+    Column { path, kind: Kind::Text }
 }
 
-/// A list, as text. What consists of strings and numbers can always be written so.
-pub fn json(name: &'static str, value: &impl Serialize) -> Column {
-    text(name, &serde_json::to_string(value).unwrap_or_else(|_| "null".into()))
+const fn json_at(path: &'static str) -> Column {
+    Column { path, kind: Kind::Json }
 }
 
-/// A number that must be there; what is not there was none.
-pub fn number(row: &Row<'_>, name: &str) -> rusqlite::Result<f64> {
-    Ok(row.get::<_, Option<f64>>(name)?.unwrap_or(f64::NAN))
-}
+/// Every field of a record but its number and what the store keeps apart. The test below knows
+/// whether one was forgotten.
+pub const COLUMNS: &[Column] = &[
+    integer_at("schema"),
+    text_at("command"),
+    text_at("version"),
+    real_at("started_unix_s"),
+    json_at("sources"),
+    text_at("target"),
+    text_at("place.experiment"),
+    text_at("place.scenario"),
+    text_at("place.seed"),
+    integer_at("place.order_index"),
+    integer_at("place.repeat"),
+    integer_at("place.block"),
+    integer_at("options.streams"),
+    integer_at("options.request_bytes"),
+    integer_at("options.depth_source"),
+    integer_at("options.depth_sink"),
+    integer_at("options.window_bytes"),
+    text_at("options.congestion"),
+    real_at("options.rate_bytes_per_s"),
+    text_at("options.pace"),
+    integer_at("options.dscp"),
+    text_at("options.lockstep"),
+    text_at("options.engine"),
+    text_at("options.direct"),
+    text_at("options.receive"),
+    text_at("options.seal"),
+    text_at("options.digest"),
+    text_at("options.fsync"),
+    text_at("options.overwrite"),
+    integer_at("options.memory_bytes"),
+    text_at("options.preallocate"),
+    integer_at("options.preserve"),
+    integer_at("options.archive"),
+    integer_at("options.recursive"),
+    text_at("options.links"),
+    json_at("options.filters"),
+    text_at("options.skip_unchanged"),
+    integer_at("options.dry_run"),
+    integer_at("options.max_errors"),
+    integer_at("options.fresh"),
+    real_at("options.stall_s"),
+    text_at("options.path_samples"),
+    text_at("options.compress"),
+    integer_at("options.null_cycle_bytes"),
+    text_at("conditions.cache"),
+    real_at("conditions.resident_before"),
+    text_at("conditions.carrier"),
+    text_at("conditions.source_file_system"),
+    text_at("conditions.sink_file_system"),
+    json_at("conditions.soaked_cpus"),
+    integer_at("conditions.device_interrupts"),
+    integer_at("conditions.has_two_devices"),
+    integer_at("conditions.free_bytes"),
+    integer_at("moved.bytes"),
+    integer_at("moved.files"),
+    integer_at("moved.directories"),
+    integer_at("moved.failed"),
+    integer_at("moved.kept"),
+    integer_at("moved.excluded"),
+    integer_at("moved.resumed_bytes"),
+    integer_at("moved.held_files"),
+    integer_at("moved.wire_bytes"),
+    real_at("moved.elapsed_s"),
+    real_at("moved.goodput_bytes_per_s"),
+    real_at("moved.steady_bytes_per_s"),
+    real_at("moved.steady_from_s"),
+    integer_at("moved.retries"),
+    real_at("moved.segments_sent"),
+    integer_at("moved.exit_code"),
+    text_at("remote.host"),
+    integer_at("remote.is_push"),
+    real_at("remote.login_s"),
+    real_at("remote.rtt_min_s"),
+    integer_at("source.environment"),
+    json_at("source.cpus"),
+    real_at("source.cpu_user_s"),
+    real_at("source.cpu_system_s"),
+    json_at("source.kernel_threads_s"),
+    integer_at("source.bytes"),
+    integer_at("source.wire_bytes"),
+    integer_at("source.requests"),
+    integer_at("source.calls"),
+    integer_at("source.partial_returns"),
+    integer_at("source.partial_bytes"),
+    integer_at("source.starts"),
+    real_at("source.fill_s"),
+    real_at("source.pass_s"),
+    real_at("source.gate_s"),
+    real_at("source.drain_s"),
+    json_at("source.stages_s"),
+    integer_at("source.peak_memory_bytes"),
+    integer_at("source.planned_memory_bytes"),
+    text_at("source.engine"),
+    integer_at("source.depth"),
+    text_at("source.congestion"),
+    integer_at("source.window_seen_bytes"),
+    integer_at("source.window_scale"),
+    integer_at("source.pace_chosen_bytes_per_s"),
+    integer_at("sink.environment"),
+    json_at("sink.cpus"),
+    real_at("sink.cpu_user_s"),
+    real_at("sink.cpu_system_s"),
+    json_at("sink.kernel_threads_s"),
+    integer_at("sink.bytes"),
+    integer_at("sink.wire_bytes"),
+    integer_at("sink.requests"),
+    integer_at("sink.calls"),
+    integer_at("sink.partial_returns"),
+    integer_at("sink.partial_bytes"),
+    integer_at("sink.starts"),
+    real_at("sink.fill_s"),
+    real_at("sink.pass_s"),
+    real_at("sink.gate_s"),
+    real_at("sink.drain_s"),
+    json_at("sink.stages_s"),
+    integer_at("sink.peak_memory_bytes"),
+    integer_at("sink.planned_memory_bytes"),
+    text_at("sink.engine"),
+    integer_at("sink.depth"),
+    text_at("sink.congestion"),
+    integer_at("sink.window_seen_bytes"),
+    integer_at("sink.window_scale"),
+    integer_at("sink.pace_chosen_bytes_per_s"),
+    json_at("machines"),
+    json_at("gates"),
+    text_at("void_reason"),
+    text_at("round_trips.method"),
+    integer_at("round_trips.unloaded.sent"),
+    integer_at("round_trips.unloaded.lost"),
+    real_at("round_trips.unloaded.min_s"),
+    real_at("round_trips.unloaded.median_s"),
+    real_at("round_trips.unloaded.p95_s"),
+    integer_at("round_trips.loaded.sent"),
+    integer_at("round_trips.loaded.lost"),
+    real_at("round_trips.loaded.min_s"),
+    real_at("round_trips.loaded.median_s"),
+    real_at("round_trips.loaded.p95_s"),
+    real_at("round_trips.late_max_s"),
+    real_at("predicted.elapsed_low_s"),
+    real_at("predicted.elapsed_s"),
+    real_at("predicted.elapsed_high_s"),
+    real_at("predicted.cpu_source_low_s"),
+    real_at("predicted.cpu_source_s"),
+    real_at("predicted.cpu_source_high_s"),
+    real_at("predicted.cpu_sink_low_s"),
+    real_at("predicted.cpu_sink_s"),
+    real_at("predicted.cpu_sink_high_s"),
+    text_at("predicted.binding"),
+    real_at("predicted.rate_low_bytes_per_s"),
+    real_at("predicted.rate_bytes_per_s"),
+    real_at("predicted.rate_high_bytes_per_s"),
+    json_at("predicted.notes"),
+    integer_at("packed.raw_bytes"),
+    integer_at("packed.packed_bytes"),
+    json_at("packed.bytes_by_way"),
+    real_at("packed.pack_over_unpack"),
+    real_at("packed.without.bytes_per_s"),
+    text_at("packed.without.held_by"),
+    text_at("cell.choice"),
+    integer_at("cell.extent_bytes"),
+    real_at("cell.extent_s"),
+    real_at("cell.moving_s"),
+    real_at("cell.pause_s"),
+    real_at("cell.loaded_s"),
+    real_at("cell.compression_ratio"),
+    real_at("cell.cycles_per_byte_source"),
+    integer_at("tcp.segments_sent"),
+    integer_at("tcp.segments_retransmitted"),
+    real_at("tcp.busy_s"),
+    real_at("tcp.window_limited_s"),
+    real_at("tcp.buffer_limited_s"),
+    real_at("tcp.rtt_min_s"),
+    integer_at("tcp.mss_bytes"),
+    real_at("tcp.peer_window_p50_bytes"),
+    real_at("tcp.peer_window_p90_bytes"),
+    integer_at("tcp.receive_threshold_bytes"),
+    integer_at("tcp.send_buffer_bytes"),
+    integer_at("tcp.receive_buffer_bytes"),
+    json_at("more"),
+];
 
-fn counted(row: &Row<'_>, name: &str) -> rusqlite::Result<u64> {
-    let value: i64 = row.get(name)?;
-    u64::try_from(value).map_err(|_| unreadable(row, name, format!("{value} is below 0")))
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-pub fn parsed<T: DeserializeOwned>(row: &Row<'_>, name: &str) -> rusqlite::Result<T> {
-    let text: String = row.get(name)?;
-    serde_json::from_str(&text).map_err(|why| unreadable(row, name, why.to_string()))
-}
+    use super::*;
+    use crate::record::packed::{Packed, Without};
+    use crate::record::sample::{
+        Cell as CampaignCell, PlaceInExperiment, Predicted, Remote, RoundTrips, Scenario, Side, Tcp,
+    };
 
-fn unreadable(row: &Row<'_>, name: &str, why: String) -> rusqlite::Error {
-    let at = row.as_ref().column_index(name).unwrap_or_default();
-    let why = format!("column {name}: {why}").into();
-    rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, why)
+    /// Everything that may be there is there.
+    fn full() -> Record {
+        Record {
+            place: Some(PlaceInExperiment {
+                experiment: "e".into(),
+                scenario: Scenario::Cpu,
+                seed: u64::MAX,
+                order_index: 0,
+                repeat: 0,
+                block: 0,
+            }),
+            remote: Some(Remote::default()),
+            sink: Some(Side::default()),
+            round_trips: Some(RoundTrips::default()),
+            predicted: Some(Predicted::default()),
+            packed: Some(Packed { without: Some(Without::default()), ..Packed::default() }),
+            cell: Some(CampaignCell::default()),
+            tcp: Some(Tcp::default()),
+            more: [("a".to_string(), Value::Null)].into(),
+            ..Record::default()
+        }
+    }
+
+    /// The paths of all that is no object, and of what has a column as a whole.
+    fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) if !COLUMNS.iter().any(|column| column.path == at) => {
+                for (name, value) in fields {
+                    let dot = if at.is_empty() { "" } else { "." };
+                    paths(value, &format!("{at}{dot}{name}"), found);
+                }
+            }
+            _ => drop(found.insert(at.to_string())),
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_column_and_every_column_a_field() {
+        let mut found = BTreeSet::new();
+        paths(&value(&full()), "", &mut found);
+        let columns: BTreeSet<String> = COLUMNS.iter().map(|c| c.path.to_string()).collect();
+        let forgotten: Vec<&String> = found.difference(&columns).collect();
+        let nowhere: Vec<&String> = columns.difference(&found).collect();
+        assert!(forgotten.is_empty() && nowhere.is_empty(), "{forgotten:?} {nowhere:?}");
+        let names: BTreeSet<String> = COLUMNS.iter().map(Column::name).collect();
+        assert_eq!(names.len(), COLUMNS.len());
+        let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(names.iter().all(|name| name.chars().all(lower)), "{names:?}");
+    }
+
+    #[test]
+    fn cells() {
+        let mut record = Record { started_unix_s: f64::NAN, sources: vec!["a".into()], ..full() };
+        record.moved.bytes = u64::MAX;
+        let value = value(&record);
+        let cell = |path, kind| Column { path, kind }.cell(&value);
+        let cases = [
+            (cell("place.seed", Kind::Text), Cell::Text(Some(u64::MAX.to_string()))),
+            (cell("moved.bytes", Kind::Integer), Cell::Integer(Some(i64::MAX))),
+            (cell("place.scenario", Kind::Text), Cell::Text(Some("cpu".into()))),
+            (cell("started_unix_s", Kind::Real), Cell::Real(None)),
+            (cell("options.preserve", Kind::Integer), Cell::Integer(Some(0))),
+            (cell("sources", Kind::Json), Cell::Text(Some("[\"a\"]".into()))),
+            (cell("nowhere.at", Kind::Text), Cell::Text(None)),
+        ];
+        for (found, expect) in cases {
+            assert_eq!(found, expect);
+        }
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
+use super::options::Options;
 use super::packed::Packed;
-use super::sample::{Conditions, Knobs, Moved, Predicted, Record, SeriesPoint, Side};
+use super::sample::{Conditions, Moved, Predicted, Record, Remote, SeriesPoint, Side};
+use base::fault::Class;
 use base::job::{Carrier, Outcome, PathRole};
-use base::settings::{Pace, Settings};
+use base::settings::Settings;
 use base::tally::{SideReport, Stage};
 use base::units::Nanos;
 
@@ -83,14 +83,16 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
     let near_is_source = outcome.near_is_source || sink.is_none();
     let environment = |is_near: bool| if is_near { copied.environment } else { 0 };
     Record {
-        id: 0,
         command: copied.command.to_string(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         started_unix_s: copied.started_unix_s,
         sources: copied.sources.clone(),
         target: copied.target.clone(),
-        place: None,
-        knobs: knobs(settings, outcome),
+        options: Options {
+            streams: outcome.streams,
+            request_bytes: outcome.request_bytes,
+            ..Options::of(settings)
+        },
         conditions: Conditions {
             carrier: match outcome.carrier {
                 Carrier::Memory => "memory",
@@ -100,39 +102,18 @@ pub fn record_of_copy(copied: &Copied<'_>) -> Record {
             .to_string(),
             source_file_system: copied.source_file_system.clone(),
             sink_file_system: copied.sink_file_system.clone(),
+            free_bytes: outcome.dry.and_then(|room| room.free_bytes),
             ..Conditions::default()
         },
         moved: moved(outcome, source),
+        remote: copied.far_host.map(|host| remote(outcome, host)),
         source: side(source, environment(near_is_source)),
         sink: sink.map(|report| side(report, environment(!near_is_source))),
-        machines: Vec::new(),
-        gates: Vec::new(),
-        void_reason: None,
         series: series(copied.series, outcome),
-        round_trips: None,
         predicted: copied.predicted.clone(),
         packed: Packed::of(outcome),
         paths: outcome.paths.clone(),
-        more: more(outcome, settings, copied.far_host),
-    }
-}
-
-fn knobs(settings: &Settings, outcome: &Outcome) -> Knobs {
-    Knobs {
-        request_bytes: outcome.request_bytes,
-        depth_source: settings.depth_source,
-        depth_sink: settings.depth_sink,
-        streams: outcome.streams,
-        window_bytes: settings.window_bytes,
-        congestion: settings.congestion.clone(),
-        rate_bytes_per_s: settings.rate.map(|rate| rate.bytes_per_second),
-        engine: settings.engine.name().to_string(),
-        direct: settings.direct.name().to_string(),
-        seal: settings.seal.name().to_string(),
-        digest: settings.digest.name().to_string(),
-        fsync: settings.fsync.name().to_string(),
-        receive: settings.receive.name().to_string(),
-        codec: settings.compress.is_on().then(|| settings.compress.typed()),
+        ..Record::default()
     }
 }
 
@@ -142,12 +123,20 @@ fn moved(outcome: &Outcome, source: &SideReport) -> Moved {
     Moved {
         bytes,
         files: outcome.files,
+        directories: outcome.directories,
+        failed: outcome.failed,
+        kept: outcome.kept,
+        excluded: outcome.excluded,
+        resumed_bytes: outcome.resumed_bytes,
+        held_files: outcome.held_files,
         wire_bytes: source.tally.wire_bytes,
         elapsed_s,
         goodput_bytes_per_s: if elapsed_s > 0.0 { bytes as f64 / elapsed_s } else { 0.0 },
         steady_bytes_per_s: None,
         steady_from_s: None,
         retries: outcome.retries,
+        segments_sent: segments_sent(outcome, source),
+        exit_code: outcome.worst.map_or(0, Class::exit_code),
     }
 }
 
@@ -160,6 +149,8 @@ fn side(report: &SideReport, environment: i64) -> Side {
         cpu_user_s: report.cpu_user.seconds(),
         cpu_system_s: report.cpu_system.seconds(),
         kernel_threads_s: BTreeMap::new(),
+        bytes: tally.bytes,
+        wire_bytes: tally.wire_bytes,
         requests: tally.requests,
         calls: tally.calls,
         partial_returns: tally.partial_returns,
@@ -176,6 +167,8 @@ fn side(report: &SideReport, environment: i64) -> Side {
         depth: report.depth,
         congestion: report.congestion.clone(),
         window_seen_bytes: report.window_seen_bytes,
+        window_scale: report.window_scale,
+        pace_chosen_bytes_per_s: report.pace_bytes_per_s,
     }
 }
 
@@ -188,97 +181,29 @@ fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
     points
 }
 
-/// What only some copies have.
-fn more(
-    outcome: &Outcome,
-    settings: &Settings,
-    far_host: Option<&str>,
-) -> BTreeMap<String, serde_json::Value> {
-    let counts = [
-        ("directories", outcome.directories),
-        ("failed", outcome.failed),
-        ("kept", outcome.kept),
-        ("excluded", outcome.excluded),
-        ("resumed_bytes", outcome.resumed_bytes),
-        ("held_files", outcome.held_files),
-        ("exit_code", outcome.worst.map_or(0, |class| u64::from(class.exit_code()))),
-    ];
-    let there = counts.into_iter().filter(|(_, number)| *number > 0);
-    let numbers = there.map(|(name, number)| (name.to_string(), json!(number)));
-    numbers.chain(set_for_net(outcome, settings)).chain(kept(outcome, far_host)).collect()
-}
-
-/// What a record of a copy keeps for the copies to come: the far host and the way's round trip.
-fn kept(outcome: &Outcome, far_host: Option<&str>) -> Vec<(String, serde_json::Value)> {
-    let Some(far_host) = far_host else { return Vec::new() };
+/// What a record of a copy keeps for the copies to come: the far host, and the path's round trip.
+fn remote(outcome: &Outcome, host: &str) -> Remote {
     let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
-    let least = |rtt: Option<u64>, rtt_ns: u64| Some(rtt.map_or(rtt_ns, |rtt| rtt.min(rtt_ns)));
     let rtts = senders.flat_map(|path| path.samples.iter().map(|sample| sample.rtt_min.0));
     // The kernel says 0, or all ones, where it has seen none.
     let seen = rtts.filter(|rtt_ns| (1..u64::from(u32::MAX) * 1000).contains(rtt_ns));
-    let mut all = vec![
-        (FAR_HOST.to_string(), far_host.into()),
-        (IS_PUSH.to_string(), outcome.near_is_source.into()),
-        (LOGIN.to_string(), outcome.login.seconds().into()),
-    ];
-    if let Some(rtt_ns) = seen.fold(None, least) {
-        all.push((RTT.to_string(), (rtt_ns as f64 / 1e9).into()));
+    Remote {
+        host: host.to_string(),
+        is_push: outcome.near_is_source,
+        login_s: outcome.login.seconds(),
+        rtt_min_s: seen.min().map(|rtt_ns| rtt_ns as f64 / 1e9),
     }
-    all
-}
-
-fn source(outcome: &Outcome) -> &SideReport {
-    match &outcome.far {
-        Some(far) if !outcome.near_is_source => far,
-        _ => &outcome.near,
-    }
-}
-
-/// Knobs of the network that are not the usual ones, and what became of them.
-fn set_for_net(
-    outcome: &Outcome,
-    settings: &Settings,
-) -> impl Iterator<Item = (String, serde_json::Value)> {
-    let source = source(outcome);
-    let pace = (settings.pace != Pace::Off).then(|| json!(settings.pace.typed()));
-    let cycle = Some(settings.null_cycle_bytes).filter(|bytes| *bytes > 0);
-    let chosen = source.pace_bytes_per_s;
-    let scale = source.window_scale;
-    [
-        ("pace", pace),
-        ("pace_chosen_bytes_per_s", chosen.map(|pace| json!(pace))),
-        ("dscp", settings.dscp.map(|dscp| json!(dscp.code()))),
-        ("lockstep", settings.lockstep.map(|lockstep| json!(lockstep.typed()))),
-        ("null_cycle_bytes", cycle.map(|bytes| json!(bytes))),
-        (SEGMENTS_SENT, segments_sent(outcome).map(|segments| json!(segments))),
-        ("window_scale", scale.map(|scale| json!(scale))),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name.to_string(), value?)))
 }
 
 /// Segments with data that TCP sent, as its last looks have it; they are a little before the end.
-fn segments_sent(outcome: &Outcome) -> Option<f64> {
+fn segments_sent(outcome: &Outcome, source: &SideReport) -> Option<f64> {
     let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
     let (segments, bytes) = senders
         .filter_map(|path| path.samples.last())
         .fold((0, 0), |sum, last| (sum.0 + last.segments_sent, sum.1 + last.bytes_sent));
-    (segments > 0 && bytes > 0).then(|| {
-        segments as f64 * (source(outcome).tally.wire_bytes as f64 / bytes as f64).max(1.0)
-    })
+    (segments > 0 && bytes > 0)
+        .then(|| segments as f64 * (source.tally.wire_bytes as f64 / bytes as f64).max(1.0))
 }
-
-/// What a record calls them among what only some kinds of runs have.
-pub(crate) const SEGMENTS_SENT: &str = "segments_sent";
-/// Of all devices of the host that a run was made from, while it was made.
-pub const DEVICE_INTERRUPTS: &str = "device_interrupts";
-/// True where files of that host are read from one and written to another.
-pub const TWO_DEVICES: &str = "two_devices";
-/// Of a copy to or from another host: the host as typed, the direction, the login, the round trip.
-pub(crate) const FAR_HOST: &str = "far_host";
-pub(crate) const IS_PUSH: &str = "is_push";
-pub(crate) const LOGIN: &str = "login_s";
-pub const RTT: &str = "path_rtt_s";
 
 /// Two minutes of looks that are 100 ms apart.
 const POINTS_MAX: usize = 1200;
@@ -351,9 +276,8 @@ mod tests {
         assert_eq!(record.source.stages_s["seal"], 0.007);
         assert_eq!(record.moved.bytes, 4000, "what was there already did not move");
         assert_eq!(record.moved.goodput_bytes_per_s, 2000.0);
-        assert_eq!(record.more["failed"], json!(1));
-        assert_eq!(record.more["exit_code"], json!(3));
-        assert!(!record.more.contains_key("kept"));
+        assert_eq!((record.moved.failed, record.moved.kept), (1, 0));
+        assert_eq!(record.moved.exit_code, 3);
         assert_eq!(record.series, [SeriesPoint { at_s: 2.0, bytes: 4000 }]);
     }
 

@@ -9,7 +9,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::columns::{self, Cell, Column};
+use super::columns::{self, COLUMNS, Cell, Column, Kind};
 use super::paths::PathsOf;
 use super::sample::{Record, Side};
 
@@ -55,15 +55,15 @@ impl What {
 
 /// A run as one row: names with units, lists as JSON text. All runs have the same columns.
 pub fn flat(record: &Record) -> Vec<(String, Cell)> {
-    let named = |column: Column| (column.name.to_string(), column.cell);
-    let mut row = vec![named(columns::integer("id", record.id))];
-    row.extend(columns::of_run(record).into_iter().map(named));
-    row.push(named(columns::maybe_real("cpu_ns_per_byte", cpu_ns_per_byte(record))));
-    row.extend(flat_side("source", Some(&record.source)));
-    row.extend(flat_side("sink", record.sink.as_ref()));
-    row.push(named(columns::json("machines_json", &record.machines)));
-    row.push(named(columns::json("gates_json", &record.gates)));
-    row.push(named(columns::json("series_json", &record.series)));
+    let value = columns::value(record);
+    let mut row = vec![("id".to_string(), Cell::Integer(Some(record.id)))];
+    row.extend(COLUMNS.iter().map(|column| (column.name(), column.cell(&value))));
+    row.push(("cpu_ns_per_byte".to_string(), Cell::Real(cpu_ns_per_byte(record))));
+    for (name, side) in [("source", Some(&record.source)), ("sink", record.sink.as_ref())] {
+        row.push((format!("{name}_cpu_s"), Cell::Real(side.map(Side::cpu_s))));
+    }
+    let series = Column { path: "series", kind: Kind::Json };
+    row.push((series.name(), series.cell(&value)));
     row
 }
 
@@ -166,27 +166,6 @@ fn real(cell: &Cell) -> Option<f64> {
 
 fn text(cell: &Cell) -> Option<&str> {
     if let Cell::Text(Some(value)) = cell { Some(value) } else { None }
-}
-
-/// One side with its role in front of every name; the same names where there is none.
-fn flat_side(role: &str, side: Option<&Side>) -> Vec<(String, Cell)> {
-    let none = Side::default();
-    let some = side.unwrap_or(&none);
-    let mut all = columns::of_side(some);
-    all.push(columns::real("cpu_s", some.cpu_s()));
-    all.push(columns::json("kernel_threads_json", &some.kernel_threads_s));
-    all.push(columns::json("stages_json", &some.stages_s));
-    let empty = |cell: Cell| match cell {
-        Cell::Integer(_) => Cell::Integer(None),
-        Cell::Real(_) => Cell::Real(None),
-        Cell::Text(_) => Cell::Text(None),
-    };
-    all.into_iter()
-        .map(|column| {
-            let cell = if side.is_some() { column.cell } else { empty(column.cell) };
-            (format!("{role}_{}", column.name), cell)
-        })
-        .collect()
 }
 
 /// What stopped the writing, such as a reader that has gone, is not hidden in an error of CSV.

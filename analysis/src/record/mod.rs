@@ -4,6 +4,8 @@
 pub mod columns;
 pub mod copied;
 pub mod export;
+mod number;
+pub mod options;
 pub mod packed;
 pub mod path_json;
 pub mod paths;

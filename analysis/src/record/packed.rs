@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::number;
+
 use base::codec::Way;
 use base::job::{Outcome, PathRole};
 use base::tally::{Life, SideReport, Stage};
@@ -11,6 +13,7 @@ use base::units::Nanos;
 
 /// What became of payloads that were to be packed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Packed {
     pub raw_bytes: u64,
     /// What they were on the wire, without frames and seals.
@@ -26,7 +29,9 @@ pub struct Packed {
 
 /// What the same copy would have been with `--compress off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Without {
+    #[serde(deserialize_with = "number::or_nan")]
     pub bytes_per_s: f64,
     pub held_by: HeldBy,
 }

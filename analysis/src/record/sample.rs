@@ -1,9 +1,12 @@
-//! What is known of one run: a row of the results store, and all that models are made from.
+//! What is known of one run: the one type that the results store keeps as JSON, that `--json` and
+//! exports write, and that all models are made from.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::number;
+use super::options::Options;
 use super::packed::Packed;
 use base::job::StreamPath;
 
@@ -80,24 +83,57 @@ impl Scenario {
     }
 }
 
-/// One run of `copy`, `measure` or `sweep`.
+/// The version of a record and of the JSON events. A field that is added needs no new one, as what
+/// an older record lacks has its default; a removed or renamed one does, and a way to read the
+/// older (`results/older.rs`).
+pub const SCHEMA: u32 = 2;
+
+/// The schema that a record was written with: this one, as no other is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Schema(u32);
+
+impl Default for Schema {
+    fn default() -> Schema {
+        Schema(SCHEMA)
+    }
+}
+
+impl<'a> Deserialize<'a> for Schema {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Schema, D::Error> {
+        match u32::deserialize(from)? {
+            SCHEMA => Ok(Schema(SCHEMA)),
+            other => Err(serde::de::Error::custom(format!(
+                "a record of schema {other}; this datapump reads schema {SCHEMA}"
+            ))),
+        }
+    }
+}
+
+/// One run of `copy`, `net-test`, `measure` or `sweep`. A field that names no unit is a count, a
+/// text or a share; a number that is none (NaN, infinite) is null in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
+    pub schema: Schema,
     /// Its number in the store; 0 until it is there.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub id: i64,
     /// `copy`, `measure` or `sweep`.
     pub command: String,
+    /// Of the program.
     pub version: String,
     /// Seconds since 1970-01-01T00:00:00Z.
+    #[serde(deserialize_with = "number::or_nan")]
     pub started_unix_s: f64,
     /// As typed.
     pub sources: Vec<String>,
     pub target: String,
     /// Where it stands in an experiment, if in one.
     pub place: Option<PlaceInExperiment>,
-    pub knobs: Knobs,
+    pub options: Options,
     pub conditions: Conditions,
     pub moved: Moved,
+    /// The other host; `None` where both ends are here.
+    pub remote: Option<Remote>,
     /// The host with the source; with the sink too where `sink` is not there.
     pub source: Side,
     pub sink: Option<Side>,
@@ -106,22 +142,81 @@ pub struct Record {
     pub gates: Vec<Gate>,
     /// Why this run counts for nothing; the first gate that it failed.
     pub void_reason: Option<String>,
-    /// Bytes that were where they belong, over time.
-    pub series: Vec<SeriesPoint>,
     /// Of probes beside the run, where there were any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trips: Option<RoundTrips>,
     pub predicted: Option<Predicted>,
     /// What became of payloads that were to be packed; `None` where none were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed: Option<Packed>,
+    /// Where it stands in a campaign, if in one.
+    pub cell: Option<Cell>,
+    /// TCP's own account of the data streams, of runs in campaigns.
+    pub tcp: Option<Tcp>,
+    /// Bytes that were where they belong, over time. The store keeps them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<SeriesPoint>,
     /// Each data stream as each of its ends saw it. The store keeps them apart, and gives them when
     /// it is asked for them.
     #[serde(default, with = "super::path_json", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StreamPath>,
-    /// What only some kinds of runs have, by name: TCP's own account, the verdict on it, where a
-    /// cell stands in a campaign.
+    /// What those who use records keep in them for themselves, by name: the verdict on a cell, the
+    /// sample of a calibration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, serde_json::Value>,
+}
+
+/// The host that a copy went to or came from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remote {
+    /// As typed: `[user@]host`.
+    pub host: String,
+    /// True where the source is here.
+    pub is_push: bool,
+    /// Until the far side had answered.
+    #[serde(deserialize_with = "number::or_nan")]
+    pub login_s: f64,
+    /// The least that TCP has seen; `None` where nobody looked.
+    pub rtt_min_s: Option<f64>,
+}
+
+/// A cell of a campaign: what was varied, and the time that counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cell {
+    /// Who chose the setting: `grid`, or `auto` for the program.
+    pub choice: String,
+    /// What ends the copy: after so many bytes, or after so long.
+    pub extent_bytes: Option<u64>,
+    pub extent_s: Option<f64>,
+    /// From the login to the last byte.
+    pub moving_s: Option<f64>,
+    /// While nothing moved, before the copy.
+    pub pause_s: Option<f64>,
+    /// While the path was loaded.
+    pub loaded_s: Option<f64>,
+    pub compression_ratio: Option<f64>,
+    pub cycles_per_byte_source: Option<f64>,
+}
+
+/// What TCP counted, as the ends that send have it; the receive buffers as the others have it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tcp {
+    pub segments_sent: u64,
+    pub segments_retransmitted: u64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub busy_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub window_limited_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub buffer_limited_s: f64,
+    pub rtt_min_s: Option<f64>,
+    pub mss_bytes: Option<u32>,
+    pub peer_window_p50_bytes: Option<f64>,
+    pub peer_window_p90_bytes: Option<f64>,
+    pub receive_threshold_bytes: Option<u32>,
+    pub send_buffer_bytes: Option<u32>,
+    pub receive_buffer_bytes: Option<u32>,
 }
 
 /// Where a run stands in an experiment.
@@ -130,6 +225,8 @@ pub struct PlaceInExperiment {
     /// All runs of one command have it in common.
     pub experiment: String,
     pub scenario: Scenario,
+    /// As text in JSON: it may be larger than the integers of SQL and of JavaScript.
+    #[serde(with = "number::as_text")]
     pub seed: u64,
     /// Counts runs in the order in which they were made.
     pub order_index: u32,
@@ -139,28 +236,9 @@ pub struct PlaceInExperiment {
     pub block: u32,
 }
 
-/// How bytes were moved. `None` where the choice was left to the program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Knobs {
-    pub request_bytes: u32,
-    pub depth_source: Option<u16>,
-    pub depth_sink: Option<u16>,
-    pub streams: u16,
-    pub window_bytes: Option<u32>,
-    pub congestion: Option<String>,
-    pub rate_bytes_per_s: Option<f64>,
-    pub engine: String,
-    pub direct: String,
-    pub seal: String,
-    pub digest: String,
-    pub fsync: String,
-    /// How a network source reads: `waitall` or `any`.
-    pub receive: String,
-    pub codec: Option<String>,
-}
-
 /// What the run met.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Conditions {
     /// What was asked for: `warm`, `cold`, or empty where nothing was.
     pub cache: String,
@@ -173,35 +251,66 @@ pub struct Conditions {
     pub sink_file_system: Option<String>,
     /// CPUs with a soaker.
     pub soaked_cpus: Vec<u32>,
+    /// Of all devices of the host that the run was made from, while it was made.
+    pub device_interrupts: Option<u64>,
+    /// True where files of that host are read from one device and written to another.
+    pub has_two_devices: bool,
+    /// Room at the destination as a dry run found it.
+    pub free_bytes: Option<u64>,
 }
 
 /// What was moved, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Moved {
+    /// Without those that an earlier run had brought.
     pub bytes: u64,
     pub files: u64,
+    pub directories: u64,
+    /// Files that were not copied.
+    pub failed: u64,
+    /// Destination files that stay as they were.
+    pub kept: u64,
+    /// Names that filters left out.
+    pub excluded: u64,
+    /// Bytes and files that an earlier run had brought.
+    pub resumed_bytes: u64,
+    pub held_files: u64,
     pub wire_bytes: u64,
     /// From the first word of the transfer to its last.
+    #[serde(deserialize_with = "number::or_nan")]
     pub elapsed_s: f64,
-    /// Payload over elapsed time.
+    /// `bytes` over `elapsed_s`.
+    #[serde(deserialize_with = "number::or_nan")]
     pub goodput_bytes_per_s: f64,
     /// The rate once it was steady, and when that was; `None` where it never was.
     pub steady_bytes_per_s: Option<f64>,
     pub steady_from_s: Option<f64>,
+    /// How often a lost connection was made again.
     pub retries: u32,
+    /// Segments with data that TCP sent, as its last looks have it.
+    pub segments_sent: Option<f64>,
+    pub exit_code: u8,
 }
 
 /// One host's part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Side {
     /// The environment that it ran in, a row of the store; 0 until it is there.
     pub environment: i64,
     /// The CPUs that it was held to; empty for all.
     pub cpus: Vec<u32>,
+    #[serde(deserialize_with = "number::or_nan")]
     pub cpu_user_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub cpu_system_s: f64,
     /// What kernel threads did for it, by name.
+    #[serde(deserialize_with = "number::all_or_nan")]
     pub kernel_threads_s: BTreeMap<String, f64>,
+    /// Payload that went through its lanes, and what of that was on the wire.
+    pub bytes: u64,
+    pub wire_bytes: u64,
     pub requests: u64,
     pub calls: u64,
     pub partial_returns: u64,
@@ -209,13 +318,17 @@ pub struct Side {
     pub partial_bytes: u64,
     /// File requests that found no other of their lane in the air: each may have had to wake the
     /// device.
-    #[serde(default)]
     pub starts: u64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub fill_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub pass_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub gate_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub drain_s: f64,
     /// By stage: digest, codec, seal.
+    #[serde(deserialize_with = "number::all_or_nan")]
     pub stages_s: BTreeMap<String, f64>,
     pub peak_memory_bytes: u64,
     pub planned_memory_bytes: u64,
@@ -223,7 +336,12 @@ pub struct Side {
     pub engine: String,
     pub depth: u16,
     pub congestion: String,
+    /// The largest that the sink's TCP advertised; 0 where unknown.
     pub window_seen_bytes: u64,
+    /// Bits by which those windows are shifted, as agreed on in the first packets.
+    pub window_scale: Option<u8>,
+    /// What `--pace auto` has chosen for all streams together; `None` where it saw no need.
+    pub pace_chosen_bytes_per_s: Option<u64>,
 }
 
 impl Side {
@@ -235,29 +353,34 @@ impl Side {
 
 /// What a whole machine did during a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Machine {
     pub cpus: u32,
+    #[serde(deserialize_with = "number::or_nan")]
     pub span_s: f64,
     /// All CPUs' time less idle, waiting and stolen time, as the kernel counts.
+    #[serde(deserialize_with = "number::or_nan")]
     pub busy_idle_s: f64,
     /// The CPUs with a soaker. The next two are of these only.
-    #[serde(default)]
     pub soaked_cpus: Vec<u32>,
     /// The same from the soaker's iterations and from its own CPU clock; `None` without a soaker.
     pub busy_iter_s: Option<f64>,
     pub busy_clock_s: Option<f64>,
     /// What others took while nothing was measured, scaled to this run.
     pub background_s: Option<f64>,
+    #[serde(deserialize_with = "number::or_nan")]
     pub steal_s: f64,
     /// Every kernel thread that ran, by name, and the CPU it is bound to.
     pub kernel_threads: Vec<KernelThread>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct KernelThread {
     /// Without what changes from boot to boot: `ksoftirqd/0`, `kworker/u8-writeback`, `jbd2/vda1`.
     pub name: String,
     pub cpu: Option<u32>,
+    #[serde(deserialize_with = "number::or_nan")]
     pub cpu_s: f64,
 }
 
@@ -266,30 +389,37 @@ pub struct KernelThread {
 pub struct Gate {
     /// `drift`, `background`, `steal`, `intrusion`, `memory`, …
     pub name: String,
+    #[serde(deserialize_with = "number::or_nan")]
     pub value: f64,
+    #[serde(deserialize_with = "number::or_nan")]
     pub limit: f64,
     pub passed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SeriesPoint {
+    #[serde(deserialize_with = "number::or_nan")]
     pub at_s: f64,
     pub bytes: u64,
 }
 
 /// How long probes took to the other host and back, at rest and under the load of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RoundTrips {
     /// What carried the probes: `icmp` or `tcp`.
     pub method: String,
     pub unloaded: Probes,
     pub loaded: Probes,
     /// How far behind its time the latest probe was sent.
+    #[serde(deserialize_with = "number::or_nan")]
     pub late_max_s: f64,
 }
 
 /// Probes of one state of the path. One that came back after a second was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Probes {
     pub sent: u32,
     pub lost: u32,
@@ -299,14 +429,39 @@ pub struct Probes {
     pub p95_s: Option<f64>,
 }
 
-/// What was said about a run before it.
+/// What was expected of a run before it: the middle, and the ends of what is likely.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Predicted {
-    pub elapsed_s: [f64; 3],
-    pub cpu_source_s: [f64; 3],
-    pub cpu_sink_s: [f64; 3],
+    #[serde(deserialize_with = "number::or_nan")]
+    pub elapsed_low_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub elapsed_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub elapsed_high_s: f64,
+    /// Of both sides, where both ends are in one process.
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_source_low_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_source_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_source_high_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_sink_low_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_sink_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub cpu_sink_high_s: f64,
     /// The part that will hold it back.
     pub binding: String,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub rate_low_bytes_per_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub rate_bytes_per_s: f64,
+    #[serde(deserialize_with = "number::or_nan")]
+    pub rate_high_bytes_per_s: f64,
+    /// What the expectation rests on, where that is not what was measured.
+    pub notes: Vec<String>,
 }
 
 /// What a run ran in, captured once for all that share it.
@@ -316,4 +471,8 @@ pub struct Environment {
     /// Every fact by name: `kernel`, `cpu_model`, `cpus`, `mhz`, `virtualization`, `clocksource`,
     /// `hz`, `sysctl net.ipv4.tcp_rmem`, …
     pub facts: BTreeMap<String, String>,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }

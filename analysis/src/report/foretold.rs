@@ -1,6 +1,4 @@
-//! What a copy is expected to take, as text and as JSON; and how that compares with what it took.
-
-use serde::Serialize;
+//! What a copy is expected to take, as text; and how that compares with what it took.
 
 use crate::predict::Prediction;
 use base::job::Outcome;
@@ -75,31 +73,6 @@ fn than(observed: f64, expected: f64) -> String {
         0.0 => "as much".to_string(),
         more if more > 0.0 => format!("{more:.0} % more"),
         less => format!("{:.0} % less", -less),
-    }
-}
-
-/// What is expected, in JSON: low, middle and high of each.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Expected {
-    elapsed_seconds: [f64; 3],
-    rate_bytes_per_second: [f64; 3],
-    /// Of both sides, where both ends are in one process.
-    cpu_source_seconds: [f64; 3],
-    cpu_sink_seconds: [f64; 3],
-    held_back_by: &'static str,
-    notes: Vec<String>,
-}
-
-impl From<&Prediction> for Expected {
-    fn from(prediction: &Prediction) -> Expected {
-        Expected {
-            elapsed_seconds: prediction.elapsed_s,
-            rate_bytes_per_second: prediction.rate_bytes_per_s,
-            cpu_source_seconds: prediction.cpu_source_s,
-            cpu_sink_seconds: prediction.cpu_sink_s,
-            held_back_by: prediction.binding.word(),
-            notes: prediction.notes.clone(),
-        }
     }
 }
 

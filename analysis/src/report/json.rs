@@ -1,35 +1,26 @@
 //! A run as JSON, one object a line: `start`, `progress`, `file`, `warning`, `end`.
 //!
-//! Every line has `schema`, `event`, `time_utc` and `monotonic_seconds` (since the start of the
+//! Every line has `schema`, `event`, `time_utc` and `monotonic_s` (since the start of the
 //! program). Numbers are raw, and their names end in their unit. A field is only ever added within
 //! a schema; a removed or changed one makes a new schema. `end` is the last line of every run,
 //! whatever happened.
 
-mod sides;
-
 use std::time::Duration;
 
-pub use self::sides::{Packed, Side};
-use self::sides::{packed, per_byte, sides, source};
 use serde::Serialize;
 
-use super::foretold::Expected;
 use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
 use super::text::Dry;
 use crate::diagnosis::Verdict;
 use crate::doctor::Finding;
-use crate::predict::Prediction;
-use crate::record::packed as recorded;
-use crate::record::sample::Record;
+use crate::record::export::cpu_ns_per_byte;
+use crate::record::options::Options;
+use crate::record::sample::{Record, SCHEMA};
 use crate::study::compression::Findings;
-use base::dscp::Dscp;
 use base::fault::{Class, Fault};
-use base::job::{Carrier, Outcome, Sight, Verified};
-use base::settings::Settings;
-use base::units::{Nanos, Rate};
-
-pub(crate) const SCHEMA: u32 = 1;
+use base::job::{Sight, Verified};
+use base::units::Nanos;
 
 /// When something happened, on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +41,9 @@ pub enum Event {
         text: String,
     },
     /// A run of an experiment.
-    Run(Box<Record>),
+    Run {
+        record: Box<Record>,
+    },
     /// What packing comes to on one source.
     Codec(Box<Findings>),
     /// What held a transfer back.
@@ -75,53 +68,14 @@ pub struct Start {
     /// As typed; bytes that are not UTF-8 are replaced.
     pub sources: Vec<String>,
     pub target: Option<String>,
-    pub settings: Option<Knobs>,
-}
-
-/// The settings of a transfer; null means that the choice was left to the program.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Knobs {
-    streams: u16,
-    request_bytes: u32,
-    depth_source: Option<u16>,
-    depth_sink: Option<u16>,
-    window_bytes: Option<u32>,
-    congestion: Option<String>,
-    rate_limit_bytes_per_second: Option<f64>,
-    /// `off`, `auto`, or bytes a second with a `B`.
-    pace: String,
-    dscp: Option<u8>,
-    /// `SIZE:TIME`, as it is typed.
-    lockstep: Option<String>,
-    engine: &'static str,
-    direct: &'static str,
-    receive: &'static str,
-    seal: &'static str,
-    digest: &'static str,
-    fsync: &'static str,
-    overwrite: &'static str,
-    memory_bytes: u64,
-    preallocate: &'static str,
-    preserve: bool,
-    archive: bool,
-    recursive: bool,
-    links: &'static str,
-    filters: Vec<String>,
-    skip_unchanged: &'static str,
-    dry_run: bool,
-    errors_max: Option<u32>,
-    fresh: bool,
-    stall_seconds: f64,
-    path_samples: &'static str,
-    /// `off`, or a codec with its level as it is typed.
-    compress: String,
-    null_cycle_bytes: u32,
+    /// How bytes are to be moved; null where none are.
+    pub options: Option<Options>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Progress {
     phase: &'static str,
-    elapsed_seconds: f64,
+    elapsed_s: f64,
     bytes_done: u64,
     /// Those of them that an earlier run has left.
     bytes_held: u64,
@@ -131,9 +85,9 @@ pub struct Progress {
     files_found: u64,
     /// True when `bytes_found` and `files_found` are final.
     all_found: bool,
-    rate_bytes_per_second: f64,
-    average_bytes_per_second: f64,
-    eta_seconds: Option<f64>,
+    rate_bytes_per_s: f64,
+    average_bytes_per_s: f64,
+    eta_s: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -162,8 +116,11 @@ pub struct End {
     pub class: &'static str,
     /// Null when all went well.
     pub message: Option<String>,
-    /// What was moved; null when the transfer did not run to its end, and after `verify`.
-    pub transfer: Option<Transfer>,
+    /// What is known of a copy, as the store keeps it, without its series and samples; null when it
+    /// did not run to its end, and after `verify`.
+    pub record: Option<Box<Record>>,
+    /// CPU time of both sides; null where nothing was moved.
+    pub cpu_ns_per_byte: Option<f64>,
     /// What was not copied, the first thousand; `failed_count` counts all.
     pub failed: Vec<File>,
     pub failed_count: u64,
@@ -175,56 +132,13 @@ pub struct End {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Transfer {
-    files: u64,
-    directories: u64,
-    failed: u64,
-    /// Destination files that stay as they were.
-    kept: u64,
-    /// Names that filters left out.
-    excluded: u64,
-    /// Bytes and files that an earlier run had brought.
-    resumed_bytes: u64,
-    held_files: u64,
-    /// How often a lost connection was made again.
-    retries: u32,
-    /// True when nothing was copied: files and bytes are what would be.
-    dry_run: bool,
-    /// Room at the destination as a dry run found it.
-    free_bytes: Option<u64>,
-    request_bytes: u32,
-    bytes: u64,
-    elapsed_seconds: f64,
-    /// How long it took of that until the far side had answered.
-    login_seconds: f64,
-    rate_bytes_per_second: f64,
-    wire_bytes: u64,
-    streams: u16,
-    carrier: &'static str,
-    window_asked_bytes: Option<u32>,
-    /// The largest that the sink's TCP advertised; null when unknown.
-    window_seen_bytes: Option<u64>,
-    /// Bits by which those windows are shifted, as agreed on in the first packets.
-    window_scale: Option<u8>,
-    /// What `--pace auto` has chosen for all streams together; null where it saw no need.
-    pace_chosen_bytes_per_second: Option<u64>,
-    cpu_ns_per_byte: Option<f64>,
-    /// What became of payloads that were to be packed; null where none were.
-    packed: Option<Packed>,
-    /// What was expected of it; null where no model knows.
-    expected: Option<Expected>,
-    /// One for each host, the source first; one alone when both ends were in this process.
-    sides: Vec<Side>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
     files: u64,
     bytes: u64,
     differing: u64,
     missing: u64,
     unreadable: u64,
-    elapsed_seconds: f64,
+    elapsed_s: f64,
 }
 
 /// The event as a line of text, without its newline.
@@ -233,14 +147,14 @@ pub fn line(stamp: Stamp, event: &Event) -> String {
     struct Line<'a> {
         schema: u32,
         time_utc: String,
-        monotonic_seconds: f64,
+        monotonic_s: f64,
         #[serde(flatten)]
         event: &'a Event,
     }
     let line = Line {
         schema: SCHEMA,
         time_utc: utc(stamp.unix),
-        monotonic_seconds: stamp.since_start.seconds(),
+        monotonic_s: stamp.since_start.seconds(),
         event,
     };
     // Strings and numbers always serialize; if they ever did not, the line would still be JSON.
@@ -249,91 +163,19 @@ pub fn line(stamp: Stamp, event: &Event) -> String {
     })
 }
 
-/// Takes settings apart without `..`, so that a new one cannot be forgotten here.
-pub fn knobs(settings: &Settings) -> Knobs {
-    let Settings {
-        streams,
-        request_bytes,
-        depth_source,
-        depth_sink,
-        window_bytes,
-        congestion,
-        rate,
-        pace,
-        dscp,
-        lockstep,
-        engine,
-        direct,
-        receive,
-        seal,
-        digest,
-        fsync,
-        overwrite,
-        memory_bytes,
-        preallocate,
-        preserve,
-        archive,
-        recursive,
-        links,
-        filters,
-        skip_unchanged,
-        dry_run,
-        errors_max,
-        fresh,
-        stall,
-        path_samples,
-        compress,
-        null_cycle_bytes,
-    } = settings.clone();
-    Knobs {
-        streams,
-        request_bytes,
-        depth_source,
-        depth_sink,
-        window_bytes,
-        congestion,
-        rate_limit_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
-        pace: pace.typed(),
-        dscp: dscp.map(Dscp::code),
-        lockstep: lockstep.map(|lockstep| lockstep.typed()),
-        engine: engine.name(),
-        direct: direct.name(),
-        receive: receive.name(),
-        seal: seal.name(),
-        digest: digest.name(),
-        fsync: fsync.name(),
-        overwrite: overwrite.name(),
-        memory_bytes,
-        preallocate: preallocate.name(),
-        preserve,
-        archive,
-        recursive,
-        links: links.name(),
-        filters,
-        skip_unchanged: skip_unchanged.name(),
-        dry_run,
-        errors_max,
-        fresh,
-        stall_seconds: stall.seconds(),
-        path_samples: path_samples.name(),
-        null_cycle_bytes,
-        compress: compress.typed(),
-    }
-}
-
 pub fn progress(seen: &Seen, meter: &Meter) -> Event {
     Event::Progress(Progress {
         phase: seen.phase().name(),
-        elapsed_seconds: seen.at.seconds(),
+        elapsed_s: seen.at.seconds(),
         bytes_done: seen.bytes_done,
         bytes_held: seen.bytes_held,
         bytes_found: (seen.walk != Walk::Endless).then_some(seen.bytes_found),
         files_done: seen.files_done,
         files_found: seen.files_found,
         all_found: seen.walk == Walk::Done,
-        rate_bytes_per_second: meter.now().bytes_per_second,
-        average_bytes_per_second: seen.average().bytes_per_second,
-        eta_seconds: meter.left(seen).map(Nanos::seconds),
+        rate_bytes_per_s: meter.now().bytes_per_second,
+        average_bytes_per_s: seen.average().bytes_per_second,
+        eta_s: meter.left(seen).map(Nanos::seconds),
     })
 }
 
@@ -390,7 +232,8 @@ pub fn end(class: Option<Class>, message: Option<String>) -> End {
         exit_code: class.map_or(0, Class::exit_code),
         class: class.map_or("ok", class_name),
         message,
-        transfer: None,
+        record: None,
+        cpu_ns_per_byte: None,
         failed: Vec::new(),
         failed_count: 0,
         verified: None,
@@ -398,50 +241,11 @@ pub fn end(class: Option<Class>, message: Option<String>) -> End {
     }
 }
 
-pub fn transfer(outcome: &Outcome, settings: &Settings) -> Transfer {
-    let sides = sides(outcome);
-    let source = source(outcome);
-    let cpu = std::iter::once(&outcome.near)
-        .chain(&outcome.far)
-        .fold(Nanos(0), |cpu, side| cpu + side.cpu_user + side.cpu_system);
-    Transfer {
-        files: outcome.files,
-        directories: outcome.directories,
-        failed: outcome.failed,
-        kept: outcome.kept,
-        excluded: outcome.excluded,
-        resumed_bytes: outcome.resumed_bytes,
-        held_files: outcome.held_files,
-        retries: outcome.retries,
-        dry_run: outcome.dry.is_some(),
-        free_bytes: outcome.dry.and_then(|room| room.free_bytes),
-        request_bytes: outcome.request_bytes,
-        bytes: outcome.bytes,
-        elapsed_seconds: outcome.elapsed.seconds(),
-        login_seconds: outcome.login.seconds(),
-        rate_bytes_per_second: Rate::of(outcome.bytes, outcome.elapsed).bytes_per_second,
-        wire_bytes: source.tally.wire_bytes,
-        streams: outcome.streams,
-        carrier: match outcome.carrier {
-            Carrier::Memory => "memory",
-            Carrier::Tcp => "tcp",
-            Carrier::Control => "control",
-        },
-        window_asked_bytes: settings.window_bytes,
-        window_seen_bytes: Some(source.window_seen_bytes).filter(|bytes| *bytes > 0),
-        window_scale: source.window_scale.filter(|_| outcome.carrier == Carrier::Tcp),
-        pace_chosen_bytes_per_second: source.pace_bytes_per_s,
-        cpu_ns_per_byte: per_byte(cpu, outcome.bytes),
-        packed: recorded::Packed::of(outcome).as_ref().map(packed),
-        expected: None,
-        sides,
-    }
-}
-
-impl Transfer {
-    pub fn expected(self, prediction: Option<&Prediction>) -> Transfer {
-        Transfer { expected: prediction.map(Expected::from), ..self }
-    }
+/// The end of a copy that ran to its end.
+pub fn end_of_copy(class: Option<Class>, record: Record) -> End {
+    let cost = cpu_ns_per_byte(&record);
+    let record = Record { series: Vec::new(), paths: Vec::new(), ..record };
+    End { record: Some(Box::new(record)), cpu_ns_per_byte: cost, ..end(class, None) }
 }
 
 pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
@@ -451,7 +255,7 @@ pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
         differing: verified.differing,
         missing: verified.missing,
         unreadable: verified.unreadable,
-        elapsed_seconds: elapsed.seconds(),
+        elapsed_s: elapsed.seconds(),
     }
 }
 
@@ -493,12 +297,12 @@ pub(crate) fn utc(unix: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::sample::{Moved, SeriesPoint, Side};
 
     fn check(event: Event, expect: &str) {
         let stamp =
             Stamp { unix: Duration::from_millis(1500), since_start: Nanos::from_millis(250) };
-        let front =
-            "{\"schema\":1,\"time_utc\":\"1970-01-01T00:00:01.500Z\",\"monotonic_seconds\":0.25,";
+        let front = "{\"schema\":2,\"time_utc\":\"1970-01-01T00:00:01.500Z\",\"monotonic_s\":0.25,";
         let line = line(stamp, &event);
         assert_eq!(line.strip_prefix(front), Some(expect), "{line}");
         assert!(serde_json::from_str::<serde_json::Value>(&line).unwrap().is_object());
@@ -519,33 +323,34 @@ mod tests {
         check(
             Event::End(Box::new(end(Some(Class::NoSpace), Some("no room".into())))),
             "\"event\":\"end\",\"exit_code\":5,\"class\":\"no_space\",\"message\":\"no room\",\
-             \"transfer\":null,\"failed\":[],\"failed_count\":0,\"verified\":null}",
+             \"record\":null,\"cpu_ns_per_byte\":null,\"failed\":[],\"failed_count\":0,\
+             \"verified\":null}",
         );
         let seen = Seen { at: Nanos::from_millis(2000), bytes_done: 10, ..Seen::default() };
         check(
             progress(&seen, &Meter::default()),
-            "\"event\":\"progress\",\"phase\":\"moving\",\"elapsed_seconds\":2.0,\"bytes_done\":10,\
+            "\"event\":\"progress\",\"phase\":\"moving\",\"elapsed_s\":2.0,\"bytes_done\":10,\
              \"bytes_held\":0,\"bytes_found\":0,\"files_done\":0,\"files_found\":0,\
-             \"all_found\":false,\"rate_bytes_per_second\":0.0,\
-             \"average_bytes_per_second\":5.0,\"eta_seconds\":null}",
+             \"all_found\":false,\"rate_bytes_per_s\":0.0,\
+             \"average_bytes_per_s\":5.0,\"eta_s\":null}",
         );
     }
 
     #[test]
     fn the_end_of_a_transfer_has_its_numbers() {
-        let outcome = super::super::text::sample::push();
-        let end =
-            End { transfer: Some(transfer(&outcome, &Settings::default())), ..end(None, None) };
+        let source = Side { cpu_user_s: 2e-6, ..Side::default() };
+        let moved = Moved { bytes: 1000, ..Moved::default() };
+        let series = vec![SeriesPoint::default()];
+        let record = Record { id: 3, moved, source, series, ..Record::default() };
         let stamp = Stamp { unix: Duration::ZERO, since_start: Nanos(0) };
-        let line = line(stamp, &Event::End(Box::new(end)));
+        let line = line(stamp, &Event::End(Box::new(end_of_copy(None, record))));
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((value["exit_code"].as_u64(), value["class"].as_str()), (Some(0), Some("ok")));
-        let transfer = &value["transfer"];
-        assert_eq!(transfer["bytes"].as_u64(), Some(outcome.bytes));
-        assert_eq!(transfer["window_seen_bytes"].as_u64(), Some(6 << 20));
-        assert_eq!(transfer["sides"][0]["role"].as_str(), Some("source"));
-        assert_eq!(transfer["sides"][1]["host"].as_str(), Some("there"));
-        assert_eq!(transfer["sides"][0]["digest_seconds"].as_f64(), Some(0.9));
+        assert_eq!(value["cpu_ns_per_byte"].as_f64(), Some(2.0));
+        let record = &value["record"];
+        assert_eq!((record["id"].as_u64(), record["schema"].as_u64()), (Some(3), Some(2)));
+        assert_eq!(record["moved"]["bytes"].as_u64(), Some(1000));
+        assert!(record.get("series").is_none(), "it may be long");
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub struct Passed {
     /// It does not count: TCP was still finding out what the path carries.
     pub omitted: bool,
     /// From where the omitted part begins, or the one that counts.
-    pub from_seconds: f64,
-    pub to_seconds: f64,
+    pub from_s: f64,
+    pub to_s: f64,
     pub streams: Vec<Moved>,
     pub sum: Moved,
 }
@@ -27,9 +27,9 @@ pub struct Passed {
 /// What a test came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NetTest {
-    pub omitted_seconds: f64,
+    pub omitted_s: f64,
     /// The time that counts: less than was asked for where the test was stopped.
-    pub seconds: f64,
+    pub duration_s: f64,
     pub ways: Vec<WayTotal>,
     pub hosts: Vec<Cost>,
 }
@@ -46,7 +46,7 @@ pub struct WayTotal {
     pub receiver: Option<EndTotal>,
     pub sender_streams: Vec<EndTotal>,
     pub receiver_streams: Vec<EndTotal>,
-    pub login_seconds: f64,
+    pub login_s: f64,
 }
 
 /// CPU time of a host's processes, from the first stream to the last byte.
@@ -54,8 +54,8 @@ pub struct WayTotal {
 pub struct Cost {
     /// `here` or `there`.
     pub host: &'static str,
-    pub cpu_user_seconds: f64,
-    pub cpu_system_seconds: f64,
+    pub cpu_user_s: f64,
+    pub cpu_system_s: f64,
     /// Of one CPU.
     pub cpu_user_percent: f64,
     pub cpu_system_percent: f64,
@@ -69,8 +69,8 @@ impl Passed {
         Passed {
             direction,
             omitted: interval.omitted,
-            from_seconds: interval.from.seconds(),
-            to_seconds: interval.to.seconds(),
+            from_s: interval.from.seconds(),
+            to_s: interval.to.seconds(),
             streams: streams.to_vec(),
             sum,
         }
@@ -97,7 +97,7 @@ impl WayTotal {
             receiver,
             sender_streams,
             receiver_streams,
-            login_seconds: outcome.login.seconds(),
+            login_s: outcome.login.seconds(),
         }
     }
 }
@@ -114,8 +114,8 @@ pub fn costs(outcomes: &[&Outcome]) -> Vec<Cost> {
     let percent = |cpu_s: f64| if seconds > 0.0 { cpu_s / seconds * 100.0 } else { 0.0 };
     let cost = |(host, (user_s, system_s))| Cost {
         host,
-        cpu_user_seconds: user_s,
-        cpu_system_seconds: system_s,
+        cpu_user_s: user_s,
+        cpu_system_s: system_s,
         cpu_user_percent: percent(user_s),
         cpu_system_percent: percent(system_s),
     };
@@ -160,14 +160,12 @@ pub fn lines(passed: &Passed) -> Vec<String> {
         let line = row([
             arrow(passed.direction).to_string(),
             stream(moved.stream),
-            seconds(passed.from_seconds, passed.to_seconds),
+            seconds(passed.from_s, passed.to_s),
             Bytes(moved.bytes).to_string(),
-            bits(moved.rate_bits_per_second / 8.0),
+            bits(moved.rate_bits_per_s / 8.0),
             moved.retransmitted_segments.map_or(NOTHING.into(), |count| count.to_string()),
             moved.congestion_window_bytes.map_or(NOTHING.into(), |bytes| Bytes(bytes).to_string()),
-            moved
-                .rtt_seconds
-                .map_or(NOTHING.into(), |rtt_s| Nanos((rtt_s * 1e9) as u64).to_string()),
+            moved.rtt_s.map_or(NOTHING.into(), |rtt_s| Nanos((rtt_s * 1e9) as u64).to_string()),
         ]);
         format!("{line}{omitted}")
     };
@@ -176,9 +174,9 @@ pub fn lines(passed: &Passed) -> Vec<String> {
 
 /// What it came to: each end of each direction, and what it cost.
 pub fn summary(test: &NetTest) -> String {
-    let mut text = format!("\ntotal of {:.1} s", test.seconds);
-    if test.omitted_seconds > 0.0 {
-        text.push_str(&format!(", behind {:.1} s that do not count", test.omitted_seconds));
+    let mut text = format!("\ntotal of {:.1} s", test.duration_s);
+    if test.omitted_s > 0.0 {
+        text.push_str(&format!(", behind {:.1} s that do not count", test.omitted_s));
     }
     text.push('\n');
     for way in &test.ways {
@@ -189,7 +187,7 @@ pub fn summary(test: &NetTest) -> String {
         for (name, streams, sum) in ends {
             let several = streams.len() > 1;
             let each = streams.iter().chain(sum.iter().filter(|_| several));
-            each.for_each(|end| text.push_str(&end_line(way, test.seconds, end, name)));
+            each.for_each(|end| text.push_str(&end_line(way, test.duration_s, end, name)));
         }
         text.push_str(&format!(
             "{:>3}  congestion {}\n",
@@ -222,7 +220,7 @@ fn end_line(way: &WayTotal, test_s: f64, end: &EndTotal, name: &str) -> String {
         stream(end.stream),
         seconds(0.0, test_s),
         Bytes(end.bytes).to_string(),
-        bits(end.rate_bits_per_second / 8.0),
+        bits(end.rate_bits_per_s / 8.0),
         end.retransmitted_segments.map_or(String::new(), |count| count.to_string()),
         String::new(),
         String::new(),
@@ -263,10 +261,10 @@ mod tests {
         Moved {
             stream,
             bytes: 12_000_000,
-            rate_bits_per_second: 96e6,
+            rate_bits_per_s: 96e6,
             retransmitted_segments: Some(7),
             congestion_window_bytes: Some(1_310_720),
-            rtt_seconds: Some(0.102),
+            rtt_s: Some(0.102),
         }
     }
 
@@ -279,7 +277,7 @@ mod tests {
         let unknown = Moved {
             retransmitted_segments: None,
             congestion_window_bytes: None,
-            rtt_seconds: None,
+            rtt_s: None,
             ..moved(Some(1))
         };
         let interval = Interval { omitted: false, ..interval };
@@ -297,7 +295,7 @@ mod tests {
         let end = |again| EndTotal {
             stream: Some(0),
             bytes: 120_000_000,
-            rate_bits_per_second: 96e6,
+            rate_bits_per_s: 96e6,
             retransmitted_segments: again,
         };
         let way = WayTotal {
@@ -308,22 +306,18 @@ mod tests {
             receiver: Some(end(None)),
             sender_streams: vec![end(Some(12))],
             receiver_streams: vec![end(None)],
-            login_seconds: 0.1,
+            login_s: 0.1,
         };
         let cost = Cost {
             host: "here",
-            cpu_user_seconds: 0.1,
-            cpu_system_seconds: 0.3,
+            cpu_user_s: 0.1,
+            cpu_system_s: 0.3,
             cpu_user_percent: 1.0,
             cpu_system_percent: 3.0,
         };
         let there = Cost { host: "there", ..cost.clone() };
-        let test = NetTest {
-            omitted_seconds: 3.0,
-            seconds: 10.0,
-            ways: vec![way],
-            hosts: vec![cost, there],
-        };
+        let test =
+            NetTest { omitted_s: 3.0, duration_s: 10.0, ways: vec![way], hosts: vec![cost, there] };
         assert_eq!(summary(&test), SUMMARY);
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::escape;
 use super::json::utc;
-use crate::record::columns::{self, Cell, Column};
+use crate::record::columns::{self, COLUMNS, Cell, Column, Kind};
 use crate::record::export::cpu_ns_per_byte;
-use crate::record::sample::{Environment, Record, SeriesPoint, Side};
+use crate::record::sample::{Environment, Machine, Record, SeriesPoint, Side};
 use base::job::{PathRole, StreamPath};
 use base::units::{Bytes, Rate};
 
@@ -40,17 +40,24 @@ pub fn list(records: &[Record]) -> String {
 /// Everything of one run.
 pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> String {
     let mut text = format!("run {}, {}\n", record.id, when(record));
-    let whole = columns::of_run(record);
-    text.push_str(&section("", whole.into_iter().filter(|column| column.name != "more_json")));
+    let value = columns::value(record);
+    let listed = |column: &&Column| LISTED_APART.contains(&column.path);
+    let of_side = |column: &&Column, role| column.path.split('.').next() == Some(role);
+    let cells = |some: &dyn Fn(&&Column) -> bool| -> Vec<(String, Cell)> {
+        COLUMNS.iter().filter(some).map(|c| (c.name(), c.cell(&value))).collect()
+    };
+    let sides = |column: &&Column| of_side(column, "source") || of_side(column, "sink");
+    text.push_str(&section("", cells(&|column| !sides(column) && !listed(column))));
     let more = record.more.iter().map(|(name, value)| (name.clone(), value.to_string()));
     text.push_str(&lines("more", more));
     let sides = std::iter::once(("source", &record.source));
     let sink = record.sink.as_ref().map(|side| ("sink", side));
     for (role, side) in sides.chain(sink) {
-        text.push_str(&side_text(role, side));
+        let named = cells(&|column| of_side(column, role) && column.kind != Kind::Json);
+        text.push_str(&side_text(role, side, named));
     }
     for machine in &record.machines {
-        text.push_str(&section("machine", columns::of_machine(machine).into_iter()));
+        text.push_str(&section("machine", of_machine(machine)));
         let threads = machine.kernel_threads.iter().map(|thread| {
             let cpu = thread.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
             (format!("{}{cpu}", thread.name), format!("{:.6} s", thread.cpu_s))
@@ -95,8 +102,13 @@ fn list_row(record: &Record) -> [String; LIST_HEADINGS.len()] {
     .map(|cell| escape::line(&cell))
 }
 
-fn side_text(role: &str, side: &Side) -> String {
-    let mut text = section(role, columns::of_side(side).into_iter());
+fn side_text(role: &str, side: &Side, cells: Vec<(String, Cell)>) -> String {
+    let without_role = |name: String| name[role.len() + 1..].to_string();
+    let cells = cells.into_iter().map(|(name, cell)| (without_role(name), cell)).collect();
+    let mut text = section(role, cells);
+    let cpus: Vec<String> = side.cpus.iter().map(u32::to_string).collect();
+    let cpus = (!cpus.is_empty()).then(|| (role.to_string(), cpus.join(" ")));
+    text.push_str(&lines("held to CPUs", cpus.into_iter()));
     let spent = |by: &BTreeMap<String, f64>| -> Vec<(String, String)> {
         by.iter().map(|(name, spent)| (name.clone(), format!("{spent:.6} s"))).collect()
     };
@@ -140,10 +152,26 @@ fn series(points: &[SeriesPoint]) -> String {
     lines(&format!("series, 1 of {step} points"), rows)
 }
 
-fn section(heading: &str, columns: impl Iterator<Item = Column>) -> String {
-    let there = columns.filter_map(|column| {
-        let value = match column.cell {
-            Cell::Integer(value) => match column.name.ends_with("bytes") {
+fn of_machine(machine: &Machine) -> Vec<(String, Cell)> {
+    let Machine { cpus, span_s, busy_idle_s, busy_iter_s, busy_clock_s, background_s, .. } =
+        machine;
+    let soaked: Vec<String> = machine.soaked_cpus.iter().map(u32::to_string).collect();
+    vec![
+        ("cpus".to_string(), Cell::Integer(Some((*cpus).into()))),
+        ("span_s".to_string(), Cell::Real(Some(*span_s))),
+        ("busy_idle_s".to_string(), Cell::Real(Some(*busy_idle_s))),
+        ("busy_iter_s".to_string(), Cell::Real(*busy_iter_s)),
+        ("busy_clock_s".to_string(), Cell::Real(*busy_clock_s)),
+        ("background_s".to_string(), Cell::Real(*background_s)),
+        ("steal_s".to_string(), Cell::Real(Some(machine.steal_s))),
+        ("soaked_cpus".to_string(), Cell::Text(Some(soaked.join(" ")))),
+    ]
+}
+
+fn section(heading: &str, cells: Vec<(String, Cell)>) -> String {
+    let there = cells.into_iter().filter_map(|(name, cell)| {
+        let value = match cell {
+            Cell::Integer(value) => match name.ends_with("bytes") {
                 true => value.map(|value| {
                     let bytes = Bytes(value.unsigned_abs());
                     if bytes.0 < 1024 { bytes.to_string() } else { format!("{value} ({bytes})") }
@@ -153,7 +181,7 @@ fn section(heading: &str, columns: impl Iterator<Item = Column>) -> String {
             Cell::Real(value) => value.map(|value| value.to_string()),
             Cell::Text(value) => value.filter(|value| !value.is_empty() && value != "[]"),
         };
-        Some((column.name.to_string(), value?))
+        Some((name, value?))
     });
     lines(heading, there)
 }
@@ -190,6 +218,8 @@ const LIST_HEADINGS: [&str; 8] =
     ["run", "when (UTC)", "command", "what", "bytes", "rate", "CPU ns/B", "void"];
 /// Columns that are set to the right.
 const LIST_NUMBERS: [usize; 4] = [0, 4, 5, 6];
+/// Fields of a record that have sections of their own.
+const LISTED_APART: [&str; 4] = ["schema", "machines", "gates", "more"];
 const WHAT_COLUMNS: usize = 44;
 const SERIES_LINES: usize = 20;
 
@@ -279,7 +309,7 @@ mod tests {
         for (name, cell) in flat(&records()[0]) {
             let side = name.starts_with("source_") || name.starts_with("sink_");
             let there = matches!(cell, Cell::Integer(Some(_)) | Cell::Real(Some(_)));
-            let derived = matches!(name.as_str(), "id" | "cpu_ns_per_byte");
+            let derived = matches!(name.as_str(), "id" | "schema" | "cpu_ns_per_byte");
             assert!(side || derived || !there || text.contains(&name), "{name}\n{text}");
         }
     }

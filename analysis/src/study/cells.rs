@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
 use crate::record::sample::{Record, Scenario, Side};
 use crate::statistics::{Spread, median};
 
@@ -240,22 +239,22 @@ pub(crate) fn failed_gate(record: &Record) -> Option<String> {
 
 /// Full requests that the bytes of a run fill: what a counted call is compared with.
 pub fn requests(record: &Record) -> f64 {
-    record.moved.bytes as f64 / f64::from(record.knobs.request_bytes.max(1))
+    record.moved.bytes as f64 / f64::from(record.options.request_bytes.max(1))
 }
 
 /// Segments with data that TCP sent.
 pub fn segments(record: &Record) -> Option<f64> {
-    record.more.get(SEGMENTS_SENT)?.as_f64()
+    record.moved.segments_sent
 }
 
 /// Of the devices of the host that the run was made from.
 fn interrupts(record: &Record) -> Option<f64> {
-    record.more.get(DEVICE_INTERRUPTS)?.as_f64()
+    record.conditions.device_interrupts.map(|count| count as f64)
 }
 
 /// True where what was read and what was written on a host was known to be on two devices.
 pub fn has_two_devices(record: &Record) -> bool {
-    record.more.get(TWO_DEVICES).and_then(serde_json::Value::as_bool).unwrap_or(false)
+    record.conditions.has_two_devices
 }
 
 pub(crate) fn is_soaked(record: &Record) -> bool {
@@ -273,15 +272,15 @@ pub fn key(record: &Record) -> Option<CellKey> {
         scenario,
         conditions: conditions(record, scenario),
         depths: depths(record),
-        request_bytes: record.knobs.request_bytes,
+        request_bytes: record.options.request_bytes,
     })
 }
 
 pub fn depths(record: &Record) -> Depths {
     let sink = record.sink.as_ref().unwrap_or(&record.source);
     Depths {
-        source: record.knobs.depth_source.unwrap_or(record.source.depth),
-        sink: record.knobs.depth_sink.unwrap_or(sink.depth),
+        source: record.options.depth_source.unwrap_or(record.source.depth),
+        sink: record.options.depth_sink.unwrap_or(sink.depth),
     }
 }
 
@@ -305,7 +304,7 @@ pub(crate) fn source_conditions(record: &Record) -> String {
     let file_system = record.conditions.source_file_system.as_deref();
     let cache = record.conditions.cache.as_str();
     // What is read around the page cache says so already.
-    let said = in_memory(file_system) || (cache == "bypass" && record.knobs.direct == "on");
+    let said = in_memory(file_system) || (cache == "bypass" && record.options.direct == "on");
     disk(record, file_system, (!said).then_some(cache))
 }
 
@@ -316,7 +315,7 @@ pub(crate) fn sink_conditions(record: &Record) -> String {
 fn disk(record: &Record, file_system: Option<&str>, cache: Option<&str>) -> String {
     // The mount options follow the name.
     let name = file_system.and_then(|name| name.split_whitespace().next()).unwrap_or("files");
-    let direct = match record.knobs.direct.as_str() {
+    let direct = match record.options.direct.as_str() {
         _ if in_memory(file_system) => "",
         "on" => "direct",
         "off" => "buffered",
@@ -330,7 +329,7 @@ fn in_memory(file_system: Option<&str>) -> bool {
 }
 
 pub(crate) fn net_conditions(record: &Record) -> String {
-    let congestion = match record.knobs.congestion.as_deref() {
+    let congestion = match record.options.congestion.as_deref() {
         Some(asked) => asked,
         None => &record.source.congestion,
     };
@@ -338,12 +337,12 @@ pub(crate) fn net_conditions(record: &Record) -> String {
         "" => "tcp",
         carrier => carrier,
     };
-    words([carrier, congestion, &record.knobs.receive, engine(record)])
+    words([carrier, congestion, &record.options.receive, engine(record)])
 }
 
 /// The engine, where one was asked for.
 fn engine(record: &Record) -> &str {
-    match record.knobs.engine.as_str() {
+    match record.options.engine.as_str() {
         "auto" => "",
         engine => engine,
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::record::options::Options;
 use crate::record::packed;
-use crate::record::sample::{Knobs, Moved, Record, Side};
+use crate::record::sample::{Moved, Record, Side};
 
 /// One source's results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,10 +71,10 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
             version: env!("CARGO_PKG_VERSION").into(),
             started_unix_s,
             sources: vec![findings.source.clone()],
-            knobs: Knobs {
+            options: Options {
                 request_bytes: findings.payload_bytes,
-                codec: Some(codec.into()),
-                ..Knobs::default()
+                compress: codec.into(),
+                ..Options::default()
             },
             moved: Moved {
                 bytes,
@@ -155,7 +156,7 @@ mod tests {
         );
         assert_eq!((way.source.stages_s["codec"], way.source.environment), (10.0, 2));
         assert_eq!(way.sink.as_ref().unwrap().stages_s["codec"], 2.5);
-        assert_eq!(tool.knobs.codec.as_deref(), Some("gzip -1 -c"));
+        assert_eq!(tool.options.compress, "gzip -1 -c");
         assert!(tool.moved.elapsed_s == 20.0 && tool.sink.is_none(), "{tool:?}");
     }
 }

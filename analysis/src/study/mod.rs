@@ -204,7 +204,7 @@ fn void(record: &Record) -> Option<Void> {
     Some(Void {
         id: record.id,
         scenario: record.place.as_ref()?.scenario,
-        request_bytes: record.knobs.request_bytes,
+        request_bytes: record.options.request_bytes,
         gate: cells::failed_gate(record)?,
         value: record.gates.iter().find(|gate| !gate.passed).map(|gate| gate.value),
         reason: record.void_reason.clone()?,

@@ -380,7 +380,7 @@ fn by_size<T>(
     let mut sizes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for record in records {
         if let Some(value) = value(record) {
-            sizes.entry(record.knobs.request_bytes).or_default().push(value);
+            sizes.entry(record.options.request_bytes).or_default().push(value);
         }
     }
     sizes.iter().filter_map(|(size, values)| Some((*size, middle(values)?))).collect()
@@ -422,7 +422,7 @@ fn observation(record: &Record, end: End, counts: Counts, starts: Starts) -> Opt
         Counts::Calls => side.calls as f64,
     };
     Some(Observation {
-        request_bytes: record.knobs.request_bytes,
+        request_bytes: record.options.request_bytes,
         depth: cells::depths(record).in_flight(),
         bytes: record.moved.bytes as f64,
         calls,

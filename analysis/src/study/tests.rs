@@ -1,8 +1,8 @@
 use super::cells::End;
 use super::verdicts::{Outcome, Verdict};
 use super::*;
-use crate::record::copied::{DEVICE_INTERRUPTS, SEGMENTS_SENT, TWO_DEVICES};
-use crate::record::sample::{Gate, Knobs, Moved, PlaceInExperiment, Side};
+use crate::record::options::Options;
+use crate::record::sample::{Gate, Moved, PlaceInExperiment, Side};
 use crate::statistics::{Estimate, generator};
 use rand::RngExt;
 
@@ -120,14 +120,14 @@ fn planted_record(
             repeat,
             block: 0,
         }),
-        knobs: Knobs {
+        options: Options {
             request_bytes,
             streams: 1,
             engine: "auto".into(),
             direct: "on".into(),
             receive: "any".into(),
             congestion: Some("cubic".into()),
-            ..Knobs::default()
+            ..Options::default()
         },
         conditions,
         moved: Moved {
@@ -222,7 +222,7 @@ fn order_is_no_matter_and_odd_records_do_no_harm() {
             match i % 5 {
                 0 => odd.moved.bytes = 0,
                 1 => odd.source.cpu_user_s = f64::NAN,
-                2 => odd.knobs.request_bytes = 0,
+                2 => odd.options.request_bytes = 0,
                 3 => odd.sink = None,
                 _ => odd.started_unix_s = f64::NAN,
             }
@@ -268,7 +268,7 @@ fn started(turns: bool) -> Vec<Record> {
             let mut record = planted_record(scenario, size, repeat, wobble, id);
             let requests = record.moved.bytes as f64 / f64::from(size);
             record.conditions.source_file_system = record.conditions.sink_file_system.clone();
-            (record.knobs.depth_source, record.knobs.depth_sink) = (Some(depth), Some(depth));
+            (record.options.depth_source, record.options.depth_sink) = (Some(depth), Some(depth));
             record.source.starts = (requests * counted).ceil() as u64;
             record.source.cpu_system_s += requests * true_starts * START_NS / 1e9;
             record.moved.goodput_bytes_per_s *= gain;
@@ -323,7 +323,7 @@ fn two_devices_spare_each_other_nothing() {
         }
         for two in [false, true] {
             for record in &mut records {
-                record.more.insert(TWO_DEVICES.into(), two.into());
+                record.conditions.has_two_devices = two;
             }
             let study = Study::of(&records);
             let worst = study.compositions[0].errors().into_iter().fold(0.0, f64::max);
@@ -431,7 +431,7 @@ fn segmented() -> Vec<Record> {
                 if scenario.has_net() {
                     let sent = segments * cells::requests(&record);
                     record.source.cpu_system_s += sent * SEGMENT_NS / 1e9;
-                    record.more.insert(SEGMENTS_SENT.into(), sent.into());
+                    record.moved.segments_sent = Some(sent);
                 }
                 records.push(record);
             }
@@ -459,7 +459,7 @@ fn segments_of_a_network_have_their_cost() {
     assert!(whole.errors().iter().all(|error| *error < 0.04), "{:?}", whole.sizes);
     // Older records have no counts.
     let mut records = segmented();
-    records.iter_mut().for_each(|record| record.more.clear());
+    records.iter_mut().for_each(|record| record.moved.segments_sent = None);
     let blind = sender(&Study::of(&records));
     assert_eq!(blind.starts, parts::Starts::None);
     assert!(worst(&blind) > 0.08, "{}", worst(&blind));
@@ -510,7 +510,7 @@ fn ends_that_wake_one_device_together_are_void() {
                 _ => 0.0,
             };
             let count = per_request * cells::requests(record);
-            record.more.insert(DEVICE_INTERRUPTS.into(), count.into());
+            record.conditions.device_interrupts = Some(count as u64);
         }
         let verdicts = verdicts::of(&Study::of(&records));
         let ends = verdicts.iter().filter(|one| one.what.starts_with("disk-net-disk at"));
@@ -589,7 +589,7 @@ fn a_size_with_few_runs_is_not_judged() {
         let few = |record: &&mut Record| {
             let place = record.place.as_ref().unwrap();
             let here = place.scenario == Scenario::DiskDisk && place.repeat > 3;
-            here && sizes.contains(&(record.knobs.request_bytes >> 10))
+            here && sizes.contains(&(record.options.request_bytes >> 10))
         };
         for record in records.iter_mut().filter(few) {
             record.void_reason = Some("steal".into());
@@ -609,7 +609,7 @@ fn short_runs_fail_nothing() {
         let mut records = planted(0.02);
         for record in &mut records {
             let place = record.place.as_ref().unwrap();
-            if place.scenario == Scenario::DiskSource && record.knobs.request_bytes == 64 << 10 {
+            if place.scenario == Scenario::DiskSource && record.options.request_bytes == 64 << 10 {
                 record.source.cpu_user_s *= 20.0;
             }
             record.moved.elapsed_s = elapsed_s;

@@ -1,6 +1,8 @@
 //! `cargo xtask bench many`: millions of empty files between two file systems, where every
 //! nanosecond and every byte that a file costs shows.
 
+use crate::said;
+use analysis::record::sample::Side;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,14 +132,12 @@ fn datapump(from: &Path, to: &str, words: &[String]) -> Result<String, String> {
         command.arg("--remote-datapump").arg(&program);
     }
     let said = output(command.arg(format!("{}/", from.display())).arg(to))?;
-    let end: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default())
-        .map_err(|why| format!("{why}: {said}"))?;
-    let sides = end["transfer"]["sides"].as_array().cloned().unwrap_or_default();
-    let side = |side: &serde_json::Value| {
-        let mib = side["peak_memory_bytes"].as_f64().unwrap_or(0.0) / f64::from(1 << 20);
-        format!("{} {mib:.0} MiB", side["role"].as_str().unwrap_or("?"))
-    };
-    Ok(sides.iter().map(side).collect::<Vec<_>>().join(", "))
+    let record = said::record(&said)?;
+    let mib = |side: &Side| side.peak_memory_bytes >> 20;
+    Ok(match &record.sink {
+        Some(sink) => format!("source {} MiB, sink {} MiB", mib(&record.source), mib(sink)),
+        None => format!("both {} MiB", mib(&record.source)),
+    })
 }
 
 /// Empty files, 1,000 in a folder, made by as many threads as there are processors.

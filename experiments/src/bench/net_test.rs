@@ -144,7 +144,7 @@ fn ours(wan: &Wan, program: &Path, ground: &Ground, cell: Cell) -> Result<(f64, 
     let said = output(&mut test)?;
     let end = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
     let way = end.map(|end| end["net_test"]["ways"][0].clone()).unwrap_or_default();
-    let rate = way["receiver"]["rate_bits_per_second"].as_f64();
+    let rate = way["receiver"]["rate_bits_per_s"].as_f64();
     let again = way["sender"]["retransmitted_segments"].as_f64();
     rate.zip(again).map(|(rate, again)| (rate / 1e6, again)).ok_or(format!("no result:\n{said}"))
 }

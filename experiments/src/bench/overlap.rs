@@ -1,6 +1,7 @@
 //! Do source and sink overlap? Each is held to the same rate by the system, the disk by a control
 //! group and the wire by a shaper: a lane that takes turns gets half of it, one that overlaps all.
 
+use crate::said;
 use std::fs;
 use std::io::Write;
 use std::os::linux::fs::MetadataExt;
@@ -8,7 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
 use xtask::step::{output, target_folder};
@@ -148,9 +148,7 @@ impl Rig {
             }
         }
         let said = output(&mut command)?;
-        let end = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        let rate = end.and_then(|end| end["transfer"]["rate_bytes_per_second"].as_f64());
-        rate.ok_or_else(|| format!("no rate in what datapump said: {said}"))
+        Ok(said::record(&said)?.moved.goodput_bytes_per_s)
     }
 }
 

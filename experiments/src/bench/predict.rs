@@ -3,6 +3,7 @@
 
 mod wan;
 
+use crate::said;
 use analysis::statistics;
 use std::fs::{self, File};
 use std::io;
@@ -322,24 +323,18 @@ fn take_in_hand(bytes: u64) -> Result<(), String> {
 }
 
 fn row(held: Held, dry: &Value, wet: &Value, foreign: f64) -> Option<Row> {
-    let expected = dry.get("transfer")?.get("expected")?;
-    let three = |name: &str| {
-        let list = expected.get(name)?.as_array()?;
-        Some([list.first()?.as_f64()?, list.get(1)?.as_f64()?, list.get(2)?.as_f64()?])
-    };
-    let transfer = wet.get("transfer")?;
-    let cpu = |side: Option<&Value>| {
-        let part = |name: &str| side.and_then(|side| side.get(name)).and_then(Value::as_f64);
-        part("cpu_user_seconds").unwrap_or(0.0) + part("cpu_system_seconds").unwrap_or(0.0)
-    };
-    let sides = transfer.get("sides")?.as_array()?;
+    let expected = said::record_of(dry).ok()?.predicted?;
+    let record = said::record_of(wet).ok()?;
     let pair = |expected, observed| Pair { expected, observed };
+    let elapsed = [expected.elapsed_low_s, expected.elapsed_s, expected.elapsed_high_s];
+    let source = [expected.cpu_source_low_s, expected.cpu_source_s, expected.cpu_source_high_s];
+    let sink = [expected.cpu_sink_low_s, expected.cpu_sink_s, expected.cpu_sink_high_s];
     Some(Row {
         held,
-        time: pair(three("elapsed_seconds")?, transfer.get("elapsed_seconds")?.as_f64()?),
-        cpu_source: pair(three("cpu_source_seconds")?, cpu(sides.first())),
-        cpu_sink: pair(three("cpu_sink_seconds")?, cpu(sides.get(1))),
-        binding: expected.get("held_back_by")?.as_str()?.to_string(),
+        time: pair(elapsed, record.moved.elapsed_s),
+        cpu_source: pair(source, record.source.cpu_s()),
+        cpu_sink: pair(sink, record.sink.map_or(0.0, |sink| sink.cpu_s())),
+        binding: expected.binding,
         foreign,
     })
 }

@@ -1,5 +1,7 @@
 //! Runs the rows, interleaved, in a seeded order, and notes what each run took.
 
+use crate::said;
+use analysis::record::sample::{Record, Side};
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -242,7 +244,7 @@ fn compare(row: &Row, ground: &Ground) -> Result<(), String> {
 fn own_rate(row: &Row, ground: &Ground) -> Result<Option<f64>, String> {
     let seconds = match row.clock {
         Clock::Whole => return Ok(None),
-        Clock::Datapump => transfer(ground)?["elapsed_seconds"].as_f64(),
+        Clock::Datapump => Some(record(ground)?.moved.elapsed_s),
         Clock::Steady => return steady_rate(ground).map(Some),
         Clock::Iperf => read_json(ground, "iperf.json")?
             .pointer("/end/sum_received/seconds")
@@ -265,9 +267,7 @@ fn steady_rate(ground: &Ground) -> Result<f64, String> {
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let points: Vec<(f64, f64)> = events
         .filter(|event| event["event"] == "progress")
-        .filter_map(|event| {
-            Some((event["elapsed_seconds"].as_f64()?, event["bytes_done"].as_f64()?))
-        })
+        .filter_map(|event| Some((event["elapsed_s"].as_f64()?, event["bytes_done"].as_f64()?)))
         .collect();
     let moved = || points.iter().filter(|(_, bytes)| *bytes > 0.0);
     // Events go on with the same bytes while the far side ends.
@@ -281,12 +281,10 @@ fn steady_rate(ground: &Ground) -> Result<f64, String> {
     }
 }
 
-/// The transfer in datapump's `end` event.
-fn transfer(ground: &Ground) -> Result<Value, String> {
+/// What datapump's last event says of its copy.
+fn record(ground: &Ground) -> Result<Record, String> {
     let text = fs::read_to_string(ground.log().join("dp.json")).map_err(|why| why.to_string())?;
-    let mut events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let end = events.rfind(|event| event["event"] == "end");
-    end.map(|end| end["transfer"].clone()).ok_or_else(|| "datapump said no end event".to_string())
+    said::record(&text)
 }
 
 fn read_json(ground: &Ground, name: &str) -> Result<Value, String> {
@@ -326,12 +324,12 @@ fn high_water(pid: u32) -> u64 {
 }
 
 fn reported(seen: Memory, ground: &Ground) -> Result<Memory, String> {
-    let transfer = transfer(ground)?;
-    let sides = transfer["sides"].as_array().cloned().unwrap_or_default();
-    let most = |field: &str| sides.iter().filter_map(|side| side[field].as_u64()).max();
+    let record = record(ground)?;
+    let sides = || std::iter::once(&record.source).chain(&record.sink);
+    let most = |of: fn(&Side) -> u64| sides().map(of).max().unwrap_or(0);
     Ok(Memory {
-        reported_max: most("peak_memory_bytes").ok_or("no peak memory is reported")?,
-        planned_max: most("planned_memory_bytes").ok_or("no planned memory is reported")?,
+        reported_max: most(|side| side.peak_memory_bytes),
+        planned_max: most(|side| side.planned_memory_bytes),
         ..seen
     })
 }

@@ -1,13 +1,13 @@
 //! `cargo xtask bench windows`: is the window that was asked for the one that is advertised? The
 //! program says what the sender's TCP saw, and tcpdump what it finds in the packets.
 
+use crate::said;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ::wan::{Profile, Wan};
-use serde_json::Value;
 
 use super::{build, machine};
 use crate::page::table;
@@ -99,13 +99,14 @@ fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
     let said = output(&mut wan.near(copy).map_err(told)?)?;
     // The file is complete when the path is gone.
     drop(wan);
-    let end = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
-    let seen_bytes = end.and_then(|end| end["transfer"]["window_seen_bytes"].as_u64());
+    let seen_bytes = said::record(&said)?.source.window_seen_bytes;
     let packets = capture::words_of(&pcap, &["tcp"])?;
     Ok(Row {
         window_kib,
         way,
-        seen_bytes: seen_bytes.ok_or("the program does not say which window it saw")?,
+        seen_bytes: Some(seen_bytes)
+            .filter(|bytes| *bytes > 0)
+            .ok_or("the program saw no window")?,
         wire: capture::advertised(&packets, sink).ok_or("tcpdump finds no data stream")?,
     })
 }

@@ -150,7 +150,7 @@ pub(super) fn word<'a>(cell: &'a Value, path: &str) -> &'a str {
 
 /// From the login to the last byte.
 pub(super) fn mbit_s(cell: &Value) -> f64 {
-    figure(cell, "/moved/bytes") * 8.0 / figure(cell, "/more/moving_s") / 1e6
+    figure(cell, "/moved/bytes") * 8.0 / figure(cell, "/cell/moving_s") / 1e6
 }
 
 fn short(desk: &Desk) -> Result<Shown, String> {
@@ -209,10 +209,9 @@ fn tell(course: &Course, all: Vec<Seen>) -> Shown {
         all_in_order &= in_order && printed;
         let gone: Vec<String> = cells.iter().flat_map(missing_of).collect();
         let busy: f64 = cells.iter().map(|cell| figure(cell, "/moved/elapsed_s")).sum();
-        let idle: f64 = cells.iter().map(|cell| figure(cell, "/more/pause_s")).sum();
+        let idle: f64 = cells.iter().map(|cell| figure(cell, "/cell/pause_s")).sum();
         (busy_s, idle_s) = (busy_s + busy, idle_s + idle);
-        let far: Vec<&Value> =
-            cells.iter().filter(|c| word(c, "/more/far_host") == "far").collect();
+        let far: Vec<&Value> = cells.iter().filter(|c| word(c, "/remote/host") == "far").collect();
         table.row(line(
             path,
             &far,
@@ -241,13 +240,14 @@ fn tell(course: &Course, all: Vec<Seen>) -> Shown {
 
 fn line(path: &str, far: &[&Value], said: (usize, bool, f64), gone: &[String]) -> Vec<String> {
     let (cells, in_order, duty) = said;
-    let most = far.iter().filter(|cell| word(cell, "/more/level") == "off").map(|c| mbit_s(c));
+    let most =
+        far.iter().filter(|cell| word(cell, "/options/compress") == "off").map(|c| mbit_s(c));
     let of = |path: &str, keep: &dyn Fn(&Value) -> bool| {
         let values = far.iter().filter(|cell| keep(cell)).map(|cell| figure(cell, path));
         Spread::of(values).map_or(f64::NAN, |spread| spread.median)
     };
     let late = far.iter().map(|cell| figure(cell, "/round_trips/late_max_s")).fold(0.0, f64::max);
-    let packed = |cell: &Value| word(cell, "/more/level") == "zlib:1";
+    let packed = |cell: &Value| word(cell, "/options/compress") == "zlib:1";
     vec![
         path.to_string(),
         cells.to_string(),
@@ -255,7 +255,7 @@ fn line(path: &str, far: &[&Value], said: (usize, bool, f64), gone: &[String]) -
         format!("{:.1}", duty * 100.0),
         gone.len().to_string(),
         format!("{:.1}", most.fold(0.0, f64::max)),
-        format!("{:.2}", of("/more/compression_ratio", &packed)),
+        format!("{:.2}", of("/cell/compression_ratio", &packed)),
         format!("{:.2}", of("/round_trips/unloaded/median_s", &|_| true) * 1e3),
         format!("{:.2}", of("/round_trips/loaded/median_s", &|_| true) * 1e3),
         format!("{:.1}", late * 1e3),
@@ -288,13 +288,13 @@ impl Course {
 }
 
 fn as_printed(cell: &Value) -> String {
-    let window = cell.pointer("/knobs/window_bytes").and_then(Value::as_u64);
+    let window = cell.pointer("/options/window_bytes").and_then(Value::as_u64);
     format!(
         "{} {} {} {}",
-        word(cell, "/more/far_host"),
+        word(cell, "/remote/host"),
         window.map_or("auto".into(), |bytes| bytes.to_string()),
-        figure(cell, "/knobs/streams"),
-        word(cell, "/more/level"),
+        figure(cell, "/options/streams"),
+        word(cell, "/options/compress"),
     )
 }
 
@@ -310,10 +310,10 @@ fn linear(desk: &Desk) -> Result<Shown, String> {
     let campaign = Campaign::over(desk, path, "far\n")?;
     campaign.measure(STREAMS)?;
     let cells = campaign.cells()?;
-    let grid: Vec<&Value> = cells.iter().filter(|c| word(c, "/more/choice") == "grid").collect();
+    let grid: Vec<&Value> = cells.iter().filter(|c| word(c, "/cell/choice") == "grid").collect();
     let of = |streams: f64, level: &str| {
         let alike = grid.iter().filter(|cell| {
-            figure(cell, "/knobs/streams") == streams && word(cell, "/more/level") == level
+            figure(cell, "/options/streams") == streams && word(cell, "/options/compress") == level
         });
         Spread::of(alike.map(|cell| mbit_s(cell))).map_or(f64::NAN, |spread| spread.median)
     };
@@ -382,16 +382,14 @@ const FIELDS: &[&str] = &[
     "/moved/wire_bytes",
     "/moved/elapsed_s",
     "/moved/goodput_bytes_per_s",
-    "/more/moving_s",
-    "/more/pause_s",
-    "/knobs/streams",
-    "/knobs/request_bytes",
-    "/knobs/seal",
-    "/knobs/digest",
-    "/more/level",
-    "/more/compression_ratio",
-    "/more/ways",
-    "/more/raw_share",
+    "/cell/moving_s",
+    "/cell/pause_s",
+    "/options/streams",
+    "/options/request_bytes",
+    "/options/seal",
+    "/options/digest",
+    "/options/compress",
+    "/cell/compression_ratio",
     "/source/cpu_user_s",
     "/source/cpu_system_s",
     "/source/kernel_threads_s",
@@ -409,7 +407,7 @@ const FIELDS: &[&str] = &[
     "/machines/0/background_s",
     "/machines/0/steal_s",
     "/machines/1/busy_idle_s",
-    "/more/cycles_per_byte_source",
+    "/cell/cycles_per_byte_source",
     "/round_trips/method",
     "/round_trips/unloaded/min_s",
     "/round_trips/unloaded/median_s",
@@ -419,15 +417,15 @@ const FIELDS: &[&str] = &[
     "/round_trips/loaded/median_s",
     "/round_trips/loaded/p95_s",
     "/round_trips/loaded/lost",
-    "/more/window_scale",
-    "/more/tcp/mss_bytes",
-    "/more/tcp/segments_retransmitted",
-    "/more/tcp/rtt_min_s",
-    "/more/tcp/busy_s",
-    "/more/tcp/window_limited_s",
-    "/more/tcp/peer_window_p50_bytes",
-    "/more/tcp/peer_window_p90_bytes",
-    "/more/tcp/receive_threshold_bytes",
+    "/source/window_scale",
+    "/tcp/mss_bytes",
+    "/tcp/segments_retransmitted",
+    "/tcp/rtt_min_s",
+    "/tcp/busy_s",
+    "/tcp/window_limited_s",
+    "/tcp/peer_window_p50_bytes",
+    "/tcp/peer_window_p90_bytes",
+    "/tcp/receive_threshold_bytes",
     "/more/verdict/shares",
     "/more/verdict/pauses",
     "/more/verdict/losses",
@@ -442,17 +440,17 @@ const FIELDS: &[&str] = &[
 const FIGURES: &[(&str, &str)] = &[
     ("order_index", "/place/order_index"),
     ("pass", "/place/repeat"),
-    ("host", "/more/far_host"),
-    ("choice", "/more/choice"),
-    ("window_bytes", "/knobs/window_bytes"),
-    ("streams", "/knobs/streams"),
-    ("level", "/more/level"),
-    ("seconds", "/more/extent/seconds"),
-    ("size_bytes", "/more/extent/bytes"),
+    ("host", "/remote/host"),
+    ("choice", "/cell/choice"),
+    ("window_bytes", "/options/window_bytes"),
+    ("streams", "/options/streams"),
+    ("level", "/options/compress"),
+    ("seconds", "/cell/extent_s"),
+    ("size_bytes", "/cell/extent_bytes"),
     ("bytes", "/moved/bytes"),
-    ("moving_s", "/more/moving_s"),
-    ("pause_s", "/more/pause_s"),
-    ("compression_ratio", "/more/compression_ratio"),
+    ("moving_s", "/cell/moving_s"),
+    ("pause_s", "/cell/pause_s"),
+    ("compression_ratio", "/cell/compression_ratio"),
     ("cpu_user_s", "/source/cpu_user_s"),
     ("cpu_system_s", "/source/cpu_system_s"),
     ("probe_late_max_s", "/round_trips/late_max_s"),

@@ -56,7 +56,7 @@ fn both_ends(desk: &Desk) -> Result<Shown, String> {
         let path = format!("--rate {rate}Mbit --rtt 20ms --queue 1bdp");
         let copy = format!("--streams {streams} null:{}M far:null:", rate * 3 / 8);
         let run = desk.copy(&Order::new(path, copy))?;
-        let costs = ["source", "sink"].map(|role| run.of_side(role, "cpu_ns_per_byte"));
+        let costs = [run.source_ns_per_byte(), run.sink_ns_per_byte()];
         let ratio = costs[0] / costs[1];
         seen.push([run.copying_mbit_s(), f64::from(streams), costs[0], costs[1], ratio]);
         table.row(vec![
@@ -128,7 +128,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
     };
     group.allow(Some(f64::from(KNOWN_PERCENT)))?;
     let known = desk.copy(&order("900M"))?;
-    let cost_ns = known.of_side("sink", "cpu_ns_per_byte");
+    let cost_ns = known.sink_ns_per_byte();
     table.row(vec![
         KNOWN_PERCENT.to_string(),
         format!("{:.0}", known.copying_mbit_s()),
@@ -151,7 +151,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
             format!("{:.0}", run.copying_mbit_s()),
             format!("{predicted:.0}"),
             format!("{off:.1}"),
-            format!("{:.2}", run.of_side("sink", "cpu_ns_per_byte")),
+            format!("{:.2}", run.sink_ns_per_byte()),
             run.sentence().to_string(),
         ]);
     }
@@ -190,9 +190,12 @@ fn memory(desk: &Desk) -> Result<Shown, String> {
         let run = desk.copy_beside(&Order::new(path, copy), |wan| watch_sockets(wan, &most))?;
         let sockets = most.into_inner().unwrap_or_default().map(mib);
         let mut cells = vec![format!("{window_kib} KiB"), streams.to_string(), request.to_string()];
-        for (side, (role, windows)) in [("source", 4.0), ("sink", 0.0)].into_iter().enumerate() {
-            let of = |name: &str| run.of_side(role, name) / f64::from(1 << 20);
-            let (peak, plan) = (of("peak_memory_bytes"), of("planned_memory_bytes"));
+        let sink = run.record.sink.as_ref().ok_or("the copy had no far side")?;
+        for (side, (of, windows)) in
+            [(&run.record.source, 4.0), (sink, 0.0)].into_iter().enumerate()
+        {
+            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+            let (peak, plan) = (mib(of.peak_memory_bytes), mib(of.planned_memory_bytes));
             let foretold = plan - LEDGERS_MIB + windows * f64::from(window_kib * streams) / 1024.0;
             let off = ((peak + sockets[side]) / foretold - 1.0) * 100.0;
             worst = if off.abs() > worst.abs() { off } else { worst };

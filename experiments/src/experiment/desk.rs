@@ -1,6 +1,8 @@
 //! One copy over a path of its own, and everything that was seen of it: what the program said, what
 //! it recorded, what it makes of that, and what was on the wire.
 
+use crate::said;
+use analysis::record::sample::{Record, Side};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -45,8 +47,8 @@ pub(crate) enum Capture {
 
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// `transfer` of the last event.
-    pub transfer: Value,
+    /// Of the last event.
+    pub record: Record,
     pub verdict: Value,
     /// The verdict in the words of `datapump explain`.
     pub page: String,
@@ -107,8 +109,6 @@ impl Desk {
         let counters = wan.counters();
         // The capture is complete when the path is gone.
         drop(wan);
-        let end = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        let transfer = end.map(|end| end["transfer"].clone()).unwrap_or_default();
         let packets = match order.capture {
             Capture::On => packets::streams(&pcap)?,
             Capture::Off => Vec::new(),
@@ -117,7 +117,7 @@ impl Desk {
         let verdict = output(&mut self.ask(&store, "explain --json"))?;
         let samples = output(&mut self.ask(&store, "results export --what paths --format csv"))?;
         Ok(Run {
-            transfer,
+            record: said::record(&said)?,
             verdict: first_verdict(&verdict).ok_or("datapump explain --json has no verdict")?,
             page,
             streams: series::sending_ends(&samples)?,
@@ -146,13 +146,13 @@ impl Desk {
 
 impl Run {
     pub(crate) fn bytes(&self) -> f64 {
-        self.transfer["bytes"].as_f64().unwrap_or(0.0)
+        self.record.moved.bytes as f64
     }
 
     /// From the end of the login to the end of the copy: ramp, syncs and farewells are in it.
     pub(crate) fn copying_s(&self) -> f64 {
-        let seconds = |name: &str| self.transfer[name].as_f64().unwrap_or(0.0);
-        (seconds("elapsed_seconds") - seconds("login_seconds")).max(1e-9)
+        let login_s = self.record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
+        (self.record.moved.elapsed_s - login_s).max(1e-9)
     }
 
     pub(crate) fn copying_mbit_s(&self) -> f64 {
@@ -203,12 +203,19 @@ impl Run {
         self.segments_again() as f64 / sent.max(1) as f64 * 100.0
     }
 
-    /// A number of one of the sides.
-    pub(crate) fn of_side(&self, role: &str, name: &str) -> f64 {
-        let sides = self.transfer["sides"].as_array();
-        let side = sides.into_iter().flatten().find(|side| side["role"] == role);
-        side.and_then(|side| side[name].as_f64()).unwrap_or(0.0)
+    /// CPU time of the side with the source, for each byte that went through it.
+    pub(crate) fn source_ns_per_byte(&self) -> f64 {
+        ns_per_byte(&self.record.source)
     }
+
+    /// The same of the side with the sink.
+    pub(crate) fn sink_ns_per_byte(&self) -> f64 {
+        self.record.sink.as_ref().map_or(0.0, ns_per_byte)
+    }
+}
+
+fn ns_per_byte(side: &Side) -> f64 {
+    side.cpu_s() * 1e9 / side.bytes.max(1) as f64
 }
 
 /// A command without quotes.

@@ -114,7 +114,7 @@ fn durations(desk: &Desk) -> Result<Shown, String> {
     cells.sort_by(|a, b| figure(a, "/place/repeat").total_cmp(&figure(b, "/place/repeat")));
     let rates = |window: u32, seconds: u32| -> Vec<f64> {
         let alike = cells.iter().filter(|cell| {
-            figure(cell, "/knobs/window_bytes") == f64::from(window)
+            figure(cell, "/options/window_bytes") == f64::from(window)
                 && figure(cell, "/more/extent/seconds") == f64::from(seconds)
         });
         alike.map(mbit_s).collect()

@@ -1,5 +1,6 @@
 //! What the SLAC study found out about compression levels, with zlib as it was used there.
 
+use analysis::record::packed::Packed;
 use analysis::statistics::median;
 use std::path::Path;
 use std::process::Command;
@@ -79,8 +80,8 @@ fn levels(desk: &Desk) -> Result<Shown, String> {
     for level in 0..=9 {
         let run =
             desk.copy(&loopback(&format!("--compress zlib:{level} records:192M near:null:")))?;
-        let ratio = run.transfer["packed"]["ratio"].as_f64().unwrap_or(1.0);
-        let c_over_x = run.transfer["packed"]["pack_over_unpack"].as_f64();
+        let ratio = run.record.packed.as_ref().map_or(1.0, Packed::ratio);
+        let c_over_x = run.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
         let cost_ns = cpu_ns_per_byte(&run);
         table.row(vec![
             level.to_string(),
@@ -363,7 +364,8 @@ fn quotas(desk: &Desk) -> Result<Shown, String> {
     shown.check("linear, r² at least 0.98", format!("{fit:.4}"), fit >= 0.98);
     quota.allow(None)?;
     let free = desk.copy(&loopback("--compress zlib:1 records:192M near:null:"))?;
-    let c_over_x = free.transfer["packed"]["pack_over_unpack"].as_f64().unwrap_or(f64::NAN);
+    let c_over_x = free.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
+    let c_over_x = c_over_x.unwrap_or(f64::NAN);
     shown.check(
         "c/x is known (3.3 to 4.4 in the study)",
         format!("{c_over_x:.1}"),
@@ -386,7 +388,7 @@ fn loopback(copy: &str) -> Order {
 }
 
 fn cpu_ns_per_byte(run: &Run) -> f64 {
-    run.of_side("source", "cpu_ns_per_byte")
+    run.source_ns_per_byte()
 }
 
 pub(super) const STEADY: Stretch = Stretch::Time { ramp_s: 1.5, seconds: 5.0 };

@@ -66,7 +66,7 @@ pub(super) fn copy(
             _ => continue,
         }
         let number = |name: &str| event[name].as_f64().unwrap_or(0.0);
-        let look = Look { at_s: number("elapsed_seconds"), bytes: number("bytes_done") };
+        let look = Look { at_s: number("elapsed_s"), bytes: number("bytes_done") };
         if looks.is_empty() && look.bytes == 0.0 {
             continue;
         }

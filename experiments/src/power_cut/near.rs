@@ -128,7 +128,7 @@ impl Heard {
             self.held_bytes = self.held_bytes.max(number("bytes_held"));
         }
         if event["event"] == "end" {
-            let moved = event["transfer"]["sides"][0]["bytes"].as_u64().unwrap_or(0);
+            let moved = event["record"]["source"]["bytes"].as_u64().unwrap_or(0);
             self.attempt_bytes = self.attempt_bytes.max(moved);
             self.end = event;
         }

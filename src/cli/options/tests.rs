@@ -6,7 +6,7 @@ use super::*;
 use crate::cli::args::Args;
 use crate::cli::settings::{remote as remote_of, settings as settings_of};
 use crate::cli::typed::Typed;
-use analysis::report::json;
+use analysis::record::options::Options;
 use base::settings::{Pace, Settings};
 use base::units::{Nanos, Rate};
 
@@ -120,24 +120,23 @@ fn axes_take_the_values_of_their_options() {
     }
 }
 
-/// The settings in JSON have the names of the options, with the unit where there is one.
+/// The options in JSON, in SQL and in exports have the names of the options, with the unit where
+/// there is one.
 #[test]
 fn json_has_the_names_of_the_options() {
-    let value = serde_json::to_value(json::knobs(&Settings::default())).unwrap();
+    let value = serde_json::to_value(Options::of(&Settings::default())).unwrap();
     let named: Vec<String> = of(CommandId::Copy)
         .map(|option| option.description().name.trim_end_matches("-size").replace('-', "_"))
         .collect();
     let others = [
         // What two options say together.
         "filters",
-        // The option is --max-errors.
-        "errors_max",
         // No option: only xtask sets it.
         "null_cycle_bytes",
     ];
     for name in value.as_object().unwrap().keys().filter(|name| !others.contains(&&***name)) {
         let known = named.iter().any(|option| match name.strip_prefix(option.as_str()) {
-            Some(rest) => ["", "_bytes", "_seconds", "_limit_bytes_per_second"].contains(&rest),
+            Some(rest) => ["", "_bytes", "_s", "_bytes_per_s"].contains(&rest),
             None => false,
         });
         assert!(known, "{name} is the name of no option");

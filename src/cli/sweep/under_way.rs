@@ -212,7 +212,7 @@ impl Told<'_> {
                 let made = (done - self.before).max(1) as f64;
                 self.each_s = clock::now().since(self.began).seconds() / made;
                 self.voice.summary(&page::line(&self.names, cell, record, *done, *of));
-                self.voice.event(&Event::Run(Box::new((*record).clone())));
+                self.voice.event(&Event::Run { record: Box::new((*record).clone()) });
             }
             Step::Resting { host, fault, length } => self
                 .voice

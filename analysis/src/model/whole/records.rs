@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Made, Whole, WholeSample};
-use crate::record::sample::{Conditions, Knobs, Moved, PlaceInExperiment, Record, Scenario, Side};
+use crate::record::options::Options;
+use crate::record::sample::{Conditions, Moved, PlaceInExperiment, Record, Scenario, Side};
 use base::settings::Settings;
 
 /// A copy of a calibration as a run of an experiment. `environment` is this host's in the store.
@@ -26,7 +27,8 @@ pub fn record(made: &Made, experiment: &str, seed: u64, environment: i64) -> Rec
             repeat: 0,
             block: 0,
         }),
-        knobs: knobs(sample.streams),
+        // What copies are made with when nobody says how.
+        options: Options { streams: sample.streams, ..Options::of(&Settings::default()) },
         conditions: Conditions {
             cache: if trial.cold { "cold" } else { "warm" }.into(),
             carrier: sample.carrier.clone(),
@@ -66,22 +68,6 @@ pub fn fitted(records: &[Record], cpus: u32) -> Option<Whole> {
 /// True of a run that is a copy of a calibration: no part was measured in it.
 pub fn is_whole(record: &Record) -> bool {
     record.more.contains_key(WHOLE)
-}
-
-/// What copies are made with when nobody says how.
-fn knobs(streams: u16) -> Knobs {
-    let usual = Settings::default();
-    Knobs {
-        request_bytes: usual.request_bytes,
-        streams,
-        engine: usual.engine.name().into(),
-        direct: usual.direct.name().into(),
-        seal: usual.seal.name().into(),
-        digest: usual.digest.name().into(),
-        fsync: usual.fsync.name().into(),
-        receive: usual.receive.name().into(),
-        ..Knobs::default()
-    }
 }
 
 /// The name under which a run has its sample.

@@ -1,6 +1,7 @@
 //! `cargo xtask bench predict --wan`: copies over a WAN on the desk, predicted from others that
 //! went the same way before.
 
+use crate::said;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -129,21 +130,21 @@ impl Ground<'_> {
 }
 
 fn elapsed(made: &Value) -> Result<f64, String> {
-    let seconds = made["transfer"]["elapsed_seconds"].as_f64();
-    seconds.ok_or_else(|| format!("a copy does not say how long it took: {made}"))
+    Ok(said::record_of(made)?.moved.elapsed_s)
 }
 
 fn row(way: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<Row, String> {
-    let expected = &dry["transfer"]["expected"]["elapsed_seconds"];
-    let number = |place: usize| expected[place].as_f64();
-    let (Some(low), Some(middle), Some(high)) = (number(0), number(1), number(2)) else {
-        return Err(format!("a dry run does not say what is expected: {dry}"));
-    };
+    let expected = said::record_of(dry)?.predicted;
+    let expected =
+        expected.ok_or_else(|| format!("a dry run does not say what is expected: {dry}"))?;
     Ok(Row {
         way,
         copy,
-        time: Pair { expected: [low, middle, high], observed: elapsed(wet)? },
-        login_s: wet["transfer"]["login_seconds"].as_f64().unwrap_or_default(),
+        time: Pair {
+            expected: [expected.elapsed_low_s, expected.elapsed_s, expected.elapsed_high_s],
+            observed: elapsed(wet)?,
+        },
+        login_s: said::record_of(wet)?.remote.map_or(0.0, |remote| remote.login_s),
     })
 }
 

@@ -1,5 +1,6 @@
 //! One run of a tool over a path: what it is called with, and the rate behind the ramp.
 
+use crate::said;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -123,9 +124,9 @@ fn seen(events: &[Value], streams: &[Vec<(f64, f64)>], ramp_s: f64, seconds: f64
     let till_s = last_s.fold(0.0, f64::max).min(from_s + seconds);
     let moved = |samples: &Vec<(f64, f64)>| bytes_at(samples, till_s) - bytes_at(samples, from_s);
     let moved: f64 = streams.iter().map(moved).sum();
-    let transfer = &events.last()?["transfer"];
-    let (bytes, wire_bytes) = (transfer["bytes"].as_f64()?, transfer["wire_bytes"].as_f64()?);
-    let spent_s = transfer["elapsed_seconds"].as_f64()? - transfer["login_seconds"].as_f64()?;
+    let record = said::record_of(events.last()?).ok()?;
+    let (bytes, wire_bytes) = (record.moved.bytes as f64, record.moved.wire_bytes as f64);
+    let spent_s = record.moved.elapsed_s - record.remote?.login_s;
     let verdict = events.iter().find(|event| event["event"] == "verdict");
     (till_s - from_s > seconds / 2.0).then(|| Seen {
         mbit: moved * bytes / wire_bytes * 8.0 / (till_s - from_s) / 1e6,
@@ -151,6 +152,7 @@ const LONGER: f64 = 1.04;
 
 #[cfg(test)]
 mod tests {
+    use analysis::record::sample::{Moved, Record, Remote};
     use serde_json::json;
 
     use super::*;
@@ -167,10 +169,13 @@ mod tests {
         let streams = acked(csv);
         assert_eq!(streams.len(), 2);
         assert_eq!(streams[1], [(2.0, 0.0), (8.0, 6e6)]);
+        let moved =
+            Moved { bytes: 14_000_000, wire_bytes: 28_000_000, elapsed_s: 9.0, ..Moved::default() };
+        let remote = Some(Remote { login_s: 2.0, ..Remote::default() });
+        let record = Record { moved, remote, ..Record::default() };
         let events = [
             json!({"event": "verdict", "primary": "path_full"}),
-            json!({"event": "end", "transfer": {"bytes": 14_000_000, "wire_bytes": 28_000_000,
-                "elapsed_seconds": 9.0, "login_seconds": 2.0}}),
+            json!({"event": "end", "record": record}),
         ];
         let seen = seen(&events, &streams, 3.0, 4.0).unwrap();
         // Two streams of 8 Mbit/s, half of which is payload.

@@ -1,8 +1,7 @@
 //! What the kernel is asked in one or two calls: statuses, times, modes, names that must be new.
 
 use std::ffi::OsStr;
-use std::os::fd::AsRawFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::io::beneath::{Folder, is_own};
 use crate::io::untold;

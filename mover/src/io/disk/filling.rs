@@ -1,15 +1,13 @@
 //! Bytes that are written or checked at once, zeros among them.
 
-use crate::io::disk::calls::is_still;
-use crate::io::volume::Volume;
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::io::call::Call;
+use crate::io::disk::calls::is_still;
 use crate::io::disk::{Disk, ZEROS_BYTES};
 use crate::io::holes;
-use crate::io::volume::{Access, Cache, Handle, Segment, changed};
+use crate::io::volume::{Access, Cache, Handle, Segment, Volume, changed};
 use base::fault::Fault;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

@@ -1,11 +1,9 @@
 //! What files and folders are given besides bytes: owner, mode, time, attributes, lasting names.
 
-use std::os::fd::AsFd;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 
-use crate::io::attributes;
-use crate::io::attributes::What;
+use crate::io::attributes::{self, What};
 use crate::io::beneath::Folder;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{SET_ID_BITS, chmod_path, timestamps, umask};

@@ -399,7 +399,7 @@ impl<'a> Round<'a> {
             }
             self.held_bytes = told.held_bytes;
         }
-        for side in told.end["transfer"]["sides"].as_array().into_iter().flatten() {
+        for side in ["source", "sink"].map(|role| &told.end["record"][role]) {
             let number = |name: &str| side[name].as_u64().unwrap_or_default();
             let beyond = number("peak_memory_bytes");
             let beyond = beyond.saturating_sub(number("planned_memory_bytes"));
@@ -408,7 +408,7 @@ impl<'a> Round<'a> {
                 return Err(format!("memory: {beyond} bytes beyond the plan: {side}"));
             }
         }
-        let resumed = told.end["transfer"]["resumed_bytes"].as_u64().unwrap_or_default();
+        let resumed = told.end["record"]["moved"]["resumed_bytes"].as_u64().unwrap_or_default();
         let undisturbed = struck.is_empty() && ended.code == Some(0) && !self.changed();
         if undisturbed && self.plan.load == Load::Large {
             let total = fs::metadata(self.file()).map_or(0, |meta| meta.len());

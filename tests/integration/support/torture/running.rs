@@ -129,7 +129,8 @@ impl Told {
             }
             Some("end") => {
                 // The other side may have said only then what it held.
-                let resumed = event["transfer"]["resumed_bytes"].as_u64().unwrap_or_default();
+                let resumed =
+                    event["record"]["moved"]["resumed_bytes"].as_u64().unwrap_or_default();
                 self.held_bytes = self.held_bytes.max(resumed);
                 self.end = event;
             }
@@ -139,8 +140,7 @@ impl Told {
 
     /// What it says to have sent; of a killed run the last that it could say.
     pub(super) fn sent_bytes(&self) -> u64 {
-        let sides = self.end["transfer"]["sides"].as_array();
-        let sent = sides.and_then(|sides| sides.first()?["bytes"].as_u64());
+        let sent = self.end["record"]["source"]["bytes"].as_u64();
         sent.unwrap_or(self.done_bytes.saturating_sub(self.held_bytes))
     }
 }

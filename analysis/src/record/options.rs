@@ -1,0 +1,123 @@
+//! The options of a run, by the names that the command line has for them.
+
+use serde::{Deserialize, Serialize};
+
+use base::dscp::Dscp;
+use base::settings::Settings;
+
+/// How bytes are moved. Null where the choice is left to the program, empty or 0 where an older
+/// record does not say. Of a run that was made, `streams` and `request_bytes` are what it had.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    pub streams: u16,
+    pub request_bytes: u32,
+    pub depth_source: Option<u16>,
+    pub depth_sink: Option<u16>,
+    pub window_bytes: Option<u32>,
+    pub congestion: Option<String>,
+    pub rate_bytes_per_s: Option<f64>,
+    /// `off`, `auto`, or bytes a second with a `B`.
+    pub pace: String,
+    pub dscp: Option<u8>,
+    /// `SIZE:TIME`, as it is typed.
+    pub lockstep: Option<String>,
+    pub engine: String,
+    pub direct: String,
+    /// How a network source reads: `waitall` or `any`.
+    pub receive: String,
+    pub seal: String,
+    pub digest: String,
+    pub fsync: String,
+    pub overwrite: String,
+    pub memory_bytes: u64,
+    pub preallocate: String,
+    pub preserve: bool,
+    pub archive: bool,
+    pub recursive: bool,
+    pub links: String,
+    pub filters: Vec<String>,
+    pub skip_unchanged: String,
+    pub dry_run: bool,
+    pub max_errors: Option<u32>,
+    pub fresh: bool,
+    pub stall_s: f64,
+    pub path_samples: String,
+    /// `off`, or a codec with its level as it is typed.
+    pub compress: String,
+    pub null_cycle_bytes: u32,
+}
+
+impl Options {
+    /// Takes settings apart without `..`, so that a new one cannot be forgotten here.
+    pub fn of(settings: &Settings) -> Options {
+        let Settings {
+            streams,
+            request_bytes,
+            depth_source,
+            depth_sink,
+            window_bytes,
+            congestion,
+            rate,
+            pace,
+            dscp,
+            lockstep,
+            engine,
+            direct,
+            receive,
+            seal,
+            digest,
+            fsync,
+            overwrite,
+            memory_bytes,
+            preallocate,
+            preserve,
+            archive,
+            recursive,
+            links,
+            filters,
+            skip_unchanged,
+            dry_run,
+            errors_max,
+            fresh,
+            stall,
+            path_samples,
+            compress,
+            null_cycle_bytes,
+        } = settings.clone();
+        Options {
+            streams,
+            request_bytes,
+            depth_source,
+            depth_sink,
+            window_bytes,
+            congestion,
+            rate_bytes_per_s: rate.map(|rate| rate.bytes_per_second),
+            pace: pace.typed(),
+            dscp: dscp.map(Dscp::code),
+            lockstep: lockstep.map(|lockstep| lockstep.typed()),
+            engine: engine.name().into(),
+            direct: direct.name().into(),
+            receive: receive.name().into(),
+            seal: seal.name().into(),
+            digest: digest.name().into(),
+            fsync: fsync.name().into(),
+            overwrite: overwrite.name().into(),
+            memory_bytes,
+            preallocate: preallocate.name().into(),
+            preserve,
+            archive,
+            recursive,
+            links: links.name().into(),
+            filters,
+            skip_unchanged: skip_unchanged.name().into(),
+            dry_run,
+            max_errors: errors_max,
+            fresh,
+            stall_s: stall.seconds(),
+            path_samples: path_samples.name().into(),
+            compress: compress.typed(),
+            null_cycle_bytes,
+        }
+    }
+}
