@@ -306,7 +306,7 @@ pub const PASSES_MIN: usize = 3;
 const SEED: u64 = 1;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::record::options::Options;
     use crate::record::sample::{Cell as CellOfRun, Moved, Probes, Remote, RoundTrips};
@@ -344,7 +344,7 @@ mod tests {
         megabytes.into_iter().map(|mb| cell(kind, streams, extent, mb * 1_000_000, 1.0)).collect()
     }
 
-    fn campaign(four: [u64; 5]) -> Vec<Record> {
+    pub(crate) fn campaign(four: [u64; 5]) -> Vec<Record> {
         let mut records = timed("grid", 1, [10, 11, 10, 9, 10]);
         records.extend(timed("grid", 16, [50, 52, 49, 50, 51]));
         records.extend(timed("auto", 4, four));

@@ -404,3 +404,24 @@ const COLUMNS: [&str; 13] = [
 const REPEATS_MIN: usize = 5;
 /// How fast a path is taken to be when nothing is known of it: 100 Mbit/s.
 pub const ASSUMED_BYTES_PER_S: f64 = 12.5e6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::study::tests::campaign;
+    use crate::campaign::study::{best, rows};
+
+    #[test]
+    fn pages() {
+        let (before, after) = (campaign([40, 40, 41, 39, 40]), campaign([50, 51, 50, 49, 50]));
+        let left = [("ornl".to_string(), 3)];
+        for form in [Form::Text, Form::Markdown] {
+            let name = |page| format!("campaign-{page}-{form:?}").to_lowercase();
+            insta::assert_snapshot!(name("page"), page("one", &before, &left, form));
+            let compared = comparison(["one", "two"], &before, &after, form);
+            insta::assert_snapshot!(name("comparison"), compared);
+        }
+        let rows = rows(&before);
+        insta::assert_snapshot!("campaign-profile", profile("one", &best(&rows)[0]));
+    }
+}

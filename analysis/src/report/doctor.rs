@@ -69,6 +69,7 @@ mod tests {
             finding("near", "b", State::Trouble),
             finding("far", "c", State::Good),
         ]);
+        insta::assert_snapshot!("doctor", page);
         assert_eq!(
             page,
             "near: 1 trouble, 1 good\n  trouble  b: 1\n           why because\n           do  \

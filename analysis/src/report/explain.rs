@@ -583,10 +583,11 @@ mod tests {
     use crate::diagnosis::simulator::{Application, World};
     use crate::diagnosis::{Evidence, diagnose};
 
-    fn check(world: &World, expect: &[&str]) {
+    fn check(name: &str, world: &World, expect: &[&str]) {
         let verdict = diagnose(&world.evidence());
         let text = sentence(&verdict);
         let page = page(&verdict);
+        insta::assert_snapshot!(name, page);
         for part in expect {
             assert!(text.contains(part), "'{part}' is not in '{text}'\n{page}");
         }
@@ -597,8 +598,9 @@ mod tests {
     fn a_sentence_has_the_numbers() {
         let plain = World { seconds: 12.0, ..World::default() };
         let lockstep = Application::Lockstep { block_bytes: f64::from(8 << 20), pause_s: 0.25 };
-        let cases: [(World, &[&str]); 4] = [
+        let cases: [(&str, World, &[&str]); 4] = [
             (
+                "receive-window",
                 World { window_bytes: 326_880.0, ..plain.clone() },
                 &[
                     "receive window: 319 KiB caps a stream at 25",
@@ -606,20 +608,23 @@ mod tests {
                 ],
             ),
             (
+                "application-pauses",
                 World { application: lockstep, ..plain.clone() },
                 &["application pauses: it stops every 8 MiB for 3", "waiting for the peer"],
             ),
             (
+                "too-short",
                 World { application: Application::Total { bytes: 1e6 }, ..plain.clone() },
                 &["too short to tell"],
             ),
             (
+                "slow-receiver",
                 World { reader_bits_per_s: Some(30e6), window_bytes: 2.5e6, ..plain },
                 &["slow receiver: it takes", "time goes into writing"],
             ),
         ];
-        for (world, expect) in cases {
-            check(&world, expect);
+        for (name, world, expect) in cases {
+            check(name, &world, expect);
         }
     }
 
