@@ -132,9 +132,9 @@ impl Adviser<'_> {
         if steady <= 0.0 {
             return (Change::Look, None);
         }
-        let lost_s = (figures.seconds - figures.acked_bytes / steady).max(0.0);
+        let lost_s = (figures.duration_s - figures.acked_bytes / steady).max(0.0);
         let bytes = (19.0 * lost_s * steady).max(figures.acked_bytes);
-        (Change::MoveMore { bytes, seconds: lost_s + bytes / steady }, Some(0.95 * steady))
+        (Change::MoveMore { bytes, duration_s: lost_s + bytes / steady }, Some(0.95 * steady))
     }
 
     fn prefetch(&self) -> (Change, Option<f64>) {

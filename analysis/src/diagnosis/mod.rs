@@ -73,7 +73,7 @@ fn weights(streams: &[StreamVerdict]) -> Vec<(Class, f64)> {
 /// a notable part of the time come before it.
 fn primary(shares: &Shares, figures: &Figures) -> Option<Class> {
     let Some(first) = shares.all().first() else { return Some(Class::Undetermined) };
-    let steady_s = (figures.seconds - figures.ramp_s).max(0.0);
+    let steady_s = (figures.duration_s - figures.ramp_s).max(0.0);
     let paused = share(figures.pauses.total_s, steady_s);
     // Who gets nothing through for a while has nothing to do meanwhile.
     let silent = rules::goes_silent(&figures.losses);

@@ -83,11 +83,11 @@ impl<'a> Streams<'a> {
         let period = between.and_then(|bytes| period(bytes, sharing, blocks));
         let period = period.or_else(|| most.and_then(|one| told(&one.pause_list, sharing, blocks)));
         let active = |one: &StreamVerdict| {
-            let steady_s = one.features.seconds - one.features.paused_s;
+            let steady_s = one.features.duration_s - one.features.paused_s;
             if steady_s > 0.0 { one.features.acked_bytes / steady_s } else { 0.0 }
         };
         Figures {
-            seconds: self.seconds,
+            duration_s: self.seconds,
             ramp_s: streams.iter().map(|one| one.ramp_s).fold(0.0, f64::max),
             acked_bytes: streams.iter().map(|one| one.acked_bytes).sum(),
             bytes_per_s: self.total_goodput,
@@ -203,7 +203,7 @@ impl<'a> One<'a> {
                 Some(first) => (first.share >= 0.5).then_some(first.class),
             },
             shares,
-            seconds: self.seconds,
+            duration_s: self.seconds,
             ramp_s: self.cut.ramp_s,
             windows: self.cut.windows.len(),
             acked_bytes: self.series.acked_bytes() as f64,
@@ -238,7 +238,7 @@ impl<'a> One<'a> {
     /// charged to it: nothing else holds a window that is full, growing or unexplained.
     fn attribute(&self, window: &Features) -> Vec<(Class, f64)> {
         let held = rules::held_by(window, &self.context);
-        let paused = share(window.paused_s, window.seconds);
+        let paused = share(window.paused_s, window.duration_s);
         let unexplained = matches!(
             held,
             Class::TooShort
@@ -256,9 +256,9 @@ impl<'a> One<'a> {
         };
         match paused >= PAUSED_SHARE_MIN {
             true => {
-                vec![(self.pausing, window.paused_s), (rest, window.seconds - window.paused_s)]
+                vec![(self.pausing, window.paused_s), (rest, window.duration_s - window.paused_s)]
             }
-            false => vec![(rest, window.seconds)],
+            false => vec![(rest, window.duration_s)],
         }
     }
 }
@@ -370,7 +370,7 @@ fn together(streams: &[StreamVerdict]) -> Features {
     let pace = mean(|f| f.pace_bytes_per_s.unwrap_or(0.0));
     Features {
         from_s: mean(|f| f.from_s),
-        seconds: mean(|f| f.seconds),
+        duration_s: mean(|f| f.duration_s),
         paused_s: mean(|f| f.paused_s),
         acked_bytes: total,
         goodput: sum(|f| f.goodput),

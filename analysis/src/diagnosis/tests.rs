@@ -245,7 +245,7 @@ fn measured_signatures_fall_where_they_should() {
         let [mbit, limited, app, fill, queueing, high, steadiness, episodes, segments] = numbers;
         let goodput = mbit * 1e6 / 8.0;
         let window = Features {
-            seconds: 1.02,
+            duration_s: 1.02,
             goodput,
             busy: 1.0,
             window_limited: limited,

@@ -147,7 +147,7 @@ pub struct Verdict {
 /// The numbers of a whole transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    pub seconds: f64,
+    pub duration_s: f64,
     /// Of the longest stream's life.
     pub ramp_s: f64,
     pub acked_bytes: f64,
@@ -180,7 +180,7 @@ pub struct StreamVerdict {
     pub primary: Option<Class>,
     /// Of the time behind the ramp.
     pub shares: Shares,
-    pub seconds: f64,
+    pub duration_s: f64,
     pub ramp_s: f64,
     pub windows: usize,
     pub acked_bytes: f64,
@@ -209,7 +209,7 @@ pub enum Change {
     /// A transfer of this size spends 95 % of its time at full speed.
     MoveMore {
         bytes: f64,
-        seconds: f64,
+        duration_s: f64,
     },
     /// Credit ahead, so that the sender need not stop.
     Prefetch {

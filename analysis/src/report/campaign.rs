@@ -18,14 +18,14 @@ use base::units::{Bytes, Nanos};
 pub struct Row {
     pub order_index: u32,
     pub host: String,
-    pub kind: &'static str,
+    pub choice: &'static str,
     /// Null where the window is left to TCP.
     pub window_bytes: Option<u32>,
     pub streams: u16,
     pub compress: String,
     /// One of both ends the copy.
-    pub seconds: Option<f64>,
-    pub bytes: Option<u64>,
+    pub extent_s: Option<f64>,
+    pub extent_bytes: Option<u64>,
     pub pass: u32,
 }
 
@@ -74,19 +74,19 @@ pub fn order(hosts: &[String], cells: &[Cell]) -> String {
 
 pub fn rows(hosts: &[String], cells: &[Cell]) -> Vec<Row> {
     let row = |cell: &Cell| {
-        let (seconds, bytes) = match cell.extent {
+        let (extent_s, extent_bytes) = match cell.extent {
             Extent::Time(time) => (Some(time.seconds()), None),
             Extent::Bytes(bytes) => (None, Some(bytes)),
         };
         Row {
             order_index: cell.index,
             host: hosts[cell.host].clone(),
-            kind: cell.kind.name(),
+            choice: cell.kind.name(),
             window_bytes: cell.setting.window_bytes,
             streams: cell.setting.streams,
             compress: cell.setting.compress.typed(),
-            seconds,
-            bytes,
+            extent_s,
+            extent_bytes,
             pass: cell.pass,
         }
     };

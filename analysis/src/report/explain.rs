@@ -155,10 +155,10 @@ fn because(verdict: &Verdict, class: Class) -> String {
 
 fn short(verdict: &Verdict) -> String {
     let figures = &verdict.figures;
-    let trips = figures.seconds / figures.round_trip_min_s.max(1e-9);
+    let trips = figures.duration_s / figures.round_trip_min_s.max(1e-9);
     format!(
         "too short to tell: {} are {trips:.0} round trips, the ramp took {} of them",
-        time(figures.seconds),
+        time(figures.duration_s),
         time(figures.ramp_s)
     )
 }
@@ -190,7 +190,7 @@ fn stops(verdict: &Verdict) -> String {
         (None, Some(bytes)) => format!(" about every {}", size(bytes.median)),
         (None, None) => String::new(),
     };
-    let steady_s = (figures.seconds - figures.ramp_s).max(1e-9);
+    let steady_s = (figures.duration_s - figures.ramp_s).max(1e-9);
     let mut text = format!(
         "stops{every} for {}{} ({}, {} of the time)",
         time(habit.median_length_s),
@@ -273,10 +273,10 @@ fn order(change: &Change) -> String {
         None => String::new(),
     };
     match change {
-        Change::MoveMore { bytes, seconds } => format!(
+        Change::MoveMore { bytes, duration_s } => format!(
             "copy more at once: {} or {} reach 95 % of full speed",
             size(*bytes),
-            time(*seconds)
+            time(*duration_s)
         ),
         Change::Prefetch { bytes, pause_s, blocks } => {
             let blocks =
@@ -387,7 +387,7 @@ fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
                 time(features.round_trip_s)
             ),
         ),
-        ("ramp", format!("{} of {}", time(figures.ramp_s), time(figures.seconds))),
+        ("ramp", format!("{} of {}", time(figures.ramp_s), time(figures.duration_s))),
         ("window", format!("{} advertised", size(features.window_high_bytes))),
         ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
     ];

@@ -140,7 +140,7 @@ fn pauses_are_left_out_of_features() {
     let cut = cut(&series, &found, ROUND_TRIP_S, fastest(&series, OFTEN));
     assert!(cut.ramp_s < 0.5, "{}", cut.ramp_s);
     let paused: f64 = cut.windows.iter().map(|window| window.paused_s).sum();
-    let all: f64 = cut.windows.iter().map(|window| window.seconds).sum();
+    let all: f64 = cut.windows.iter().map(|window| window.duration_s).sum();
     assert!((paused / all - 0.4 / 1.4).abs() < 0.04, "{paused} of {all}");
     // The last one ends in a pause, which nothing ends.
     for window in &cut.windows[..cut.windows.len() - 1] {

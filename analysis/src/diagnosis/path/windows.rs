@@ -7,11 +7,11 @@ use super::series::{Series, Step, share, threshold, weighted_quantile};
 use base::path::PathSample;
 
 /// A part of a stream's life in a few numbers. Shares are of time, from 0 to 1, and pauses are left
-/// out of all but `seconds` and `paused_s`.
+/// out of all but `duration_s` and `paused_s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Features {
     pub from_s: f64,
-    pub seconds: f64,
+    pub duration_s: f64,
     pub paused_s: f64,
     pub acked_bytes: f64,
     /// Bytes acknowledged a second.
@@ -107,7 +107,7 @@ pub fn cut(series: &Series, pauses: &[Pause], round_trip_s: f64, peak: f64) -> C
             let end = steps.partition_point(|step| step.from_s < edge(index + 1));
             features(&steps[first..end.max(first)], pauses, round_trip_s)
         })
-        .filter(|window| window.seconds > 0.0)
+        .filter(|window| window.duration_s > 0.0)
         .collect();
     Cut { ramp_s, windows }
 }
@@ -130,7 +130,7 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return Features::default();
     };
-    let seconds = last.to_s - first.from_s;
+    let duration_s = last.to_s - first.from_s;
     let active: Vec<&Step<'_>> = steps.iter().filter(|step| !paused(step, pauses)).collect();
     let active_s: f64 = active.iter().map(|step| step.seconds()).sum();
     let acked: f64 = steps.iter().map(|step| step.grown(|s| s.bytes_acked) as f64).sum();
@@ -142,8 +142,8 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
     let seen = Seen { active: &active, active_s };
     Features {
         from_s: first.from_s,
-        seconds,
-        paused_s: (seconds - active_s).max(0.0),
+        duration_s,
+        paused_s: (duration_s - active_s).max(0.0),
         acked_bytes: acked,
         goodput: ratio(acked, active_s),
         busy: share(busy_s, active_s),

@@ -131,7 +131,7 @@ fn cells(cell: &Cell, found: &Found) -> Vec<String> {
         format!("`{}`; `{}`{plant}", cell.path, cell.copy),
         cell.class.replace('_', " "),
         format!("{:.1}", rate("bytes_per_s")),
-        format!("{:.1}", figures["seconds"].as_f64().unwrap_or(0.0)),
+        format!("{:.1}", figures["duration_s"].as_f64().unwrap_or(0.0)),
         shares(found),
         found.verdict["confidence"].as_str().unwrap_or("-").to_string(),
         if found.class() == cell.class { "yes" } else { "NO" }.to_string(),
