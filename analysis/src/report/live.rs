@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::json::utc;
+use super::utc::utc;
 use base::units::{Bytes, Nanos, Rate};
 
 /// What a gauge said at one moment.

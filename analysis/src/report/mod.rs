@@ -16,4 +16,5 @@ pub mod results;
 pub mod sheet;
 pub mod tables;
 pub mod text;
+mod utc;
 pub mod whole;

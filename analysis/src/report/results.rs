@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::escape;
-use super::json::utc;
+use super::utc::utc;
 use crate::record::columns::{self, COLUMNS, Cell, Column, Kind};
 use crate::record::export::cpu_ns_per_byte;
 use crate::record::sample::{Environment, Machine, Record, SeriesPoint, Side};
