@@ -38,7 +38,8 @@ pub(crate) const RESULTS: &str = "\
 list shows the newest runs, show all that is known of those that are numbered, export writes\n\
 them for other programs: one row a run in csv and parquet, with lists as JSON text; all of it\n\
 in json. The store is one SQLite file, ~/.local/state/datapump/results.db where nothing else\n\
-is said; sqlite3 reads it too: the table runs has the columns of csv, series the rates over time.";
+is said; sqlite3 reads it too: the table runs has the columns of csv, series has how many bytes\n\
+had arrived when.";
 
 /// What an explanation is made from, below the options of the command that makes it.
 pub(crate) const EXPLAIN: &str = "\

@@ -346,3 +346,6 @@ impl Taken<'_> {
         Some(value)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,9 +229,9 @@ prop_compose! {
             cpu_sink_s: n[7],
             cpu_sink_high_s: n[8],
             notes: vec![binding.clone()],
-            rate_bytes_per_s: n[0],
-            rate_low_bytes_per_s: n[1],
-            rate_high_bytes_per_s: n[2],
+            rate_bytes_per_s: Some(n[0]),
+            rate_low_bytes_per_s: Some(n[1]),
+            rate_high_bytes_per_s: Some(n[2]),
             binding,
         });
         Record {
@@ -354,33 +354,6 @@ fn a_run_in_an_environment_that_is_not_there_is_refused_whole() {
     let why = store.insert(&Record { source, ..Record::default() }).unwrap_err();
     assert!(why.text.starts_with("cannot write to the results store"), "{why}");
     assert_eq!(store.records(&Filter::default()).unwrap(), [], "nothing of it stays");
-}
-
-/// Every version that had rows becomes one of today, and the run is still there, with a field for
-/// what had only a name.
-#[test]
-fn older_stores_become_todays() {
-    for version in 1..=5 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.db");
-        let mut connection = Connection::open(&path).unwrap();
-        schema::migrate(&mut connection, &schema::MIGRATIONS[..version]).unwrap();
-        connection.execute_batch(RUN_OF_VERSION_1).unwrap();
-        if version >= 3 {
-            connection.execute_batch(PATH_OF_VERSION_3).unwrap();
-        }
-        drop(connection);
-        let mut store = Store::open(&path).unwrap();
-        let runs = store.records(&Filter::default()).unwrap();
-        let expect = run_of_version_1();
-        assert_eq!(runs, [expect], "version {version}");
-        assert_eq!(store.paths(3).unwrap().len(), usize::from(version >= 3), "version {version}");
-        let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%_of_5'";
-        let left: i64 = store.connection.query_row(tables, [], |row| row.get(0)).unwrap();
-        assert_eq!(left, 0, "version {version}");
-        let next = store.insert(&Record::default()).unwrap();
-        assert_eq!(next, 10, "a number that was given once is not given again");
-    }
 }
 
 /// Paths stand beside their runs, go with them, and are found in the order of streams.
@@ -564,111 +537,6 @@ fn a_store_that_may_only_be_read_can_be_read() {
         assert!(why.text.contains("may only be read"), "{why}");
     }
     drop(folder);
-}
-
-const RUN_OF_VERSION_1: &str = "
-INSERT INTO runs (id, command, version, started_unix_s, sources_json, target, request_bytes,
-    streams, engine, direct, seal, digest, fsync, receive, cache, carrier, soaked_cpus_json,
-    bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, retries, more_json)
-VALUES (3, 'copy', '0.1.0', 1.5, '[\"a\"]', 'b', 1048576, 8, 'auto', 'auto', 'tls', 'blake3',
-    'file', 'any', '', 'memory', '[]', 1073741824, 1, 0, 2.0, 536870912.0, 0,
-    '{\"directories\": 4, \"exit_code\": 3, \"pace\": \"auto\", \"far_host\": \"h\",
-      \"is_push\": true,
-      \"login_s\": 0.5, \"path_rtt_s\": 0.01, \"choice\": \"grid\", \"extent\": {\"seconds\": 1.5},
-      \"level\": \"zlib:1\", \"tcp\": {\"segments_sent\": 7}, \"verdict\": {\"class\": \"cpu\"},
-      \"two_devices\": \"odd\"}');
-UPDATE sqlite_sequence SET seq = 9 WHERE name = 'runs';
-INSERT INTO sides (run, role, cpus_json, cpu_user_s, cpu_system_s, requests, calls,
-    partial_returns, partial_bytes, fill_s, pass_s, gate_s, drain_s, peak_memory_bytes,
-    planned_memory_bytes, engine, depth, congestion, window_seen_bytes)
-VALUES (3, 'source', '[]', 0.5, 0.25, 1024, 1024, 0, 0, 0.1, 0.1, 0.1, 0.1, 0, 0, 'uring', 4,
-    '', 0);
-INSERT INTO side_kernel_threads VALUES (3, 'source', 'ksoftirqd/0', 0.125);
-INSERT INTO side_stages VALUES (3, 'source', 'seal', 0.0625);
-INSERT INTO machines VALUES (3, 0, 2, 2.0, 1.0, NULL, NULL, NULL, 0.0, '[0]');
-INSERT INTO machine_kernel_threads VALUES (3, 0, 0, 'kswapd0', NULL, 0.5);
-INSERT INTO gates VALUES (3, 0, 'drift', 0.05, 0.03, 0);
-INSERT INTO series VALUES (3, 0, 0.1, 5), (3, 1, 0.2, 9);
-";
-
-const PATH_OF_VERSION_3: &str = "INSERT INTO paths VALUES (3, 0, 'near', 'source', 0, x'');";
-
-fn source_of_version_1() -> Side {
-    let named = |name: &str, spent| BTreeMap::from([(name.to_string(), spent)]);
-    Side {
-        cpu_user_s: 0.5,
-        cpu_system_s: 0.25,
-        kernel_threads_s: named("ksoftirqd/0", 0.125),
-        requests: 1024,
-        calls: 1024,
-        fill_s: 0.1,
-        pass_s: 0.1,
-        gate_s: 0.1,
-        drain_s: 0.1,
-        stages_s: named("seal", 0.0625),
-        engine: "uring".into(),
-        depth: 4,
-        ..Side::default()
-    }
-}
-
-fn run_of_version_1() -> Record {
-    Record {
-        id: 3,
-        command: "copy".into(),
-        version: "0.1.0".into(),
-        started_unix_s: 1.5,
-        sources: vec!["a".into()],
-        target: "b".into(),
-        options: Options {
-            request_bytes: 1 << 20,
-            streams: 8,
-            engine: "auto".into(),
-            direct: "auto".into(),
-            seal: "tls".into(),
-            digest: "blake3".into(),
-            fsync: "file".into(),
-            receive: "any".into(),
-            pace: "auto".into(),
-            compress: "zlib:1".into(),
-            ..Options::default()
-        },
-        conditions: Conditions { carrier: "memory".into(), ..Conditions::default() },
-        moved: Moved {
-            bytes: 1 << 30,
-            files: 1,
-            directories: 4,
-            elapsed_s: 2.0,
-            goodput_bytes_per_s: 536_870_912.0,
-            exit_code: 3,
-            ..Moved::default()
-        },
-        remote: Some(Remote {
-            host: "h".into(),
-            is_push: true,
-            login_s: 0.5,
-            rtt_min_s: Some(0.01),
-        }),
-        source: source_of_version_1(),
-        machines: vec![Machine {
-            cpus: 2,
-            span_s: 2.0,
-            busy_idle_s: 1.0,
-            soaked_cpus: vec![0],
-            kernel_threads: vec![KernelThread { name: "kswapd0".into(), cpu: None, cpu_s: 0.5 }],
-            ..Machine::default()
-        }],
-        gates: vec![Gate { name: "drift".into(), value: 0.05, limit: 0.03, passed: false }],
-        cell: Some(Cell { choice: "grid".into(), extent_s: Some(1.5), ..Cell::default() }),
-        tcp: Some(Tcp { segments_sent: 7, ..Tcp::default() }),
-        series: vec![SeriesPoint { at_s: 0.1, bytes: 5 }, SeriesPoint { at_s: 0.2, bytes: 9 }],
-        more: BTreeMap::from([
-            ("verdict".to_string(), serde_json::json!({ "class": "cpu" })),
-            // Not what it should be, so it is kept as it is.
-            ("two_devices".to_string(), serde_json::json!("odd")),
-        ]),
-        ..Record::default()
-    }
 }
 
 /// SQL sees what the record says, and a field that is newer than the store has a column.

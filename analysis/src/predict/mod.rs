@@ -122,7 +122,7 @@ impl Prediction {
 impl From<&Prediction> for Predicted {
     fn from(prediction: &Prediction) -> Predicted {
         let [rate_low_bytes_per_s, rate_bytes_per_s, rate_high_bytes_per_s] =
-            prediction.rate_bytes_per_s;
+            prediction.rate_bytes_per_s.map(Some);
         let [elapsed_low_s, elapsed_s, elapsed_high_s] = prediction.elapsed_s;
         let [cpu_source_low_s, cpu_source_s, cpu_source_high_s] = prediction.cpu_source_s;
         let [cpu_sink_low_s, cpu_sink_s, cpu_sink_high_s] = prediction.cpu_sink_s;

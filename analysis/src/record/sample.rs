@@ -308,7 +308,7 @@ pub struct Side {
     /// What kernel threads did for it, by name.
     #[serde(deserialize_with = "number::all_or_nan")]
     pub kernel_threads_s: BTreeMap<String, f64>,
-    /// Payload that went through its lanes, and what of that was on the wire.
+    /// Payload that went through its lanes, and what of that was on the wire; 0 in older records.
     pub bytes: u64,
     pub wire_bytes: u64,
     pub requests: u64,
@@ -454,12 +454,10 @@ pub struct Predicted {
     pub cpu_sink_high_s: f64,
     /// The part that will hold it back.
     pub binding: String,
-    #[serde(deserialize_with = "number::or_nan")]
-    pub rate_low_bytes_per_s: f64,
-    #[serde(deserialize_with = "number::or_nan")]
-    pub rate_bytes_per_s: f64,
-    #[serde(deserialize_with = "number::or_nan")]
-    pub rate_high_bytes_per_s: f64,
+    /// `None` in older records.
+    pub rate_low_bytes_per_s: Option<f64>,
+    pub rate_bytes_per_s: Option<f64>,
+    pub rate_high_bytes_per_s: Option<f64>,
     /// What the expectation rests on, where that is not what was measured.
     pub notes: Vec<String>,
 }
