@@ -389,11 +389,7 @@ impl Controller {
         let Some(rate) = self.link.rate else { return false };
         let [packing, wire, unpacking] = self.times(&self.plan, rate);
         let gain = 1.0 / rate / packing.max(wire).max(unpacking).max(1e-15);
-        let busy = packing + self.hands.beside / self.hands.count;
-        // A wire that is full while payloads are packed by the way has been given no less for that.
-        let is_full = self.trial.packs() && self.link.is_full() && busy < FULL_SHARE * wire;
-        let is_sure = gain >= BEYOND_DOUBT || (is_full && gain >= FULL_GAIN);
-        !is_sure && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
+        gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
     }
 
     /// What its passage took the other end since it last said so.
@@ -573,8 +569,6 @@ const A_HAIR: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.0;
 const DOUBTED_SHARE: f64 = 0.25;
-const FULL_SHARE: f64 = 0.5;
-const FULL_GAIN: f64 = 1.1;
 const LEFT_OUT_SHARE: u32 = 8;
 const LEFT_OUT_MAX: u32 = 32;
 const DOUBTED_PAYLOAD_S: f64 = 0.005;

@@ -71,11 +71,6 @@ impl Link {
         (self.since, self.wire_bytes, self.held_up, self.frames) = (now, 0, Nanos(0), 0);
     }
 
-    /// True where the wire is what lanes are held up by, and nothing else is believed.
-    pub(super) fn is_full(&self) -> bool {
-        self.is_evident && !self.is_raised
-    }
-
     pub(super) fn is_limit(&mut self, now: Tick, rate: f64) {
         let before = self.rate.filter(|_| self.is_evident && !self.is_raised);
         self.rate = Some(before.map_or(rate, |before| before + LINK_WEIGHT * (rate - before)));

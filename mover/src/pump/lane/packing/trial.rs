@@ -46,10 +46,6 @@ struct Turns {
     payloads: u32,
     /// Of the holder and of the other: what they moved, and in how long.
     moved: [(u64, Nanos); 2],
-    /// In the last turn of the holder, bytes a second.
-    holder_rate: f64,
-    /// In how many pairs of turns the other moved more.
-    won: u32,
 }
 
 impl Turns {
@@ -62,8 +58,6 @@ impl Turns {
             bytes: 0,
             payloads: 0,
             moved: Default::default(),
-            holder_rate: 0.0,
-            won: 0,
         }
     }
 
@@ -95,11 +89,6 @@ impl Turns {
         let (bytes, time) = &mut self.moved[place];
         *bytes += self.bytes;
         *time += spent;
-        let rate = self.bytes as f64 / spent.seconds();
-        match place {
-            0 => self.holder_rate = rate,
-            _ => self.won += u32::from(rate > self.holder_rate),
-        }
         self.taken += 1;
         (self.begun, self.all_bytes) = (None, 0);
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
@@ -117,12 +106,6 @@ impl Turns {
         let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
         let holder = bytes as f64 / time.seconds().max(1e-9);
         self.place() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
-    }
-
-    /// True where the other moved more each time. Where kinds of data take turns too, it may do so
-    /// once by chance.
-    fn is_won(&self) -> bool {
-        self.gain() > WORTH_IT && self.won == self.taken / 2
     }
 
     /// How much more the other moved than the holder.
@@ -146,18 +129,13 @@ impl Trial {
         }
     }
 
-    /// True where payloads are packed between trials.
-    pub(super) fn packs(&self) -> bool {
-        self.holder == Mode::Pack
-    }
-
     /// A payload has left.
     pub(super) fn sent(&mut self, now: Tick, raw_bytes: u32) {
         match &mut self.turns {
             Some(turns) => {
-                let over = turns.sent(now, raw_bytes).then(|| (turns.gain(), turns.is_won()));
-                if let Some((gain, is_won)) = over {
-                    self.decide(now, gain, is_won);
+                if turns.sent(now, raw_bytes) {
+                    let gain = turns.gain();
+                    self.decide(now, gain);
                 }
             }
             None if now >= self.next_at => self.turns = Some(Turns::begin()),
@@ -172,7 +150,7 @@ impl Trial {
         self.next_at = self.next_at.max(now.after(FIRST));
     }
 
-    fn decide(&mut self, now: Tick, gain: f64, is_won: bool) {
+    fn decide(&mut self, now: Tick, gain: f64) {
         let longer = |times: u64| Nanos(self.pause.0 * times).min(PAUSE_MAX);
         self.pause = match gain {
             gain if gain > WORTH_IT => PAUSE_MIN,
@@ -180,7 +158,7 @@ impl Trial {
             // A trial that costs much is not made often.
             _ => longer(4),
         };
-        if is_won {
+        if gain > WORTH_IT {
             self.holder = self.holder.other();
         }
         self.turns = None;
