@@ -166,7 +166,7 @@ impl Stream {
                 Box::new(Unpack::new(SLOT_BYTES)),
                 Box::new(Expand::new(SLOT_BYTES)),
             ]),
-            desk: None,
+            handle: None,
             sink: Box::new(Tree::new(2)),
             plan: None,
             objects: Some(objects.clone()),

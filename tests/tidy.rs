@@ -439,7 +439,7 @@ const SHELL_FILES: &[(&str, &str)] = &[
     ("mover/src/pump/run", "threads, sockets and the clock around a transfer"),
     ("mover/src/pump/lane/assembly.rs", "hands out the host's clock to workers"),
     ("mover/src/pump/sink/resume.rs", "waits for another process that ends"),
-    ("mover/src/pump/lane/crew.rs", "its tests run on threads"),
+    ("mover/src/pump/lane/worker_pool.rs", "its tests run on threads"),
 ];
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;

@@ -245,7 +245,7 @@ impl Packing {
 
 /// What payloads of one format took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Toil {
+pub struct CodecTime {
     pub raw_bytes: u64,
     pub spent: Nanos,
 }
@@ -254,10 +254,10 @@ pub struct Toil {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// In the order of the formats' codes, what came raw first.
-    pub by_codec: [Toil; Codec::COUNT],
+    pub by_codec: [CodecTime; Codec::COUNT],
     pub elapsed: Nanos,
     /// Threads that do it.
-    pub hands: u16,
+    pub workers: u16,
 }
 
 #[cfg(test)]

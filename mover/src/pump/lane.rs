@@ -11,8 +11,8 @@ use crate::io::sampler::{Awaited, Outbox};
 use crate::io::tcp;
 use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
-use crate::pump::lane::crew::{Desk, Passed};
 use crate::pump::lane::gate::Gate;
+use crate::pump::lane::worker_pool::{Passed, PoolHandle};
 use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::{Claim, Plan};
 use crate::work::passage::Passage;
@@ -22,10 +22,10 @@ use base::tally::Tally;
 use base::units::{Nanos, Tick};
 
 pub mod assembly;
-pub mod crew;
 pub mod gate;
 pub mod packing;
 mod passing;
+pub mod worker_pool;
 
 /// What a lane is made of.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Parts {
     pub source: Box<dyn Endpoint>,
     pub passage: Passage,
     /// Where others pack and unpack; what they do not take the lane does itself.
-    pub desk: Option<Desk>,
+    pub handle: Option<PoolHandle>,
     pub sink: Box<dyn Endpoint>,
     /// The source's ledger, where this host has the source.
     pub plan: Option<Arc<Plan>>,
@@ -84,7 +84,7 @@ pub struct Lane {
     broken: Option<Fault>,
     tally: Tally,
     landed: Vec<Request>,
-    /// What has come back from the desk.
+    /// What has come back from the worker pool.
     passed: Vec<Passed>,
 }
 
@@ -343,8 +343,8 @@ impl Lane {
             }
             self.pool.append(&mut self.landed);
         }
-        if let Some(desk) = &mut self.parts.desk {
-            desk.take_all(&mut self.passed);
+        if let Some(handle) = &mut self.parts.handle {
+            handle.take_all(&mut self.passed);
             self.pool.extend(self.passed.drain(..).map(|passed| passed.request));
         }
         self.pool.extend(self.gate.drain());
@@ -361,7 +361,7 @@ impl Lane {
 
     /// Requests that are away in the passage.
     fn passing(&self) -> usize {
-        self.parts.desk.as_ref().map_or(0, Desk::away)
+        self.parts.handle.as_ref().map_or(0, PoolHandle::away)
     }
 
     fn now(&self) -> Tick {
@@ -374,7 +374,7 @@ impl Lane {
             Nature::Addressed { depth } => depth as usize,
             Nature::Flowing => 1,
         };
-        let kept = self.parts.desk.as_ref().map_or(0, Desk::idle_requests);
+        let kept = self.parts.handle.as_ref().map_or(0, PoolHandle::idle_requests);
         let has_room = self.filling < limit && self.pool.len() > kept;
         if self.state != State::Running || !has_room {
             return Ok(Departure::Nothing);

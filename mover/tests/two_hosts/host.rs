@@ -258,7 +258,9 @@ impl Host {
                 self.work.push_back((work, self.landed_bytes()));
             }
             Action::NoteUnpacked(unpacked) => {
-                self.packers.iter().for_each(|packers| packers.crew.hear_unpacked(&unpacked));
+                self.packers
+                    .iter()
+                    .for_each(|packers| packers.worker_pool.hear_unpacked(&unpacked));
             }
             Action::NoteSamples { .. } => {}
             Action::Measure => {
@@ -386,7 +388,7 @@ impl Host {
         if self.said.len() < LINE_MESSAGES
             && let Some(packers) = &self.packers
             && packers.tells
-            && let Some(unpacked) = packers.crew.unpacked(self.world.now())
+            && let Some(unpacked) = packers.worker_pool.unpacked(self.world.now())
         {
             self.tell(Event::Unpacked(unpacked), dice, trace);
         }

@@ -12,8 +12,8 @@ use mover::io::request::Request;
 use mover::io::sim::{Dice, World};
 use mover::pump::brake::Brake;
 use mover::pump::lane::assembly::Stream;
-use mover::pump::lane::crew::{Crew, Work, Worker};
 use mover::pump::lane::packing::Advisor;
+use mover::pump::lane::worker_pool::{Work, Worker, WorkerPool};
 use mover::pump::lane::{Lane, Parts};
 use mover::pump::sink::objects::Objects;
 use mover::pump::source::plan::Plan;
@@ -76,13 +76,13 @@ impl Lanes {
         let codec = packers.is_none().then(|| codec(way, is_source, slot));
         let steps = steps(&self.settings, (is_source, wire.is_none()), codec);
         let engine = Engine::new(Box::new(self.world.backend()));
-        let desk = packers.map(|packers| packers.crew.desk(engine.waker(), 2));
-        let requests = 2 + dice.below(2) + if desk.is_some() { 2 } else { 0 };
+        let handle = packers.map(|packers| packers.worker_pool.handle(engine.waker(), 2));
+        let requests = 2 + dice.below(2) + if handle.is_some() { 2 } else { 0 };
         Lane::new(Parts {
             engine,
             source,
             passage: Passage::new(steps),
-            desk,
+            handle,
             sink,
             plan: self.plan.clone(),
             objects: self.objects.clone(),
@@ -126,7 +126,7 @@ fn steps(
 
 /// The workers of a side, which step by turns.
 pub(crate) struct Packers {
-    pub crew: Arc<Crew>,
+    pub worker_pool: Arc<WorkerPool>,
     workers: Vec<Worker>,
     /// The source's choices depend on what unpacking takes here.
     pub tells: bool,
@@ -158,9 +158,9 @@ impl Packers {
         };
         let passage = |_| Passage::new(steps(settings, (is_source, false), Some(pack())));
         let passages = (0..count).map(passage).collect();
-        let (crew, workers) = Crew::without_threads(passages, work.clone(), clock);
+        let (worker_pool, workers) = WorkerPool::without_threads(passages, work.clone(), clock);
         let tells = !is_source && settings.compress == Compress::Auto;
-        Some(Packers { crew: Arc::new(crew), workers, tells })
+        Some(Packers { worker_pool: Arc::new(worker_pool), workers, tells })
     }
 
     /// One of them does what waits first.

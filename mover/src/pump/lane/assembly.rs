@@ -17,8 +17,8 @@ use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
-use crate::pump::lane::crew::{Crew, Work};
 use crate::pump::lane::packing::Advisor;
+use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, Wire};
 use crate::pump::sink::Target;
 use crate::pump::sink::objects::Objects;
@@ -58,11 +58,11 @@ pub struct Ends {
 pub(crate) struct Assembly {
     ends: Ends,
     depths: Depths,
-    crew_requests: usize,
+    pool_requests: usize,
     pipes: Pipes,
     turn: Arc<Turn>,
     /// Does the passage where payloads are packed.
-    crew: Option<Arc<Crew>>,
+    worker_pool: Option<Arc<WorkerPool>>,
     pub planned_memory_bytes: u64,
 }
 
@@ -97,13 +97,13 @@ impl Assembly {
     /// For so many lanes at a time.
     pub(crate) fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
         let lanes = lanes as u64;
-        let hands = Hands::of(&ends, lanes);
-        let depths = depths(&ends, lanes, hands)?;
+        let workers = Workers::of(&ends, lanes);
+        let depths = depths(&ends, lanes, workers)?;
         let pipes = Pipes::open(&ends)?;
-        let planned_memory_bytes = planned(&ends, depths, lanes, hands);
-        let crew_requests = crew_requests(lanes, hands);
-        let (turn, crew) = (Arc::default(), crew(&ends, hands)?);
-        Ok(Assembly { ends, depths, crew_requests, pipes, turn, crew, planned_memory_bytes })
+        let planned_memory_bytes = planned(&ends, depths, lanes, workers);
+        let pool_requests = pool_requests(lanes, workers);
+        let (turn, worker_pool) = (Arc::default(), worker_pool(&ends, workers)?);
+        Ok(Assembly { ends, depths, pool_requests, pipes, turn, worker_pool, planned_memory_bytes })
     }
 
     /// Requests in flight at this host's end of files.
@@ -116,19 +116,19 @@ impl Assembly {
     /// a few times a second.
     pub(crate) fn unpacked(&self, now: Tick) -> Option<Unpacked> {
         let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
-        self.crew.as_ref().filter(|_| chooses)?.unpacked(now)
+        self.worker_pool.as_ref().filter(|_| chooses)?.unpacked(now)
     }
 
     /// The sink has said what unpacking takes there.
     pub(crate) fn hear_unpacked(&self, unpacked: &Unpacked) {
-        if let Some(crew) = &self.crew {
-            crew.hear_unpacked(unpacked);
+        if let Some(worker_pool) = &self.worker_pool {
+            worker_pool.hear_unpacked(unpacked);
         }
     }
 
     /// A lane, with a stream where one of its ends is one; and the name of its engine.
     pub(crate) fn lane(&self, stream: Option<Stream>) -> Result<(Lane, String), Fault> {
-        let Assembly { ends, depths, pipes, turn, crew, .. } = self;
+        let Assembly { ends, depths, pipes, turn, worker_pool, .. } = self;
         let (backend, name) = backend(ends)?;
         let mut engine = Engine::new(backend);
         if let Some(sampler) = stream.as_ref().and_then(|stream| sampler(&ends.settings, stream)) {
@@ -139,19 +139,21 @@ impl Assembly {
         }
         let wire = stream.as_ref().map(|stream| stream.wire.clone());
         let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
-        let desk = crew.as_ref().map(|crew| crew.desk(engine.waker(), self.crew_requests));
+        let handle = worker_pool
+            .as_ref()
+            .map(|worker_pool| worker_pool.handle(engine.waker(), self.pool_requests));
         let lane = Lane::new(Parts {
             engine,
             source,
             passage: Passage::new(steps(ends, None)),
-            desk,
+            handle,
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
             brake: ends.brake.clone(),
             stream: wire,
             requests: Request::several(
-                requests(ends, *depths) + self.crew_requests,
+                requests(ends, *depths) + self.pool_requests,
                 ends.settings.request_bytes,
             ),
         });
@@ -168,11 +170,11 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
     }
 }
 
-fn planned(ends: &Ends, depths: Depths, lanes: u64, hands: Option<Hands>) -> u64 {
+fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) -> u64 {
     let body = ends.settings.request_bytes;
-    let requests = requests(ends, depths) + crew_requests(lanes, hands);
+    let requests = requests(ends, depths) + pool_requests(lanes, workers);
     let requests = Buffer::several_bytes(requests, body) as u64;
-    let packing = hands.map_or(0, |hands| hands.count * hands.work.bytes(body));
+    let packing = workers.map_or(0, |workers| workers.count * workers.work.bytes(body));
     // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
     let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
         (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
@@ -197,14 +199,14 @@ fn requests(ends: &Ends, depths: Depths) -> usize {
     requests as usize
 }
 
-/// A lane's part of what keeps a crew at work.
-fn crew_requests(lanes: u64, hands: Option<Hands>) -> usize {
-    (hands.map_or(0, |hands| JOBS_PER_HAND * hands.count) / lanes.max(1)) as usize
+/// A lane's part of what keeps a worker pool at work.
+fn pool_requests(lanes: u64, workers: Option<Workers>) -> usize {
+    (workers.map_or(0, |workers| JOBS_PER_WORKER * workers.count) / lanes.max(1)) as usize
 }
 
-/// Jobs that each hand of a crew has: one it works at, one that waits for it. Where there are more
-/// lanes than that, what these have anyway will do.
-const JOBS_PER_HAND: u64 = 2;
+/// Jobs that each worker of a worker pool has: one it works at, one that waits for it. Where there
+/// are more lanes than that, what these have anyway will do.
+const JOBS_PER_WORKER: u64 = 2;
 
 /// What is packed or unpacked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +217,7 @@ enum Packing {
 }
 
 impl Packing {
-    /// Memory that one hand needs for it.
+    /// Memory that one worker needs for it.
     fn bytes(self, body_bytes: u32) -> u64 {
         match self {
             Packing::Pack(way) => codec::packer_bytes(way, body_bytes),
@@ -237,34 +239,34 @@ fn packing(ends: &Ends) -> Option<Packing> {
 
 /// Who packs or unpacks.
 #[derive(Clone, Copy, Debug)]
-struct Hands {
+struct Workers {
     work: Packing,
     count: u64,
 }
 
-impl Hands {
+impl Workers {
     /// A processor each, in half of the memory that lanes leave. Who may choose leaves packing be
     /// where there is too little.
-    fn of(ends: &Ends, lanes: u64) -> Option<Hands> {
+    fn of(ends: &Ends, lanes: u64) -> Option<Workers> {
         let work = packing(ends)?;
         let Settings { request_bytes, memory_bytes, .. } = ends.settings;
         let least = least_depths(ends);
         let left = memory_bytes.saturating_sub(planned(ends, least, lanes, None));
         let each =
-            work.bytes(request_bytes) + JOBS_PER_HAND * Buffer::total_bytes(request_bytes) as u64;
+            work.bytes(request_bytes) + JOBS_PER_WORKER * Buffer::total_bytes(request_bytes) as u64;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let count = processors.min(HANDS_MAX).min((left / 2 / each).max(1));
-        let hands = Some(Hands { work, count });
-        let fits = planned(ends, least, lanes, hands) <= memory_bytes;
-        hands.filter(|_| fits || work != Packing::Choose)
+        let workers = Some(Workers { work, count });
+        let fits = planned(ends, least, lanes, workers) <= memory_bytes;
+        workers.filter(|_| fits || work != Packing::Choose)
     }
 }
 
 const HANDS_MAX: u64 = 32;
 
 /// One for all lanes of a side, so that one stream has every processor too.
-fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
-    let Some(Hands { work: packing, count }) = hands else { return Ok(None) };
+fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<WorkerPool>>, Fault> {
+    let Some(Workers { work: packing, count }) = workers else { return Ok(None) };
     let slot = ends.settings.request_bytes;
     let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
     let work = match packing {
@@ -286,11 +288,12 @@ fn crew(ends: &Ends, hands: Option<Hands>) -> Result<Option<Arc<Crew>>, Fault> {
         }
     };
     let passages = passages.into_iter().map(Passage::new).collect();
-    Crew::start(passages, work, Arc::new(HostClock)).map(|crew| Some(Arc::new(crew)))
+    WorkerPool::start(passages, work, Arc::new(HostClock))
+        .map(|worker_pool| Some(Arc::new(worker_pool)))
 }
 
 /// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
-fn depths(ends: &Ends, lanes: u64, hands: Option<Hands>) -> Result<Depths, Fault> {
+fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, Fault> {
     let settings = &ends.settings;
     let sink_waits = match &ends.sink {
         Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
@@ -312,10 +315,10 @@ fn depths(ends: &Ends, lanes: u64, hands: Option<Hands>) -> Result<Depths, Fault
         Some(_) => {}
     }
     let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
-    while planned(ends, Depths { source, sink }, lanes, hands) > settings.memory_bytes {
+    while planned(ends, Depths { source, sink }, lanes, workers) > settings.memory_bytes {
         // A pipe's depth is its window, which the other side has been told.
         if source == 1 && (sink == 1 || is_pipe) {
-            let least = planned(ends, Depths { source, sink }, lanes, hands);
+            let least = planned(ends, Depths { source, sink }, lanes, workers);
             return Err(Fault::usage(format!(
                 "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
                  with --memory, or fewer streams",

@@ -27,7 +27,7 @@ pub struct Advisor {
     controller: Mutex<Controller>,
     clock: Arc<dyn Clock>,
     lanes: AtomicUsize,
-    /// Payloads are to pass through the crew.
+    /// Payloads are to pass through the worker pool.
     packs: AtomicBool,
     /// So many are left out between two that do.
     left_out: AtomicU32,
@@ -35,8 +35,8 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    pub fn new(hands: usize, clock: Arc<dyn Clock>) -> Advisor {
-        let controller = Controller::new(clock.now(), hands);
+    pub fn new(workers: usize, clock: Arc<dyn Clock>) -> Advisor {
+        let controller = Controller::new(clock.now(), workers);
         Advisor {
             controller: Mutex::new(controller),
             clock,
@@ -194,7 +194,7 @@ struct Judged {
 
 /// What packing threads have beside packing.
 #[derive(Debug)]
-struct Hands {
+struct Workers {
     count: f64,
     /// By how much longer packing takes on the clock than of a processor, as others want it too.
     stretch: f64,
@@ -202,7 +202,7 @@ struct Hands {
     beside: f64,
 }
 
-impl Hands {
+impl Workers {
     fn packed(&mut self, took: Took) {
         let stretch = took.elapsed.seconds() / took.cpu.seconds().max(1e-9);
         let change = stretch.clamp(1.0, STRETCH_MAX) - self.stretch;
@@ -223,7 +223,7 @@ impl Hands {
 /// Decides for one side of a transfer.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    hands: Hands,
+    workers: Workers,
     costs: [[Cost; RUNGS]; CLASSES],
     /// The rung chosen for each class.
     plan: [usize; CLASSES],
@@ -242,11 +242,11 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub(crate) fn new(now: Tick, hands: usize) -> Controller {
+    pub(crate) fn new(now: Tick, workers: usize) -> Controller {
         let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
         let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
         Controller {
-            hands: Hands { count: hands.max(1) as f64, stretch: 1.0, beside: 0.0 },
+            workers: Workers { count: workers.max(1) as f64, stretch: 1.0, beside: 0.0 },
             costs,
             plan,
             shares: [0.0; CLASSES],
@@ -319,7 +319,7 @@ impl Controller {
         }
         let raw = f64::from(raw);
         self.costs[class.place()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
-        self.hands.packed(took);
+        self.workers.packed(took);
         self.guess_neighbours(class);
         self.keep_order(class);
     }
@@ -336,7 +336,7 @@ impl Controller {
 
     /// What a packing thread needed for a payload beside packing, on the clock.
     pub(crate) fn beside(&mut self, raw: u32, spent: Nanos) {
-        self.hands.did_beside(raw, spent);
+        self.workers.did_beside(raw, spent);
     }
 
     /// What was never tried is guessed from the nearest rung that was.
@@ -435,7 +435,7 @@ impl Controller {
     /// What a plan would come to. Of what is as fast, what packs less wins by a hair.
     fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
         let [packing_s, wire, unpacking] = self.times(&plan, rate);
-        let here = (packing_s + self.hands.beside / self.hands.count).max(wire);
+        let here = (packing_s + self.workers.beside / self.workers.count).max(wire);
         let speed = 1.0 / (here.max(unpacking) + packing_s * A_HAIR).max(1e-15);
         Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
     }
@@ -455,9 +455,9 @@ impl Controller {
         })
     }
 
-    /// What all hands together need for what takes one processor so long.
+    /// What all workers together need for what takes one processor so long.
     fn on_clock(&self, cpu_seconds: f64) -> f64 {
-        cpu_seconds * self.hands.stretch / self.hands.count
+        cpu_seconds * self.workers.stretch / self.workers.count
     }
 
     /// Seconds that a plan takes packers, wire and receiver for a payload byte.

@@ -2,8 +2,8 @@
 
 use crate::io::request::{Leg, Request};
 use crate::io::sampler::Awaited;
-use crate::pump::lane::crew::Passed;
 use crate::pump::lane::packing::Sent;
+use crate::pump::lane::worker_pool::Passed;
 use crate::pump::lane::{Lane, State, held_up};
 use crate::work::voids;
 use base::fault::Fault;
@@ -29,9 +29,9 @@ impl Lane {
             }
             request.fill_hole();
         }
-        match &mut self.parts.desk {
-            Some(desk) if desk.takes(&request) => {
-                desk.give(request);
+        match &mut self.parts.handle {
+            Some(handle) if handle.takes(&request) => {
+                handle.give(request);
                 Ok(())
             }
             _ => {
@@ -41,11 +41,11 @@ impl Lane {
         }
     }
 
-    /// Takes in what the desk is done with, and says how many that is.
+    /// Takes in what the worker pool is done with, and says how many that is.
     pub(super) fn take_passed(&mut self) -> Result<usize, Fault> {
-        let Some(desk) = &mut self.parts.desk else { return Ok(0) };
+        let Some(handle) = &mut self.parts.handle else { return Ok(0) };
         let mut passed = std::mem::take(&mut self.passed);
-        desk.take(&mut passed);
+        handle.take(&mut passed);
         let count = passed.len();
         let mut ended = Ok(());
         for Passed { request, spent, outcome } in passed.drain(..) {
@@ -79,7 +79,7 @@ impl Lane {
             return Ok(());
         }
         request.stamps.passed = self.now();
-        if self.parts.desk.is_some() && self.parts.plan.is_some() {
+        if self.parts.handle.is_some() && self.parts.plan.is_some() {
             request.unpacked_len = request.raw_len();
         }
         if let Some(sampler) = self.parts.engine.sampler() {
@@ -138,7 +138,7 @@ impl Lane {
                 Kind::Sparse => request.label.extent.len,
                 _ => request.raw_len(),
             });
-            if let Some(desk) = &self.parts.desk
+            if let Some(handle) = &self.parts.handle
                 && self.parts.plan.is_some()
             {
                 let raw_bytes = request.unpacked_len;
@@ -148,7 +148,7 @@ impl Lane {
                     wire_bytes: request.label.body_len,
                     held_up: held_up(self.parts.stream.as_ref(), stamps),
                 };
-                desk.sent(stamps.retired, sent);
+                handle.sent(stamps.retired, sent);
             }
             tally.life.fill += stamps.filled.since(stamps.departed);
             tally.life.pass += stamps.passed.since(stamps.filled);

@@ -8,7 +8,7 @@ use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
 };
 use crate::wire::reader::{Reader, Writer};
-use base::codec::{Codec, Compress, Packing, Toil, Unpacked, Way};
+use base::codec::{Codec, CodecTime, Compress, Packing, Unpacked, Way};
 use base::dscp::Dscp;
 use base::fault::Fault;
 use base::job::Place;
@@ -447,21 +447,21 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
 
 /// One entry for each codec there is, in the order of their numbers.
 pub(crate) fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
-    for toil in &unpacked.by_codec {
-        out.u64(toil.raw_bytes);
-        out.u64(toil.spent.0);
+    for codec_time in &unpacked.by_codec {
+        out.u64(codec_time.raw_bytes);
+        out.u64(codec_time.spent.0);
     }
     out.u64(unpacked.elapsed.0);
-    out.u16(unpacked.hands);
+    out.u16(unpacked.workers);
 }
 
 pub(crate) fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
     let mut unpacked = Unpacked::default();
-    for toil in &mut unpacked.by_codec {
-        *toil = Toil { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
+    for codec_time in &mut unpacked.by_codec {
+        *codec_time = CodecTime { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
     }
     unpacked.elapsed = Nanos(from.u64()?);
-    unpacked.hands = from.u16()?;
+    unpacked.workers = from.u16()?;
     Ok(unpacked)
 }
 

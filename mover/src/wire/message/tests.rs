@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
-use base::codec::{Compress, Packing, Toil, Unpacked, Way};
+use base::codec::{CodecTime, Compress, Packing, Unpacked, Way};
 use base::dscp::Dscp;
 use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
 use base::tally::{About, Tally};
@@ -74,11 +74,11 @@ fn path_samples() -> Message {
 }
 
 fn unpacked() -> Message {
-    let toil = |raw_bytes: u64| Toil { raw_bytes, spent: Nanos(2 * raw_bytes) };
+    let codec_time = |raw_bytes: u64| CodecTime { raw_bytes, spent: Nanos(2 * raw_bytes) };
     Message::Unpacked(Unpacked {
-        by_codec: [toil(0), toil(1), toil(2), toil(u64::MAX / 2)],
+        by_codec: [codec_time(0), codec_time(1), codec_time(2), codec_time(u64::MAX / 2)],
         elapsed: Nanos(9),
-        hands: 2,
+        workers: 2,
     })
 }
 

@@ -1,6 +1,6 @@
 //! What is known of the wire and of the receiver: how fast they take what is sent.
 
-use base::codec::{Codec, Toil, Unpacked};
+use base::codec::{Codec, CodecTime, Unpacked};
 use base::units::{Nanos, Tick};
 
 /// How fast the wire takes bytes. Only lanes that are held up by it can tell. While they never
@@ -117,10 +117,11 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn unpacked(&mut self, unpacked: &Unpacked) {
-        let hands = f64::from(unpacked.hands.max(1));
-        let spent_s = |toil: &Toil| toil.spent.seconds() / hands;
+        let workers = f64::from(unpacked.workers.max(1));
+        let spent_s = |codec_time: &CodecTime| codec_time.spent.seconds() / workers;
         let all_s: f64 = unpacked.by_codec.iter().map(spent_s).sum();
-        let all_bytes: f64 = unpacked.by_codec.iter().map(|toil| toil.raw_bytes as f64).sum();
+        let all_bytes: f64 =
+            unpacked.by_codec.iter().map(|codec_time| codec_time.raw_bytes as f64).sum();
         self.load = all_s / unpacked.elapsed.seconds().max(1e-9);
         if all_s <= 0.0 || all_bytes <= 0.0 {
             return;
@@ -131,14 +132,15 @@ impl Receiver {
             *known = all_s / all_bytes;
         }
         let expected = self.seconds.iter().zip(&unpacked.by_codec);
-        let expected_s: f64 = expected.map(|(known, toil)| known * toil.raw_bytes as f64).sum();
+        let expected_s: f64 =
+            expected.map(|(known, codec_time)| known * codec_time.raw_bytes as f64).sum();
         let alike = all_s / expected_s.max(1e-15);
         // Mostly everything takes longer there than before, or nothing does: others want its
         // processors too. So all formats change alike, those as well that were not used, and each
         // by what is left, as much as it has a part in it.
-        for (known, toil) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
-            let bytes = toil.raw_bytes as f64;
-            let own = if bytes > 0.0 { spent_s(toil) / bytes / alike } else { *known };
+        for (known, codec_time) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
+            let bytes = codec_time.raw_bytes as f64;
+            let own = if bytes > 0.0 { spent_s(codec_time) / bytes / alike } else { *known };
             let change = *known * (alike - 1.0) + bytes / all_bytes * (own - *known);
             *known += RECEIVER_WEIGHT * change;
         }

@@ -1,6 +1,6 @@
 //! The controller replayed over simulated processors, wires and receivers, against each fixed way.
 
-use base::codec::{Codec, Toil};
+use base::codec::{Codec, CodecTime};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ struct Scene {
     data: Kinds,
     /// Bytes a second, before and behind the middle.
     link: (f64, f64),
-    hands: usize,
+    workers: usize,
     /// Seconds that the receiver unpacks a byte in, on all its processors.
     unpacks: f64,
 }
@@ -53,7 +53,7 @@ enum Told {
 
 /// Payload bytes a second that a policy comes to.
 fn run(scene: &Scene, mut policy: Policy) -> f64 {
-    let mut free = vec![0.0_f64; scene.hands];
+    let mut free = vec![0.0_f64; scene.workers];
     let (mut wire_free, mut receiver_free) = (0.0_f64, 0.0_f64);
     let mut done: Vec<f64> = Vec::new();
     let mut told: BTreeMap<(u64, u64), Told> = BTreeMap::new();
@@ -64,8 +64,8 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let truth = (scene.data)(payload);
         let link = if payload < PAYLOADS / 2 { scene.link.0 } else { scene.link.1 };
         let departs = (payload as usize).checked_sub(UNDER_WAY).map_or(0.0, |before| done[before]);
-        let hand = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
-        let begins = departs.max(free[hand]);
+        let worker = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap();
+        let begins = departs.max(free[worker]);
         let (rung, class, is_timed) = match &mut policy {
             Policy::Fixed(rung) => (*rung, NOISE, false),
             Policy::Auto(controller) => {
@@ -91,7 +91,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         };
         let bytes = f64::from(PAYLOAD) * size;
         let ends = begins + seconds;
-        free[hand] = ends;
+        free[worker] = ends;
         // A full window holds the wire up while the receiver is behind.
         let admitted = ends.max(wire_free);
         let sends = admitted.max(receiver_free - 0.01);
@@ -110,8 +110,8 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             if receiver_free - unpacked.2 > 0.25 && unpacked.1 > 0 {
                 let elapsed = nanos(receiver_free - unpacked.2);
                 let raw_bytes = unpacked.1 * u64::from(PAYLOAD);
-                let toil = Toil { raw_bytes, spent: nanos(unpacked.0) };
-                controller.unpacked(&of_one(LADDER[rung].codec(), toil, elapsed));
+                let codec_time = CodecTime { raw_bytes, spent: nanos(unpacked.0) };
+                controller.unpacked(&of_one(LADDER[rung].codec(), codec_time, elapsed));
                 unpacked = (0.0, 0, receiver_free);
             }
         }
@@ -139,14 +139,14 @@ fn undisturbed(spent: Nanos) -> Took {
     Took { elapsed: spent, cpu: spent }
 }
 
-fn of_one(codec: Codec, toil: Toil, elapsed: Nanos) -> Unpacked {
-    let mut told = Unpacked { elapsed, hands: 1, ..Unpacked::default() };
-    told.by_codec[codec as usize] = toil;
+fn of_one(codec: Codec, codec_time: CodecTime, elapsed: Nanos) -> Unpacked {
+    let mut told = Unpacked { elapsed, workers: 1, ..Unpacked::default() };
+    told.by_codec[codec as usize] = codec_time;
     told
 }
 
 fn auto(scene: &Scene) -> f64 {
-    run(scene, Policy::Auto(Box::new(Controller::new(Tick(0), scene.hands))))
+    run(scene, Policy::Auto(Box::new(Controller::new(Tick(0), scene.workers))))
 }
 
 fn best_fixed(scene: &Scene) -> (f64, usize) {
@@ -180,12 +180,13 @@ fn it_is_as_fast_as_the_best_fixed_way() {
     let mut shares = Vec::new();
     for (name, data) in DATA {
         for megabytes in [1.25, 6.0, 12.5, 50.0, 125.0, 1000.0, 2500.0] {
-            for hands in [1, 2] {
+            for workers in [1, 2] {
                 let link = (megabytes * 1e6, megabytes * 1e6);
-                let scene = Scene { data, link, hands, unpacks: 0.0 };
+                let scene = Scene { data, link, workers, unpacks: 0.0 };
                 let (best, rung) = best_fixed(&scene);
                 let share = auto(&scene) / best;
-                let cell = format!("{name}, {megabytes} MB/s, {hands} hands: {share:.3} of {rung}");
+                let cell =
+                    format!("{name}, {megabytes} MB/s, {workers} workers: {share:.3} of {rung}");
                 shares.push(share);
                 if share < worst.0 {
                     worst = (share, cell);
@@ -204,7 +205,7 @@ fn it_is_as_fast_as_the_best_fixed_way() {
 fn it_follows_a_wire_that_changes() {
     for (name, data) in DATA {
         for (before, behind) in [(12.5e6, 50e6), (50e6, 12.5e6), (1e9, 25e6), (25e6, 1e9)] {
-            let scene = Scene { data, link: (before, behind), hands: 2, unpacks: 0.0 };
+            let scene = Scene { data, link: (before, behind), workers: 2, unpacks: 0.0 };
             let (best, rung) = best_fixed(&scene);
             let share = auto(&scene) / best;
             assert!(share > 0.9, "{name}, {before} then {behind}: {share:.3} of rung {rung}");
@@ -215,7 +216,7 @@ fn it_follows_a_wire_that_changes() {
 #[test]
 fn it_sees_a_slow_receiver() {
     // It unpacks 30 MB/s; the wire carries 100 MB/s raw.
-    let scene = Scene { data: |_| &RECORDS, link: (100e6, 100e6), hands: 2, unpacks: 1.0 / 30e6 };
+    let scene = Scene { data: |_| &RECORDS, link: (100e6, 100e6), workers: 2, unpacks: 1.0 / 30e6 };
     let (best, rung) = best_fixed(&scene);
     let share = auto(&scene) / best;
     assert!(rung == 0 && share > 0.9, "{share:.3} of rung {rung}");
@@ -223,7 +224,7 @@ fn it_sees_a_slow_receiver() {
 
 #[test]
 fn the_same_numbers_give_the_same_ways() {
-    let scene = Scene { data: mixed, link: (50e6, 50e6), hands: 2, unpacks: 0.0 };
+    let scene = Scene { data: mixed, link: (50e6, 50e6), workers: 2, unpacks: 0.0 };
     assert_eq!(auto(&scene), auto(&scene));
 }
 
@@ -338,12 +339,13 @@ fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
                 Came { packed: 64, took, lasts: Nanos(240_000), held_up: Nanos(5_000) }
             },
         );
-        let toil = |payloads: u64, each_ns: u64| Toil {
+        let codec_time = |payloads: u64, each_ns: u64| CodecTime {
             raw_bytes: payloads * u64::from(PAYLOAD),
             spent: Nanos(payloads * each_ns),
         };
-        let mut told = of_one(Codec::Lz4, toil(95, 240_000), Nanos(24_000_000));
-        told.by_codec[Codec::Zstd as usize] = toil(5, [100_000, 480_000][(report % 2) as usize]);
+        let mut told = of_one(Codec::Lz4, codec_time(95, 240_000), Nanos(24_000_000));
+        told.by_codec[Codec::Zstd as usize] =
+            codec_time(5, [100_000, 480_000][(report % 2) as usize]);
         controller.unpacked(&told);
     }
     assert!(fastest > 3600, "{fastest} of 4000 the fastest way");

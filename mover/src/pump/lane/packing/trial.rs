@@ -2,8 +2,8 @@
 //!
 //! Threads that pack share the processors with everything else. Where the wire is fast, a payload
 //! that is only handed over, looked at and left as it is comes to a tenth of what it costs. So now
-//! and then both take turns: payloads pass through the crew, or stay in their lanes as if packing
-//! were off. What has moved more goes on until the next trial.
+//! and then both take turns: payloads pass through the worker pool, or stay in their lanes as if
+//! packing were off. What has moved more goes on until the next trial.
 
 use base::units::{Nanos, Tick};
 

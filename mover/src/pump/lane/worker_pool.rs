@@ -1,7 +1,8 @@
 //! Threads that do the passage's work beside the lanes, so that one stream can use every processor.
 //!
-//! A request is given at a lane's desk and comes back there, in any order, always. What a crew
-//! works at is owned by it, so neither side waits for the other but for a lock of a few lines.
+//! A lane gives its requests to its handle and takes them back there, in any order, always. A
+//! request that is being worked on is owned by the pool, so neither side waits for the other but
+//! for a lock of a few lines.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,14 +13,14 @@ use crate::io::clock::Clock;
 use crate::io::request::Request;
 use crate::pump::lane::packing::{Advisor, Sent};
 use crate::work::passage::Passage;
-use base::codec::{Codec, Toil, Unpacked};
+use base::codec::{Codec, CodecTime, Unpacked};
 use base::fault::{Class, Fault};
 use base::tally::Stage;
 use base::units::{Nanos, Tick};
 
 /// The threads. They end when the last lane has gone.
 #[derive(Debug)]
-pub struct Crew {
+pub struct WorkerPool {
     work: Work,
     queue: Arc<Queue>,
     workers: u16,
@@ -28,7 +29,7 @@ pub struct Crew {
     told_at: Mutex<Tick>,
 }
 
-/// What a crew does.
+/// What a worker pool does.
 #[derive(Clone, Debug)]
 pub enum Work {
     Pack,
@@ -46,7 +47,7 @@ impl Work {
     }
 }
 
-/// A request that is back from the crew.
+/// A request that is back from the worker pool.
 #[derive(Debug)]
 pub struct Passed {
     pub request: Request,
@@ -56,13 +57,13 @@ pub struct Passed {
 
 /// Where one lane gives its requests and takes them back.
 #[derive(Debug)]
-pub struct Desk {
-    /// Keeps the crew at work.
-    crew: Arc<Crew>,
-    tray: Arc<Tray>,
-    /// As many as the tray says, for whoever asks each turn.
+pub struct PoolHandle {
+    /// Keeps the worker pool at work.
+    worker_pool: Arc<WorkerPool>,
+    completions: Arc<CompletionQueue>,
+    /// As many as the completion queue says, for whoever asks each turn.
     away: usize,
-    /// So many of the lane's requests are there for the crew.
+    /// So many of the lane's requests are there for the worker pool.
     requests: usize,
 }
 
@@ -71,7 +72,7 @@ struct Queue {
     jobs: Mutex<Jobs>,
     more: Condvar,
     /// What payloads took since it was last told, by the format in which they came.
-    toil: Mutex<[Toil; Codec::COUNT]>,
+    codec_time: Mutex<[CodecTime; Codec::COUNT]>,
 }
 
 #[derive(Debug, Default)]
@@ -85,12 +86,12 @@ struct Jobs {
 #[derive(Debug)]
 struct Job {
     request: Request,
-    tray: Arc<Tray>,
+    completions: Arc<CompletionQueue>,
 }
 
 /// What is done for one lane, until it takes it.
 #[derive(Debug)]
-struct Tray {
+struct CompletionQueue {
     content: Mutex<Content>,
     /// Everything is back.
     came: Condvar,
@@ -104,7 +105,7 @@ struct Content {
     away: usize,
 }
 
-/// What each of a crew's threads does, one request after the other.
+/// What each of a worker pool's threads does, one request after the other.
 #[derive(Debug)]
 pub struct Worker {
     queue: Arc<Queue>,
@@ -113,16 +114,20 @@ pub struct Worker {
     passage: Passage,
 }
 
-impl Crew {
+impl WorkerPool {
     /// A thread for each passage.
-    pub fn start(passages: Vec<Passage>, work: Work, clock: Arc<dyn Clock>) -> Result<Crew, Fault> {
-        let (mut crew, workers) = Crew::without_threads(passages, work, clock);
+    pub fn start(
+        passages: Vec<Passage>,
+        work: Work,
+        clock: Arc<dyn Clock>,
+    ) -> Result<WorkerPool, Fault> {
+        let (mut worker_pool, workers) = WorkerPool::without_threads(passages, work, clock);
         for (number, worker) in workers.into_iter().enumerate() {
             let thread = std::thread::Builder::new()
                 .name(format!("datapump-pack-{}", number + 1))
                 .spawn(move || worker.run());
             match thread {
-                Ok(thread) => crew.threads.push(thread),
+                Ok(thread) => worker_pool.threads.push(thread),
                 Err(_) if number > 0 => break, // fewer do it too
                 Err(error) => {
                     let text = format!(
@@ -132,8 +137,8 @@ impl Crew {
                 }
             }
         }
-        crew.workers = crew.threads.len() as u16;
-        Ok(crew)
+        worker_pool.workers = worker_pool.threads.len() as u16;
+        Ok(worker_pool)
     }
 
     /// The same for whoever has its workers step by turns.
@@ -141,7 +146,7 @@ impl Crew {
         passages: Vec<Passage>,
         work: Work,
         clock: Arc<dyn Clock>,
-    ) -> (Crew, Vec<Worker>) {
+    ) -> (WorkerPool, Vec<Worker>) {
         let queue = Arc::new(Queue::default());
         let worker = |passage| Worker {
             queue: queue.clone(),
@@ -152,20 +157,25 @@ impl Crew {
         let workers: Vec<Worker> = passages.into_iter().map(worker).collect();
         let told_at = Mutex::new(clock.now());
         let count = workers.len() as u16;
-        (Crew { work, queue, workers: count, threads: Vec::new(), told_at }, workers)
+        (WorkerPool { work, queue, workers: count, threads: Vec::new(), told_at }, workers)
     }
 
     /// For a lane that has so many requests more for it.
-    pub fn desk(self: &Arc<Crew>, lane: Arc<dyn Wake>, requests: usize) -> Desk {
+    pub fn handle(self: &Arc<WorkerPool>, lane: Arc<dyn Wake>, requests: usize) -> PoolHandle {
         if let Some(advisor) = self.work.advisor() {
             advisor.join();
         }
-        let tray = Tray { content: Mutex::default(), came: Condvar::new(), lane };
-        Desk { crew: self.clone(), tray: Arc::new(tray), away: 0, requests }
+        let completions = CompletionQueue { content: Mutex::default(), came: Condvar::new(), lane };
+        PoolHandle {
+            worker_pool: self.clone(),
+            completions: Arc::new(completions),
+            away: 0,
+            requests,
+        }
     }
 }
 
-impl Crew {
+impl WorkerPool {
     /// What payloads have taken since this was last asked; `None` where that was just now, or where
     /// there were none.
     pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
@@ -175,9 +185,9 @@ impl Crew {
             return None;
         }
         *told_at = now;
-        let by_codec = std::mem::take(&mut *self.queue.toil());
-        let has_news = by_codec.iter().any(|toil| toil.raw_bytes > 0);
-        has_news.then_some(Unpacked { by_codec, elapsed, hands: self.workers })
+        let by_codec = std::mem::take(&mut *self.queue.codec_time());
+        let has_news = by_codec.iter().any(|codec_time| codec_time.raw_bytes > 0);
+        has_news.then_some(Unpacked { by_codec, elapsed, workers: self.workers })
     }
 
     pub fn hear_unpacked(&self, unpacked: &Unpacked) {
@@ -191,7 +201,7 @@ const TELL_EVERY: Nanos = Nanos::from_millis(200);
 /// A lane need not hear at once of a payload that took no longer.
 const QUICK: Nanos = Nanos(500_000);
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.queue.lock().over = true;
         self.queue.more.notify_all();
@@ -203,19 +213,19 @@ impl Drop for Crew {
     }
 }
 
-impl Drop for Desk {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
-        if let Some(advisor) = self.crew.work.advisor() {
+        if let Some(advisor) = self.worker_pool.work.advisor() {
             advisor.leave();
         }
     }
 }
 
-impl Desk {
-    /// True for a request that the crew has something to do for. What is neither packed nor looked
-    /// at is done sooner where it lies in the cache.
+impl PoolHandle {
+    /// True for a request that the worker pool has something to do for. What is neither packed nor
+    /// looked at is done sooner where it lies in the cache.
     pub fn takes(&self, request: &Request) -> bool {
-        match &self.crew.work {
+        match &self.worker_pool.work {
             Work::Pack => true,
             Work::Choose(advisor) => advisor.looks(),
             Work::Unpack => request.label.codec != Codec::Raw,
@@ -225,28 +235,28 @@ impl Desk {
     /// So many of the lane's requests are of no use now: without them what is in flight fits the
     /// caches better.
     pub(crate) fn idle_requests(&self) -> usize {
-        let is_at_work = self.crew.work.advisor().is_none_or(Advisor::looks_at_all);
+        let is_at_work = self.worker_pool.work.advisor().is_none_or(Advisor::looks_at_all);
         if is_at_work { 0 } else { self.requests }
     }
 
     /// The lane has sent a frame.
     pub fn sent(&self, now: Tick, sent: Sent) {
-        if let Some(advisor) = self.crew.work.advisor() {
+        if let Some(advisor) = self.worker_pool.work.advisor() {
             advisor.sent(now, sent);
         }
     }
 
-    /// Requests that are with the crew, or done and not taken yet.
+    /// Requests that are with the worker pool, or done and not taken yet.
     pub fn away(&self) -> usize {
         self.away
     }
 
     pub fn give(&mut self, request: Request) {
         self.away += 1;
-        self.tray.lock().away += 1;
-        let queue = &self.crew.queue;
+        self.completions.lock().away += 1;
+        let queue = &self.worker_pool.queue;
         let mut jobs = queue.lock();
-        jobs.waiting.push_back(Job { request, tray: self.tray.clone() });
+        jobs.waiting.push_back(Job { request, completions: self.completions.clone() });
         let has_idle = jobs.idle > 0;
         drop(jobs);
         if has_idle {
@@ -257,7 +267,7 @@ impl Desk {
     /// Takes what is done to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<Passed>) {
         if self.away > 0 {
-            let mut content = self.tray.lock();
+            let mut content = self.completions.lock();
             content.away -= content.passed.len();
             self.away = content.away;
             into.append(&mut content.passed);
@@ -267,7 +277,7 @@ impl Desk {
     /// Waits until everything is back.
     pub fn take_all(&mut self, into: &mut Vec<Passed>) {
         let is_out = |content: &mut Content| content.passed.len() < content.away;
-        let waited = self.tray.came.wait_while(self.tray.lock(), is_out);
+        let waited = self.completions.came.wait_while(self.completions.lock(), is_out);
         let mut content = waited.unwrap_or_else(PoisonError::into_inner);
         into.append(&mut content.passed);
         (content.away, self.away) = (0, 0);
@@ -289,7 +299,7 @@ impl Worker {
         was_there
     }
 
-    fn pass(&mut self, Job { mut request, tray }: Job) {
+    fn pass(&mut self, Job { mut request, completions }: Job) {
         let (codec, came) = (request.label.codec, request.raw_len());
         let outcome = self.passage.pass(&mut request, || self.clock.now());
         let spent = self.passage.take_spent();
@@ -297,19 +307,19 @@ impl Worker {
             Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
             None => self.queue.note(codec, came, &spent),
         }
-        tray.put(Passed { request, spent, outcome });
+        completions.put(Passed { request, spent, outcome });
     }
 }
 
 impl Queue {
     fn note(&self, codec: Codec, raw_bytes: u32, spent: &[Nanos; Stage::COUNT]) {
-        let toil = &mut self.toil()[codec as usize];
-        toil.raw_bytes += u64::from(raw_bytes);
-        spent.iter().for_each(|stage| toil.spent += *stage);
+        let codec_time = &mut self.codec_time()[codec as usize];
+        codec_time.raw_bytes += u64::from(raw_bytes);
+        spent.iter().for_each(|stage| codec_time.spent += *stage);
     }
 
-    fn toil(&self) -> MutexGuard<'_, [Toil; Codec::COUNT]> {
-        self.toil.lock().unwrap_or_else(PoisonError::into_inner)
+    fn codec_time(&self) -> MutexGuard<'_, [CodecTime; Codec::COUNT]> {
+        self.codec_time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` when there will be no more.
@@ -328,7 +338,7 @@ impl Queue {
     }
 }
 
-impl Tray {
+impl CompletionQueue {
     /// The lane is woken for several at a time where they are done quickly: each time it gets a
     /// processor that somebody else is at work on.
     fn put(&self, passed: Passed) {
@@ -368,32 +378,34 @@ mod tests {
         fn wake(&self) {}
     }
 
-    fn start(passages: Vec<Passage>, work: Work) -> Crew {
-        Crew::start(passages, work, Arc::new(HostClock)).unwrap()
+    fn start(passages: Vec<Passage>, work: Work) -> WorkerPool {
+        WorkerPool::start(passages, work, Arc::new(HostClock)).unwrap()
     }
 
     #[test]
     fn everything_comes_back_to_its_own_desk() {
         const BODY_BYTES: u32 = 8192;
-        for hands in [1, 3] {
+        for workers in [1, 3] {
             let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
-            let crew = Arc::new(start((0..hands).map(|_| passage()).collect(), Work::Pack));
-            let mut desks: Vec<Desk> = (0..2).map(|_| crew.desk(Arc::new(Asleep), 0)).collect();
-            drop(crew);
+            let worker_pool =
+                Arc::new(start((0..workers).map(|_| passage()).collect(), Work::Pack));
+            let mut desks: Vec<PoolHandle> =
+                (0..2).map(|_| worker_pool.handle(Arc::new(Asleep), 0)).collect();
+            drop(worker_pool);
             for round in 0..40_u32 {
-                let desk = &mut desks[(round % 2) as usize];
+                let handle = &mut desks[(round % 2) as usize];
                 let mut request = Request::new(BODY_BYTES);
                 let extent = Extent { start: round.into(), len: BODY_BYTES };
                 let body_len = BODY_BYTES;
                 request.label = Label { kind: Kind::Data, extent, body_len, ..Label::default() };
-                desk.give(request);
+                handle.give(request);
             }
-            for (number, desk) in desks.iter_mut().enumerate() {
+            for (number, handle) in desks.iter_mut().enumerate() {
                 let mut passed = Vec::new();
-                desk.take(&mut passed);
-                assert_eq!(desk.away() + passed.len(), 20);
-                desk.take_all(&mut passed);
-                assert_eq!((desk.away(), passed.len()), (0, 20));
+                handle.take(&mut passed);
+                assert_eq!(handle.away() + passed.len(), 20);
+                handle.take_all(&mut passed);
+                assert_eq!((handle.away(), passed.len()), (0, 20));
                 for Passed { request, outcome, .. } in passed {
                     assert_eq!(outcome, Ok(()));
                     assert_eq!(request.label.extent.start % 2, number as u64);
@@ -414,19 +426,19 @@ mod tests {
 
     #[test]
     fn a_lane_that_has_given_all_it_has_is_woken() {
-        for (hands, requests) in [(1, 1), (1, 5), (3, 4)] {
-            let passages = (0..hands).map(|_| Passage::new(Vec::new())).collect();
-            let crew = Arc::new(start(passages, Work::Pack));
+        for (workers, requests) in [(1, 1), (1, 5), (3, 4)] {
+            let passages = (0..workers).map(|_| Passage::new(Vec::new())).collect();
+            let worker_pool = Arc::new(start(passages, Work::Pack));
             let (rings, rung) = mpsc::sync_channel(1);
-            let mut desk = crew.desk(Arc::new(Ringing(rings)), 0);
-            drop(crew);
+            let mut handle = worker_pool.handle(Arc::new(Ringing(rings)), 0);
+            drop(worker_pool);
             let mut pool: Vec<Passed> = Vec::new();
-            (0..requests).for_each(|_| desk.give(Request::new(4096)));
+            (0..requests).for_each(|_| handle.give(Request::new(4096)));
             for _ in 0..2000 {
                 let woken = rung.recv_timeout(std::time::Duration::from_secs(60));
-                assert_eq!(woken, Ok(()), "{} are away and nobody wakes the lane", desk.away());
-                desk.take(&mut pool);
-                pool.drain(..).for_each(|passed| desk.give(passed.request));
+                assert_eq!(woken, Ok(()), "{} are away and nobody wakes the lane", handle.away());
+                handle.take(&mut pool);
+                pool.drain(..).for_each(|passed| handle.give(passed.request));
             }
         }
     }
@@ -434,15 +446,15 @@ mod tests {
     #[test]
     fn a_stretch_without_packed_payloads_is_not_counted_with_what_follows() {
         let passages = vec![Passage::new(Vec::new())];
-        let crew = start(passages, Work::Unpack);
+        let worker_pool = start(passages, Work::Unpack);
         let begun = HostClock.now();
         let after = |millis| begun.after(Nanos::from_millis(millis));
-        assert_eq!(crew.unpacked(after(10_000)), None);
+        assert_eq!(worker_pool.unpacked(after(10_000)), None);
         let spent = [Nanos::from_millis(50), Nanos(0), Nanos(0)];
-        crew.queue.note(Codec::Zstd, 1 << 20, &spent);
-        assert_eq!(crew.unpacked(after(10_100)), None, "that was just now");
-        let told = crew.unpacked(after(10_250)).unwrap();
-        assert_eq!((told.elapsed, told.hands), (Nanos::from_millis(250), 1));
+        worker_pool.queue.note(Codec::Zstd, 1 << 20, &spent);
+        assert_eq!(worker_pool.unpacked(after(10_100)), None, "that was just now");
+        let told = worker_pool.unpacked(after(10_250)).unwrap();
+        assert_eq!((told.elapsed, told.workers), (Nanos::from_millis(250), 1));
         assert_eq!(told.by_codec[Codec::Zstd as usize].spent, spent[0]);
     }
 }
