@@ -1,7 +1,8 @@
 //! Is `--compress auto` as fast as the best that a person could have chosen, whatever the data and
 //! the link? Every fixed way has a look in each cell, then auto and the best two take turns.
 //!
-//! What has been measured is a line of `runs/data/g37.csv`, so an interrupted grid goes on.
+//! What has been measured is a line of `runs/data/compression-grid.csv`, so an interrupted grid
+//! goes on.
 
 mod kept;
 mod page;
@@ -53,7 +54,7 @@ struct Options {
 fn run(desk: &Desk) -> Result<Shown, String> {
     let options = options(&desk.options)?;
     let cells = cells(options.only.as_deref())?;
-    let mut kept = Kept::open(&root().join("runs/data/g37.csv"))?;
+    let mut kept = Kept::open(&root().join("runs/data/compression-grid.csv"))?;
     if !options.resume {
         kept.forget(|row| cells.iter().any(|(link, data)| row.is_of(data, link.name)))?;
     }

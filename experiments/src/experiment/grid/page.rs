@@ -52,7 +52,7 @@ pub(super) fn shown(kept: &Kept, seconds: f64) -> Shown {
         "Each copy is looked at for {seconds} s. The best of few is a little too good by chance: \
          the two that take turns with auto were chosen by their looks, and what counts is the \
          better median of their turns. Auto took its turns as of commit {}. All rows: \
-         [data/g37.csv](data/g37.csv).",
+         [data/compression-grid.csv](data/compression-grid.csv).",
         kept.commits().join(", then "),
     ));
     shown.note(
