@@ -23,7 +23,7 @@ use mover::pump::lane::{Lane, Parts, Patience, Turn, Wire};
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
 use mover::pump::sink::objects::{Complete, Objects};
-use mover::pump::sink::resume::{Memory, Voice};
+use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, SinkSide, Target};
 use mover::pump::source::SourceSide;
 use mover::pump::source::plan::Plan;
@@ -242,14 +242,15 @@ fn sink(
 ) -> (SinkSide, Finisher, Receiver<Complete>) {
     let volume: Arc<dyn Volume> = volume.clone();
     let target = Target::Tree { volume: volume.clone(), rename: None, root: Root::FOUND };
-    let voice = Voice { warn: &|_| {}, stopping: &|| false };
-    let memory = Memory::open(&target, [7; 16], settings, "spare".into(), &voice)
+    let callbacks = ResumeCallbacks { warn: &|_| {}, stopping: &|| false };
+    let resume_state = ResumeState::open(&target, [7; 16], settings, "spare".into(), &callbacks)
         .expect("nobody else has the journal");
     let (complete_in, complete) = channel();
     let (slot, digest) = (settings.request_bytes, settings.digest);
     let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
-    let begin = Begin { tag: memory.tag, past: memory.past, alone: true, expected };
-    let finisher = Finisher::new(Some(volume), settings.fsync, memory.journal);
+    let begin =
+        Begin { tag: resume_state.tag, prior_runs: resume_state.prior_runs, alone: true, expected };
+    let finisher = Finisher::new(Some(volume), settings.fsync, resume_state.journal);
     (SinkSide::new(objects, settings.clone(), target, watch.clone(), begin), finisher, complete)
 }
 

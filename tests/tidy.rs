@@ -430,7 +430,7 @@ const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/measure/trials.rs", "a run says when it began"),
     ("src/cli/mod.rs", "the start of the program, from which its events count"),
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
-    ("src/cli/voice.rs", "each event in JSON says when it happened, on the world's clock"),
+    ("src/cli/console.rs", "each event in JSON says when it happened, on the world's clock"),
 ];
 /// Modules of which the simulation runs all as it ships, and what stands around that: files, or the
 /// beginnings of their paths, each with its reason.

@@ -19,7 +19,7 @@ use mover::io::volume::Volume;
 use mover::pump::lane::Wire;
 use mover::pump::lane::assembly::Stream;
 use mover::pump::sink::journal::{Held, Replay};
-use mover::pump::sink::resume::Memory;
+use mover::pump::sink::resume::ResumeState;
 use mover::pump::source::walk::Found;
 use mover::pump::transfer::{Event, PeerSetup, Work};
 
@@ -39,7 +39,7 @@ mod trace;
 mod trees;
 
 use checks::{compare, finals};
-use host::{Host, Part, gone, memory};
+use host::{Host, Part, gone, resume_state};
 use meeting::sessions;
 use seals::protections;
 use trace::Trace;
@@ -389,7 +389,7 @@ struct Ground {
     /// How long a step takes, about.
     tempo: Nanos,
     /// What earlier runs left, between looking at it and beginning.
-    memory: Option<Memory>,
+    resume_state: Option<ResumeState>,
 }
 
 /// A run: the source's host first, then the sink's, where that is another.
@@ -446,16 +446,16 @@ impl Hosts {
             target,
             settings,
             shape: if is_local { Shape::Local } else { shape },
-            memory: None,
+            resume_state: None,
         };
         Hosts::start(ground, trace)
     }
 
     /// A run of the transfer over what is there.
     fn start(mut ground: Ground, trace: &mut Trace) -> Hosts {
-        let memory = memory(&ground);
-        ground.settings = ground.settings.cut_as(memory.cut);
-        ground.memory = Some(memory);
+        let resume_state = resume_state(&ground);
+        ground.settings = ground.settings.cut_as(resume_state.cut);
+        ground.resume_state = Some(resume_state);
         let seal = ground.dice.below(4);
         let hosts = match ground.shape {
             Shape::Local => {

@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use super::console::Console;
 use super::endpoint::{End, Role};
 use super::options::copying;
 use super::order::Show;
 use super::progress::Heard;
 use super::typed::Typed;
-use super::voice::Voice;
 use super::words::quote;
 use super::{Said, conclude, start};
 use analysis::report::json;
@@ -56,23 +56,23 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
 }
 
 pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
+    let console = Console::new(args.show, started);
     let dry = match args.cleaning {
         Cleaning::Tell => Dry::Yes,
         Cleaning::Remove => Dry::No,
     };
-    voice.event(&start("clean", args.shown.clone(), None, None));
+    console.event(&start("clean", args.shown.clone(), None, None));
     let mut heard = Heard::default();
     let mut all = Cleaned::default();
     for root in &args.roots {
         let cleaned = clean::clean(root, args.cleaning, &mut |sight| {
-            voice.event(&json::cleaned(sight, dry));
+            console.event(&json::cleaned(sight, dry));
             match sight {
                 Sight::Failed(fault) => {
                     heard.failed_count += 1;
-                    voice.error(&fault.text);
+                    console.error(&fault.text);
                 }
-                told => voice.summary(&text::sight(told, dry)),
+                told => console.summary(&text::sight(told, dry)),
             }
         });
         all.add(&cleaned);
@@ -84,5 +84,5 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
             .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
         end,
     };
-    conclude(&voice, Ok(said), heard)
+    conclude(&console, Ok(said), heard)
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use super::console::Console;
 use super::endpoint::{End, Role};
 use super::options::{copying, measuring};
 use super::order::Show;
 use super::record::{self, Recording};
 use super::signals;
 use super::typed::Typed;
-use super::voice::Voice;
 use crate::host::environment;
 use crate::measure::codec::{self, Plan};
 use analysis::report::codecs::{self, Host};
@@ -50,27 +50,27 @@ impl CodecArgs {
 }
 
 pub(super) fn run(args: &CodecArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
+    let console = Console::new(args.show, started);
     let words = args.sources.iter().map(|(name, _)| name.clone()).collect();
-    voice.event(&super::start("measure", words, None, None));
+    console.event(&super::start("measure", words, None, None));
     let (notices, _) = channel();
     let watch = Arc::new(Watch::new(notices));
     if let Err(why) = signals::install(&watch) {
-        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let result = measure(args, &voice, &watch);
-    voice.clear();
+    let result = measure(args, &console, &watch);
+    console.clear();
     let (class, text) = match result {
         Ok(()) => (None, None),
         Err(_) if watch.stopping() => (Some(Class::Interrupted), Some("stopped".to_string())),
         Err(fault) => (Some(fault.class), Some(fault.text)),
     };
     if let Some(text) = &text {
-        voice.error(text);
+        console.error(text);
     }
     let end = json::end(class, text);
     let code = end.exit_code;
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }
 
@@ -92,7 +92,7 @@ fn source(word: &OsStr, seed: u64) -> Result<(String, Place), String> {
     }
 }
 
-fn measure(args: &CodecArgs, voice: &Voice, watch: &Watch) -> Result<(), Fault> {
+fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fault> {
     let (ways, each) = match args.thorough {
         true => (THOROUGH.to_vec(), Nanos::from_millis(2000)),
         false => (QUICK.to_vec(), Nanos::from_millis(300)),
@@ -108,16 +108,16 @@ fn measure(args: &CodecArgs, voice: &Voice, watch: &Watch) -> Result<(), Fault> 
         mhz: environment::here().facts.get("mhz").and_then(|mhz| mhz.parse().ok()),
     };
     for (name, place) in &args.sources {
-        voice.draw(format!("packing {name}"));
+        console.draw(format!("packing {name}"));
         let findings = codec::study(name, place, &plan, watch)?;
-        voice.clear();
-        voice.summary(&codecs::sheet(&findings, host).write(Form::Text));
-        record::keep_measured(voice, &args.recording, |started_unix_s, environment| {
+        console.clear();
+        console.summary(&codecs::sheet(&findings, host).write(Form::Text));
+        record::keep_measured(console, &args.recording, |started_unix_s, environment| {
             compression::records(&findings, started_unix_s, environment)
         });
-        voice.event(&Event::Codec(Box::new(findings)));
+        console.event(&Event::Codec(Box::new(findings)));
     }
-    voice.summary(&format!("{}\n", codecs::legend(host).join("\n")));
+    console.summary(&format!("{}\n", codecs::legend(host).join("\n")));
     Ok(())
 }
 

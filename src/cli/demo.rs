@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::console::Console;
 use super::options::{copying, moving, showing};
 use super::order::{self, Show};
 use super::record::{self, Recording};
 use super::settings::settings;
 use super::typed::Typed;
-use super::voice::Voice;
 use super::{conclude, moved, start, watched};
 use analysis::report::live::Phase;
 use base::codec::Compress;
@@ -44,17 +44,17 @@ impl DemoArgs {
 }
 
 pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
-    let voice = Arc::new(Voice::new(args.show, started));
+    let console = Arc::new(Console::new(args.show, started));
     let order = DemoOrder { settings: args.settings.clone(), bytes: args.bytes, files: args.files };
-    voice.event(&start("demo", Vec::new(), None, Some(&order.settings)));
+    console.event(&start("demo", Vec::new(), None, Some(&order.settings)));
     let (result, heard) =
-        watched(&voice, Phase::Connecting, None, |watch| demo::run(&order, watch));
+        watched(&console, Phase::Connecting, None, |watch| demo::run(&order, watch));
     let said = result.map(|outcome| {
         let made = (&outcome, &order.settings);
         let ends = record::Ends::of_demo();
-        let record = record::keep(&voice, &args.recording, "demo", &ends, made, &heard);
+        let record = record::keep(&console, &args.recording, "demo", &ends, made, &heard);
         let said = moved(made, record);
-        said.explained(&voice, (&outcome, &order.settings), args.explain)
+        said.explained(&console, (&outcome, &order.settings), args.explain)
     });
-    conclude(&voice, said, heard)
+    conclude(&console, said, heard)
 }

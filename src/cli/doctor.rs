@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::console::Console;
 use super::endpoint;
 use super::options::measuring::{FILE, TARGET};
 use super::order::Show;
 use super::settings::remote;
 use super::typed::Typed;
-use super::voice::Voice;
 use crate::host::checkup::Toward;
 use crate::measure;
 use crate::probe::{Probe, path};
@@ -55,26 +55,26 @@ impl DoctorArgs {
 }
 
 pub(super) fn run(args: &DoctorArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
-    voice.event(&super::start("doctor", args.shown.iter().cloned().collect(), None, None));
-    let examined = examine(args, &voice);
-    voice.clear();
+    let console = Console::new(args.show, started);
+    console.event(&super::start("doctor", args.shown.iter().cloned().collect(), None, None));
+    let examined = examine(args, &console);
+    console.clear();
     let (class, text) = match examined {
         Err(fault) => (Some(fault.class), Some(fault.text)),
         Ok(Examined { findings, not_reached }) => {
             let trouble = trouble(&findings);
-            voice.summary(&page::page(&findings));
-            voice.event(&Event::Findings { findings });
+            console.summary(&page::page(&findings));
+            console.event(&Event::Findings { findings });
             let class = trouble.as_ref().map(|_| not_reached.unwrap_or(Class::Local));
             (class, trouble)
         }
     };
     if let Some(text) = text.as_ref() {
-        voice.error(text);
+        console.error(text);
     }
     let end = json::end(class, text);
     let code = end.exit_code;
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }
 
@@ -94,7 +94,7 @@ struct Examined {
 
 type Facts = BTreeMap<String, String>;
 
-fn examine(args: &DoctorArgs, voice: &Voice) -> Result<Examined, Fault> {
+fn examine(args: &DoctorArgs, console: &Console) -> Result<Examined, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let folder = std::path::absolute(&args.folder).unwrap_or_else(|_| args.folder.clone());
     let alone = |near: &mut Probe| {
@@ -104,8 +104,8 @@ fn examine(args: &DoctorArgs, voice: &Voice) -> Result<Examined, Fault> {
     let Some((host, far_folder)) = &args.far else {
         return Ok(Examined { findings: alone(&mut near)?, not_reached: None });
     };
-    if voice.has_line() {
-        voice.remark(&format!("connecting to {host}"));
+    if console.has_line() {
+        console.remark(&format!("connecting to {host}"));
     }
     let mut far = match Other::meet(host, args) {
         Ok(far) => far,

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use super::console::Console;
 use super::options::recording::RESULTS;
 use super::order::{Form, Show};
 use super::record;
 use super::results::{environments, number};
 use super::typed::Typed;
-use super::voice::Voice;
 use super::written;
 use crate::host::environment;
 use crate::results::{Filter, Store};
@@ -50,12 +50,12 @@ impl ExplainArgs {
 }
 
 pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
+    let console = Console::new(args.show, started);
     let verdict = match of_store(args) {
         Ok(verdict) => verdict,
         Err(fault) => {
-            voice.error(&fault.text);
-            voice.event(&Event::End(Box::new(json::end(
+            console.error(&fault.text);
+            console.event(&Event::End(Box::new(json::end(
                 Some(fault.class),
                 Some(fault.text.clone()),
             ))));
@@ -63,8 +63,8 @@ pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
         }
     };
     if args.show.form == Form::Json {
-        voice.event(&Event::Verdict(Box::new(verdict)));
-        voice.event(&Event::End(Box::new(json::end(None, None))));
+        console.event(&Event::Verdict(Box::new(verdict)));
+        console.event(&Event::End(Box::new(json::end(None, None))));
         return 0;
     }
     let text = escape::page(&page::page(&verdict));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use super::console::Console;
 use super::model::{models, page, studied};
 use super::options::recording::RESULTS;
 use super::options::{any_of, copying, measuring, moving};
@@ -15,12 +16,11 @@ use super::results::environments;
 use super::settings::{remote, settings};
 use super::signals;
 use super::typed::Typed;
-use super::voice::Voice;
 use super::whole::{Stage, Wanted};
 use crate::host::environment;
 use crate::host::file;
 use crate::measure::rig::{Cache, Ground, Rig};
-use crate::measure::{self, Audience, Bench, Eye, Step};
+use crate::measure::{self, Bench, HostProbe, Observer, Step};
 use crate::probe::{self, Probe};
 use crate::results::{Experiment, Filter, Store};
 use analysis::record::sample::{Environment, Record, Scenario};
@@ -125,15 +125,15 @@ impl Subject {
 pub(super) fn run(args: &MeasureArgs, started: Instant) -> u8 {
     let (scenarios, whole) = subjects(args);
     let design = design(scenarios, args);
-    let voice = Voice::new(args.show, started);
-    voice.event(&super::start("measure", args.shown.clone(), None, None));
+    let console = Console::new(args.show, started);
+    console.event(&super::start("measure", args.shown.clone(), None, None));
     let (notices, _) = channel();
     let watch = Arc::new(Watch::new(notices));
     if let Err(why) = signals::install(&watch) {
-        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let result = carry_out(design, whole, args, &voice, &watch);
-    voice.clear();
+    let result = carry_out(design, whole, args, &console, &watch);
+    console.clear();
     let (class, text) = match result {
         Ok(()) => (None, None),
         Err(_) if watch.stopping() => {
@@ -143,11 +143,11 @@ pub(super) fn run(args: &MeasureArgs, started: Instant) -> u8 {
         Err(fault) => (Some(fault.class), Some(fault.text)),
     };
     if let Some(text) = &text {
-        voice.error(text);
+        console.error(text);
     }
     let end = json::end(class, text);
     let code = end.exit_code;
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }
 
@@ -208,7 +208,7 @@ fn carry_out(
     design: Design,
     whole: bool,
     args: &MeasureArgs,
-    voice: &Voice,
+    console: &Console,
     watch: &Watch,
 ) -> Result<(), Fault> {
     let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
@@ -225,9 +225,9 @@ fn carry_out(
         true => None,
         false => Some(bench(design, args, &mut store)?),
     };
-    voice.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
+    console.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
     if bench.as_ref().is_some_and(is_held_up) {
-        voice.warning(HELD_UP);
+        console.warning(HELD_UP);
     }
     let name = store.begin_experiment(&Experiment {
         name: format!("measure-{}", live::stamp(clock::unix())),
@@ -240,14 +240,14 @@ fn carry_out(
         bench.name.clone_from(&name);
         let whole_s = stage.as_ref().map_or(0.0, Stage::duration_s);
         let thorough = args.thorough;
-        measure_parts(bench, &mut store, (whole_s, thorough), voice, watch)?;
+        measure_parts(bench, &mut store, (whole_s, thorough), console, watch)?;
     }
-    let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, voice, watch));
+    let copied = stage.map_or(Ok(()), |stage| stage.carry_out(&mut store, &name, console, watch));
     if watch.stopping() {
         return copied;
     }
-    voice.clear();
-    conclude(&mut store, &name, voice)?;
+    console.clear();
+    conclude(&mut store, &name, console)?;
     copied
 }
 
@@ -262,7 +262,7 @@ fn measure_parts(
     bench: &mut Bench,
     store: &mut Store,
     (whole_s, thorough): (f64, bool),
-    voice: &Voice,
+    console: &Console,
     watch: &Watch,
 ) -> Result<(), Fault> {
     let mut first = None;
@@ -274,17 +274,17 @@ fn measure_parts(
             Step::Ran { .. } => now.since(*first.get_or_insert(now)),
             _ => Nanos(0),
         };
-        told(voice, step, running, Times { duration_s, whole_s });
+        told(console, step, running, Times { duration_s, whole_s });
     };
     let mut keep = |record: &Record| match record.id {
         0 => store.insert(record),
         id => store.replace(record).map(|()| id),
     };
-    bench.carry_out(watch, &mut Audience { tell: &mut tell, keep: &mut keep })
+    bench.carry_out(watch, &mut Observer { tell: &mut tell, keep: &mut keep })
 }
 
 /// What was found: the tables, and the models that predictions are made from.
-fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
+fn conclude(store: &mut Store, name: &str, console: &Console) -> Result<(), Fault> {
     let records =
         store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })?;
     let environments = environments(store, &records)?;
@@ -294,8 +294,8 @@ fn conclude(store: &mut Store, name: &str, voice: &Voice) -> Result<(), Fault> {
         store.put_model(model)?;
     }
     let environments: Vec<Environment> = environments.into_values().collect();
-    voice.summary(&page(&study, &environments, &models, Form::Text));
-    voice.summary(&format!("The runs are experiment {name} of {}", store.path().display()));
+    console.summary(&page(&study, &environments, &models, Form::Text));
+    console.summary(&format!("The runs are experiment {name} of {}", store.path().display()));
     Ok(())
 }
 
@@ -318,10 +318,10 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
         Launch::Ssh { .. } => {
             let mut probe = Probe::start(&far_launch)?;
             let environment = store.environment(&probe.environment()?)?;
-            Some(Eye { probe, environment })
+            Some(HostProbe { probe, environment })
         }
     };
-    let (near_cpus, far_cpus) = seats(args, near.cpus(), far.is_some());
+    let (near_cpus, far_cpus) = bindings(args, near.cpus(), far.is_some());
     let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
     let ground = Ground {
         place: args.place.clone().unwrap_or_else(|| PathBuf::from(".")),
@@ -342,7 +342,7 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
         name: String::new(),
         design,
         rig: Rig::new(ground)?,
-        near: Eye { probe: near, environment: near_environment },
+        near: HostProbe { probe: near, environment: near_environment },
         far,
         far_cpus: far_list,
         intrusion: BTreeMap::new(),
@@ -370,7 +370,7 @@ fn far(args: &MeasureArgs) -> Result<(Launch, Option<PathBuf>), Fault> {
 }
 
 /// On one host each end has a CPU of its own, so that its costs can be told from the other's.
-fn seats(args: &MeasureArgs, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
+fn bindings(args: &MeasureArgs, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
     let one = |place: usize| allowed.get(place).and_then(|cpu| Cpus::of([*cpu]));
     let usual = match (two_hosts, allowed.len()) {
         (_, 0 | 1) => (None, None),
@@ -435,10 +435,10 @@ struct Times {
 }
 
 /// `running` is the time since the first run was over.
-fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
+fn told(console: &Console, step: &Step<'_>, running: Nanos, times: Times) {
     let line = match step {
         // Where lines stay, one for each would be many.
-        Step::Sizing { done, .. } if done % REMARK_EVERY != 0 && !voice.has_line() => return,
+        Step::Sizing { done, .. } if done % REMARK_EVERY != 0 && !console.has_line() => return,
         Step::Sizing { cell, done, of } => {
             format!("sizing {}: {done} of {of} combinations", words_of(*cell))
         }
@@ -452,7 +452,7 @@ fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
             };
             let left_s = each_s * (all - made) + times.whole_s;
             let line = ran(record, *beside);
-            voice.event(&Event::Run { record: Box::new((*record).clone()) });
+            console.event(&Event::Run { record: Box::new((*record).clone()) });
             let left = live::clock(Nanos((left_s * 1e9) as u64));
             format!("{done} of {of} runs, {left} left: {line}")
         }
@@ -462,20 +462,20 @@ fn told(voice: &Voice, step: &Step<'_>, running: Nanos, times: Times) {
                 _ => (format!("{runs} runs count"), "they are"),
             };
             let then = if *again { "made again at the end" } else { "void for good" };
-            voice.warning(&format!("{count} for nothing: {why}; {they} {then}"));
+            console.warning(&format!("{count} for nothing: {why}; {they} {then}"));
             return;
         }
         Step::NoTime { runs } => {
-            voice.warning(&format!(
+            console.warning(&format!(
                 "{runs} runs stay void: there is no time left to make them again; measure when the \
                  machine is quiet, or with --thorough"
             ));
             return;
         }
     };
-    match voice.has_line() {
-        true => voice.draw(line),
-        false => voice.remark(&line),
+    match console.has_line() {
+        true => console.draw(line),
+        false => console.remark(&line),
     }
 }
 

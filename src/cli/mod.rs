@@ -5,6 +5,7 @@ mod args;
 mod clean;
 mod codec;
 mod command_id;
+mod console;
 mod demo;
 mod doctor;
 mod endpoint;
@@ -27,7 +28,6 @@ mod signals;
 mod sweep;
 mod typed;
 mod verify;
-mod voice;
 mod whole;
 mod words;
 
@@ -37,10 +37,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::args::{Args, Task};
+use self::console::Console;
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::progress::{Heard, follow};
 use self::typed::Stop;
-use self::voice::Voice;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::Record;
@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
     let code = match Args::parse(std::env::args_os()) {
         Ok(args) => perform(&args, started),
         Err(Stop::Help(text)) => {
-            voice::print(&mut io::stdout(), &text);
+            console::print(&mut io::stdout(), &text);
             0
         }
         Err(Stop::Wrong { text, json }) => {
@@ -117,9 +117,9 @@ fn perform(args: &Args, started: Instant) -> u8 {
 /// Names what is wrong with the command line.
 fn refuse(form: Form, started: Instant, why: &str) -> u8 {
     let show = Show { form, amount: Amount::All, channel: Channel::Stdout, interval: None };
-    let voice = Voice::new(show, started);
-    voice.refusal(why);
-    voice.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
+    let console = Console::new(show, started);
+    console.refusal(why);
+    console.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
     Class::Usage.exit_code()
 }
 
@@ -128,7 +128,7 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
             let fault = Fault::system(&format!("print {what}"), &why);
-            voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
+            console::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
             fault.class.exit_code()
         }
         _ => 0,
@@ -138,14 +138,14 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let CopyArgs { sources, target, order, explain, recording } = args;
     let Order { job, receipt, show, idle } = order;
-    let voice = Arc::new(Voice::new(*show, started));
+    let console = Arc::new(Console::new(*show, started));
     let settings = Some(&job.settings);
-    voice.event(&start("copy", sources.clone(), Some(target.clone()), settings));
-    idle.iter().for_each(|text| voice.warning(text));
+    console.event(&start("copy", sources.clone(), Some(target.clone()), settings));
+    idle.iter().for_each(|text| console.warning(text));
     let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
         Some(host) => {
-            if voice.has_line() {
-                voice.remark(&format!("connecting to {host}"));
+            if console.has_line() {
+                console.remark(&format!("connecting to {host}"));
             }
             Phase::Connecting
         }
@@ -154,14 +154,14 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let receipt =
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
     let (result, mut heard) = match receipt {
-        Ok(receipt) => watched(&voice, first, receipt, |watch| remote::copy::run(job, watch)),
+        Ok(receipt) => watched(&console, first, receipt, |watch| remote::copy::run(job, watch)),
         Err(fault) => (Err(fault), Heard::default()),
     };
     heard.expected = result.as_ref().ok().and_then(|outcome| {
         // Where the run is to be recorded, that tells what is wrong with the store.
         let store = recording.store.as_deref();
         let model = foretell::model(store, &mut |text| {
-            outcome.dry.iter().for_each(|_| voice.warning(text));
+            outcome.dry.iter().for_each(|_| console.warning(text));
         });
         let way = foretell::way(store, job, outcome);
         foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
@@ -169,11 +169,11 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let said = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &job.settings);
-        let record = record::keep(&voice, recording, "copy", &ends, made, &heard);
+        let record = record::keep(&console, recording, "copy", &ends, made, &heard);
         let said = moved(made, record).beside(&outcome, heard.expected.as_ref());
-        said.explained(&voice, (&outcome, &job.settings), *explain)
+        said.explained(&console, (&outcome, &job.settings), *explain)
     });
-    conclude(&voice, said, heard)
+    conclude(&console, said, heard)
 }
 
 fn start(
@@ -189,12 +189,12 @@ fn start(
 
 /// Does the work while somebody follows it and signals can stop it.
 fn watched<T>(
-    voice: &Arc<Voice>,
+    console: &Arc<Console>,
     first: Phase,
     receipt: Option<Receipt>,
     work: impl FnOnce(&Arc<Watch>) -> Result<T, Fault>,
 ) -> (Result<T, Fault>, Heard) {
-    let followed = follow(voice, first, receipt);
+    let followed = follow(console, first, receipt);
     if let Err(why) = signals::install(&followed.watch) {
         followed.watch.warn(format!("Ctrl-C ends the program at once: {why}"));
     }
@@ -226,7 +226,7 @@ impl Said {
     /// Adds what held it back, where its streams were looked at.
     fn explained(
         mut self,
-        voice: &Voice,
+        console: &Console,
         (outcome, settings): (&Outcome, &Settings),
         explain: bool,
     ) -> Said {
@@ -235,7 +235,7 @@ impl Said {
                 true => format!("\n{}", page::page(&verdict)),
                 false => page::line(&verdict),
             });
-            voice.event(&Event::Verdict(Box::new(verdict)));
+            console.event(&Event::Verdict(Box::new(verdict)));
         }
         self
     }
@@ -276,7 +276,7 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
 }
 
 /// Tells how it ended and gives the exit code.
-fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
+fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 {
     // A receipt is for a transfer that ran to its end; otherwise it goes with its temporary name.
     let receipt = match result {
         Ok(_) => heard.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
@@ -285,16 +285,16 @@ fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
     let no_receipt = receipt.err().map(|fault| (fault.class, fault.text));
     let (end, trouble) = match result {
         Ok(said) => {
-            voice.summary(&said.summary);
+            console.summary(&said.summary);
             (said.end, said.trouble.or(no_receipt))
         }
         Err(fault) => (json::end(Some(fault.class), None), Some((fault.class, fault.text))),
     };
     for (path, fault) in &heard.failed {
-        voice.error(&text::failed(path, fault));
+        console.error(&text::failed(path, fault));
     }
     if let Some((_, text)) = &trouble {
-        voice.error(text);
+        console.error(text);
     }
     let (class, message) = trouble.unzip();
     let verdict = json::end(class, message);
@@ -303,6 +303,6 @@ fn conclude(voice: &Voice, result: Result<Said, Fault>, heard: Heard) -> u8 {
     let failed_count = heard.failed_count;
     let End { record, cpu_ns_per_byte, verified, .. } = end;
     let end = End { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }

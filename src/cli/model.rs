@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::console;
 use super::options::recording::{
     CPU_FROM, EXPERIMENT, INPUT, MODEL_FORMAT, OUTPUT, PageFormat, RESULTS,
 };
@@ -12,7 +13,6 @@ use super::options::showing::JSON;
 use super::record;
 use super::results::{ended, environments, into_file};
 use super::typed::Typed;
-use super::voice;
 use crate::host::environment;
 use crate::results::{Filter, Store};
 use analysis::model::HostModel;
@@ -111,7 +111,7 @@ impl Page {
         match &self.output {
             Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
             None => {
-                voice::print(&mut io::stdout().lock(), text);
+                console::print(&mut io::stdout().lock(), text);
                 Ok(())
             }
         }

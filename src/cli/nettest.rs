@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::console::Console;
 use super::endpoint::{End, Role};
 use super::options::{net_test, showing};
 use super::order::{self, Show};
@@ -17,7 +18,6 @@ use super::progress::Heard;
 use super::record::{self, Ends, Recording};
 use super::settings::{remote, settings};
 use super::typed::Typed;
-use super::voice::Voice;
 use super::{explain, signals, start};
 use crate::measure::own_process;
 use analysis::nettest::{Direction, Interval, Span, Way};
@@ -38,36 +38,36 @@ use mover::remote::launch::Launch;
 
 pub(super) fn run(args: &NetTestArgs, started: Instant) -> u8 {
     let order = &args.order;
-    let voice = Voice::new(args.show, started);
+    let console = Console::new(args.show, started);
     let words = args.shown.iter().cloned().collect();
-    voice.event(&start("net-test", words, None, Some(&order.settings)));
+    console.event(&start("net-test", words, None, Some(&order.settings)));
     let (notices_in, notices) = channel();
     let control = Arc::new(Watch::new(notices_in));
     if let Err(why) = signals::install(&control) {
-        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
     let name = order.host.as_deref().unwrap_or("this host");
     let span = report::span(order.span.omit, order.span.time);
-    voice.remark(&report::opening(name, &order.directions, &span, &order.settings));
+    console.remark(&report::opening(name, &order.directions, &span, &order.settings));
     let launch = match &order.host {
         Some(host) => Ok(Launch::Ssh { host: host.clone(), remote: args.remote.clone() }),
         None => own_process(),
     };
     let done = launch.and_then(|launch| {
-        let test = Test::new(order, &voice, launch, (&control, &notices));
+        let test = Test::new(order, &console, launch, (&control, &notices));
         test.run()
     });
     let (net_test, trouble) = match done {
-        Ok(done) => done.tell(args, &voice),
+        Ok(done) => done.tell(args, &console),
         Err(fault) => (None, Some((fault.class, fault.text))),
     };
     if let Some((_, text)) = &trouble {
-        voice.error(text);
+        console.error(text);
     }
     let (class, message) = trouble.unzip();
     let end = json::End { net_test: net_test.map(Box::new), ..json::end(class, message) };
     let code = end.exit_code;
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }
 
@@ -205,7 +205,7 @@ struct Running {
 /// A test while it runs.
 struct Test<'a> {
     order: &'a Order,
-    voice: &'a Voice,
+    console: &'a Console,
     launch: Launch,
     /// Signals stop this one.
     control: (&'a Watch, &'a Receiver<Notice>),
@@ -230,7 +230,7 @@ struct Done {
 impl<'a> Test<'a> {
     fn new(
         order: &'a Order,
-        voice: &'a Voice,
+        console: &'a Console,
         launch: Launch,
         control: (&'a Watch, &'a Receiver<Notice>),
     ) -> Test<'a> {
@@ -238,7 +238,7 @@ impl<'a> Test<'a> {
         left.reverse();
         Test {
             order,
-            voice,
+            console,
             launch,
             control,
             running: Vec::new(),
@@ -293,16 +293,16 @@ impl<'a> Test<'a> {
         for running in &mut self.running {
             running.paths.try_iter().for_each(|path| running.way.see(&path));
             for notice in running.notices.try_iter() {
-                tell(self.voice, notice);
+                tell(self.console, notice);
             }
         }
-        self.control.1.try_iter().for_each(|notice| tell(self.voice, notice));
+        self.control.1.try_iter().for_each(|notice| tell(self.console, notice));
         if self.began.is_none() && self.running.len() == self.order.directions.len() {
             let began: Option<Vec<Tick>> =
                 self.running.iter().map(|running| running.way.began()).collect();
             self.began = began.and_then(|began| began.into_iter().max());
             if self.began.is_some() {
-                self.voice.summary(&report::heading());
+                self.console.summary(&report::heading());
             }
         }
     }
@@ -339,7 +339,7 @@ impl<'a> Test<'a> {
             }
             self.left.pop();
             for (running, bytes) in self.running.iter_mut().zip(&mut self.bytes) {
-                *bytes += show(self.voice, &running.way, (from, to), interval);
+                *bytes += show(self.console, &running.way, (from, to), interval);
                 running.series.add(to.since(self.started), *bytes);
                 running.way.forget(to);
             }
@@ -350,7 +350,7 @@ impl<'a> Test<'a> {
     fn finish(self) -> Result<Done, Fault> {
         let mut ways = Vec::new();
         for running in self.running {
-            running.notices.try_iter().for_each(|notice| tell(self.voice, notice));
+            running.notices.try_iter().for_each(|notice| tell(self.console, notice));
             let panicked = |_| Fault::new(Class::Local, "a net test panicked: please report this");
             let outcome = running.thread.join().map_err(panicked)??;
             ways.push((running.direction, outcome, running.series));
@@ -370,7 +370,7 @@ impl<'a> Test<'a> {
             if from < cut {
                 let interval = Interval { to: interval.from + cut.since(from), ..interval };
                 for way in &seen {
-                    show(self.voice, way, (from, cut), interval);
+                    show(self.console, way, (from, cut), interval);
                 }
             }
         }
@@ -379,20 +379,20 @@ impl<'a> Test<'a> {
 }
 
 /// A direction's lines of an interval; the bytes that came in it.
-fn show(voice: &Voice, way: &Way, (from, to): (Tick, Tick), interval: Interval) -> u64 {
+fn show(console: &Console, way: &Way, (from, to): (Tick, Tick), interval: Interval) -> u64 {
     let passed = Passed::of(way.direction, interval, &way.between(from, to));
-    report::lines(&passed).iter().for_each(|line| voice.summary(line));
+    report::lines(&passed).iter().for_each(|line| console.summary(line));
     let bytes = passed.sum.bytes;
-    if voice.show().amount == order::Amount::All {
-        voice.event(&Event::Interval(Box::new(passed)));
+    if console.show().amount == order::Amount::All {
+        console.event(&Event::Interval(Box::new(passed)));
     }
     bytes
 }
 
-fn tell(voice: &Voice, notice: Notice) {
+fn tell(console: &Console, notice: Notice) {
     match notice {
-        Notice::Warning(text) | Notice::Again(text) => voice.warning(&text),
-        Notice::FileFailed { fault, .. } => voice.error(&fault.text),
+        Notice::Warning(text) | Notice::Again(text) => console.warning(&text),
+        Notice::FileFailed { fault, .. } => console.error(&fault.text),
         Notice::FileDone { .. } | Notice::WouldCopy { .. } => {}
     }
 }
@@ -402,7 +402,7 @@ type Trouble = Option<(Class, String)>;
 
 impl Done {
     /// Says what it came to, and records it.
-    fn tell(&self, args: &NetTestArgs, voice: &Voice) -> (Option<NetTest>, Trouble) {
+    fn tell(&self, args: &NetTestArgs, console: &Console) -> (Option<NetTest>, Trouble) {
         let order = &args.order;
         let from = self.began.after(order.span.omit);
         let lasted = self.until.since(from);
@@ -419,16 +419,16 @@ impl Done {
         };
         let mut text = report::summary(&test);
         for ((direction, outcome, series), total) in self.ways.iter().zip(&test.ways) {
-            self.keep(args, voice, (*direction, outcome, series), total);
+            self.keep(args, console, (*direction, outcome, series), total);
             if let Some(verdict) = explain::of_copy(outcome, &order.settings) {
                 text.push_str(&report::held_back(*direction, &page::sentence(&verdict)));
                 if args.explain {
                     let _ = write!(text, "\n{}", page::page(&verdict));
                 }
-                voice.event(&Event::Verdict(Box::new(verdict)));
+                console.event(&Event::Verdict(Box::new(verdict)));
             }
         }
-        voice.summary(&text);
+        console.summary(&text);
         let asked_s = order.span.time.seconds();
         let trouble = self.stopped.then(|| {
             let text = format!("stopped after {:.1} of {asked_s} s", lasted.seconds());
@@ -440,7 +440,7 @@ impl Done {
     fn keep(
         &self,
         args: &NetTestArgs,
-        voice: &Voice,
+        console: &Console,
         (direction, outcome, series): (Direction, &Outcome, &Series),
         total: &WayTotal,
     ) {
@@ -448,7 +448,7 @@ impl Done {
         let steady = total.receiver.or(total.sender);
         let ends = args.order.ends(direction);
         let of = (outcome, &args.order.settings);
-        record::keep_with(voice, &args.recording, "net-test", &ends, of, &heard, {
+        record::keep_with(console, &args.recording, "net-test", &ends, of, &heard, {
             |record: &mut Record| {
                 record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);
                 record.moved.steady_from_s = Some(args.order.span.omit.seconds());

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::console::Console;
 use super::order::{Amount, Form};
-use super::voice::Voice;
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copied::Series;
@@ -45,7 +45,7 @@ pub(crate) struct Heard {
 }
 
 /// Starts to follow. Until something is found, `first` is what the transfer is busy with.
-pub(super) fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>) -> Followed {
+pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Receipt>) -> Followed {
     let (sender, notices) = mpsc::channel();
     let watch = Arc::new(Watch::new(sender));
     let over = Arc::new(AtomicBool::new(false));
@@ -54,14 +54,14 @@ pub(super) fn follow(voice: &Arc<Voice>, first: Phase, receipt: Option<Receipt>)
     let mut meter = Meter::default();
     meter.see(&before);
     let follower = Follower {
-        voice: Arc::clone(voice),
+        console: Arc::clone(console),
         watch: Arc::downgrade(&watch),
         pending: watch.pending(),
         over: Arc::clone(&over),
         first,
         meter,
         before,
-        interval: interval(voice),
+        interval: interval(console),
         heard: Heard { receipt: receipt.map(Ok), ..Heard::default() },
     };
     let thread = thread::spawn(move || follower.run(&notices));
@@ -85,19 +85,19 @@ impl Followed {
 }
 
 /// How often a line is printed; `None` for never.
-fn interval(voice: &Voice) -> Option<Nanos> {
-    let show = voice.show();
+fn interval(console: &Console) -> Option<Nanos> {
+    let show = console.show();
     match (show.interval, show.form, show.amount) {
         (_, _, Amount::Quiet) => None,
         (Some(interval), _, _) => Some(interval),
         (None, Form::Json, _) => Some(JSON_INTERVAL),
-        (None, Form::Text, _) if voice.has_line() => None,
+        (None, Form::Text, _) if console.has_line() => None,
         (None, Form::Text, _) => Some(PLAIN_INTERVAL),
     }
 }
 
 struct Follower {
-    voice: Arc<Voice>,
+    console: Arc<Console>,
     watch: Weak<Watch>,
     pending: Arc<Pending>,
     /// Set when the transfer has returned, in case something still holds its watch.
@@ -128,10 +128,10 @@ impl Follower {
                 next_look = Instant::now() + LOOK_EVERY;
             }
         }
-        self.voice.clear();
+        self.console.clear();
         let unheard = self.pending.unheard();
         if unheard > 0 {
-            self.voice.warning(&format!(
+            self.console.warning(&format!(
                 "{unheard} more warnings and failures came faster than they could be shown"
             ));
         }
@@ -140,15 +140,15 @@ impl Follower {
 
     fn hear(&mut self, notice: Notice) {
         match notice {
-            Notice::Warning(text) => self.voice.warning(&text),
+            Notice::Warning(text) => self.console.warning(&text),
             Notice::Again(text) => {
-                self.voice.warning(&text);
+                self.console.warning(&text);
                 self.start_over();
             }
             Notice::FileDone { path, bytes, digest } => {
                 self.heard.shape.add(bytes);
-                if self.voice.show().amount == Amount::All {
-                    self.voice.event(&json::file_done(&path, bytes, digest.as_deref()));
+                if self.console.show().amount == Amount::All {
+                    self.console.event(&json::file_done(&path, bytes, digest.as_deref()));
                 }
                 if let Some(digest) = digest {
                     self.note(&path, &digest);
@@ -156,16 +156,16 @@ impl Follower {
             }
             Notice::WouldCopy { path, bytes } => {
                 self.heard.shape.add(bytes);
-                if self.voice.show().amount == Amount::All {
-                    self.voice.event(&json::would_copy(&path, bytes));
+                if self.console.show().amount == Amount::All {
+                    self.console.event(&json::would_copy(&path, bytes));
                 }
             }
             Notice::FileFailed { path, fault } => {
-                self.voice.event(&json::file_failed(&path, &fault));
+                self.console.event(&json::file_failed(&path, &fault));
                 self.heard.failed_count += 1;
                 match self.heard.failed.len() < FAILED_KEPT {
                     true => self.heard.failed.push((path, fault)),
-                    false => self.voice.error(&text::failed(&path, &fault)),
+                    false => self.console.error(&text::failed(&path, &fault)),
                 }
             }
         }
@@ -180,12 +180,13 @@ impl Follower {
         if let Some(Ok(receipt)) = &mut self.heard.receipt
             && let Err(fault) = receipt.restart()
         {
-            self.voice.warning(&fault.text);
+            self.console.warning(&fault.text);
             self.heard.receipt = Some(Err(fault));
         }
         // The gauges begin at nothing again: what was moved before says nothing about the rate.
         let first = self.first;
-        self.before = Seen { at: self.voice.started().elapsed().into(), first, ..Seen::default() };
+        self.before =
+            Seen { at: self.console.started().elapsed().into(), first, ..Seen::default() };
         self.meter = Meter::default();
         self.meter.see(&self.before);
     }
@@ -195,7 +196,7 @@ impl Follower {
         if let Some(Ok(receipt)) = &mut self.heard.receipt
             && let Err(fault) = receipt.add(path, digest)
         {
-            self.voice.warning(&fault.text);
+            self.console.warning(&fault.text);
             self.heard.receipt = Some(Err(fault));
         }
     }
@@ -208,13 +209,13 @@ impl Follower {
         self.heard.series.add(seen.at, seen.bytes_done.saturating_sub(seen.bytes_held));
         self.meter.see(&seen);
         // Not while connecting: ssh may be asking for a password on the same line.
-        if self.voice.has_line() && seen.phase() != Phase::Connecting {
-            self.voice.draw(live::line(&seen, &self.meter));
+        if self.console.has_line() && seen.phase() != Phase::Connecting {
+            self.console.draw(live::line(&seen, &self.meter));
         }
         if self.interval.is_some_and(|interval| seen.at - self.before.at >= interval) {
-            match self.voice.show().form {
-                Form::Json => self.voice.event(&json::progress(&seen, &self.meter)),
-                Form::Text => self.voice.remark(&live::interval_line(&self.before, &seen)),
+            match self.console.show().form {
+                Form::Json => self.console.event(&json::progress(&seen, &self.meter)),
+                Form::Text => self.console.remark(&live::interval_line(&self.before, &seen)),
             }
             self.before = seen;
         }
@@ -223,7 +224,7 @@ impl Follower {
     fn seen(&self, watch: &Watch) -> Seen {
         let gauge = &watch.gauge;
         Seen {
-            at: self.voice.started().elapsed().into(),
+            at: self.console.started().elapsed().into(),
             bytes_done: gauge.bytes_done.load(Relaxed),
             bytes_held: gauge.bytes_held.load(Relaxed),
             bytes_found: gauge.bytes_found.load(Relaxed),

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::console::Console;
 use super::options::recording::{NO_RECORD, RESULTS};
 use super::progress::Heard;
 use super::typed::Typed;
-use super::voice::Voice;
 use crate::host::environment;
 use crate::measure;
 use crate::results::{Lasting, Store};
@@ -84,19 +84,19 @@ impl Ends {
 
 /// Records it where it is to be, and gives what is known of it.
 pub(super) fn keep(
-    voice: &Voice,
+    console: &Console,
     recording: &Recording,
     command: &str,
     ends: &Ends,
     made: (&Outcome, &Settings),
     heard: &Heard,
 ) -> Record {
-    keep_with(voice, recording, command, ends, made, heard, |_| {})
+    keep_with(console, recording, command, ends, made, heard, |_| {})
 }
 
 /// The same; `add` adds what only that kind of run has.
 pub(crate) fn keep_with(
-    voice: &Voice,
+    console: &Console,
     recording: &Recording,
     command: &str,
     ends: &Ends,
@@ -116,7 +116,7 @@ pub(crate) fn keep_with(
         settings,
         outcome,
         series: &heard.series,
-        started_unix_s: now.as_secs_f64() - voice.started().elapsed().as_secs_f64(),
+        started_unix_s: now.as_secs_f64() - console.started().elapsed().as_secs_f64(),
         environment: opened.as_ref().and_then(|opened| Some(opened.as_ref().ok()?.0)).unwrap_or(0),
         source_file_system: ends.source_file_system.clone(),
         sink_file_system: ends.sink_file_system.clone(),
@@ -128,7 +128,7 @@ pub(crate) fn keep_with(
         None => {}
         Some(Ok(id)) => record.id = id,
         Some(Err(fault)) => {
-            voice.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
+            console.warning(&format!("this run is not recorded: {fault}, or use --no-record"));
         }
     }
     record
@@ -136,7 +136,7 @@ pub(crate) fn keep_with(
 
 /// Records what was measured, made of the number of this host's environment.
 pub(crate) fn keep_measured(
-    voice: &Voice,
+    console: &Console,
     recording: &Recording,
     records: impl FnOnce(f64, i64) -> Vec<Record>,
 ) {
@@ -149,7 +149,7 @@ pub(crate) fn keep_measured(
         records.iter().try_for_each(|record| store.insert(record).map(|_| ()))
     });
     if let Err(fault) = done {
-        voice.warning(&format!("this is not recorded: {fault}, or use --no-record"));
+        console.warning(&format!("this is not recorded: {fault}, or use --no-record"));
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::options::recording::{EXPERIMENT, EXPORT_FORMAT, LIMIT, OUTPUT, RESULTS, WHAT};
 use super::record;
 use super::typed::Typed;
-use super::{voice, written};
+use super::{console, written};
 use crate::results::{Filter, Store};
 use analysis::record::export::{Format, What};
 use analysis::record::paths;
@@ -122,7 +122,7 @@ pub(super) fn export(args: &ExportArgs) -> u8 {
 /// The exit code of a command; a fault is named.
 pub(super) fn ended(result: Result<u8, Fault>) -> u8 {
     result.unwrap_or_else(|fault| {
-        voice::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
+        console::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
         fault.class.exit_code()
     })
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use self::hosts::Host;
 use self::under_way::Trouble;
+use super::console::Console;
 use super::options::copying;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
@@ -18,7 +19,6 @@ use super::order::{self, Show};
 use super::record;
 use super::settings::{remote, settings};
 use super::typed::Typed;
-use super::voice::Voice;
 use analysis::campaign::{self, Extent, Grid, Plan, Setting};
 use analysis::report::campaign as page;
 use analysis::report::json::{self, Event};
@@ -127,15 +127,15 @@ impl BeginArgs {
 
 pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
     match args {
-        SweepArgs::Begin(args) => begin(args, &Arc::new(Voice::new(args.show, started))),
+        SweepArgs::Begin(args) => begin(args, &Arc::new(Console::new(args.show, started))),
         SweepArgs::Resume { campaign, show, store } => {
-            let voice = Arc::new(Voice::new(*show, started));
+            let console = Arc::new(Console::new(*show, started));
             let store = record::store_path(store.as_deref());
             let done = store.and_then(|store| {
-                let told = |campaign: &Campaign| tell(campaign, &voice);
-                under_way::resume(campaign.as_deref(), &store, &voice, &told)
+                let told = |campaign: &Campaign| tell(campaign, &console);
+                under_way::resume(campaign.as_deref(), &store, &console, &told)
             });
-            Ok(ended(&voice, done))
+            Ok(ended(&console, done))
         }
     }
 }
@@ -222,34 +222,34 @@ fn auto(levels: &[Compress]) -> Vec<Setting> {
     [of(Compress::Off)].into_iter().chain(packing).collect()
 }
 
-fn begin(args: &BeginArgs, voice: &Arc<Voice>) -> Result<u8, String> {
+fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {
     let campaign = Campaign::of(args)?;
-    tell(&campaign, voice);
+    tell(&campaign, console);
     if args.dry_run {
         let cells = campaign.plan.cells();
-        voice.summary(&page::order(&campaign.names(), &cells));
-        voice.event(&Event::Order { cells: page::rows(&campaign.names(), &cells) });
-        return Ok(ended(voice, Ok(None)));
+        console.summary(&page::order(&campaign.names(), &cells));
+        console.event(&Event::Order { cells: page::rows(&campaign.names(), &cells) });
+        return Ok(ended(console, Ok(None)));
     }
-    Ok(ended(voice, under_way::begin(&campaign, args, voice)))
+    Ok(ended(console, under_way::begin(&campaign, args, console)))
 }
 
-fn tell(campaign: &Campaign, voice: &Voice) {
-    voice.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
-    voice.remark(&page::opening(&campaign.names(), &campaign.plan));
+fn tell(campaign: &Campaign, console: &Console) {
+    console.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
+    console.remark(&page::opening(&campaign.names(), &campaign.plan));
 }
 
 /// What was wrong, for people and programs; the exit code.
-fn ended(voice: &Voice, done: Result<Trouble, Fault>) -> u8 {
-    voice.clear();
+fn ended(console: &Console, done: Result<Trouble, Fault>) -> u8 {
+    console.clear();
     let trouble = done.unwrap_or_else(|fault| Some((fault.class, fault.text)));
     if let Some((_, text)) = &trouble {
-        voice.error(text);
+        console.error(text);
     }
     let (class, text) = trouble.unzip();
     let end = json::end(class, text);
     let code = end.exit_code;
-    voice.event(&Event::End(Box::new(end)));
+    console.event(&Event::End(Box::new(end)));
     code
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use super::console::Console;
 use super::endpoint::{End, Role};
 use super::order::Show;
 use super::typed::Typed;
-use super::voice::Voice;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use analysis::report::live::Phase;
@@ -53,15 +53,15 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
 
 pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     let VerifyArgs { manifest, root, shown, show } = args;
-    let voice = Arc::new(Voice::new(*show, started));
+    let console = Arc::new(Console::new(*show, started));
     let receipt = manifest.to_string_lossy().into_owned();
-    voice.event(&start("verify", vec![receipt], Some(shown.clone()), None));
+    console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (result, heard) = watched(&voice, Phase::Finding, None, |watch| {
+    let (result, heard) = watched(&console, Phase::Finding, None, |watch| {
         receipt::verify(manifest, root, threads, watch)
     });
     let elapsed = started.elapsed().into();
-    conclude(&voice, result.map(|found| read_again(&found, elapsed)), heard)
+    conclude(&console, result.map(|found| read_again(&found, elapsed)), heard)
 }
 
 #[cfg(test)]

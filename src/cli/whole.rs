@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::voice::Voice;
+use super::console::Console;
 use crate::host::environment;
 use crate::measure::trials::{self, Order};
 use crate::results::Store;
@@ -62,7 +62,7 @@ impl Stage {
         &self,
         store: &mut Store,
         experiment: &str,
-        voice: &Voice,
+        console: &Console,
         watch: &Watch,
     ) -> Result<(), Fault> {
         let environment = store.environment(&environment::here())?;
@@ -70,13 +70,13 @@ impl Stage {
         self.order.run(&|| watch.stopping(), &mut |made| {
             let mut record = record(made, experiment, self.order.seed, environment);
             record.id = store.insert(&record)?;
-            voice.event(&Event::Run { record: Box::new(record) });
+            console.event(&Event::Run { record: Box::new(record) });
             let elapsed_s = clock::now().since(began).seconds();
             let left_s = elapsed_s / made.number as f64 * (made.of - made.number) as f64;
             let line = told(made, left_s);
-            match voice.has_line() {
-                true => voice.draw(line),
-                false if made.number % REMARK_EVERY == 0 => voice.remark(&line),
+            match console.has_line() {
+                true => console.draw(line),
+                false if made.number % REMARK_EVERY == 0 => console.remark(&line),
                 false => {}
             }
             Ok(())

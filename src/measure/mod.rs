@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use self::rig::{Cache, Ran, Rig};
 use crate::probe::Probe;
-use analysis::accounting::gates::{self, Calibration, Seat};
+use analysis::accounting::gates::{self, Calibration, CpuBinding};
 use analysis::accounting::moment::Moment;
 use analysis::record::copied::{Copied, record_of_copy};
 use analysis::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
@@ -58,13 +58,13 @@ pub(crate) enum Step<'a> {
 }
 
 /// Who hears of it, and who keeps it.
-pub(crate) struct Audience<'a> {
+pub(crate) struct Observer<'a> {
     pub tell: &'a mut dyn FnMut(&Step<'_>),
     /// Keeps a run; one that has a number already is written anew. Gives its number.
     pub keep: &'a mut dyn FnMut(&Record) -> Result<i64, Fault>,
 }
 
-impl fmt::Debug for Audience<'_> {
+impl fmt::Debug for Observer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Audience")
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Audience<'_> {
 
 /// The eye on a host, and the number of its environment in the store.
 #[derive(Debug)]
-pub(crate) struct Eye {
+pub(crate) struct HostProbe {
     pub probe: Probe,
     pub environment: i64,
 }
@@ -84,9 +84,9 @@ pub(crate) struct Bench {
     pub name: String,
     pub design: Design,
     pub rig: Rig,
-    pub near: Eye,
+    pub near: HostProbe,
     /// On the other host, where there is one.
-    pub far: Option<Eye>,
+    pub far: Option<HostProbe>,
     /// CPUs that the other end of the network is held to.
     pub far_cpus: Vec<u32>,
     /// Share of each CPU that a soaker takes from who wants it.
@@ -111,12 +111,12 @@ impl Bench {
     pub(crate) fn carry_out(
         &mut self,
         watch: &Watch,
-        audience: &mut Audience<'_>,
+        observer: &mut Observer<'_>,
     ) -> Result<(), Fault> {
         let begun = clock::now();
         let cells = self.design.cells();
         for (done, &cell) in cells.iter().enumerate() {
-            (audience.tell)(&Step::Sizing { cell, done, of: cells.len() });
+            (observer.tell)(&Step::Sizing { cell, done, of: cells.len() });
             let sized = self.rig.size(cell, watch);
             self.remove_far_sink(cell)?;
             sized?;
@@ -134,11 +134,11 @@ impl Bench {
             }
             let Some((runs, is_first)) = blocks.get(at).cloned() else { return Ok(()) };
             if !is_first && !self.has_time(begun, at) {
-                (audience.tell)(&Step::NoTime { runs: of - done });
+                (observer.tell)(&Step::NoTime { runs: of - done });
                 return Ok(());
             }
-            (audience.tell)(&Step::Calibrating { done, of });
-            let made = self.make_block(&runs, (at, done, of), &mut best, watch, audience)?;
+            (observer.tell)(&Step::Calibrating { done, of });
+            let made = self.make_block(&runs, (at, done, of), &mut best, watch, observer)?;
             done += made.len();
             let why = |made: &Made| made.record.void_reason.clone();
             let void = runs.iter().zip(&made).filter(|(_, made)| why(made).is_some());
@@ -148,7 +148,7 @@ impl Bench {
                     of += void.len();
                     again.extend(&void);
                 }
-                (audience.tell)(&Step::Void { why: &why, runs: void.len(), again: is_first });
+                (observer.tell)(&Step::Void { why: &why, runs: void.len(), again: is_first });
             }
             at += 1;
         }
@@ -161,7 +161,7 @@ impl Bench {
         (block, done, of): (usize, usize, usize),
         best: &mut BTreeMap<u32, f64>,
         watch: &Watch,
-        audience: &mut Audience<'_>,
+        observer: &mut Observer<'_>,
     ) -> Result<Vec<Made>, Fault> {
         if self.intrudes() {
             self.measure_intrusion()?;
@@ -171,9 +171,9 @@ impl Bench {
         for run in runs {
             let done = done + made.len();
             let mut one = self.make(*run, (block, done), &before, watch)?;
-            one.record.id = (audience.keep)(&one.record)?;
+            one.record.id = (observer.keep)(&one.record)?;
             let step = Step::Ran { record: &one.record, beside: run.beside, done: done + 1, of };
-            (audience.tell)(&step);
+            (observer.tell)(&step);
             made.push(one);
         }
         let after = self.calibrate(&before.rho_best)?;
@@ -182,7 +182,7 @@ impl Bench {
         let mean = before.mean(&after);
         for one in &mut made {
             self.judge(one, &gates, &mean);
-            (audience.keep)(&one.record)?;
+            (observer.keep)(&one.record)?;
         }
         Ok(made)
     }
@@ -308,7 +308,7 @@ impl Bench {
         let place = record.place.as_ref().expect("a run of an experiment");
         let scenario = place.scenario;
         let near_cpus = self.rig.ground().near_cpus.as_ref().map(|cpus| cpus.list().to_vec());
-        let seat = |cpus: &[u32], reads_files, writes_files| Seat {
+        let binding = |cpus: &[u32], reads_files, writes_files| CpuBinding {
             cpus: cpus.to_vec(),
             reads_files,
             writes_files,
@@ -316,21 +316,22 @@ impl Bench {
         let near_cpus = near_cpus.unwrap_or_default();
         let (reads, writes) = (scenario.reads_disk(), scenario.writes_disk());
         let on_one_host = self.far.is_none();
-        let seats = match (&record.sink, on_one_host) {
-            (None, _) => vec![seat(&near_cpus, reads, writes)],
+        let bindings = match (&record.sink, on_one_host) {
+            (None, _) => vec![binding(&near_cpus, reads, writes)],
             (Some(_), true) => {
-                vec![seat(&near_cpus, reads, false), seat(&self.far_cpus, false, writes)]
+                vec![binding(&near_cpus, reads, false), binding(&self.far_cpus, false, writes)]
             }
-            (Some(_), false) => vec![seat(&near_cpus, reads, false)],
+            (Some(_), false) => vec![binding(&near_cpus, reads, false)],
         };
-        let mut charged = gates::attribute(&calibration.beyond_usual(&machine), &seats).into_iter();
+        let mut charged =
+            gates::attribute(&calibration.beyond_usual(&machine), &bindings).into_iter();
         record.source.kernel_threads_s = charged.next().unwrap_or_default();
         record.source.cpus = near_cpus;
         if let Some(sink) = &mut record.sink {
             sink.kernel_threads_s = charged.next().unwrap_or_else(|| {
                 let threads = record.machines.get(1).map(|far| far.kernel_threads.clone());
-                let seats = [seat(&self.far_cpus, false, writes)];
-                gates::attribute(&threads.unwrap_or_default(), &seats).remove(0)
+                let bindings = [binding(&self.far_cpus, false, writes)];
+                gates::attribute(&threads.unwrap_or_default(), &bindings).remove(0)
             });
             sink.cpus = self.far_cpus.clone();
         }

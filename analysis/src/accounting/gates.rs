@@ -292,7 +292,7 @@ const FASTER: &str = "CPUs that were faster than in the calibration";
 
 /// What of a host's work is to know whose its kernel threads are.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seat {
+pub struct CpuBinding {
     /// The CPUs that the side is held to; empty for all.
     pub cpus: Vec<u32>,
     pub reads_files: bool,
@@ -306,16 +306,17 @@ pub struct Seat {
 /// of the side that writes files (writing back, the journal, making room), else of the one that
 /// reads, else of the first, which is the source. With both sides on the same CPUs the bound ones
 /// go that way too.
-pub fn attribute(threads: &[KernelThread], seats: &[Seat]) -> Vec<BTreeMap<String, f64>> {
-    let mut charged = vec![BTreeMap::new(); seats.len()];
-    let roaming = seats
+pub fn attribute(threads: &[KernelThread], bindings: &[CpuBinding]) -> Vec<BTreeMap<String, f64>> {
+    let mut charged = vec![BTreeMap::new(); bindings.len()];
+    let roaming = bindings
         .iter()
-        .position(|seat| seat.writes_files)
-        .or_else(|| seats.iter().position(|seat| seat.reads_files))
+        .position(|binding| binding.writes_files)
+        .or_else(|| bindings.iter().position(|binding| binding.reads_files))
         .unwrap_or(0);
     for thread in threads {
-        let held =
-            |cpu: u32| seats.iter().enumerate().filter(move |(_, seat)| seat.cpus.contains(&cpu));
+        let held = |cpu: u32| {
+            bindings.iter().enumerate().filter(move |(_, binding)| binding.cpus.contains(&cpu))
+        };
         let place = match thread.cpu {
             Some(cpu) if held(cpu).count() == 1 => held(cpu).map(|(place, _)| place).next(),
             _ => None,

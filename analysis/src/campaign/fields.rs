@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Cell, Extent};
-use crate::accounting::gates::{self, Seat};
+use crate::accounting::gates::{self, CpuBinding};
 use crate::accounting::moment::Moment;
 use crate::diagnosis::{diagnose, evidence};
 use crate::record::copied::{self, Series, record_of_copy};
@@ -88,8 +88,9 @@ fn machines(record: &mut Record, around: &Around<'_>) {
         let share = rest.busy_idle_s / rest.span_s.max(1e-9);
         machine.background_s = Some(share * machine.span_s);
         record.gates.extend(gates::of_run(&machine, 0, 0));
-        let seats = [Seat { cpus: Vec::new(), reads_files: false, writes_files: false }];
-        let charged = gates::attribute(&machine.kernel_threads, &seats).pop().unwrap_or_default();
+        let bindings = [CpuBinding { cpus: Vec::new(), reads_files: false, writes_files: false }];
+        let charged =
+            gates::attribute(&machine.kernel_threads, &bindings).pop().unwrap_or_default();
         match (end, &mut record.sink) {
             (0, _) => record.source.kernel_threads_s = charged,
             (_, Some(sink)) => sink.kernel_threads_s = charged,

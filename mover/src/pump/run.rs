@@ -16,7 +16,7 @@ use crate::pump::lane::assembly::{Assembly, Ends, Stream};
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::Finisher;
-use crate::pump::sink::resume::Memory;
+use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{
@@ -31,7 +31,7 @@ use base::settings::{Settings, SkipUnchanged};
 use base::tally::{About, SideReport};
 use base::units::Nanos;
 
-pub mod governor;
+pub mod pace_controller;
 pub mod paths;
 mod sockets;
 mod threads;
@@ -72,7 +72,7 @@ pub struct Part {
     /// Beyond which lowest unsettled address the sink takes nothing.
     pub window_bytes: Option<u64>,
     /// What the sink knows of earlier runs.
-    pub memory: Memory,
+    pub resume_state: ResumeState,
     /// What its source may offer.
     pub expected: Expected,
     pub watch: Arc<Watch>,
@@ -127,7 +127,7 @@ type Opened = (Host, Setup, Receiver<Event>, Vec<Message>);
 
 impl Host {
     fn open(part: Part) -> Result<Opened, Fault> {
-        let Part { settings, source, sink, streams, peer, memory, watch, .. } = part;
+        let Part { settings, source, sink, streams, peer, resume_state, watch, .. } = part;
         let (events_in, events) = part.events;
         let here = Here {
             source: source.as_ref().map(|(place, _)| place),
@@ -148,8 +148,8 @@ impl Host {
         let usage = system::usage_anew();
         let (place, sources) = source.unzip();
         let begin = Begin {
-            tag: memory.tag,
-            past: memory.past,
+            tag: resume_state.tag,
+            prior_runs: resume_state.prior_runs,
             alone: place.is_none(),
             expected: part.expected,
         };
@@ -162,7 +162,7 @@ impl Host {
                 .map(|compare| threads::compare(compare, events_in.clone())),
             finisher: sink.as_ref().map(|target| {
                 let volume = target.volume().cloned();
-                let finisher = Finisher::new(volume, settings.fsync, memory.journal);
+                let finisher = Finisher::new(volume, settings.fsync, resume_state.journal);
                 threads::finish(finisher, events_in.clone())
             }),
             report: first_report(&assembly, part.about),
@@ -310,7 +310,7 @@ impl Host {
                 self.sockets.lane_over(*stream);
             }
         }
-        if self.peer.as_ref().is_some_and(|peer| peer.pulse.felt()) {
+        if self.peer.as_ref().is_some_and(|peer| peer.pulse.is_peer_active()) {
             self.pending.push_back(Event::PeerActive);
         }
         let now = clock::now();

@@ -32,7 +32,7 @@ use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume
 use crate::pump::sink::afterwards::{Afterwards, End, Ready};
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
-use crate::pump::sink::journal::{Partial, Past};
+use crate::pump::sink::journal::{Partial, PriorRuns};
 use crate::pump::sink::objects::{Objects, Wanted};
 use crate::pump::sink::places::is_place;
 use crate::pump::sink::resume::temporary;
@@ -69,7 +69,7 @@ pub struct SinkSide {
     /// Folders with new folders or links in them, which nobody leaves: they are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
     /// What earlier runs left.
-    past: Option<Past>,
+    prior_runs: Option<PriorRuns>,
     /// No source is here: what people see is counted here.
     alone: bool,
     /// What is here of wanted objects, until they are expected.
@@ -96,7 +96,7 @@ pub struct SinkSide {
 pub struct Begin {
     /// Part of every temporary name.
     pub tag: String,
-    pub past: Option<Past>,
+    pub prior_runs: Option<PriorRuns>,
     /// The source is on another host.
     pub alone: bool,
     pub expected: Expected,
@@ -128,9 +128,9 @@ impl SinkSide {
         watch: Arc<Watch>,
         begin: Begin,
     ) -> SinkSide {
-        let Begin { tag, past, alone, expected } = begin;
+        let Begin { tag, prior_runs, alone, expected } = begin;
         let layout = Layout::new(settings.request_bytes);
-        let folders = Folders::new(&target, past.as_ref());
+        let folders = Folders::new(&target, prior_runs.as_ref());
         SinkSide {
             objects,
             settings,
@@ -144,7 +144,7 @@ impl SinkSide {
             afterwards: Afterwards::default(),
             folders,
             renewed: BTreeSet::new(),
-            past,
+            prior_runs,
             alone,
             partials: BTreeMap::new(),
             partial_rooms: BTreeMap::new(),
@@ -348,8 +348,8 @@ impl SinkSide {
     pub fn ending(&mut self) -> Ending {
         match self.lacking {
             0 => {
-                if let Some(past) = &mut self.past {
-                    past.remove_all(|path| temporary(&self.tag, path));
+                if let Some(prior_runs) = &mut self.prior_runs {
+                    prior_runs.remove_all(|path| temporary(&self.tag, path));
                 }
                 Ending::Whole
             }

@@ -324,7 +324,7 @@ impl Core {
         carrier: Carrier,
     ) -> Core {
         let peer = peer.map(|PeerSetup { mut session, drives, dials }| {
-            session.bear(now, settings.stall);
+            session.set_timeout(now, settings.stall);
             let (line_is_full, was_active, is_gone) = (false, false, false);
             Peer { session, drives, dials, line_is_full, was_active, is_gone }
         });

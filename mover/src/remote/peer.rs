@@ -17,7 +17,7 @@ use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
 use crate::pump::run::{Line, Part, Peer, run};
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
-use crate::pump::sink::resume::{Memory, Voice};
+use crate::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use crate::pump::source::names::Names;
 use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{Event, open_here_only};
@@ -78,7 +78,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line, host.model)?;
-    let mut settings = open.settings.cut_as(prepared.memory.cut);
+    let mut settings = open.settings.cut_as(prepared.resume_state.cut);
     let tuning = streams::tuning(&settings, open.role);
     if let Some(text) = tuning.window.and_then(window::shortfall) {
         line.send(&Message::Warning { text })?;
@@ -124,7 +124,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
             drives: false,
             dial: None,
         }),
-        memory: prepared.memory,
+        resume_state: prepared.resume_state,
         expected: Expected::Anything,
         watch: prepared.watch,
         events: (events_in, events),
@@ -156,7 +156,7 @@ fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> Result<TcpListener, Fau
 struct Prepared {
     sources: Option<Sources>,
     target: Option<Target>,
-    memory: Memory,
+    resume_state: ResumeState,
     watch: Arc<Watch>,
     about: About,
 }
@@ -170,7 +170,7 @@ impl Prepared {
             origin: self.sources.as_ref().map(|sources| sources.origin),
             window_bytes: self.window_bytes(settings),
             rename: self.target.as_ref().and_then(Target::rename),
-            cut: self.memory.cut,
+            cut: self.resume_state.cut,
         }
     }
 
@@ -199,16 +199,17 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
                 false => Sources::look(&open.places, open.settings.recursive)?,
             };
             let sources = sources.choose(&open.settings)?;
-            let memory = Memory::none(spare, &open.settings);
-            Ok(Prepared { sources: Some(sources), target: None, memory, watch, about })
+            let resume_state = ResumeState::none(spare, &open.settings);
+            Ok(Prepared { sources: Some(sources), target: None, resume_state, watch, about })
         }
         (Role::Sink, Some(origin)) => {
             let target = Target::find(&open.places[0], origin, &open.settings)?;
             let warn = |text| drop(line.clone().send(&Message::Warning { text }));
             let stopping = || watch.stopping();
-            let voice = Voice { warn: &warn, stopping: &stopping };
-            let memory = Memory::open(&target, open.transfer, &open.settings, spare, &voice)?;
-            Ok(Prepared { sources: None, target: Some(target), memory, watch, about })
+            let callbacks = ResumeCallbacks { warn: &warn, stopping: &stopping };
+            let resume_state =
+                ResumeState::open(&target, open.transfer, &open.settings, spare, &callbacks)?;
+            Ok(Prepared { sources: None, target: Some(target), resume_state, watch, about })
         }
         (Role::Sink, None) => Err(Fault::peer("a sink that is not told of its source")),
     }

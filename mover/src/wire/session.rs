@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// How long the peer may be silent from now on.
-    pub fn bear(&mut self, now: Tick, stall: Nanos) {
+    pub fn set_timeout(&mut self, now: Tick, stall: Nanos) {
         self.stall = stall;
         self.heard = now;
     }
@@ -138,10 +138,10 @@ impl Session {
         }
     }
 
-    /// What to say to keep the connection known to be alive, if it is time. `felt`: the peer gave a
-    /// sign of life besides the conversation, data on the same connection for instance.
-    pub fn poll(&mut self, now: Tick, felt: bool) -> Result<Option<Message>, Fault> {
-        if felt {
+    /// What to say to keep the connection known to be alive, if it is time. `is_peer_active`: the
+    /// peer gave a sign of life besides the conversation, data on the same connection for instance.
+    pub fn poll(&mut self, now: Tick, is_peer_active: bool) -> Result<Option<Message>, Fault> {
+        if is_peer_active {
             self.heard = now;
         }
         if now.since(self.heard) > self.stall {

@@ -19,7 +19,7 @@ use mover::pump::lane::{Lane, Patience, Turn, Wire};
 use mover::pump::sink::compare::Compare;
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
-use mover::pump::sink::resume::{Memory, Voice};
+use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, Target};
 use mover::pump::source::walk::{Found, Sighting};
 use mover::pump::transfer::{
@@ -104,21 +104,21 @@ impl Host {
         let far = !part.streams.is_empty();
         let here = Here { source: place.as_ref(), sink: part.has_sink, far, window_bytes: None };
         let ledgers = Ledgers::new(&settings, here, &watch);
-        let memory = match part.has_sink {
-            true => ground.memory.take().expect("opened before the two have met"),
-            false => Memory::none("none".into(), &settings),
+        let resume_state = match part.has_sink {
+            true => ground.resume_state.take().expect("opened before the two have met"),
+            false => ResumeState::none("none".into(), &settings),
         };
         let mut host = Host::new(name, ground, (&ledgers, far), watch.clone(), notices);
         let volume: Arc<dyn Volume> = ground.target.clone();
         host.finisher = part
             .has_sink
-            .then(|| Finisher::new(Some(volume.clone()), settings.fsync, memory.journal));
+            .then(|| Finisher::new(Some(volume.clone()), settings.fsync, resume_state.journal));
         let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
         let brake = ledgers.brake.clone();
         host.compare = is_compared.then(|| Compare { volume, rename: None, brake });
         let begin = Begin {
-            tag: memory.tag,
-            past: memory.past,
+            tag: resume_state.tag,
+            prior_runs: resume_state.prior_runs,
             alone: !part.has_source,
             expected: Expected::Anything,
         };
@@ -444,10 +444,10 @@ fn target(ground: &Ground) -> Target {
 }
 
 /// What earlier runs left where the sink is.
-pub(crate) fn memory(ground: &Ground) -> Memory {
+pub(crate) fn resume_state(ground: &Ground) -> ResumeState {
     let target = target(ground);
-    let voice = Voice { warn: &|_| {}, stopping: &|| false };
-    Memory::open(&target, TRANSFER, &ground.settings, "spare".into(), &voice)
+    let callbacks = ResumeCallbacks { warn: &|_| {}, stopping: &|| false };
+    ResumeState::open(&target, TRANSFER, &ground.settings, "spare".into(), &callbacks)
         .expect("nobody else has the journal")
 }
 

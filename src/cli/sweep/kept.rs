@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::under_way::as_typed;
+use crate::cli::console::Console;
 use crate::cli::options::recording::{
     COMPARE_FORMAT, CampaignFormat, OUTPUT, RESULTS, SHOW_FORMAT,
 };
@@ -14,7 +15,6 @@ use crate::cli::profile;
 use crate::cli::record;
 use crate::cli::results;
 use crate::cli::typed::Typed;
-use crate::cli::voice::Voice;
 use crate::results::{Experiment, Filter, Store};
 use analysis::campaign::study;
 use analysis::record::export::Format;
@@ -101,28 +101,28 @@ fn campaigns(typed: &Typed) -> Vec<String> {
 }
 
 pub(crate) fn run_show(args: &ShowCampaignArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
-    ended(&voice, show(args, &voice))
+    let console = Console::new(args.show, started);
+    ended(&console, show(args, &console))
 }
 
 pub(crate) fn run_compare(args: &CompareArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
-    ended(&voice, compare(args, &voice))
+    let console = Console::new(args.show, started);
+    ended(&console, compare(args, &console))
 }
 
 pub(crate) fn run_profile(args: &ProfileArgs, started: Instant) -> u8 {
-    let voice = Voice::new(args.show, started);
-    ended(&voice, profiles(args, &voice))
+    let console = Console::new(args.show, started);
+    ended(&console, profiles(args, &console))
 }
 
 /// What is kept was read; only what is wrong is left to be said.
-fn ended(voice: &Voice, done: Result<(), Fault>) -> u8 {
+fn ended(console: &Console, done: Result<(), Fault>) -> u8 {
     let Err(fault) = done else { return 0 };
-    voice.error(&fault.text);
+    console.error(&fault.text);
     fault.class.exit_code()
 }
 
-fn show(args: &ShowCampaignArgs, voice: &Voice) -> Result<(), Fault> {
+fn show(args: &ShowCampaignArgs, console: &Console) -> Result<(), Fault> {
     let store = open(args.store.as_deref())?;
     let experiment = find(&store, args.campaign.as_deref())?;
     let name = &experiment.name;
@@ -130,7 +130,7 @@ fn show(args: &ShowCampaignArgs, voice: &Voice) -> Result<(), Fault> {
     let left = left(&experiment, &records);
     match args.format {
         CampaignFormat::Page(form) => {
-            put(&page::page(name, &records, &left, form), args.output.as_deref(), voice)
+            put(&page::page(name, &records, &left, form), args.output.as_deref(), console)
         }
         CampaignFormat::Runs(format) => {
             results::write_runs(&store, &records, format, args.output.as_deref()).map(drop)
@@ -148,17 +148,17 @@ fn left(experiment: &Experiment, records: &[Record]) -> Vec<(String, usize)> {
     campaign.names().into_iter().enumerate().map(of).filter(|(_, left)| *left > 0).collect()
 }
 
-fn compare(args: &CompareArgs, voice: &Voice) -> Result<(), Fault> {
+fn compare(args: &CompareArgs, console: &Console) -> Result<(), Fault> {
     let store = open(args.store.as_deref())?;
     let [before, after] = [&args.before, &args.after].map(|name| find(&store, Some(name)));
     let (before, after) = (before?.name, after?.name);
     let (old, new) = (cells(&store, &before)?, cells(&store, &after)?);
     let text = page::comparison([&before, &after], &old, &new, args.form);
-    put(&text, args.output.as_deref(), voice)
+    put(&text, args.output.as_deref(), console)
 }
 
 /// Writes what is best for each host where `copy --profile HOST` finds it.
-fn profiles(args: &ProfileArgs, voice: &Voice) -> Result<(), Fault> {
+fn profiles(args: &ProfileArgs, console: &Console) -> Result<(), Fault> {
     let store = open(args.store.as_deref())?;
     let name = find(&store, args.campaign.as_deref())?.name;
     let rows = study::rows(&cells(&store, &name)?);
@@ -168,16 +168,16 @@ fn profiles(args: &ProfileArgs, voice: &Voice) -> Result<(), Fault> {
         fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;
         let text = page::profile(&name, &best);
         fs::write(&path, &text).map_err(|why| Fault::write("write", &path, &why))?;
-        voice.summary(&format!("{}:\n{text}", path.display()));
+        console.summary(&format!("{}:\n{text}", path.display()));
     }
     Ok(())
 }
 
-fn put(text: &str, output: Option<&Path>, voice: &Voice) -> Result<(), Fault> {
+fn put(text: &str, output: Option<&Path>, console: &Console) -> Result<(), Fault> {
     match output {
         Some(file) => results::into_file(file, &mut |out| out.write_all(text.as_bytes())),
         None => {
-            voice.summary(text);
+            console.summary(text);
             Ok(())
         }
     }

@@ -12,10 +12,10 @@ use serde_json::json;
 use super::hosts::Host;
 use super::kept;
 use super::{BeginArgs, Campaign, SweepArgs};
+use crate::cli::console::Console;
 use crate::cli::record;
 use crate::cli::signals;
 use crate::cli::typed::Typed;
-use crate::cli::voice::Voice;
 use crate::host::hold;
 use crate::measure;
 use crate::probe::Probe;
@@ -39,7 +39,7 @@ pub(super) type Trouble = Option<(Class, String)>;
 pub(super) fn begin(
     campaign: &Campaign,
     args: &BeginArgs,
-    voice: &Arc<Voice>,
+    console: &Arc<Console>,
 ) -> Result<Trouble, Fault> {
     let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let typed: Vec<String> =
@@ -54,14 +54,14 @@ pub(super) fn begin(
     };
     let near = claim(&experiment.name)?;
     let name = store.begin_experiment(&experiment)?;
-    measure_rest(campaign, args, (&name, Done::default(), near), &mut store, voice)
+    measure_rest(campaign, args, (&name, Done::default(), near), &mut store, console)
 }
 
 /// What is missing of an earlier one.
 pub(super) fn resume(
     named: Option<&str>,
     store: &Path,
-    voice: &Arc<Voice>,
+    console: &Arc<Console>,
     tell: &dyn Fn(&Campaign),
 ) -> Result<Trouble, Fault> {
     let mut store = Store::open_existing(store)?;
@@ -73,14 +73,14 @@ pub(super) fn resume(
     let done = Done { cells: kept::measured(&records), last_took: records.last().map(took) };
     let all = campaign.plan.cells().len();
     let left_s = each_s(&campaign.plan) * (all - done.cells.len()) as f64;
-    voice.remark(&format!(
+    console.remark(&format!(
         "going on with {}: {} of {all} cells are measured; the others take about {}",
         experiment.name,
         done.cells.len(),
         live::clock(Nanos((left_s * 1e9) as u64))
     ));
     let near = claim(&experiment.name)?;
-    measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, voice)
+    measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, console)
 }
 
 /// The campaign and its options, as they were typed then.
@@ -115,9 +115,9 @@ fn measure_rest(
     args: &BeginArgs,
     (name, done, near): (&str, Done, Probe),
     store: &mut Store,
-    voice: &Arc<Voice>,
+    console: &Arc<Console>,
 ) -> Result<Trouble, Fault> {
-    let control = control(voice);
+    let control = control(console);
     let course = Course {
         name: name.to_string(),
         plan: campaign.plan.clone(),
@@ -128,7 +128,7 @@ fn measure_rest(
     };
     let all = campaign.plan.cells().len();
     let mut told = Told {
-        voice,
+        console,
         names: campaign.names(),
         began: clock::now(),
         before: done.cells.len(),
@@ -136,7 +136,7 @@ fn measure_rest(
         left: all - done.cells.len(),
     };
     let left_out = course.carry_out(&done, near, store, &control, &mut |step| told.tell(step))?;
-    voice.clear();
+    console.clear();
     let left = told.left;
     if control.stopping() {
         let text = format!(
@@ -145,7 +145,7 @@ fn measure_rest(
         );
         return Ok(Some((Class::Interrupted, text)));
     }
-    voice.summary(&format!(
+    console.summary(&format!(
         "the cells are experiment {name} of {}: datapump sweep show {name}",
         store.path().display()
     ));
@@ -159,17 +159,17 @@ fn each_s(plan: &Plan) -> f64 {
 }
 
 /// Signals stop it; what they say is told at once.
-fn control(voice: &Arc<Voice>) -> Arc<Watch> {
+fn control(console: &Arc<Console>) -> Arc<Watch> {
     let (notices_in, notices) = channel();
     let control = Arc::new(Watch::new(notices_in));
     if let Err(why) = signals::install(&control) {
-        voice.warning(&format!("Ctrl-C ends the program at once: {why}"));
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
-    let voice = voice.clone();
+    let console = console.clone();
     thread::spawn(move || {
         for notice in notices {
             if let Notice::Warning(text) = notice {
-                voice.warning(&format!("the campaign ends behind this cell: {text}"));
+                console.warning(&format!("the campaign ends behind this cell: {text}"));
             }
         }
     });
@@ -189,7 +189,7 @@ fn missing(left_out: &[LeftOut], name: &str) -> Trouble {
 
 /// Who tells of a campaign under way.
 struct Told<'a> {
-    voice: &'a Voice,
+    console: &'a Console,
     names: Vec<String>,
     began: Tick,
     /// Cells that an earlier run has measured.
@@ -211,20 +211,20 @@ impl Told<'_> {
                 self.left = of - done;
                 let made = (done - self.before).max(1) as f64;
                 self.each_s = clock::now().since(self.began).seconds() / made;
-                self.voice.summary(&page::line(&self.names, cell, record, *done, *of));
-                self.voice.event(&Event::Run { record: Box::new((*record).clone()) });
+                self.console.summary(&page::line(&self.names, cell, record, *done, *of));
+                self.console.event(&Event::Run { record: Box::new((*record).clone()) });
             }
             Step::Resting { host, fault, length } => self
-                .voice
+                .console
                 .warning(&format!("{host} is left out for {}: {fault}", live::clock(*length))),
-            Step::Warning(text) => self.voice.warning(text),
+            Step::Warning(text) => self.console.warning(text),
         }
     }
 
     fn draw(&self, text: &str) {
         let left = live::clock(Nanos((self.each_s * self.left as f64 * 1e9) as u64));
         let of = self.left;
-        self.voice.draw(format!("{of} cells, {left} left: {text}"));
+        self.console.draw(format!("{of} cells, {left} left: {text}"));
     }
 }
 

@@ -158,7 +158,7 @@ fn kernel_threads_less_what_they_do_anyway() {
 
 #[test]
 fn kernel_threads_are_charged_to_a_side() {
-    let seat = |cpus: &[u32], reads_files, writes_files| Seat {
+    let binding = |cpus: &[u32], reads_files, writes_files| CpuBinding {
         cpus: cpus.into(),
         reads_files,
         writes_files,
@@ -168,19 +168,19 @@ fn kernel_threads_are_charged_to_a_side() {
         thread("ksoftirqd/1", Some(1), 2.0),
         thread("kworker/u8-writeback", None, 4.0),
     ];
-    let cases: [(Vec<Seat>, &[f64]); 7] = [
-        (vec![seat(&[0], true, false), seat(&[1], false, true)], &[1.0, 6.0]),
-        (vec![seat(&[0], true, false), seat(&[1], false, false)], &[5.0, 2.0]),
-        (vec![seat(&[0], false, false), seat(&[1], false, false)], &[5.0, 2.0]),
-        (vec![seat(&[], true, false), seat(&[], false, true)], &[0.0, 7.0]),
-        (vec![seat(&[0, 1], false, false), seat(&[0, 1], false, false)], &[7.0, 0.0]),
-        (vec![seat(&[], false, true)], &[7.0]),
+    let cases: [(Vec<CpuBinding>, &[f64]); 7] = [
+        (vec![binding(&[0], true, false), binding(&[1], false, true)], &[1.0, 6.0]),
+        (vec![binding(&[0], true, false), binding(&[1], false, false)], &[5.0, 2.0]),
+        (vec![binding(&[0], false, false), binding(&[1], false, false)], &[5.0, 2.0]),
+        (vec![binding(&[], true, false), binding(&[], false, true)], &[0.0, 7.0]),
+        (vec![binding(&[0, 1], false, false), binding(&[0, 1], false, false)], &[7.0, 0.0]),
+        (vec![binding(&[], false, true)], &[7.0]),
         (vec![], &[]),
     ];
-    for (seats, expect) in cases {
+    for (bindings, expect) in cases {
         let got: Vec<f64> =
-            attribute(&threads, &seats).iter().map(|side| side.values().sum()).collect();
-        assert_eq!(got, expect, "{seats:?}");
+            attribute(&threads, &bindings).iter().map(|side| side.values().sum()).collect();
+        assert_eq!(got, expect, "{bindings:?}");
     }
 }
 

@@ -56,13 +56,13 @@ impl Advisor {
     }
 
     /// True where the next payload is to be looked at; otherwise it goes as it is.
-    pub fn looks(&self) -> bool {
+    pub fn should_probe(&self) -> bool {
         let every = self.left_out.load(Relaxed) + 1;
         self.packs.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
     }
 
     /// True while each payload is looked at.
-    pub(crate) fn looks_at_all(&self) -> bool {
+    pub(crate) fn probes_all(&self) -> bool {
         self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
     }
 
@@ -75,8 +75,8 @@ impl Advisor {
     }
 
     /// What else a packing thread did to a payload took so long.
-    pub fn beside(&self, raw_len: u32, spent: Nanos) {
-        self.lock().beside(raw_len, spent);
+    pub fn record_overhead(&self, raw_len: u32, spent: Nanos) {
+        self.lock().record_overhead(raw_len, spent);
     }
 
     /// The sink has said what its passage took.
@@ -199,7 +199,7 @@ struct Workers {
     /// By how much longer packing takes on the clock than of a processor, as others want it too.
     stretch: f64,
     /// Seconds on the clock that they need for a byte otherwise.
-    beside: f64,
+    overhead: f64,
 }
 
 impl Workers {
@@ -209,14 +209,14 @@ impl Workers {
         self.stretch += HANDS_WEIGHT * change;
     }
 
-    fn did_beside(&mut self, raw: u32, spent: Nanos) {
+    fn add_overhead(&mut self, raw: u32, spent: Nanos) {
         let seconds = spent.seconds() / f64::from(raw.max(1));
-        let change = if self.beside > 0.0 {
-            HANDS_WEIGHT * (seconds.min(self.beside * COST_ODD) - self.beside)
+        let change = if self.overhead > 0.0 {
+            HANDS_WEIGHT * (seconds.min(self.overhead * COST_ODD) - self.overhead)
         } else {
             seconds
         };
-        self.beside += change;
+        self.overhead += change;
     }
 }
 
@@ -246,7 +246,7 @@ impl Controller {
         let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
         let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
         Controller {
-            workers: Workers { count: workers.max(1) as f64, stretch: 1.0, beside: 0.0 },
+            workers: Workers { count: workers.max(1) as f64, stretch: 1.0, overhead: 0.0 },
             costs,
             plan,
             shares: [0.0; CLASSES],
@@ -335,8 +335,8 @@ impl Controller {
     }
 
     /// What a packing thread needed for a payload beside packing, on the clock.
-    pub(crate) fn beside(&mut self, raw: u32, spent: Nanos) {
-        self.workers.did_beside(raw, spent);
+    pub(crate) fn record_overhead(&mut self, raw: u32, spent: Nanos) {
+        self.workers.add_overhead(raw, spent);
     }
 
     /// What was never tried is guessed from the nearest rung that was.
@@ -435,8 +435,8 @@ impl Controller {
     /// What a plan would come to. Of what is as fast, what packs less wins by a hair.
     fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
         let [packing_s, wire, unpacking] = self.times(&plan, rate);
-        let here = (packing_s + self.workers.beside / self.workers.count).max(wire);
-        let speed = 1.0 / (here.max(unpacking) + packing_s * A_HAIR).max(1e-15);
+        let here = (packing_s + self.workers.overhead / self.workers.count).max(wire);
+        let speed = 1.0 / (here.max(unpacking) + packing_s * TIE_BREAK).max(1e-15);
         Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
     }
 
@@ -565,7 +565,7 @@ const ALIKE: f64 = 1.01;
 const ALIKE_THERE: f64 = 1.1;
 /// What takes more than this share hardly takes less.
 const THRIFTY: f64 = 0.9;
-const A_HAIR: f64 = 0.001;
+const TIE_BREAK: f64 = 0.001;
 /// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.0;
 const DOUBTED_SHARE: f64 = 0.25;

@@ -227,7 +227,7 @@ impl PoolHandle {
     pub fn takes(&self, request: &Request) -> bool {
         match &self.worker_pool.work {
             Work::Pack => true,
-            Work::Choose(advisor) => advisor.looks(),
+            Work::Choose(advisor) => advisor.should_probe(),
             Work::Unpack => request.label.codec != Codec::Raw,
         }
     }
@@ -235,7 +235,7 @@ impl PoolHandle {
     /// So many of the lane's requests are of no use now: without them what is in flight fits the
     /// caches better.
     pub(crate) fn idle_requests(&self) -> usize {
-        let is_at_work = self.worker_pool.work.advisor().is_none_or(Advisor::looks_at_all);
+        let is_at_work = self.worker_pool.work.advisor().is_none_or(Advisor::probes_all);
         if is_at_work { 0 } else { self.requests }
     }
 
@@ -304,7 +304,9 @@ impl Worker {
         let outcome = self.passage.pass(&mut request, || self.clock.now());
         let spent = self.passage.take_spent();
         match self.work.advisor() {
-            Some(advisor) => advisor.beside(request.raw_len(), spent[Stage::Digest as usize]),
+            Some(advisor) => {
+                advisor.record_overhead(request.raw_len(), spent[Stage::Digest as usize])
+            }
             None => self.queue.note(codec, came, &spent),
         }
         completions.put(Passed { request, spent, outcome });

@@ -9,7 +9,7 @@ use crate::io::tcp;
 use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
 use crate::pump::lane::Wire;
-use crate::pump::run::governor::{DeepQueue, Governor, Look};
+use crate::pump::run::pace_controller::{DeepQueue, Look, PaceController};
 use crate::pump::run::paths::{Paths, When};
 use crate::pump::transfer::Check;
 use crate::pump::watch::Watch;
@@ -36,7 +36,7 @@ pub(super) struct Sockets {
     /// What has been seen of all of them.
     paths: Paths,
     /// Chooses a pace, where that is left to us, and what each stream was given last.
-    governor: Option<Governor>,
+    pace_controller: Option<PaceController>,
     paced: (Option<u64>, usize),
     /// When sockets are looked at again.
     tend_at: Tick,
@@ -58,7 +58,7 @@ impl Sockets {
             each: BTreeMap::new(),
             brake,
             paths: Paths::default(),
-            governor: None,
+            pace_controller: None,
             paced: (None, 0),
             tend_at: Tick(0),
             window_seen_bytes: 0,
@@ -139,15 +139,18 @@ impl Sockets {
         if looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT) {
             return;
         }
-        if self.governor.is_none() {
+        if self.pace_controller.is_none() {
             let is_bbr = |socket: &Handle| tcp::congestion(socket).starts_with("bbr");
             let deep_queue = match self.sockets().all(is_bbr) {
                 true => DeepQueue::Overruns,
                 false => DeepQueue::Fills,
             };
-            self.governor = Some(Governor::new(deep_queue));
+            self.pace_controller = Some(PaceController::new(deep_queue));
         }
-        let of_all = self.governor.as_mut().and_then(|governor| governor.look(now, &looks));
+        let of_all = self
+            .pace_controller
+            .as_mut()
+            .and_then(|pace_controller| pace_controller.look(now, &looks));
         let count = looks.len();
         if (of_all, count) == self.paced || count == 0 {
             return;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::io::system;
 use crate::io::volume::{Durable, Metadata, Status, StatusKind, Volume, show};
 use crate::pump::sink::afterwards::End;
-use crate::pump::sink::journal::Past;
+use crate::pump::sink::journal::PriorRuns;
 use crate::pump::sink::{OWNER_BITS, SinkSide, Target, Verdict};
 use crate::wire::manifest::{Entry, EntryKind};
 use base::fault::{Class, Fault};
@@ -28,9 +28,9 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    pub(super) fn new(target: &Target, past: Option<&Past>) -> Folders {
-        let begun = past.into_iter().flat_map(Past::folders).cloned().collect();
-        let root_is_new = target.is_new() || past.is_some_and(Past::made_root);
+    pub(super) fn new(target: &Target, prior_runs: Option<&PriorRuns>) -> Folders {
+        let begun = prior_runs.into_iter().flat_map(PriorRuns::folders).cloned().collect();
+        let root_is_new = target.is_new() || prior_runs.is_some_and(PriorRuns::made_root);
         Folders { begun, root_is_new, ..Folders::default() }
     }
 
@@ -54,7 +54,7 @@ impl SinkSide {
                 if was_begun && mode & 0o777 == OWNER_BITS && !self.settings.preserve {
                     self.folders.made.insert(path.clone());
                 } else if was_begun {
-                    self.past.iter_mut().for_each(|past| past.left(path));
+                    self.prior_runs.iter_mut().for_each(|prior_runs| prior_runs.left(path));
                 }
                 if mode & OWNER_BITS != OWNER_BITS {
                     volume.set_directory_mode(path, mode | OWNER_BITS)?;
@@ -64,7 +64,9 @@ impl SinkSide {
             Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
             None => {
                 if !self.settings.preserve {
-                    self.past.iter_mut().try_for_each(|past| past.making(path, 0))?;
+                    self.prior_runs
+                        .iter_mut()
+                        .try_for_each(|prior_runs| prior_runs.making(path, 0))?;
                     self.folders.made.insert(path.clone());
                 }
                 volume.make_directory(path, OWNER_BITS)?;
@@ -90,7 +92,7 @@ impl SinkSide {
         if end == End::Well && (folders.made.remove(path) || path.is_empty() && folders.root_is_new)
         {
             folders.root_is_new &= !path.is_empty();
-            self.past.iter_mut().for_each(|past| past.left(path));
+            self.prior_runs.iter_mut().for_each(|prior_runs| prior_runs.left(path));
         }
         let (Some(mode), Some(volume)) = (folders.loosened.remove(path), self.target.volume())
         else {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::io::volume::show;
-use crate::pump::sink::journal::{Left, Origin, Partial, Past};
+use crate::pump::sink::journal::{Left, Origin, Partial, PriorRuns};
 use crate::pump::sink::resume::{free_temporary, temporary};
 use crate::pump::sink::{SinkSide, Target};
 use crate::pump::source::walk::mtime_of;
@@ -66,13 +66,13 @@ impl SinkSide {
 
     /// True where an earlier run left some of this file.
     pub(super) fn is_begun(&self, path: &[u8]) -> bool {
-        self.past.as_ref().is_some_and(|past| past.has(path))
+        self.prior_runs.as_ref().is_some_and(|prior_runs| prior_runs.has(path))
     }
 
     /// What becomes of what earlier runs began and nobody has offered now. Where names were left
     /// out it may be one of those; else its source is gone.
     pub(super) fn settle_unasked(&mut self) -> Option<String> {
-        let unasked = self.past.as_ref().map_or(0, Past::unasked);
+        let unasked = self.prior_runs.as_ref().map_or(0, PriorRuns::unasked);
         if unasked == 0 || self.lacking > 0 {
             return None;
         }
@@ -87,17 +87,17 @@ impl SinkSide {
 
     /// Looks for what earlier runs left of long files.
     pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
-        let (Some(past), Some(volume)) = (&mut self.past, self.target.volume()) else {
+        let (Some(prior_runs), Some(volume)) = (&mut self.prior_runs, self.target.volume()) else {
             return Ok(());
         };
         let slot = self.settings.request_bytes;
         for (member, entry) in chunk.entries.iter().enumerate() {
-            if !wanted[member] || entry.kind != EntryKind::File || past.is_empty() {
+            if !wanted[member] || entry.kind != EntryKind::File || prior_runs.is_empty() {
                 continue;
             }
             let name = temporary(&self.tag, &entry.path);
             let origin = origin_of(entry, self.settings.digest);
-            let partial = match past.partial(&origin, slot, &name)? {
+            let partial = match prior_runs.partial(&origin, slot, &name)? {
                 Left::Part(partial) => partial,
                 Left::Nothing => continue,
                 Left::GivenUp { bytes, why } => {

@@ -31,12 +31,12 @@ use base::fault::{Class, Fault};
 use base::label::Sum;
 use base::settings::{Cut, DigestKind, Fsync};
 
-mod past;
+mod prior_runs;
 mod record;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::past::Left;
+pub(crate) use self::prior_runs::Left;
 
 /// What a transfer is known by on the sink's disk.
 pub(crate) type TransferId = [u8; 16];
@@ -326,7 +326,7 @@ impl Tail {
 
 /// What earlier runs of the same transfer left here.
 #[derive(Debug)]
-pub struct Past {
+pub struct PriorRuns {
     tail: Arc<Tail>,
     partials: BTreeMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
@@ -352,7 +352,7 @@ pub struct Journal {
 /// What came of looking for a journal.
 #[derive(Debug)]
 pub enum Opened {
-    Ours(Box<(Past, Journal)>),
+    Ours(Box<(PriorRuns, Journal)>),
     /// Another process is at it.
     Busy,
     /// Somebody else has its name.
@@ -384,17 +384,18 @@ pub fn open(
     let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
     let partials = replay.partials.into_values();
     let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
-    let past = Past { tail: tail.clone(), partials, done, folders: replay.folders, unread };
+    let prior_runs =
+        PriorRuns { tail: tail.clone(), partials, done, folders: replay.folders, unread };
     let journal = Journal {
         tail,
         files: replay.files,
         named: replay.sound_bytes > 0,
         begun,
-        any_done: !past.done.is_empty(),
+        any_done: !prior_runs.done.is_empty(),
         request_bytes: own.request_bytes,
         digest: own.digest,
     };
-    Ok(Opened::Ours(Box::new((past, journal))))
+    Ok(Opened::Ours(Box::new((prior_runs, journal))))
 }
 
 /// Reads a file from its front for as long as `take` uses what it is given.

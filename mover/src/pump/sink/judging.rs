@@ -117,7 +117,8 @@ impl SinkSide {
             };
             return Ok(same.then_some(verdict));
         }
-        let Some(past) = self.past.as_ref().filter(|past| !past.is_empty()) else {
+        let Some(prior_runs) = self.prior_runs.as_ref().filter(|prior_runs| !prior_runs.is_empty())
+        else {
             return Ok(None);
         };
         if entry.kind != EntryKind::File || there.kind != StatusKind::File {
@@ -125,7 +126,7 @@ impl SinkSide {
         }
         for fsync in [Fsync::File, Fsync::Off] {
             let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
-            if let Some(made) = past.done(&key)? {
+            if let Some(made) = prior_runs.done(&key)? {
                 // One of another kind is none that this run could tell.
                 let sum = made.filter(|(kind, _)| *kind == self.settings.digest);
                 return Ok(Some(Verdict::Held(sum.map(|(_, sum)| sum))));

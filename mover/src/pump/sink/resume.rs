@@ -8,19 +8,19 @@ use crate::io::clock;
 use crate::io::volume::{Volume, show};
 use crate::pump::sink::Target;
 use crate::pump::sink::journal::{
-    self, Journal, Opened, Past, TransferId, journal_name, spare_journal_name, tag_of,
+    self, Journal, Opened, PriorRuns, TransferId, journal_name, spare_journal_name, tag_of,
 };
 use base::fault::Fault;
 use base::settings::{Cut, Settings};
 use base::units::{Bytes, Nanos};
 
 /// Whom a beginning can tell something, and who may stop it.
-pub struct Voice<'a> {
+pub struct ResumeCallbacks<'a> {
     pub warn: &'a dyn Fn(String),
     pub stopping: &'a dyn Fn() -> bool,
 }
 
-impl fmt::Debug for Voice<'_> {
+impl fmt::Debug for ResumeCallbacks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Voice")
     }
@@ -28,19 +28,19 @@ impl fmt::Debug for Voice<'_> {
 
 /// What a sink starts with.
 #[derive(Debug)]
-pub struct Memory {
+pub struct ResumeState {
     /// Part of every temporary name.
     pub tag: String,
-    pub past: Option<Past>,
+    pub prior_runs: Option<PriorRuns>,
     pub journal: Option<Journal>,
     /// How the run cuts and digests its files: as it is asked to, or as what is here needs it.
     pub cut: Cut,
 }
 
-impl Memory {
+impl ResumeState {
     /// For a sink that keeps nothing.
-    pub fn none(tag: String, settings: &Settings) -> Memory {
-        Memory { tag, past: None, journal: None, cut: settings.cut() }
+    pub fn none(tag: String, settings: &Settings) -> ResumeState {
+        ResumeState { tag, prior_runs: None, journal: None, cut: settings.cut() }
     }
 
     /// Finds what earlier runs of this transfer left, and reads back what may not have reached the
@@ -50,86 +50,90 @@ impl Memory {
         transfer: TransferId,
         settings: &Settings,
         spare_tag: String,
-        voice: &Voice<'_>,
-    ) -> Result<Memory, Fault> {
+        callbacks: &ResumeCallbacks<'_>,
+    ) -> Result<ResumeState, Fault> {
         let Some(volume) = target.volume().filter(|_| !settings.dry_run) else {
-            return Ok(Memory::none(spare_tag, settings));
+            return Ok(ResumeState::none(spare_tag, settings));
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
         let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
-        let (mut past, mut journal) = loop {
+        let (mut prior_runs, mut journal) = loop {
             match journal::open(volume, &name, transfer, settings.cut()) {
                 Ok(Opened::Ours(found)) => break *found,
                 // What was cut off a moment ago may still be ending.
-                Ok(Opened::Busy) if clock::now() < give_up && !(voice.stopping)() => {
+                Ok(Opened::Busy) if clock::now() < give_up && !(callbacks.stopping)() => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Ok(Opened::Busy) if (voice.stopping)() => return Err(Fault::interrupted()),
+                Ok(Opened::Busy) if (callbacks.stopping)() => return Err(Fault::interrupted()),
                 Ok(Opened::Busy) => return Err(journal::busy(&**volume)),
                 Ok(Opened::Foreign) if tag != spare_tag => {
-                    (voice.warn)(format!(
+                    (callbacks.warn)(format!(
                         "'{}' is not only yours: this copy keeps its journal under another name, \
                          and could not be resumed if it broke",
                         show(&**volume, &name)
                     ));
                     (tag, name) = (spare_tag.clone(), spare_journal_name(&spare_tag));
                 }
-                Ok(Opened::Foreign) => return Ok(Memory::none(spare_tag, settings)),
+                Ok(Opened::Foreign) => return Ok(ResumeState::none(spare_tag, settings)),
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => {
-                    (voice.warn)(format!("this copy could not be resumed if it broke: {fault}"));
-                    return Ok(Memory::none(spare_tag, settings));
+                    (callbacks.warn)(format!(
+                        "this copy could not be resumed if it broke: {fault}"
+                    ));
+                    return Ok(ResumeState::none(spare_tag, settings));
                 }
             }
         };
         if settings.fresh {
-            past.remove_all(|path| temporary(&tag, path));
+            prior_runs.remove_all(|path| temporary(&tag, path));
             journal.restart()?;
-            past.repeat_folders()?;
+            prior_runs.repeat_folders()?;
         }
-        if target.is_new() || past.made_root() {
+        if target.is_new() || prior_runs.made_root() {
             let inode = volume.status(b".")?.map_or(0, |root| root.inode.1);
-            past.know_root(inode, target.is_new())?;
+            prior_runs.know_root(inode, target.is_new())?;
         }
-        if past.is_unread() && !settings.fresh {
-            (voice.warn)(format!(
+        if prior_runs.is_unread() && !settings.fresh {
+            (callbacks.warn)(format!(
                 "the journal in '{}' is damaged, or of another version of datapump: what earlier \
                  runs left begins anew",
                 show(&**volume, b"")
             ));
         }
-        let cut = prepare((&mut past, &mut journal), &**volume, &tag, (settings, voice))?;
-        match (voice.stopping)() {
+        let cut = prepare((&mut prior_runs, &mut journal), &**volume, &tag, (settings, callbacks))?;
+        match (callbacks.stopping)() {
             true => Err(Fault::interrupted()),
-            false => Ok(Memory { tag, past: Some(past), journal: Some(journal), cut }),
+            false => {
+                Ok(ResumeState { tag, prior_runs: Some(prior_runs), journal: Some(journal), cut })
+            }
         }
     }
 }
 
 /// Brings what is here in line with this run, and tells people of it.
 fn prepare(
-    (past, journal): (&mut Past, &mut Journal),
+    (prior_runs, journal): (&mut PriorRuns, &mut Journal),
     volume: &dyn Volume,
     tag: &str,
-    (settings, voice): (&Settings, &Voice<'_>),
+    (settings, callbacks): (&Settings, &ResumeCallbacks<'_>),
 ) -> Result<Cut, Fault> {
-    let cut = past.cut_for(settings.cut(), request_bytes_max(settings));
+    let cut = prior_runs.cut_for(settings.cut(), request_bytes_max(settings));
     journal.cut_as(cut);
     let root = show(volume, b"");
     if let Some(text) = told_of_cut(cut, settings) {
-        (voice.warn)(format!("'{root}': {text}"));
+        (callbacks.warn)(format!("'{root}': {text}"));
     }
-    let doubtful = past.doubtful_bytes(cut);
+    let doubtful = prior_runs.doubtful_bytes(cut);
     if doubtful > TOLD_BYTES {
-        (voice.warn)(format!(
+        (callbacks.warn)(format!(
             "reading back {} in '{root}' that earlier runs wrote",
             Bytes(doubtful)
         ));
     }
-    let going = || !(voice.stopping)();
-    for lost in past.prepare(journal, cut, |path| temporary(tag, path), going)? {
+    let going = || !(callbacks.stopping)();
+    for lost in prior_runs.prepare(journal, cut, |path| temporary(tag, path), going)? {
         let name = show(volume, &lost.path);
-        (voice.warn)(format!(
+        (callbacks.warn)(format!(
             "{} of '{name}' that had arrived are not as they were written, or are not whole \
              requests: they are sent again",
             Bytes(lost.bytes)

@@ -20,7 +20,7 @@ impl Pulse {
     }
 
     /// True when anything was felt since this was asked last.
-    pub(crate) fn felt(&self) -> bool {
+    pub(crate) fn is_peer_active(&self) -> bool {
         self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
     }
 }

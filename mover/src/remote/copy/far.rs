@@ -8,14 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::Attempt;
-use super::open::{How, Opened, memory, window_of};
+use super::open::{How, Opened, resume_state, window_of};
 use crate::io::medium::{self, End};
 use crate::io::{clock, window};
 use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
 use crate::pump::run::{Dial, Line, Part, Peer};
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
-use crate::pump::sink::resume::Memory;
+use crate::pump::sink::resume::ResumeState;
 use crate::pump::source::names::Names;
 use crate::pump::source::walk::{Sources, means_contents};
 use crate::pump::transfer::Event;
@@ -70,8 +70,8 @@ impl Near<'_> {
         self.attempt.opened.set(true);
         let login = clock::now().since(self.attempt.started);
         let expected = self.expected(&opened)?;
-        let (target, memory) = self.target(&opened)?;
-        let cut = self.agree(&opened, &memory, &mut session)?;
+        let (target, resume_state) = self.target(&opened)?;
+        let cut = self.agree(&opened, &resume_state, &mut session)?;
         let settings = self.job.settings.cut_as(cut);
         let credentials = Credentials {
             role: self.role,
@@ -107,7 +107,7 @@ impl Near<'_> {
             rename: opened.rename,
             carrier,
             about: self.about(),
-            memory,
+            resume_state,
             expected,
             watch: watch.clone(),
             events: (self.events_in.clone(), events),
@@ -121,14 +121,14 @@ impl Near<'_> {
     fn agree(
         &self,
         opened: &FarAnswer,
-        memory: &Memory,
+        resume_state: &ResumeState,
         session: &mut Session,
     ) -> Result<Cut, Fault> {
         if self.role == Role::Sink {
-            let message = Message::Cut(memory.cut);
+            let message = Message::Cut(resume_state.cut);
             session.say(clock::now(), &message);
             self.line.clone().send(&message)?;
-            return Ok(memory.cut);
+            return Ok(resume_state.cut);
         }
         match opened.cut.digest.is_weaker_than(self.job.settings.digest) {
             true => Err(Fault::peer("the far side wants a weaker digest than it was asked for")),
@@ -168,9 +168,9 @@ impl Near<'_> {
     }
 
     /// The sink, where it is here, and what earlier runs left in it.
-    fn target(&self, opened: &FarAnswer) -> Result<(Option<Target>, Memory), Fault> {
+    fn target(&self, opened: &FarAnswer) -> Result<(Option<Target>, ResumeState), Fault> {
         if self.role == Role::Source {
-            return Ok((None, Memory::none(tag()?, &self.job.settings)));
+            return Ok((None, ResumeState::none(tag()?, &self.job.settings)));
         }
         let origin = opened.origin.expect("the session has seen to it");
         let target = Target::find(&self.job.target, origin, &self.job.settings)?;
@@ -180,8 +180,9 @@ impl Near<'_> {
             true => target,
             false => target.keeping_root(),
         };
-        let memory = memory(&target, self.job, self.attempt.resolved.transfer, self.attempt.watch)?;
-        Ok((Some(target), memory))
+        let resume_state =
+            resume_state(&target, self.job, self.attempt.resolved.transfer, self.attempt.watch)?;
+        Ok((Some(target), resume_state))
     }
 
     /// What the far side is asked for.

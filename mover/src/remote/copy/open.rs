@@ -11,7 +11,7 @@ use crate::pump::run::Part;
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::journal::TransferId;
-use crate::pump::sink::resume::{Memory, Voice};
+use crate::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use crate::pump::watch::Watch;
 use crate::remote::peer::tag;
 use crate::wire::message::Role;
@@ -48,8 +48,8 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     let sources = near_sources(job, resolved.names.as_ref())?;
     refuse_into_itself(job)?;
     let target = Target::find(&job.target, sources.origin, &job.settings)?;
-    let memory = memory(&target, job, resolved.transfer, watch)?;
-    let settings = job.settings.cut_as(memory.cut);
+    let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
+    let settings = job.settings.cut_as(resume_state.cut);
     let how = How {
         role: Role::Source,
         carrier: Carrier::Memory,
@@ -70,7 +70,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
             sink_file_system: medium::file_system(&job.target),
             ..medium::about(&job.sources, End::Source, String::new())
         },
-        memory,
+        resume_state,
         expected: Expected::Anything,
         watch: watch.clone(),
         events: channel(),
@@ -80,14 +80,15 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
 }
 
 /// What earlier runs left where this host has the sink.
-pub(super) fn memory(
+pub(super) fn resume_state(
     target: &Target,
     job: &Job,
     transfer: TransferId,
     watch: &Watch,
-) -> Result<Memory, Fault> {
-    let voice = Voice { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
-    Memory::open(target, transfer, &job.settings, tag()?, &voice)
+) -> Result<ResumeState, Fault> {
+    let callbacks =
+        ResumeCallbacks { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
+    ResumeState::open(target, transfer, &job.settings, tag()?, &callbacks)
 }
 
 pub(super) fn window_of(target: &Target, settings: &Settings) -> Option<u64> {

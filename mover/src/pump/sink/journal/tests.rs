@@ -114,7 +114,7 @@ struct Killed {
 const REQUEST: u64 = 4096;
 const CUT: Cut = Cut { request_bytes: REQUEST as u32, digest: DigestKind::Crc64 };
 
-fn opened(volume: &Arc<dyn Volume>) -> (Past, Journal) {
+fn opened(volume: &Arc<dyn Volume>) -> (PriorRuns, Journal) {
     match open(volume, &journal_name(&TRANSFER), TRANSFER, CUT) {
         Ok(Opened::Ours(found)) => *found,
         other => panic!("{other:?}"),
@@ -155,9 +155,9 @@ impl Killed {
     /// What another run finds, and finds again when it is killed too.
     fn found(&self) -> Left {
         let find = || {
-            let (mut past, mut journal) = opened(&self.volume);
-            past.prepare(&mut journal, CUT, |_| b"part".to_vec(), || true).unwrap();
-            past.partial(&self.origin(), CUT.request_bytes, b"part").unwrap()
+            let (mut prior_runs, mut journal) = opened(&self.volume);
+            prior_runs.prepare(&mut journal, CUT, |_| b"part".to_vec(), || true).unwrap();
+            prior_runs.partial(&self.origin(), CUT.request_bytes, b"part").unwrap()
         };
         let found = find();
         if matches!(found, Left::Part(_)) {

@@ -2,8 +2,8 @@
 
 use crate::io::volume::{Handle, READ_THROUGH, Volume};
 use crate::pump::sink::journal::{
-    DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, Past, Record,
-    front_of,
+    DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, PriorRuns,
+    Record, front_of,
 };
 use crate::work::digest::{Node, node_matches, nodes_of};
 use base::fault::Fault;
@@ -29,7 +29,7 @@ pub struct Lost {
     pub bytes: u64,
 }
 
-impl Past {
+impl PriorRuns {
     pub fn is_empty(&self) -> bool {
         self.partials.is_empty() && self.done.is_empty()
     }

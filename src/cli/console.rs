@@ -11,15 +11,15 @@ use analysis::report::escape;
 use analysis::report::json::{self, Event, Stamp};
 
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Console {
     show: Show,
     started: Instant,
     /// Hidden unless standard error is a terminal and text is wanted.
     bar: ProgressBar,
 }
 
-impl Voice {
-    pub(super) fn new(show: Show, started: Instant) -> Voice {
+impl Console {
+    pub(super) fn new(show: Show, started: Instant) -> Console {
         let draws = show.form == Form::Text && show.amount == Amount::All;
         let target = match draws {
             true => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND),
@@ -29,7 +29,7 @@ impl Voice {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
-        Voice { show, started, bar }
+        Console { show, started, bar }
     }
 
     pub(super) fn show(&self) -> Show {

@@ -41,7 +41,7 @@ pub(crate) enum DeepQueue {
 
 /// The pace of all streams of a transfer together.
 #[derive(Debug)]
-pub(crate) struct Governor {
+pub(crate) struct PaceController {
     deep_queue: DeepQueue,
     /// What each stream had delivered, and lost or sent again, when it was looked at last.
     streams: BTreeMap<u32, (u64, u64)>,
@@ -80,9 +80,9 @@ struct Now {
     burst_was_lost: bool,
 }
 
-impl Governor {
-    pub(crate) fn new(deep_queue: DeepQueue) -> Governor {
-        Governor {
+impl PaceController {
+    pub(crate) fn new(deep_queue: DeepQueue) -> PaceController {
+        PaceController {
             deep_queue,
             streams: BTreeMap::new(),
             delivered_bytes: 0,
@@ -329,12 +329,12 @@ mod tests {
             }
         }
 
-        /// So many seconds with a governor; the pace at the end.
-        fn run(&mut self, governor: &mut Governor, seconds: u64) -> Option<u64> {
+        /// So many seconds with a pace controller; the pace at the end.
+        fn run(&mut self, pace_controller: &mut PaceController, seconds: u64) -> Option<u64> {
             let mut pace = None;
             for _ in 0..seconds * 1000 / STEP_MS {
                 let look = self.step(pace);
-                pace = governor.look(look.sample.at, &[look]);
+                pace = pace_controller.look(look.sample.at, &[look]);
             }
             pace
         }
@@ -365,8 +365,8 @@ mod tests {
             ("less than it carries", 64e3, slow, None),
         ];
         for (name, queue_bytes, unpaced, expect) in cases {
-            let mut governor = Governor::new(DeepQueue::Fills);
-            let pace = Link::new(queue_bytes, unpaced).run(&mut governor, 60);
+            let mut pace_controller = PaceController::new(DeepQueue::Fills);
+            let pace = Link::new(queue_bytes, unpaced).run(&mut pace_controller, 60);
             let share = pace.map(|pace| pace as f64 / CAPACITY);
             match (share, expect) {
                 (None, None) => {}
@@ -380,21 +380,21 @@ mod tests {
 
     #[test]
     fn a_pace_follows_a_path_that_becomes_faster_or_slower() {
-        let mut governor = Governor::new(DeepQueue::Fills);
+        let mut pace_controller = PaceController::new(DeepQueue::Fills);
         let mut link = Link::new(64e3, |step| if step % 200 < 3 { 100e6 } else { 30e6 });
-        let before = link.run(&mut governor, 20).unwrap() as f64;
+        let before = link.run(&mut pace_controller, 20).unwrap() as f64;
         assert!((0.8..=1.02).contains(&(before / CAPACITY)), "{before}");
         link.capacity = CAPACITY / 2.0;
-        let slower = link.run(&mut governor, 20).unwrap() as f64;
+        let slower = link.run(&mut pace_controller, 20).unwrap() as f64;
         assert!((0.7..=1.02).contains(&(slower / link.capacity)), "{slower}");
         link.capacity = CAPACITY * 1.5;
-        let faster = link.run(&mut governor, 200).unwrap() as f64;
+        let faster = link.run(&mut pace_controller, 200).unwrap() as f64;
         assert!((0.85..=1.02).contains(&(faster / link.capacity)), "{faster}");
     }
 
     #[test]
     fn a_segment_lost_now_and_then_is_no_burst() {
-        let mut governor = Governor::new(DeepQueue::Fills);
+        let mut pace_controller = PaceController::new(DeepQueue::Fills);
         let rtt = Nanos::from_millis(100);
         let mut sample = PathSample { rtt, rtt_min: rtt, mss_bytes: 1448, ..PathSample::default() };
         for step in 0..10_000_u64 {
@@ -402,13 +402,13 @@ mod tests {
             sample.bytes_acked += 10_000;
             sample.segments_retransmitted += u64::from(step % 50 == 0) * 3;
             let look = Look { stream: 0, sample, delivered_segments: sample.bytes_acked / 1448 };
-            assert_eq!(governor.look(sample.at, &[look]), None, "step {step}");
+            assert_eq!(pace_controller.look(sample.at, &[look]), None, "step {step}");
         }
     }
 
     #[test]
     fn streams_that_come_and_go_are_added_up() {
-        let mut governor = Governor::new(DeepQueue::Fills);
+        let mut pace_controller = PaceController::new(DeepQueue::Fills);
         let mut links: Vec<Link> = (0..4).map(|_| Link::new(16e3, bursts)).collect();
         links.iter_mut().for_each(|link| link.capacity = CAPACITY / 4.0);
         let mut pace = None;
@@ -418,7 +418,7 @@ mod tests {
             let looks = links.iter_mut().take(count).zip(0..);
             let looks: Vec<Look> =
                 looks.map(|(link, stream)| Look { stream, ..link.step(each) }).collect();
-            pace = governor.look(looks[0].sample.at, &looks);
+            pace = pace_controller.look(looks[0].sample.at, &looks);
         }
         let share = pace.unwrap() as f64 / (CAPACITY * 3.0 / 4.0);
         assert!((0.8..=1.1).contains(&share), "{share:.3} of the path");
