@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use analysis::record::sample::Record;
-use base::job::{Job, PathRole, PathSide, Place, Remote, StreamPath};
+use base::job::{Job, Location, PathRole, PathSide, Remote, StreamPath};
 use base::packed;
 use base::path::{LaneClocks, PathSample};
 use base::settings::{DigestKind, PathSamples, Receive, Seal, Settings};
@@ -45,8 +45,8 @@ fn main() {
     }
     println!("\n| a blocked send comes back by | rate, of a plain one | CPU, of a plain one |");
     println!("|---|---|---|");
-    for way in [Way::Timeout, Way::Poll] {
-        sends(pairs, way);
+    for variant in [Variant::Timeout, Variant::Poll] {
+        sends(pairs, variant);
     }
     looks();
     inserts();
@@ -182,9 +182,9 @@ fn copy(streams: u16, seal: Seal, path_samples: PathSamples) -> (Cost, usize) {
     let settings =
         Settings { streams, seal, digest: DigestKind::None, path_samples, ..Settings::default() };
     let job = Job {
-        sources: vec![Place::Null { len: BYTES }],
+        sources: vec![Location::Null { len: BYTES }],
         source_host: None,
-        target: Place::Null { len: 0 },
+        target: Location::Null { len: 0 },
         target_host: Some("there".into()),
         settings,
         listed: None,
@@ -205,7 +205,7 @@ fn copy(streams: u16, seal: Seal, path_samples: PathSamples) -> (Cost, usize) {
 
 /// How a send that blocks comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Variant {
     Plain,
     /// `SO_SNDTIMEO`.
     Timeout,
@@ -213,18 +213,18 @@ enum Way {
     Poll,
 }
 
-fn sends(pairs: usize, way: Way) {
+fn sends(pairs: usize, variant: Variant) {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
-        without.push(stream(Way::Plain));
-        with.push(stream(way));
+        without.push(stream(Variant::Plain));
+        with.push(stream(variant));
     }
     let (rate, cpu) = ratios(&with, &without);
-    println!("| {way:?} | {rate} | {cpu} |");
+    println!("| {variant:?} | {rate} | {cpu} |");
 }
 
 /// A stream over loopback in requests of 1 MiB.
-fn stream(way: Way) -> Cost {
+fn stream(variant: Variant) -> Cost {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let sender = TcpStream::connect(address).expect("a connection");
@@ -232,14 +232,14 @@ fn stream(way: Way) -> Cost {
     for socket in [&sender, &receiver] {
         tcp::tune(socket, &tcp::Tuning::default()).expect("a tuned socket");
     }
-    if way == Way::Timeout {
+    if variant == Variant::Timeout {
         let half = Some(Duration::from_micros(2_500));
         set_socket_timeout(&sender, Timeout::Send, half).expect("a timeout");
     }
     let before = (clock::now(), cpu());
     let sending = thread::spawn(move || {
         let block = vec![1; 1 << 20];
-        (0..BYTES >> 20).for_each(|_| send_all(&sender, &block, way));
+        (0..BYTES >> 20).for_each(|_| send_all(&sender, &block, variant));
     });
     let mut block = vec![0; 1 << 20];
     while receiver.read(&mut block).expect("received") > 0 {}
@@ -248,10 +248,10 @@ fn stream(way: Way) -> Cost {
     (Rate::of(BYTES, time).bytes_per_second, (cpu() - before.1).0 as f64 / BYTES as f64)
 }
 
-fn send_all(socket: &TcpStream, mut block: &[u8], way: Way) {
-    let flags = match way {
-        Way::Poll => SendFlags::DONTWAIT,
-        Way::Plain | Way::Timeout => SendFlags::empty(),
+fn send_all(socket: &TcpStream, mut block: &[u8], variant: Variant) {
+    let flags = match variant {
+        Variant::Poll => SendFlags::DONTWAIT,
+        Variant::Plain | Variant::Timeout => SendFlags::empty(),
     };
     let wait = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     while !block.is_empty() {
@@ -260,7 +260,7 @@ fn send_all(socket: &TcpStream, mut block: &[u8], way: Way) {
             Err(rustix::io::Errno::AGAIN) => {}
             Err(error) => panic!("sent: {error}"),
         }
-        if way == Way::Poll && !block.is_empty() {
+        if variant == Variant::Poll && !block.is_empty() {
             let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
             poll(&mut fds, Some(&wait)).expect("polled");
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use base::codec::{Codec, Compress};
 use base::extent::Extent;
 use base::fault::Fault;
-use base::job::{Job, Notice, Place, Remote};
+use base::job::{Job, Location, Notice, Remote};
 use base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
 use base::settings::{DigestKind, Overwrite, Settings};
 use base::units::Tick;
@@ -19,7 +19,7 @@ use mover::io::request::Request;
 use mover::io::sim::{SimVolume, Weather, World};
 use mover::io::volume::{Handle, Mtime, Volume};
 use mover::pump::brake::Brake;
-use mover::pump::lane::{Lane, Parts, Patience, Turn, Wire};
+use mover::pump::lane::{Lane, Parts, Patience, StreamHandle, Turn};
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
 use mover::pump::sink::objects::{Complete, Objects};
@@ -166,12 +166,12 @@ impl Stream {
                 Box::new(Unpack::new(SLOT_BYTES)),
                 Box::new(Expand::new(SLOT_BYTES)),
             ]),
-            handle: None,
+            pool_handle: None,
             sink: Box::new(Tree::new(2)),
             plan: None,
             objects: Some(objects.clone()),
             brake: Arc::new(Brake::default()),
-            stream: Some(Wire::new(0, socket.clone())),
+            stream: Some(StreamHandle::new(0, socket.clone())),
             requests: (0..3).map(|_| Request::new(SLOT_BYTES)).collect(),
         });
         Stream { world: world.clone(), socket, lane: Some(lane) }
@@ -257,9 +257,9 @@ fn sink(
 /// `copy -r far:d HERE`.
 fn expected(settings: &Settings) -> Expected {
     let job = Job {
-        sources: vec![Place::Path(PathBuf::from("d"))],
+        sources: vec![Location::Path(PathBuf::from("d"))],
         source_host: Some("far".into()),
-        target: Place::Path(PathBuf::from("/sink")),
+        target: Location::Path(PathBuf::from("/sink")),
         target_host: None,
         settings: settings.clone(),
         listed: None,
@@ -275,7 +275,7 @@ fn met(drives: bool, role: Role, settings: &Settings) -> Session {
     let origin = Some(Origin { single: false, endless: false });
     let open = Open {
         role: if drives { role.other() } else { role },
-        places: vec![Place::Stdio],
+        locations: vec![Location::Stdio],
         settings: settings.clone(),
         ports: None,
         secret: [0; 32],

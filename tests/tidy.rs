@@ -112,7 +112,7 @@ const RULES: &[Rule] = &[
             ("mover/src/wire/session.rs", "use std::{fmt, io};"),
             ("mover/src/ends/tree.rs", "std::thread::spawn(|| ());"),
             ("analysis/src/report/text.rs", "fn f() { std::fs::read(x); }"),
-            ("analysis/src/predict/way.rs", "use std::{fmt, thread};"),
+            ("analysis/src/predict/path_model.rs", "use std::{fmt, thread};"),
             ("analysis/src/record/export.rs", "use std::io;\nfn f() { io::stdout(); }"),
             ("analysis/src/doctor/tests.rs", "fn f() { tempfile::tempdir(); }"),
             ("analysis/src/study/cells.rs", "use rustix::process::geteuid;"),
@@ -426,7 +426,7 @@ const UNSAFE_FILES: &[&str] =
     &["mover/src/io/buffer.rs", "mover/src/io/uring.rs", "mover/src/io/system.rs"];
 /// Files outside `mover/src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
 const CLOCK_FILES: &[(&str, &str)] = &[
-    ("src/cli/whole.rs", "how long copies take in all is told while they are made"),
+    ("src/cli/end_to_end.rs", "how long copies take in all is told while they are made"),
     ("src/measure/trials.rs", "a run says when it began"),
     ("src/cli/mod.rs", "the start of the program, from which its events count"),
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),

@@ -43,7 +43,7 @@ impl Codec {
 /// How a payload is packed: a format, and how hard it is tried. Levels are those of the libraries
 /// whose names people know: zlib 1 to 9, zstd -5 to 19.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub enum Way {
+pub enum Coding {
     #[default]
     Raw,
     Lz4,
@@ -57,92 +57,92 @@ const ZSTD_MAX: i8 = 19;
 const ZLIB_AT: usize = 2;
 const ZSTD_AT: usize = ZLIB_AT + ZLIB_LEVELS as usize;
 
-impl Way {
+impl Coding {
     /// So many ways there are; each has a place of its own among them.
     pub const COUNT: usize = ZSTD_AT + (ZSTD_MAX - ZSTD_MIN) as usize + 1;
 
-    pub fn all() -> impl Iterator<Item = Way> {
-        (0..Way::COUNT).map(Way::at)
+    pub fn all() -> impl Iterator<Item = Coding> {
+        (0..Coding::COUNT).map(Coding::at)
     }
 
-    pub fn place(self) -> usize {
+    pub fn index(self) -> usize {
         match self {
-            Way::Raw => 0,
-            Way::Lz4 => 1,
-            Way::Zlib(level) => ZLIB_AT + usize::from(level) - 1,
-            Way::Zstd(level) => ZSTD_AT + (level - ZSTD_MIN) as usize,
+            Coding::Raw => 0,
+            Coding::Lz4 => 1,
+            Coding::Zlib(level) => ZLIB_AT + usize::from(level) - 1,
+            Coding::Zstd(level) => ZSTD_AT + (level - ZSTD_MIN) as usize,
         }
     }
 
     /// The way at a place below `COUNT`.
-    pub fn at(place: usize) -> Way {
+    pub fn at(place: usize) -> Coding {
         match place {
-            0 => Way::Raw,
-            1 => Way::Lz4,
-            ZLIB_AT..ZSTD_AT => Way::Zlib((place - ZLIB_AT) as u8 + 1),
-            _ => Way::Zstd((place - ZSTD_AT) as i8 + ZSTD_MIN),
+            0 => Coding::Raw,
+            1 => Coding::Lz4,
+            ZLIB_AT..ZSTD_AT => Coding::Zlib((place - ZLIB_AT) as u8 + 1),
+            _ => Coding::Zstd((place - ZSTD_AT) as i8 + ZSTD_MIN),
         }
     }
 
     pub fn codec(self) -> Codec {
         match self {
-            Way::Raw => Codec::Raw,
-            Way::Lz4 => Codec::Lz4,
-            Way::Zlib(_) => Codec::Deflate,
-            Way::Zstd(_) => Codec::Zstd,
+            Coding::Raw => Codec::Raw,
+            Coding::Lz4 => Codec::Lz4,
+            Coding::Zlib(_) => Codec::Deflate,
+            Coding::Zstd(_) => Codec::Zstd,
         }
     }
 
     /// The level within its format; 0 where there are none.
     pub fn level(self) -> i8 {
         match self {
-            Way::Raw | Way::Lz4 => 0,
-            Way::Zlib(level) => level as i8,
-            Way::Zstd(level) => level,
+            Coding::Raw | Coding::Lz4 => 0,
+            Coding::Zlib(level) => level as i8,
+            Coding::Zstd(level) => level,
         }
     }
 
     /// The way that a format and a level make; `None` for a level that is not among them.
-    pub fn of(codec: Codec, level: i8) -> Option<Way> {
-        let way = match codec {
-            Codec::Raw if level == 0 => Way::Raw,
-            Codec::Lz4 if level == 0 => Way::Lz4,
+    pub fn of(codec: Codec, level: i8) -> Option<Coding> {
+        let coding = match codec {
+            Codec::Raw if level == 0 => Coding::Raw,
+            Codec::Lz4 if level == 0 => Coding::Lz4,
             Codec::Raw | Codec::Lz4 => return None,
-            Codec::Deflate => Way::Zlib(u8::try_from(level).ok()?),
-            Codec::Zstd => Way::Zstd(level),
+            Codec::Deflate => Coding::Zlib(u8::try_from(level).ok()?),
+            Codec::Zstd => Coding::Zstd(level),
         };
-        way.fits().then_some(way)
+        coding.fits().then_some(coding)
     }
 
     /// As it would be typed.
     pub fn typed(self) -> String {
         match self {
-            Way::Raw => "off".to_string(),
-            Way::Lz4 => "lz4".to_string(),
-            Way::Zlib(level) => format!("zlib:{level}"),
-            Way::Zstd(level) => format!("zstd:{level}"),
+            Coding::Raw => "off".to_string(),
+            Coding::Lz4 => "lz4".to_string(),
+            Coding::Zlib(level) => format!("zlib:{level}"),
+            Coding::Zstd(level) => format!("zstd:{level}"),
         }
     }
 
-    fn parse(text: &str) -> Option<Way> {
-        let way = match text.split_once(':') {
-            None if text == "lz4" => Way::Lz4,
+    fn parse(text: &str) -> Option<Coding> {
+        let coding = match text.split_once(':') {
+            None if text == "lz4" => Coding::Lz4,
             Some(("zlib", level)) => match level.parse().ok()? {
                 // As with bbcp, zlib's level 0 is no compression.
-                0 => Way::Raw,
-                level => Way::Zlib(level),
+                0 => Coding::Raw,
+                level => Coding::Zlib(level),
             },
-            Some(("zstd", level)) => Way::Zstd(level.parse().ok()?),
+            Some(("zstd", level)) => Coding::Zstd(level.parse().ok()?),
             _ => return None,
         };
-        way.fits().then_some(way)
+        coding.fits().then_some(coding)
     }
 
     fn fits(self) -> bool {
         match self {
-            Way::Raw | Way::Lz4 => true,
-            Way::Zlib(level) => (1..=ZLIB_LEVELS).contains(&level),
-            Way::Zstd(level) => (ZSTD_MIN..=ZSTD_MAX).contains(&level),
+            Coding::Raw | Coding::Lz4 => true,
+            Coding::Zlib(level) => (1..=ZLIB_LEVELS).contains(&level),
+            Coding::Zstd(level) => (ZSTD_MIN..=ZSTD_MAX).contains(&level),
         }
     }
 }
@@ -154,7 +154,7 @@ pub enum Compress {
     /// As each payload is worth it, found out while the transfer runs.
     Auto,
     /// Every payload in this way; those that do not shrink go as they are.
-    Always(Way),
+    Always(Coding),
 }
 
 /// What compression may be, for people.
@@ -166,16 +166,16 @@ impl Compress {
         match text {
             "off" => Ok(Compress::Off),
             "auto" => Ok(Compress::Auto),
-            text => Way::parse(text)
+            text => Coding::parse(text)
                 .map(Compress::always)
                 .ok_or_else(|| format!("write {COMPRESS_PHRASE}")),
         }
     }
 
-    fn always(way: Way) -> Compress {
-        match way {
-            Way::Raw => Compress::Off,
-            way => Compress::Always(way),
+    fn always(coding: Coding) -> Compress {
+        match coding {
+            Coding::Raw => Compress::Off,
+            coding => Compress::Always(coding),
         }
     }
 
@@ -184,7 +184,7 @@ impl Compress {
         match self {
             Compress::Off => "off".to_string(),
             Compress::Auto => "auto".to_string(),
-            Compress::Always(way) => way.typed(),
+            Compress::Always(coding) => coding.typed(),
         }
     }
 
@@ -197,25 +197,25 @@ impl Compress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// Payload bytes that went each way, at the places of the ways.
-    pub by_way: [u64; Way::COUNT],
+    pub by_coding: [u64; Coding::COUNT],
     /// What all of them were on the wire, without frames and seals.
     pub packed_bytes: u64,
 }
 
 impl Default for Packing {
     fn default() -> Packing {
-        Packing { by_way: [0; Way::COUNT], packed_bytes: 0 }
+        Packing { by_coding: [0; Coding::COUNT], packed_bytes: 0 }
     }
 }
 
 impl Packing {
-    pub fn note(&mut self, way: Way, raw_bytes: u32, packed_bytes: u32) {
-        self.by_way[way.place()] += u64::from(raw_bytes);
+    pub fn note(&mut self, coding: Coding, raw_bytes: u32, packed_bytes: u32) {
+        self.by_coding[coding.index()] += u64::from(raw_bytes);
         self.packed_bytes += u64::from(packed_bytes);
     }
 
     pub fn add(&mut self, other: &Packing) {
-        for (mine, theirs) in self.by_way.iter_mut().zip(other.by_way) {
+        for (mine, theirs) in self.by_coding.iter_mut().zip(other.by_coding) {
             *mine = mine.saturating_add(theirs);
         }
         self.packed_bytes = self.packed_bytes.saturating_add(other.packed_bytes);
@@ -223,7 +223,7 @@ impl Packing {
 
     /// Payload bytes before anything was done to them; 0 where nothing was to be packed.
     pub fn raw_bytes(&self) -> u64 {
-        self.by_way.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+        self.by_coding.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// How much smaller the payloads became; `None` where there were none.
@@ -232,10 +232,10 @@ impl Packing {
     }
 
     /// The ways that payloads went, with their shares of the bytes, the largest first.
-    pub fn shares(&self) -> Vec<(Way, f64)> {
+    pub fn shares(&self) -> Vec<(Coding, f64)> {
         let all = self.raw_bytes().max(1) as f64;
-        let mut shares: Vec<(Way, f64)> = Way::all()
-            .map(|way| (way, self.by_way[way.place()] as f64 / all))
+        let mut shares: Vec<(Coding, f64)> = Coding::all()
+            .map(|coding| (coding, self.by_coding[coding.index()] as f64 / all))
             .filter(|(_, share)| *share > 0.0)
             .collect();
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
@@ -265,14 +265,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_has_its_place() {
-        for (place, way) in Way::all().enumerate() {
-            assert_eq!(way.place(), place);
-            assert!(way.fits(), "{way:?}");
-            assert_eq!(Codec::from_code(way.codec() as u8), Some(way.codec()));
-            assert_eq!(Way::of(way.codec(), way.level()), Some(way));
+    fn each_has_its_index() {
+        for (place, coding) in Coding::all().enumerate() {
+            assert_eq!(coding.index(), place);
+            assert!(coding.fits(), "{coding:?}");
+            assert_eq!(Codec::from_code(coding.codec() as u8), Some(coding.codec()));
+            assert_eq!(Coding::of(coding.codec(), coding.level()), Some(coding));
         }
-        assert_eq!(Way::at(Way::COUNT - 1), Way::Zstd(19));
+        assert_eq!(Coding::at(Coding::COUNT - 1), Coding::Zstd(19));
     }
 
     #[test]
@@ -280,11 +280,11 @@ mod tests {
         let cases = [
             ("off", Some(Compress::Off)),
             ("auto", Some(Compress::Auto)),
-            ("lz4", Some(Compress::Always(Way::Lz4))),
-            ("zlib:1", Some(Compress::Always(Way::Zlib(1)))),
-            ("zlib:9", Some(Compress::Always(Way::Zlib(9)))),
-            ("zstd:-5", Some(Compress::Always(Way::Zstd(-5)))),
-            ("zstd:19", Some(Compress::Always(Way::Zstd(19)))),
+            ("lz4", Some(Compress::Always(Coding::Lz4))),
+            ("zlib:1", Some(Compress::Always(Coding::Zlib(1)))),
+            ("zlib:9", Some(Compress::Always(Coding::Zlib(9)))),
+            ("zstd:-5", Some(Compress::Always(Coding::Zstd(-5)))),
+            ("zstd:19", Some(Compress::Always(Coding::Zstd(19)))),
             ("zlib:10", None),
             ("zlib:-1", None),
             ("zstd:20", None),
@@ -308,11 +308,11 @@ mod tests {
     fn shares_and_ratio() {
         let mut packing = Packing::default();
         assert_eq!((packing.ratio(), packing.shares()), (None, vec![]));
-        packing.note(Way::Zstd(3), 300, 75);
-        packing.note(Way::Raw, 100, 100);
+        packing.note(Coding::Zstd(3), 300, 75);
+        packing.note(Coding::Raw, 100, 100);
         let mut all = Packing::default();
         all.add(&packing);
-        assert_eq!(all.shares(), [(Way::Zstd(3), 0.75), (Way::Raw, 0.25)]);
+        assert_eq!(all.shares(), [(Coding::Zstd(3), 0.75), (Coding::Raw, 0.25)]);
         assert_eq!(all.ratio(), Some(400.0 / 175.0));
     }
 }

@@ -11,7 +11,7 @@ use crate::addresses::AddressList;
 
 /// One end of a transfer on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A file or a tree. As given: a trailing slash is kept, it has a meaning.
     Path(PathBuf),
     /// Standard input as a source, standard output as a sink.
@@ -23,17 +23,17 @@ pub enum Place {
     /// Bytes from a seed, the same for every run of that seed.
     Random { len: u64, seed: u64 },
     /// Bytes that pack like data of a kind, from a seed.
-    Made { set: DataSet, len: u64, seed: u64 },
+    Synthetic { set: DataSet, len: u64, seed: u64 },
     /// Bytes that nobody makes, until somebody says that it is enough. Only a source.
     Endless,
     /// Bytes that pack like data of a kind, until it is enough. Only a source.
-    EndlessMade { set: DataSet, seed: u64 },
+    EndlessSynthetic { set: DataSet, seed: u64 },
 }
 
-impl Place {
+impl Location {
     /// True for a source that ends when somebody says that it is enough.
     pub fn is_endless(&self) -> bool {
-        matches!(self, Place::Endless | Place::EndlessMade { .. })
+        matches!(self, Location::Endless | Location::EndlessSynthetic { .. })
     }
 }
 
@@ -75,10 +75,10 @@ pub struct Listed {
 /// parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    pub sources: Vec<Place>,
+    pub sources: Vec<Location>,
     /// `[user@]host` as `ssh` takes it (brackets of an IPv6 address removed).
     pub source_host: Option<String>,
-    pub target: Place,
+    pub target: Location,
     pub target_host: Option<String>,
     pub settings: Settings,
     /// The names below the one source that are copied; everything where it is not set.

@@ -71,10 +71,10 @@ cargo xtask COMMAND
                          runs/DATE-net-test.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   experiment NAME...|list|all [--program FILE]
-                         what the seeds found out about paths, over the WAN on the desk;
+                         what the seeds found out about paths, over the emulated WAN;
                          writes runs/DATE-NAME.md and runs/data/
   experiment g37 [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
                          compression left to the program beside every fixed way; 3 hours; goes
                          on where it stopped with --resume
   wan up|set|cut|mend|run|status|test|down …
-                         a WAN on the desk: cargo xtask wan says more";
+                         an emulated WAN: cargo xtask wan says more";

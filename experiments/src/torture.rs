@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rounds::{Fault, Ground, Load, Plan, Shown, Way};
+use rounds::{Direction, Fault, Fixture, Load, Plan, Shown};
 
 use crate::bench::{far, machine};
 use crate::page::table;
@@ -72,7 +72,7 @@ pub(crate) fn torture(words: &[&str]) -> Result<(), String> {
         Some(false) => None,
         _ => Some(wan::Wan::up(&profile, Some(&program))?),
     };
-    let ground = Ground {
+    let fixture = Fixture {
         program,
         ssh: far::ssh_command(),
         folder: place.path().to_path_buf(),
@@ -83,9 +83,9 @@ pub(crate) fn torture(words: &[&str]) -> Result<(), String> {
         checks_folders: true,
         wan,
     };
-    ground.lay();
+    fixture.lay();
     let begun = Instant::now();
-    let (results, failed) = play(&ground, &options, begun);
+    let (results, failed) = play(&fixture, &options, begun);
     let page = page(&options, &results, &failed, begun.elapsed());
     let date = output(std::process::Command::new("date").arg("+%F"))?;
     let path = match results.len() + failed.len() >= ROUNDS_OF_A_PAGE {
@@ -100,7 +100,7 @@ pub(crate) fn torture(words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn play(ground: &Ground, options: &Options, begun: Instant) -> (Vec<(Plan, Shown)>, Vec<String>) {
+fn play(fixture: &Fixture, options: &Options, begun: Instant) -> (Vec<(Plan, Shown)>, Vec<String>) {
     let (mut results, mut failed) = (Vec::new(), Vec::new());
     for round in options.first..options.first + options.rounds {
         if begun.elapsed() > Duration::from_secs(60 * options.minutes) {
@@ -108,9 +108,9 @@ fn play(ground: &Ground, options: &Options, begun: Instant) -> (Vec<(Plan, Shown
             break;
         }
         let plan = options.plan(round);
-        match ground.play(&format!("{}-{round}", options.seed), &plan) {
+        match fixture.play(&format!("{}-{round}", options.seed), &plan) {
             Ok(shown) => {
-                println!("{round}: {:?} {:?}: {shown:?}", plan.load, plan.way);
+                println!("{round}: {:?} {:?}: {shown:?}", plan.load, plan.direction);
                 results.push((plan, shown));
             }
             Err(why) => {
@@ -145,18 +145,18 @@ fn page(options: &Options, results: &[(Plan, Shown)], failed: &[String], time: D
 
 /// One for each load, way and path.
 fn rows(results: &[(Plan, Shown)]) -> Vec<Vec<String>> {
-    let mut classes: BTreeMap<(Load, Way, bool), Vec<&Shown>> = BTreeMap::new();
+    let mut classes: BTreeMap<(Load, Direction, bool), Vec<&Shown>> = BTreeMap::new();
     for (plan, shown) in results {
-        classes.entry((plan.load, plan.way, plan.path.wan)).or_default().push(shown);
+        classes.entry((plan.load, plan.direction, plan.path.wan)).or_default().push(shown);
     }
-    let row = |((load, way, is_wan), shown): ((Load, Way, bool), Vec<&Shown>)| {
+    let row = |((load, direction, is_wan), shown): ((Load, Direction, bool), Vec<&Shown>)| {
         let mut resent: Vec<u64> = shown.iter().map(|shown| shown.resent_bytes >> 10).collect();
         resent.sort_unstable();
         let sum = |of: fn(&Shown) -> u64| shown.iter().map(|shown| of(shown)).sum::<u64>();
         let share =
             |shown: &&Shown| shown.resent_bytes as f64 / shown.bound_bytes.max(1) as f64 * 100.0;
         vec![
-            format!("{load:?} {way:?}"),
+            format!("{load:?} {direction:?}"),
             if is_wan { "WAN" } else { "loopback" }.to_string(),
             shown.len().to_string(),
             sum(|shown| shown.struck.len() as u64).to_string(),

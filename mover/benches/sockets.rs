@@ -17,7 +17,7 @@ const BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Variant {
     Blocking,
     Ring,
 }
@@ -26,10 +26,10 @@ fn main() {
     println!("| request | send | receive | MB/s, median | CPU ns/B, median of both ends |");
     println!("|---|---|---|---|---|");
     let sizes = [64 << 10, 256 << 10, 512 << 10, 1 << 20];
-    let ways = [Way::Blocking, Way::Ring];
-    let cells: Vec<(usize, Way, Way)> = sizes
+    let variants = [Variant::Blocking, Variant::Ring];
+    let cells: Vec<(usize, Variant, Variant)> = sizes
         .into_iter()
-        .flat_map(|size| ways.into_iter().flat_map(move |s| ways.map(|r| (size, s, r))))
+        .flat_map(|size| variants.into_iter().flat_map(move |s| variants.map(|r| (size, s, r))))
         .collect();
     // Interleaved: a machine that slows down slows all of them.
     let mut seen = vec![Vec::new(); cells.len()];
@@ -48,7 +48,7 @@ fn main() {
 }
 
 /// Bytes a second, and CPU nanoseconds a byte of this process, which has both ends.
-fn run(size: usize, send: Way, receive: Way) -> (f64, f64) {
+fn run(size: usize, send: Variant, receive: Variant) -> (f64, f64) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let sender = TcpStream::connect(address).expect("a connection");
@@ -58,12 +58,12 @@ fn run(size: usize, send: Way, receive: Way) -> (f64, f64) {
     }
     let before = (clock::now(), cpu());
     let sending = thread::spawn(move || match send {
-        Way::Blocking => send_blocking(sender, size),
-        Way::Ring => on_ring(&sender, size, Direction::Out),
+        Variant::Blocking => send_blocking(sender, size),
+        Variant::Ring => on_ring(&sender, size, Direction::Out),
     });
     match receive {
-        Way::Blocking => receive_blocking(receiver, size),
-        Way::Ring => on_ring(&receiver, size, Direction::In),
+        Variant::Blocking => receive_blocking(receiver, size),
+        Variant::Ring => on_ring(&receiver, size, Direction::In),
     }
     sending.join().expect("a sender that ends");
     let time = clock::now().since(before.0);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use base::codec::{Compress, Way};
+use base::codec::{Coding, Compress};
 use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged};
@@ -16,7 +16,7 @@ use base::units::Nanos;
 use mover::io::call::Call;
 use mover::io::sim::{Dice, Failure, SimVolume, Weather, World};
 use mover::io::volume::Volume;
-use mover::pump::lane::Wire;
+use mover::pump::lane::StreamHandle;
 use mover::pump::lane::assembly::Stream;
 use mover::pump::sink::journal::{Held, Replay};
 use mover::pump::sink::resume::ResumeState;
@@ -145,13 +145,13 @@ fn progress_only_grows() {
 fn interrupted(seed: u64) -> Result<(), String> {
     let mut trace = Trace::new();
     let mut hosts = Hosts::new(seed, Scenario::Rough, 0, &mut trace);
-    if hosts.ground.settings.digest == DigestKind::None {
+    if hosts.fixture.settings.digest == DigestKind::None {
         return Ok(()); // what was only written cannot be read back and compared
     }
     let mut dice = Dice::new(!seed);
-    let mut allowed_bytes: u64 = hosts.ground.sent.values().map(|bytes| bytes.len() as u64).sum();
+    let mut allowed_bytes: u64 = hosts.fixture.sent.values().map(|bytes| bytes.len() as u64).sum();
     // These land each time, as nobody has to send them.
-    let blocks = hosts.ground.sent.values().flat_map(|bytes| bytes.chunks(SLOT as usize));
+    let blocks = hosts.fixture.sent.values().flat_map(|bytes| bytes.chunks(SLOT as usize));
     let holes = blocks.filter(|block| block.iter().all(|byte| *byte == 0));
     let holes_bytes: u64 = holes.map(|block| block.len() as u64).sum();
     let mut sent_bytes = 0;
@@ -181,8 +181,8 @@ fn interrupted(seed: u64) -> Result<(), String> {
             return Err(format!("of {here_bytes} bytes that were here {now} are left"));
         }
         here_bytes = now;
-        hosts.ground.settings.request_bytes = SLOT * (1 + dice.below(3) as u32);
-        hosts.ground.settings.digest = [DigestKind::Blake3, DigestKind::Crc64][seed as usize % 2];
+        hosts.fixture.settings.request_bytes = SLOT * (1 + dice.below(3) as u32);
+        hosts.fixture.settings.digest = [DigestKind::Blake3, DigestKind::Crc64][seed as usize % 2];
         hosts = hosts.after(Blow::Kill, &mut trace);
     }
     hosts.drive(&mut trace).map_err(|stuck| format!("the last run ended early: {stuck:?}"))?;
@@ -269,8 +269,8 @@ fn a_call_fails(failure: Failure, seed: u64, at_source: bool) -> bool {
     let mut trace = Trace::new();
     let mut hosts = Hosts::new(seed, Scenario::Rough, 0, &mut trace);
     let volume = match at_source {
-        true => hosts.ground.origin.clone(),
-        false => hosts.ground.target.clone(),
+        true => hosts.fixture.origin.clone(),
+        false => hosts.fixture.target.clone(),
     };
     volume.fail(failure);
     let ended = hosts.drive(&mut trace);
@@ -287,7 +287,7 @@ fn a_call_fails(failure: Failure, seed: u64, at_source: bool) -> bool {
         }
         Ok(()) => {}
     }
-    let (sent, target) = (hosts.ground.sent.clone(), hosts.ground.target.clone());
+    let (sent, target) = (hosts.fixture.sent.clone(), hosts.fixture.target.clone());
     compare(&sent, &finals(target.files())).unwrap_or_else(|why| panic!("{case}: {why}"));
     if ended.is_ok() && hosts.failed().is_empty() {
         assert_eq!(finals(target.files()).len(), sent.len(), "{case}");
@@ -376,7 +376,7 @@ enum Shape {
 }
 
 /// What several runs of one transfer share.
-struct Ground {
+struct Fixture {
     dice: Dice,
     world: Arc<World>,
     weather: Weather,
@@ -394,7 +394,7 @@ struct Ground {
 
 /// A run: the source's host first, then the sink's, where that is another.
 struct Hosts {
-    ground: Ground,
+    fixture: Fixture,
     hosts: Vec<Host>,
     /// How the streams of this run are protected.
     seal: u64,
@@ -420,7 +420,7 @@ impl Hosts {
             fsync: if dice.once_in(4) { Fsync::Off } else { Fsync::File },
             streams: 1 + dice.below(3) as u16,
             compress: match dice.below(4) {
-                0 => Compress::Always([Way::Lz4, Way::Zstd(1)][dice.below(2) as usize]),
+                0 => Compress::Always([Coding::Lz4, Coding::Zstd(1)][dice.below(2) as usize]),
                 1 => Compress::Auto,
                 _ => Compress::Off,
             },
@@ -435,7 +435,7 @@ impl Hosts {
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
         let target = Arc::new(SimVolume::made(&world, "/target").with_mount(b"b"));
         let (sent, offers) = make_tree(&mut dice, &origin);
-        let ground = Ground {
+        let fixture = Fixture {
             tempo: Nanos([100_000, 1_000_000, 4_000_000][dice.below(3) as usize]),
             dice,
             world,
@@ -448,40 +448,40 @@ impl Hosts {
             shape: if is_local { Shape::Local } else { shape },
             resume_state: None,
         };
-        Hosts::start(ground, trace)
+        Hosts::start(fixture, trace)
     }
 
     /// A run of the transfer over what is there.
-    fn start(mut ground: Ground, trace: &mut Trace) -> Hosts {
-        let resume_state = resume_state(&ground);
-        ground.settings = ground.settings.cut_as(resume_state.cut);
-        ground.resume_state = Some(resume_state);
-        let seal = ground.dice.below(4);
-        let hosts = match ground.shape {
+    fn start(mut fixture: Fixture, trace: &mut Trace) -> Hosts {
+        let resume_state = resume_state(&fixture);
+        fixture.settings = fixture.settings.cut_as(resume_state.cut);
+        fixture.resume_state = Some(resume_state);
+        let seal = fixture.dice.below(4);
+        let hosts = match fixture.shape {
             Shape::Local => {
                 let part =
                     Part { has_source: true, has_sink: true, peer: None, streams: Vec::new() };
-                vec![Host::begin("both", &mut ground, part, trace)]
+                vec![Host::begin("both", &mut fixture, part, trace)]
             }
-            Shape::Push | Shape::Pull => both(&mut ground, seal, trace),
+            Shape::Push | Shape::Pull => both(&mut fixture, seal, trace),
         };
         let (told_end, seen) = ([false; 2], (0, 0));
-        Hosts { ground, hosts, seal, told_end, still: 0, seen, notices: Vec::new() }
+        Hosts { fixture, hosts, seal, told_end, still: 0, seen, notices: Vec::new() }
     }
 
     /// The sink's host is hit, and somebody types the same command again.
     fn after(mut self, blow: Blow, trace: &mut Trace) -> Hosts {
         if blow == Blow::Power {
-            self.ground.target.lose_power(&mut self.ground.dice);
-            if self.ground.settings.fsync == Fsync::Off {
+            self.fixture.target.lose_power(&mut self.fixture.dice);
+            if self.fixture.settings.fsync == Fsync::Off {
                 // No promise was made for what had its name; what had not is still looked at.
-                for path in finals(self.ground.target.files()).keys() {
-                    self.ground.target.remove(path).expect("a simulated name goes");
+                for path in finals(self.fixture.target.files()).keys() {
+                    self.fixture.target.remove(path).expect("a simulated name goes");
                 }
             }
         }
         self.hosts.clear();
-        Hosts::start(self.ground, trace)
+        Hosts::start(self.fixture, trace)
     }
 
     /// A run has ended early; in calm weather another one brings the rest.
@@ -507,14 +507,14 @@ impl Hosts {
             Err(Stuck::Fault(fault)) if fault.class != Class::Unreachable => {
                 Err(format!("a broken connection was told as '{fault}'"))
             }
-            Err(Stuck::Fault(_)) | Ok(()) if self.ground.settings.digest == DigestKind::None => {
+            Err(Stuck::Fault(_)) | Ok(()) if self.fixture.settings.digest == DigestKind::None => {
                 self.hosts.clear();
-                Ok(Hosts::start(self.ground, trace))
+                Ok(Hosts::start(self.fixture, trace))
             }
             Err(Stuck::Fault(_)) | Ok(()) => {
                 let here = self.here_bytes();
                 self.hosts.clear();
-                let again = Hosts::start(self.ground, trace);
+                let again = Hosts::start(self.fixture, trace);
                 match again.here_bytes() < here {
                     true => Err("another login took away what was here".into()),
                     false => Ok(again),
@@ -540,7 +540,7 @@ impl Hosts {
     }
 
     fn driver(&self) -> &Host {
-        match self.ground.shape {
+        match self.fixture.shape {
             Shape::Push | Shape::Local => &self.hosts[0],
             Shape::Pull => self.sink(),
         }
@@ -550,13 +550,13 @@ impl Hosts {
     /// have all their bytes and no name yet, or are sent whole.
     fn untold_bytes(&mut self, trace: &mut Trace) -> u64 {
         let sink = self.hosts.last_mut().expect("at least one");
-        sink.beat(&mut self.ground.dice, trace); // what is complete goes to the finisher
+        sink.beat(&mut self.fixture.dice, trace); // what is complete goes to the finisher
         let waiting = sink.work.iter().filter_map(|(work, _)| match work {
             Work::Finish(objects) => Some(objects.iter()),
             _ => None,
         });
         let complete: u64 = waiting.flatten().map(|object| object.wanted.size).sum();
-        let small = self.ground.sent.values().map(|bytes| bytes.len() as u64);
+        let small = self.fixture.sent.values().map(|bytes| bytes.len() as u64);
         let small: u64 = small.filter(|size| *size <= SLOT_MAX.into()).sum();
         let untold = sink.landed_bytes() - sink.told_bytes;
         untold.min(sink.landed_within(JOURNAL_WITHIN)) + complete + small
@@ -564,7 +564,7 @@ impl Hosts {
 
     /// What has its final name, and what the journal says of the rest.
     fn here_bytes(&self) -> u64 {
-        let files = self.ground.target.files();
+        let files = self.fixture.target.files();
         let journal = files.iter().find(|(path, _)| path.ends_with(b".journal"));
         let mut replay = Replay::default();
         if let Some((_, bytes)) = journal {
@@ -580,15 +580,15 @@ impl Hosts {
 
     /// Nothing goes wrong any more.
     fn calm(&mut self) {
-        self.ground.weather = Weather::default();
-        self.ground.world.set_weather(self.ground.weather);
+        self.fixture.weather = Weather::default();
+        self.fixture.world.set_weather(self.fixture.weather);
     }
 
     /// Goes on until all is over: some time in its weather, and then nothing more goes wrong.
     fn drive(&mut self, trace: &mut Trace) -> Result<(), Stuck> {
-        let steps = self.ground.dice.below(20_000);
+        let steps = self.fixture.dice.below(20_000);
         self.drive_for(steps, trace);
-        let keeps_weather = self.ground.weather.lying_disk > 0;
+        let keeps_weather = self.fixture.weather.lying_disk > 0;
         if !self.is_over() && !keeps_weather {
             self.calm();
         }
@@ -621,7 +621,7 @@ impl Hosts {
     /// Somebody, chosen by the dice, does one thing; and a little time goes by.
     fn step(&mut self, trace: &mut Trace) {
         self.pass_time();
-        let Ground { dice, .. } = &mut self.ground;
+        let Fixture { dice, .. } = &mut self.fixture;
         let count = self.hosts.len() as u64;
         let host = dice.below(count) as usize;
         match dice.below(6) {
@@ -634,7 +634,7 @@ impl Hosts {
     }
 
     fn pass_time(&mut self) {
-        let Ground { dice, world, tempo, .. } = &mut self.ground;
+        let Fixture { dice, world, tempo, .. } = &mut self.fixture;
         let said: usize = self.hosts.iter().map(|host| host.said.len()).sum();
         let seen = (world.landings(), said as u64);
         self.still = if seen == self.seen { self.still + 1 } else { 0 };
@@ -663,7 +663,7 @@ impl Hosts {
 
     /// Streams that a host wants to open: most can be.
     fn open_streams(&mut self) {
-        let Ground { dice, world, shape, .. } = &mut self.ground;
+        let Fixture { dice, world, shape, .. } = &mut self.fixture;
         let driver = if *shape == Shape::Pull { 1 } else { 0 };
         let now = world.now();
         let due = self.hosts[driver].dials.iter().position(|(at, _)| *at <= now);
@@ -678,7 +678,7 @@ impl Hosts {
         }
         let (source, sink) = stream(world, self.seal, number);
         if fails {
-            world.cut(&source.wire.socket);
+            world.cut(&source.handle.socket);
         }
         for (place, stream) in [source, sink].into_iter().enumerate() {
             if !(fails && place == driver) {
@@ -693,7 +693,7 @@ fn stream(world: &Arc<World>, seal: u64, number: u32) -> (Stream, Stream) {
     let (sealing, opening) = protections(seal, number as u16);
     let socket = world.connect();
     let end = |protection| Stream {
-        wire: Wire::new(number, socket.clone()),
+        handle: StreamHandle::new(number, socket.clone()),
         protection,
         begun: Vec::new(),
     };
@@ -701,10 +701,10 @@ fn stream(world: &Arc<World>, seal: u64, number: u32) -> (Stream, Stream) {
 }
 
 /// Two hosts that have met, with one stream.
-fn both(ground: &mut Ground, seal: u64, trace: &mut Trace) -> Vec<Host> {
-    let pushes = ground.shape == Shape::Push;
-    let (of_source, of_sink) = sessions(pushes, &ground.settings, ground.world.now());
-    let (to_sink, from_source) = stream(&ground.world, seal, 0);
+fn both(fixture: &mut Fixture, seal: u64, trace: &mut Trace) -> Vec<Host> {
+    let pushes = fixture.shape == Shape::Push;
+    let (of_source, of_sink) = sessions(pushes, &fixture.settings, fixture.world.now());
+    let (to_sink, from_source) = stream(&fixture.world, seal, 0);
     let peer = |session, drives| Some(PeerSetup { session, drives, dials: drives });
     let source = Part {
         has_source: true,
@@ -718,6 +718,6 @@ fn both(ground: &mut Ground, seal: u64, trace: &mut Trace) -> Vec<Host> {
         peer: peer(of_sink, !pushes),
         streams: vec![from_source],
     };
-    let source = Host::begin("source", ground, source, trace);
-    vec![source, Host::begin("sink", ground, sink, trace)]
+    let source = Host::begin("source", fixture, source, trace);
+    vec![source, Host::begin("sink", fixture, sink, trace)]
 }

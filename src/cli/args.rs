@@ -12,7 +12,6 @@ use super::command_id::CommandId;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
-use super::foretell::PredictArgs;
 use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
 use super::nettest::NetTestArgs;
@@ -20,6 +19,7 @@ use super::old_forms;
 use super::options::{moving, showing};
 use super::order::{CopyArgs, Form};
 use super::parser;
+use super::prediction::PredictArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::cli::order::Order;
-    use base::job::Place;
+    use base::job::Location;
 
     fn parse(line: &str) -> Result<Args, Stop> {
         let words = line.split_whitespace().map(OsString::from);
@@ -180,8 +180,8 @@ mod tests {
         let Ok(Args { task: Task::Copy(args), .. }) = Args::parse(words) else { panic!() };
         let Order { job, receipt, .. } = args.order;
         assert_eq!(receipt.map(|receipt| receipt.path), Some(PathBuf::from(bad.clone())));
-        assert_eq!(job.sources, [Place::Path(PathBuf::from(bad.clone()))]);
-        assert_eq!(job.target, Place::Path(PathBuf::from(bad)));
+        assert_eq!(job.sources, [Location::Path(PathBuf::from(bad.clone()))]);
+        assert_eq!(job.target, Location::Path(PathBuf::from(bad)));
     }
 
     #[test]

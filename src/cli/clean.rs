@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::console::Console;
-use super::endpoint::{End, Role};
+use super::endpoint::{EndArg, Role};
 use super::options::copying;
 use super::order::Show;
 use super::progress::Heard;
@@ -16,7 +16,7 @@ use analysis::report::json;
 use analysis::report::live::count;
 use analysis::report::text::{self, Dry};
 use base::fault::Class;
-use base::job::{Cleaned, Place, Sight};
+use base::job::{Cleaned, Location, Sight};
 use mover::pump::sink::clean::{self, Cleaning};
 
 #[derive(Debug)]
@@ -45,9 +45,9 @@ impl CleanArgs {
 
 /// A folder to clean: always of this host.
 fn root(word: &OsStr) -> Result<PathBuf, String> {
-    match End::parse(word, Role::Target, 0)? {
-        End { host: None, place: Place::Path(path) } => Ok(path),
-        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+    match EndArg::parse(word, Role::Target, 0)? {
+        EndArg { host: None, location: Location::Path(path) } => Ok(path),
+        EndArg { host: Some(host), location: Location::Path(path) } => Err(format!(
             "clean works on this host: run it there, as in ssh {host} datapump clean {}",
             quote(&path.to_string_lossy())
         )),

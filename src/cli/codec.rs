@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::console::Console;
-use super::endpoint::{End, Role};
+use super::endpoint::{EndArg, Role};
 use super::options::{copying, measuring};
 use super::order::Show;
 use super::record::{self, Recording};
@@ -18,9 +18,9 @@ use analysis::report::codecs::{self, Host};
 use analysis::report::json::{self, Event};
 use analysis::report::sheet::Form;
 use analysis::study::compression;
-use base::codec::Way;
+use base::codec::Coding;
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 use base::units::Nanos;
 use mover::pump::watch::Watch;
@@ -28,7 +28,7 @@ use mover::pump::watch::Watch;
 #[derive(Debug)]
 pub(crate) struct CodecArgs {
     /// Files, or what makes bytes, each with its name as typed.
-    sources: Vec<(String, Place)>,
+    sources: Vec<(String, Location)>,
     thorough: bool,
     /// Of each source; `None` for as many as are usual.
     bytes_max: Option<u64>,
@@ -75,30 +75,32 @@ pub(super) fn run(args: &CodecArgs, started: Instant) -> u8 {
 }
 
 /// Without words, one source of each kind.
-fn sources(what: &[OsString], seed: u64) -> Result<Vec<(String, Place)>, String> {
+fn sources(what: &[OsString], seed: u64) -> Result<Vec<(String, Location)>, String> {
     let usual: Vec<OsString> = USUAL.iter().map(OsString::from).collect();
     let words = if what.is_empty() { &usual[..] } else { what };
     words.iter().map(|word| source(word, seed)).collect()
 }
 
-fn source(word: &OsStr, seed: u64) -> Result<(String, Place), String> {
+fn source(word: &OsStr, seed: u64) -> Result<(String, Location), String> {
     let name = word.to_string_lossy().into_owned();
-    match End::parse(word, Role::Source, seed)? {
-        End { host: Some(_), .. } => {
+    match EndArg::parse(word, Role::Source, seed)? {
+        EndArg { host: Some(_), .. } => {
             Err(format!("'{name}': what packing costs is measured on this host: name a file here"))
         }
-        End { place: Place::Stdio, .. } => Err("'-' cannot be measured: name a file".into()),
-        End { place, host: None } => Ok((name, place)),
+        EndArg { location: Location::Stdio, .. } => {
+            Err("'-' cannot be measured: name a file".into())
+        }
+        EndArg { location, host: None } => Ok((name, location)),
     }
 }
 
 fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fault> {
-    let (ways, each) = match args.thorough {
+    let (codings, each) = match args.thorough {
         true => (THOROUGH.to_vec(), Nanos::from_millis(2000)),
         false => (QUICK.to_vec(), Nanos::from_millis(300)),
     };
     let plan = Plan {
-        ways,
+        codings,
         payload_bytes: Settings::default().request_bytes,
         each,
         bytes_max: args.bytes_max.unwrap_or(BYTES_MAX),
@@ -107,9 +109,9 @@ fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fau
         processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
         mhz: environment::here().facts.get("mhz").and_then(|mhz| mhz.parse().ok()),
     };
-    for (name, place) in &args.sources {
+    for (name, location) in &args.sources {
         console.draw(format!("packing {name}"));
-        let findings = codec::study(name, place, &plan, watch)?;
+        let findings = codec::study(name, location, &plan, watch)?;
         console.clear();
         console.summary(&codecs::sheet(&findings, host).write(Form::Text));
         record::keep_measured(console, &args.recording, |started_unix_s, environment| {
@@ -124,39 +126,39 @@ fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fau
 const USUAL: &[&str] = &["records:16M", "text:16M", "random:16M", "zero:16M"];
 /// Of a large file its front is measured.
 const BYTES_MAX: u64 = 64 << 20;
-const QUICK: &[Way] = &[
-    Way::Lz4,
-    Way::Zlib(1),
-    Way::Zlib(6),
-    Way::Zlib(9),
-    Way::Zstd(-5),
-    Way::Zstd(-1),
-    Way::Zstd(1),
-    Way::Zstd(3),
-    Way::Zstd(6),
-    Way::Zstd(9),
+const QUICK: &[Coding] = &[
+    Coding::Lz4,
+    Coding::Zlib(1),
+    Coding::Zlib(6),
+    Coding::Zlib(9),
+    Coding::Zstd(-5),
+    Coding::Zstd(-1),
+    Coding::Zstd(1),
+    Coding::Zstd(3),
+    Coding::Zstd(6),
+    Coding::Zstd(9),
 ];
-const THOROUGH: &[Way] = &[
-    Way::Lz4,
-    Way::Zlib(1),
-    Way::Zlib(2),
-    Way::Zlib(3),
-    Way::Zlib(4),
-    Way::Zlib(5),
-    Way::Zlib(6),
-    Way::Zlib(7),
-    Way::Zlib(8),
-    Way::Zlib(9),
-    Way::Zstd(-5),
-    Way::Zstd(-3),
-    Way::Zstd(-1),
-    Way::Zstd(1),
-    Way::Zstd(2),
-    Way::Zstd(3),
-    Way::Zstd(4),
-    Way::Zstd(6),
-    Way::Zstd(9),
-    Way::Zstd(12),
-    Way::Zstd(15),
-    Way::Zstd(19),
+const THOROUGH: &[Coding] = &[
+    Coding::Lz4,
+    Coding::Zlib(1),
+    Coding::Zlib(2),
+    Coding::Zlib(3),
+    Coding::Zlib(4),
+    Coding::Zlib(5),
+    Coding::Zlib(6),
+    Coding::Zlib(7),
+    Coding::Zlib(8),
+    Coding::Zlib(9),
+    Coding::Zstd(-5),
+    Coding::Zstd(-3),
+    Coding::Zstd(-1),
+    Coding::Zstd(1),
+    Coding::Zstd(2),
+    Coding::Zstd(3),
+    Coding::Zstd(4),
+    Coding::Zstd(6),
+    Coding::Zstd(9),
+    Coding::Zstd(12),
+    Coding::Zstd(15),
+    Coding::Zstd(19),
 ];

@@ -5,16 +5,16 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use base::job::Place;
+use base::job::Location;
 use base::settings::DataSet;
 use base::units::parse_size;
 
 /// An end, read: on which host, and what there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct EndArg {
     /// `[user@]host` as ssh takes it; `None` for this host.
     pub host: Option<String>,
-    pub place: Place,
+    pub location: Location,
 }
 
 /// Which end a word stands for; the generators read differently on each.
@@ -24,18 +24,18 @@ pub(super) enum Role {
     Target,
 }
 
-impl End {
+impl EndArg {
     /// Reads one word. The error names it and says what to write instead.
-    pub(super) fn parse(word: &OsStr, role: Role, seed: u64) -> Result<End, String> {
+    pub(super) fn parse(word: &OsStr, role: Role, seed: u64) -> Result<EndArg, String> {
         if word.is_empty() {
             return Err(
                 "an empty word is no file: name a file or a folder ('.' is this one)".into()
             );
         }
         match split(word)? {
-            (None, place) => Ok(End { host: None, place: here(place, role, seed)? }),
-            (Some(host), place) => {
-                Ok(End { place: there(&host, place, role, seed)?, host: Some(host) })
+            (None, location) => Ok(EndArg { host: None, location: here(location, role, seed)? }),
+            (Some(host), location) => {
+                Ok(EndArg { location: there(&host, location, role, seed)?, host: Some(host) })
             }
         }
     }
@@ -131,17 +131,17 @@ fn host(word: &str, typed: &str) -> Result<String, String> {
     Ok(user.map_or(bare.to_string(), |user| format!("{user}@{bare}")))
 }
 
-fn here(word: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+fn here(word: &OsStr, role: Role, seed: u64) -> Result<Location, String> {
     if word == "-" {
-        return Ok(Place::Stdio);
+        return Ok(Location::Stdio);
     }
     match generator(word) {
-        Some((kind, size)) => made(kind, size, role, seed),
-        None => Ok(Place::Path(PathBuf::from(word))),
+        Some((kind, size)) => generated(kind, size, role, seed),
+        None => Ok(Location::Path(PathBuf::from(word))),
     }
 }
 
-fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Location, String> {
     if word == "-" {
         return Err(format!(
             "'{host}:-': the far side's standard input and output carry the conversation; \
@@ -149,8 +149,8 @@ fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Place, Strin
         ));
     }
     match generator(word) {
-        Some((kind, size)) => made(kind, size, role, seed),
-        None => Ok(Place::Path(home(word)?)),
+        Some((kind, size)) => generated(kind, size, role, seed),
+        None => Ok(Location::Path(home(word)?)),
     }
 }
 
@@ -175,38 +175,40 @@ fn home(word: &OsStr) -> Result<PathBuf, String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+enum Generator {
     Null,
     Zero,
     Random,
     Set(DataSet),
 }
 
-impl Made {
+impl Generator {
     fn name(self) -> &'static str {
         match self {
-            Made::Null => "null",
-            Made::Zero => "zero",
-            Made::Random => "random",
-            Made::Set(set) => set.name(),
+            Generator::Null => "null",
+            Generator::Zero => "zero",
+            Generator::Random => "random",
+            Generator::Set(set) => set.name(),
         }
     }
 }
 
 /// What makes bytes, and how many of them as typed.
-fn generator(word: &OsStr) -> Option<(Made, &OsStr)> {
-    let sets = DataSet::ALL.iter().map(|set| Made::Set(*set));
-    [Made::Null, Made::Zero, Made::Random].into_iter().chain(sets).find_map(|made| {
-        let behind = word.as_bytes().strip_prefix(made.name().as_bytes())?;
-        Some((made, OsStr::from_bytes(behind.strip_prefix(b":")?)))
-    })
+fn generator(word: &OsStr) -> Option<(Generator, &OsStr)> {
+    let sets = DataSet::ALL.iter().map(|set| Generator::Set(*set));
+    [Generator::Null, Generator::Zero, Generator::Random].into_iter().chain(sets).find_map(
+        |generator| {
+            let behind = word.as_bytes().strip_prefix(generator.name().as_bytes())?;
+            Some((generator, OsStr::from_bytes(behind.strip_prefix(b":")?)))
+        },
+    )
 }
 
-fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String> {
+fn generated(kind: Generator, size: &OsStr, role: Role, seed: u64) -> Result<Location, String> {
     let name = kind.name();
     match (role, kind) {
-        (Role::Target, Made::Null) if size.is_empty() => return Ok(Place::Null { len: 0 }),
-        (Role::Target, Made::Null) => {
+        (Role::Target, Generator::Null) if size.is_empty() => return Ok(Location::Null { len: 0 }),
+        (Role::Target, Generator::Null) => {
             return Err(
                 "null: takes whatever comes: write null: without a size as the destination".into(),
             );
@@ -222,10 +224,10 @@ fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String
     let text = size.to_string_lossy();
     let len = parse_size(&text).map_err(|why| format!("{name}:{text}: {why}"))?;
     Ok(match kind {
-        Made::Null => Place::Null { len },
-        Made::Zero => Place::Zero { len },
-        Made::Random => Place::Random { len, seed },
-        Made::Set(set) => Place::Made { set, len, seed },
+        Generator::Null => Location::Null { len },
+        Generator::Zero => Location::Zero { len },
+        Generator::Random => Location::Random { len, seed },
+        Generator::Set(set) => Location::Synthetic { set, len, seed },
     })
 }
 
@@ -233,12 +235,12 @@ fn made(kind: Made, size: &OsStr, role: Role, seed: u64) -> Result<Place, String
 mod tests {
     use super::*;
 
-    fn path(path: &str) -> Place {
-        Place::Path(PathBuf::from(path))
+    fn path(path: &str) -> Location {
+        Location::Path(PathBuf::from(path))
     }
 
-    fn read(word: &str) -> Result<End, String> {
-        End::parse(OsStr::new(word), Role::Source, 7)
+    fn read(word: &str) -> Result<EndArg, String> {
+        EndArg::parse(OsStr::new(word), Role::Source, 7)
     }
 
     #[test]
@@ -252,13 +254,13 @@ mod tests {
             (":a", None, path(":a")),
             ("[a]", None, path("[a]")),
             ("[a]b:c", None, path("[a]b:c")),
-            ("-", None, Place::Stdio),
+            ("-", None, Location::Stdio),
             ("./-", None, path("./-")),
-            ("null:4G", None, Place::Null { len: 4 << 30 }),
-            ("zero:1", None, Place::Zero { len: 1 }),
-            ("random:2K", None, Place::Random { len: 2048, seed: 7 }),
-            ("text:2K", None, Place::Made { set: DataSet::Text, len: 2048, seed: 7 }),
-            ("h:mix:1", Some("h"), Place::Made { set: DataSet::Mix, len: 1, seed: 7 }),
+            ("null:4G", None, Location::Null { len: 4 << 30 }),
+            ("zero:1", None, Location::Zero { len: 1 }),
+            ("random:2K", None, Location::Random { len: 2048, seed: 7 }),
+            ("text:2K", None, Location::Synthetic { set: DataSet::Text, len: 2048, seed: 7 }),
+            ("h:mix:1", Some("h"), Location::Synthetic { set: DataSet::Mix, len: 1, seed: 7 }),
             ("host:a", Some("host"), path("a")),
             ("host:/a:b", Some("host"), path("/a:b")),
             ("host:", Some("host"), path(".")),
@@ -271,11 +273,11 @@ mod tests {
             ("[::1]:a", Some("::1"), path("a")),
             ("me@[fe80::1%eth0]:/a", Some("me@fe80::1%eth0"), path("/a")),
             ("[host]:a", Some("host"), path("a")),
-            ("host:null:4G", Some("host"), Place::Null { len: 4 << 30 }),
-            ("host:random:1", Some("host"), Place::Random { len: 1, seed: 7 }),
+            ("host:null:4G", Some("host"), Location::Null { len: 4 << 30 }),
+            ("host:random:1", Some("host"), Location::Random { len: 1, seed: 7 }),
         ];
-        for (word, host, place) in cases {
-            assert_eq!(read(word), Ok(End { host: host.map(String::from), place }), "{word}");
+        for (word, host, location) in cases {
+            assert_eq!(read(word), Ok(EndArg { host: host.map(String::from), location }), "{word}");
         }
     }
 
@@ -308,8 +310,8 @@ mod tests {
 
     #[test]
     fn targets_take_no_size() {
-        let target = |word: &str| End::parse(OsStr::new(word), Role::Target, 0);
-        assert_eq!(target("null:"), Ok(End { host: None, place: Place::Null { len: 0 } }));
+        let target = |word: &str| EndArg::parse(OsStr::new(word), Role::Target, 0);
+        assert_eq!(target("null:"), Ok(EndArg { host: None, location: Location::Null { len: 0 } }));
         assert_eq!(target("h:null:").unwrap().host.as_deref(), Some("h"));
         assert!(target("null:4G").unwrap_err().contains("without a size"));
         assert!(target("zero:").unwrap_err().contains("write null:"));
@@ -318,8 +320,8 @@ mod tests {
 
     #[test]
     fn paths_need_not_be_utf8_but_hosts_must() {
-        let end = End::parse(OsStr::from_bytes(b"host:\xff"), Role::Source, 0).unwrap();
-        assert_eq!(end.place, Place::Path(PathBuf::from(OsStr::from_bytes(b"\xff"))));
-        assert!(End::parse(OsStr::from_bytes(b"\xff:a"), Role::Source, 0).is_err());
+        let end = EndArg::parse(OsStr::from_bytes(b"host:\xff"), Role::Source, 0).unwrap();
+        assert_eq!(end.location, Location::Path(PathBuf::from(OsStr::from_bytes(b"\xff"))));
+        assert!(EndArg::parse(OsStr::from_bytes(b"\xff:a"), Role::Source, 0).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::console::Console;
+use super::end_to_end::{Stage, Wanted};
 use super::model::{models, page, studied};
 use super::options::recording::RESULTS;
 use super::options::{any_of, copying, measuring, moving};
@@ -16,10 +17,9 @@ use super::results::environments;
 use super::settings::{remote, settings};
 use super::signals;
 use super::typed::Typed;
-use super::whole::{Stage, Wanted};
 use crate::host::environment;
 use crate::host::file;
-use crate::measure::rig::{Cache, Ground, Rig};
+use crate::measure::rig::{Cache, Rig, RunConditions};
 use crate::measure::{self, Bench, HostProbe, Observer, Step};
 use crate::probe::{self, Probe};
 use crate::results::{Experiment, Filter, Store};
@@ -71,7 +71,7 @@ pub(crate) struct MeasureArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     One(Scenario),
-    Whole,
+    EndToEnd,
     All,
 }
 
@@ -108,7 +108,7 @@ impl Subject {
     fn of(word: &str) -> Result<Subject, String> {
         match (word, Scenario::parse(word)) {
             (ALL, _) => Ok(Subject::All),
-            (WHOLE, _) => Ok(Subject::Whole),
+            (WHOLE, _) => Ok(Subject::EndToEnd),
             (_, Some(scenario)) => Ok(Subject::One(scenario)),
             (_, None) => {
                 let known = [&Scenario::NAMES[..], &[WHOLE, ALL]].concat();
@@ -166,7 +166,7 @@ fn subjects(args: &MeasureArgs) -> (Vec<Scenario>, bool) {
     for subject in what {
         match subject {
             Subject::One(scenario) => scenarios.push(*scenario),
-            Subject::Whole => whole = true,
+            Subject::EndToEnd => whole = true,
             Subject::All => {
                 let all = Scenario::ALL.into_iter();
                 scenarios.extend(all.filter(|scenario| apart || !scenario.is_half()));
@@ -323,7 +323,7 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
     };
     let (near_cpus, far_cpus) = bindings(args, near.cpus(), far.is_some());
     let far_list = far_cpus.as_ref().map(|cpus| cpus.list().to_vec()).unwrap_or_default();
-    let ground = Ground {
+    let conditions = RunConditions {
         place: args.place.clone().unwrap_or_else(|| PathBuf::from(".")),
         sink_place: args.sink_place.clone(),
         settings: Settings {
@@ -341,7 +341,7 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
     Ok(Bench {
         name: String::new(),
         design,
-        rig: Rig::new(ground)?,
+        rig: Rig::new(conditions)?,
         near: HostProbe { probe: near, environment: near_environment },
         far,
         far_cpus: far_list,

@@ -8,9 +8,9 @@ mod command_id;
 mod console;
 mod demo;
 mod doctor;
+mod end_to_end;
 mod endpoint;
 mod explain;
-mod foretell;
 mod help;
 mod measure;
 mod model;
@@ -19,6 +19,7 @@ mod old_forms;
 mod options;
 mod order;
 mod parser;
+mod prediction;
 mod profile;
 mod progress;
 mod record;
@@ -28,7 +29,6 @@ mod signals;
 mod sweep;
 mod typed;
 mod verify;
-mod whole;
 mod words;
 
 use std::io;
@@ -46,7 +46,7 @@ use analysis::record::options::Options;
 use analysis::record::sample::Record;
 use analysis::report::explain as page;
 use analysis::report::foretold;
-use analysis::report::json::{self, End, Event, Start};
+use analysis::report::json::{self, EndEvent, Event, Start};
 use analysis::report::live::{Phase, count};
 use analysis::report::text;
 use base::fault::{Class, Fault};
@@ -106,7 +106,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SweepCompare(args) => sweep::run_compare(args, started),
         Task::SweepProfile(args) => sweep::run_profile(args, started),
         Task::Probe => measure::probe(),
-        Task::Peer => remote::peer::main(args.cpus.as_ref(), foretell::told()),
+        Task::Peer => remote::peer::main(args.cpus.as_ref(), prediction::told()),
         Task::Man => written("the man page", parser::man(&mut io::stdout().lock())),
         Task::Completions(shell) => {
             written("completions", parser::completions(*shell, &mut io::stdout().lock()))
@@ -160,11 +160,11 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     heard.expected = result.as_ref().ok().and_then(|outcome| {
         // Where the run is to be recorded, that tells what is wrong with the store.
         let store = recording.store.as_deref();
-        let model = foretell::model(store, &mut |text| {
+        let model = prediction::model(store, &mut |text| {
             outcome.dry.iter().for_each(|_| console.warning(text));
         });
-        let way = foretell::way(store, job, outcome);
-        foretell::foretell(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
+        let way = prediction::path_model(store, job, outcome);
+        prediction::predict(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
     });
     let said = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
@@ -207,7 +207,7 @@ struct Said {
     summary: String,
     /// What was not as it should be, if something was.
     trouble: Option<(Class, String)>,
-    end: End,
+    end: EndEvent,
 }
 
 impl Said {
@@ -271,7 +271,7 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
         summary: text::verified(found, elapsed),
         trouble: worst
             .map(|class| (class, format!("{} not as the receipt says", count(bad, "file")))),
-        end: End { verified: Some(json::found(found, elapsed)), ..end },
+        end: EndEvent { verified: Some(json::found(found, elapsed)), ..end },
     }
 }
 
@@ -301,8 +301,8 @@ fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 
     let code = verdict.exit_code;
     let failed = heard.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
     let failed_count = heard.failed_count;
-    let End { record, cpu_ns_per_byte, verified, .. } = end;
-    let end = End { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
+    let EndEvent { record, cpu_ns_per_byte, verified, .. } = end;
+    let end = EndEvent { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
     console.event(&Event::End(Box::new(end)));
     code
 }

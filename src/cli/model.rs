@@ -17,9 +17,9 @@ use crate::host::environment;
 use crate::results::{Filter, Store};
 use analysis::model::HostModel;
 use analysis::model::curve::Curve;
+use analysis::model::end_to_end::records::{fitted, is_whole};
 use analysis::model::fit::Known;
 use analysis::model::observations;
-use analysis::model::whole::records::{fitted, is_whole};
 use analysis::record::sample::{Environment, Record};
 use analysis::report::sheet::Form;
 use analysis::report::tables;
@@ -202,7 +202,7 @@ pub(super) fn page(
         _ => tables::page(study, environments, form),
     };
     for whole in models.iter().filter_map(|model| model.whole.as_ref()) {
-        text.push_str(&report::whole::sheet(whole).write(form));
+        text.push_str(&report::end_to_end::sheet(whole).write(form));
     }
     text
 }
@@ -237,7 +237,7 @@ fn show(args: &ShowModelArgs) -> Result<(), Fault> {
         Written::Page(form) => {
             let mut text = curves::host(&model).write(form);
             if let Some(whole) = &model.whole {
-                text.push_str(&format!("\n{}", report::whole::sheet(whole).write(form)));
+                text.push_str(&format!("\n{}", report::end_to_end::sheet(whole).write(form)));
             }
             text
         }

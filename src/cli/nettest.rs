@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::console::Console;
-use super::endpoint::{End, Role};
+use super::endpoint::{EndArg, Role};
 use super::options::{net_test, showing};
 use super::order::{self, Show};
 use super::progress::Heard;
@@ -20,15 +20,15 @@ use super::settings::{remote, settings};
 use super::typed::Typed;
 use super::{explain, signals, start};
 use crate::measure::own_process;
-use analysis::nettest::{Direction, Interval, Span, Way};
-use analysis::record::copied::Series;
+use analysis::nettest::{Direction, DirectionSamples, Interval, Span};
+use analysis::record::copy_record::Series;
 use analysis::record::sample::Record;
 use analysis::report::explain as page;
 use analysis::report::json::{self, Event};
 use analysis::report::nettest::{self as report, NetTest, Passed, WayTotal};
 use base::codec::Compress;
 use base::fault::{Class, Fault};
-use base::job::{Job, Notice, Outcome, Place, Remote, StreamPath};
+use base::job::{Job, Location, Notice, Outcome, Remote, StreamPath};
 use base::settings::{DigestKind, Seal, Settings};
 use base::units::{Nanos, Tick};
 use mover::io::clock;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &NetTestArgs, started: Instant) -> u8 {
         console.error(text);
     }
     let (class, message) = trouble.unzip();
-    let end = json::End { net_test: net_test.map(Box::new), ..json::end(class, message) };
+    let end = json::EndEvent { net_test: net_test.map(Box::new), ..json::end(class, message) };
     let code = end.exit_code;
     console.event(&Event::End(Box::new(end)));
     code
@@ -151,9 +151,9 @@ impl Order {
             Launch::Process { .. } => Default::default(),
         };
         Job {
-            sources: vec![Place::Endless],
+            sources: vec![Location::Endless],
             source_host,
-            target: Place::Null { len: 0 },
+            target: Location::Null { len: 0 },
             target_host,
             settings: self.settings.clone(),
             listed: None,
@@ -184,8 +184,10 @@ fn host_of(word: &OsString) -> Result<String, String> {
     if !shown.ends_with(':') {
         with_colon.push(":");
     }
-    match End::parse(&with_colon, Role::Target, 0)? {
-        End { host: Some(host), place: Place::Path(path) } if path.as_os_str() == "." => Ok(host),
+    match EndArg::parse(&with_colon, Role::Target, 0)? {
+        EndArg { host: Some(host), location: Location::Path(path) } if path.as_os_str() == "." => {
+            Ok(host)
+        }
         _ => Err(only()),
     }
 }
@@ -197,7 +199,7 @@ struct Running {
     notices: Receiver<Notice>,
     paths: Receiver<StreamPath>,
     thread: JoinHandle<Result<Outcome, Fault>>,
-    way: Way,
+    direction_samples: DirectionSamples,
     /// What came, for the record.
     series: Series,
 }
@@ -220,7 +222,7 @@ struct Test<'a> {
 
 /// A test that ran to its end, or was stopped behind its beginning.
 struct Done {
-    ways: Vec<(Direction, Outcome, Series)>,
+    directions: Vec<(Direction, Outcome, Series)>,
     began: Tick,
     /// The end of the time that counts.
     until: Tick,
@@ -265,7 +267,7 @@ impl<'a> Test<'a> {
 
     /// One direction after the other: each may ask for a password.
     fn start_next(&mut self) {
-        let begun = self.running.iter().all(|running| running.way.began().is_some());
+        let begun = self.running.iter().all(|running| running.direction_samples.began().is_some());
         let Some(direction) = self.order.directions.get(self.running.len()).copied() else {
             return;
         };
@@ -278,9 +280,17 @@ impl<'a> Test<'a> {
         let job = self.order.job(direction, &self.launch);
         let (launch, its_watch, started) = (self.launch.clone(), watch.clone(), clock::now());
         let thread = thread::spawn(move || run_with(&job, &launch, &its_watch, started));
-        let way = Way::new(direction, self.order.span.interval);
+        let direction_samples = DirectionSamples::new(direction, self.order.span.interval);
         let series = Series::default();
-        self.running.push(Running { direction, watch, notices, paths, thread, way, series });
+        self.running.push(Running {
+            direction,
+            watch,
+            notices,
+            paths,
+            thread,
+            direction_samples,
+            series,
+        });
     }
 
     /// True once a direction has ended, well or not, or all are to end.
@@ -291,7 +301,7 @@ impl<'a> Test<'a> {
 
     fn hear(&mut self) {
         for running in &mut self.running {
-            running.paths.try_iter().for_each(|path| running.way.see(&path));
+            running.paths.try_iter().for_each(|path| running.direction_samples.see(&path));
             for notice in running.notices.try_iter() {
                 tell(self.console, notice);
             }
@@ -299,7 +309,7 @@ impl<'a> Test<'a> {
         self.control.1.try_iter().for_each(|notice| tell(self.console, notice));
         if self.began.is_none() && self.running.len() == self.order.directions.len() {
             let began: Option<Vec<Tick>> =
-                self.running.iter().map(|running| running.way.began()).collect();
+                self.running.iter().map(|running| running.direction_samples.began()).collect();
             self.began = began.and_then(|began| began.into_iter().max());
             if self.began.is_some() {
                 self.console.summary(&report::heading());
@@ -333,54 +343,62 @@ impl<'a> Test<'a> {
             if self.stopped.is_some_and(|stopped| to > stopped) {
                 return; // cut short: it is shown when all is known
             }
-            let known = self.running.iter().all(|running| running.way.is_known_until(to));
+            let known =
+                self.running.iter().all(|running| running.direction_samples.is_known_until(to));
             if !known && clock::now() < to.after(PATIENCE) {
                 return;
             }
             self.left.pop();
             for (running, bytes) in self.running.iter_mut().zip(&mut self.bytes) {
-                *bytes += show(self.console, &running.way, (from, to), interval);
+                *bytes += show(self.console, &running.direction_samples, (from, to), interval);
                 running.series.add(to.since(self.started), *bytes);
-                running.way.forget(to);
+                running.direction_samples.forget(to);
             }
         }
     }
 
     /// What was not known in time is taken from what each direction has kept.
     fn finish(self) -> Result<Done, Fault> {
-        let mut ways = Vec::new();
+        let mut directions = Vec::new();
         for running in self.running {
             running.notices.try_iter().for_each(|notice| tell(self.console, notice));
             let panicked = |_| Fault::new(Class::Local, "a net test panicked: please report this");
             let outcome = running.thread.join().map_err(panicked)??;
-            ways.push((running.direction, outcome, running.series));
+            directions.push((running.direction, outcome, running.series));
         }
-        let Some(began) = self.began.filter(|_| ways.len() == self.order.directions.len()) else {
+        let Some(began) = self.began.filter(|_| directions.len() == self.order.directions.len())
+        else {
             return Err(Fault::interrupted());
         };
         let span = self.order.span;
         let until = self.stopped.unwrap_or(span.end(began)).min(span.end(began));
         let whole = |(direction, outcome, _): &(Direction, Outcome, Series)| {
-            Way::whole(*direction, &outcome.paths)
+            DirectionSamples::whole(*direction, &outcome.paths)
         };
-        let seen: Vec<Way> = ways.iter().map(whole).collect();
+        let seen: Vec<DirectionSamples> = directions.iter().map(whole).collect();
         for interval in self.left.into_iter().rev() {
             let (from, to) = span.bounds(began, interval);
             let cut = until.min(to);
             if from < cut {
                 let interval = Interval { to: interval.from + cut.since(from), ..interval };
-                for way in &seen {
-                    show(self.console, way, (from, cut), interval);
+                for direction_samples in &seen {
+                    show(self.console, direction_samples, (from, cut), interval);
                 }
             }
         }
-        Ok(Done { ways, began, until, stopped: self.stopped.is_some() })
+        Ok(Done { directions, began, until, stopped: self.stopped.is_some() })
     }
 }
 
 /// A direction's lines of an interval; the bytes that came in it.
-fn show(console: &Console, way: &Way, (from, to): (Tick, Tick), interval: Interval) -> u64 {
-    let passed = Passed::of(way.direction, interval, &way.between(from, to));
+fn show(
+    console: &Console,
+    direction_samples: &DirectionSamples,
+    (from, to): (Tick, Tick),
+    interval: Interval,
+) -> u64 {
+    let passed =
+        Passed::of(direction_samples.direction, interval, &direction_samples.between(from, to));
     report::lines(&passed).iter().for_each(|line| console.summary(line));
     let bytes = passed.sum.bytes;
     if console.show().amount == order::Amount::All {
@@ -406,19 +424,20 @@ impl Done {
         let order = &args.order;
         let from = self.began.after(order.span.omit);
         let lasted = self.until.since(from);
-        let outcomes: Vec<&Outcome> = self.ways.iter().map(|(_, outcome, _)| outcome).collect();
+        let outcomes: Vec<&Outcome> =
+            self.directions.iter().map(|(_, outcome, _)| outcome).collect();
         let total = |(direction, outcome, _): &(Direction, Outcome, Series)| {
-            let way = Way::whole(*direction, &outcome.paths);
-            WayTotal::of(*direction, way.total(from, self.until.max(from)), outcome)
+            let direction_samples = DirectionSamples::whole(*direction, &outcome.paths);
+            WayTotal::of(*direction, direction_samples.total(from, self.until.max(from)), outcome)
         };
         let test = NetTest {
             omitted_s: order.span.omit.seconds().min(self.until.since(self.began).seconds()),
             duration_s: lasted.seconds(),
-            ways: self.ways.iter().map(total).collect(),
+            ways: self.directions.iter().map(total).collect(),
             hosts: report::costs(&outcomes),
         };
         let mut text = report::summary(&test);
-        for ((direction, outcome, series), total) in self.ways.iter().zip(&test.ways) {
+        for ((direction, outcome, series), total) in self.directions.iter().zip(&test.ways) {
             self.keep(args, console, (*direction, outcome, series), total);
             if let Some(verdict) = explain::of_copy(outcome, &order.settings) {
                 text.push_str(&report::held_back(*direction, &page::sentence(&verdict)));

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::endpoint::{End, Role};
+use super::endpoint::{EndArg, Role};
 use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
@@ -12,7 +12,7 @@ use super::record::Recording;
 use super::settings::{remote, settings};
 use super::typed::Typed;
 use base::codec::Compress;
-use base::job::{Job, Listed, Place, Remote};
+use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
 use base::units::{Bytes, Nanos};
@@ -165,8 +165,8 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
 
 impl Order {
     pub(super) fn of(wanted: Wanted) -> Result<Order, String> {
-        let read = |word: &OsString, role| End::parse(word, role, wanted.seed);
-        let ends: Result<Vec<End>, String> =
+        let read = |word: &OsString, role| EndArg::parse(word, role, wanted.seed);
+        let ends: Result<Vec<EndArg>, String> =
             wanted.sources.iter().map(|word| read(word, Role::Source)).collect();
         let ends = ends?;
         let target = read(&wanted.target, Role::Target)?;
@@ -180,8 +180,8 @@ impl Order {
         let receipt = receipt(&wanted)?;
         let idle = idle(&wanted, source_host.is_some() || target.host.is_some());
         let compress = wanted.compress.unwrap_or_else(|| usual_compress(&ends));
-        let channel = match target.place {
-            Place::Stdio => Channel::Stderr,
+        let channel = match target.location {
+            Location::Stdio => Channel::Stderr,
             _ => Channel::Stdout,
         };
         Ok(Order {
@@ -189,9 +189,9 @@ impl Order {
             show: Show { channel, ..wanted.show },
             idle,
             job: Job {
-                sources: ends.into_iter().map(|end| end.place).collect(),
+                sources: ends.into_iter().map(|end| end.location).collect(),
                 source_host,
-                target: target.place,
+                target: target.location,
                 target_host: target.host,
                 settings: Settings { compress, ..wanted.settings },
                 listed: wanted.files_from.map(|file| Listed { file, nul: wanted.files_from_nul }),
@@ -222,12 +222,12 @@ impl Show {
 }
 
 /// What is worth keeping is packed where that pays; what is made up is there to measure with.
-fn usual_compress(sources: &[End]) -> Compress {
-    let is_kept = |end: &End| matches!(end.place, Place::Path(_) | Place::Stdio);
+fn usual_compress(sources: &[EndArg]) -> Compress {
+    let is_kept = |end: &EndArg| matches!(end.location, Location::Path(_) | Location::Stdio);
     if sources.iter().all(is_kept) { Compress::Auto } else { Compress::Off }
 }
 
-fn one_host(sources: &[End]) -> Result<Option<String>, String> {
+fn one_host(sources: &[EndArg]) -> Result<Option<String>, String> {
     let first = sources.first().and_then(|end| end.host.clone());
     let name = |host: &Option<String>| host.clone().unwrap_or("this host".into());
     match sources.iter().find(|end| end.host != first) {
@@ -251,12 +251,16 @@ fn not_host_to_host(source: Option<&str>, target: Option<&str>) -> Result<(), St
 }
 
 /// A pipe and a generator are alone in their transfer.
-fn sources_agree(sources: &[End]) -> Result<(), String> {
+fn sources_agree(sources: &[EndArg]) -> Result<(), String> {
     let [_, _, ..] = sources else {
         return Ok(());
     };
-    match sources.iter().map(|end| &end.place).find(|place| !matches!(place, Place::Path(_))) {
-        Some(Place::Stdio) => {
+    match sources
+        .iter()
+        .map(|end| &end.location)
+        .find(|location| !matches!(location, Location::Path(_)))
+    {
+        Some(Location::Stdio) => {
             Err("'-' (standard input) is copied alone: leave the other sources out".into())
         }
         Some(_) => {
@@ -267,8 +271,8 @@ fn sources_agree(sources: &[End]) -> Result<(), String> {
 }
 
 /// Standard output takes one file and nothing else.
-fn target_fits(sources: &[End], target: &End, settings: &Settings) -> Result<(), String> {
-    if target.place != Place::Stdio {
+fn target_fits(sources: &[EndArg], target: &EndArg, settings: &Settings) -> Result<(), String> {
+    if target.location != Location::Stdio {
         return Ok(());
     }
     if sources.len() > 1 {
@@ -276,7 +280,8 @@ fn target_fits(sources: &[End], target: &End, settings: &Settings) -> Result<(),
             "'-' (standard output) takes one file: copy them one at a time, or to a folder".into(),
         );
     }
-    let folder = |end: &End| matches!(&end.place, Place::Path(path) if ends_in_slash(path));
+    let folder =
+        |end: &EndArg| matches!(&end.location, Location::Path(path) if ends_in_slash(path));
     match settings.recursive || sources.iter().any(folder) {
         true => Err("'-' (standard output) takes one file, not a folder: leave out -r and the \
                      slash at the end, or copy to a folder"
@@ -308,7 +313,7 @@ pub(crate) fn memory_suffices(settings: &Settings) -> Result<(), String> {
     }
 }
 
-fn choices_agree(wanted: &Wanted, sources: &[End]) -> Result<(), String> {
+fn choices_agree(wanted: &Wanted, sources: &[EndArg]) -> Result<(), String> {
     let preserve = wanted.settings.preserve;
     let why = match wanted {
         Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
@@ -334,12 +339,12 @@ fn choices_agree(wanted: &Wanted, sources: &[End]) -> Result<(), String> {
     Err(why.into())
 }
 
-fn is_path(sources: &[End]) -> bool {
-    sources.iter().all(|end| matches!(end.place, Place::Path(_)))
+fn is_path(sources: &[EndArg]) -> bool {
+    sources.iter().all(|end| matches!(end.location, Location::Path(_)))
 }
 
-fn is_pipe(sources: &[End]) -> bool {
-    sources.iter().any(|end| end.place == Place::Stdio)
+fn is_pipe(sources: &[EndArg]) -> bool {
+    sources.iter().any(|end| end.location == Location::Stdio)
 }
 
 /// The patterns travel to the far side in one message.
@@ -399,7 +404,7 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::codec::Way;
+    use base::codec::Coding;
 
     fn order(line: &str) -> Result<Order, String> {
         let words = std::iter::once("datapump").chain(line.split_whitespace()).map(OsString::from);
@@ -410,7 +415,7 @@ mod tests {
     #[test]
     fn what_is_meant() {
         let push = order("copy -r a b/ me@h:c --manifest m").unwrap();
-        assert_eq!(push.job.sources, [Place::Path("a".into()), Place::Path("b/".into())]);
+        assert_eq!(push.job.sources, [Location::Path("a".into()), Location::Path("b/".into())]);
         assert_eq!((push.job.source_host, push.job.target_host), (None, Some("me@h".into())));
         assert_eq!(push.receipt.unwrap().path, PathBuf::from("m"));
         assert_eq!(push.show.channel, Channel::Stdout);
@@ -439,7 +444,7 @@ mod tests {
             ("copy text:1G h:a", Compress::Off),
             ("copy text:1G h:a --compress auto", Compress::Auto),
             ("copy a h: --compress off", Compress::Off),
-            ("copy a h: --compress lz4", Compress::Always(Way::Lz4)),
+            ("copy a h: --compress lz4", Compress::Always(Coding::Lz4)),
         ];
         for (line, expect) in cases {
             assert_eq!(order(line).unwrap().job.settings.compress, expect, "{line}");

@@ -10,7 +10,7 @@ use super::console::Console;
 use super::order::{Amount, Form};
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
-use analysis::record::copied::Series;
+use analysis::record::copy_record::Series;
 use analysis::report::json;
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use analysis::report::text;

@@ -11,10 +11,10 @@ use super::typed::Typed;
 use crate::host::environment;
 use crate::measure;
 use crate::results::{Lasting, Store};
-use analysis::record::copied::{Copied, record_of_copy};
+use analysis::record::copy_record::{CopyRecord, record_of_copy};
 use analysis::record::sample::{Predicted, Record};
 use base::fault::{Class, Fault};
-use base::job::{Job, Outcome, Place};
+use base::job::{Job, Location, Outcome};
 use base::settings::Settings;
 
 /// Whether a run is recorded, and where.
@@ -58,8 +58,8 @@ impl Ends {
     }
 
     pub(super) fn of(job: &Job, sources: Vec<String>, target: String) -> Ends {
-        let here = |place: Option<&Place>, host: &Option<String>| match (place, host) {
-            (Some(Place::Path(path)), None) => environment::file_system(path),
+        let here = |location: Option<&Location>, host: &Option<String>| match (location, host) {
+            (Some(Location::Path(path)), None) => environment::file_system(path),
             _ => None,
         };
         Ends {
@@ -109,7 +109,7 @@ pub(crate) fn keep_with(
         Ok((store.environment(&environment::here())?, store))
     });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut record = record_of_copy(&Copied {
+    let mut record = record_of_copy(&CopyRecord {
         command,
         sources: ends.sources.clone(),
         target: ends.target.clone(),

@@ -23,7 +23,7 @@ use analysis::campaign::{self, Extent, Grid, Plan, Setting};
 use analysis::report::campaign as page;
 use analysis::report::json::{self, Event};
 use analysis::study::experiment::Order;
-use base::codec::{Compress, Way};
+use base::codec::{Coding, Compress};
 use base::fault::Fault;
 use base::job::Remote;
 use base::settings::{DataSet, Settings};
@@ -179,7 +179,7 @@ fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
     let kib = |kib: &u32| Some(kib << 10);
     let zlib = |level: &u8| match level {
         0 => Compress::Off,
-        level => Compress::Always(Way::Zlib(*level)),
+        level => Compress::Always(Coding::Zlib(*level)),
     };
     let (windows, streams, levels) = match preset {
         Some(Preset::Slac) => (

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Instant;
 
 use super::console::Console;
-use super::endpoint::{End, Role};
+use super::endpoint::{EndArg, Role};
 use super::order::Show;
 use super::typed::Typed;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use analysis::report::live::Phase;
-use base::job::Place;
+use base::job::Location;
 use mover::receipt;
 
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl VerifyArgs {
 
 /// The folder or file that a receipt is checked against: always of this host.
 fn root(word: &OsStr) -> Result<PathBuf, String> {
-    match End::parse(word, Role::Target, 0)? {
-        End { host: None, place: Place::Path(path) } => Ok(path),
-        End { host: Some(host), place: Place::Path(path) } => Err(format!(
+    match EndArg::parse(word, Role::Target, 0)? {
+        EndArg { host: None, location: Location::Path(path) } => Ok(path),
+        EndArg { host: Some(host), location: Location::Path(path) } => Err(format!(
             "verify reads files of this host: run it there, as in \
              ssh {host} datapump verify MANIFEST {}",
             quote(&path.to_string_lossy())

@@ -19,16 +19,16 @@ use rustix::process::geteuid;
 
 /// Which end of the paths of a campaign a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum PathEnd {
     Near,
     Far,
 }
 
 /// Claims this host until the process ends. The error names who has it.
-pub fn hold(end: End, who: &str) -> Result<(), String> {
+pub fn hold(end: PathEnd, who: &str) -> Result<(), String> {
     let name = match end {
-        End::Near => "datapump-sweep-near",
-        End::Far => "datapump-sweep-far",
+        PathEnd::Near => "datapump-sweep-near",
+        PathEnd::Far => "datapump-sweep-far",
     };
     hold_as(name, who)
 }

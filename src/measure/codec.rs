@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use crate::measure::speed::{self, Speed};
 use analysis::study::compression::{Findings, Packed, Tool};
-use base::codec::Way;
+use base::codec::Coding;
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::units::Nanos;
 use mover::io::clock;
 use mover::pump::watch::Watch;
@@ -15,7 +15,7 @@ use mover::pump::watch::Watch;
 /// What is measured of each source.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub ways: Vec<Way>,
+    pub codings: Vec<Coding>,
     pub payload_bytes: u32,
     /// So long each way is packed and unpacked.
     pub each: Nanos,
@@ -24,8 +24,13 @@ pub struct Plan {
 }
 
 /// Measures one source; `stop` ends it between two ways.
-pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Findings, Fault> {
-    let bytes = speed::load(place, plan.bytes_max, plan.payload_bytes)?;
+pub fn study(
+    name: &str,
+    location: &Location,
+    plan: &Plan,
+    watch: &Watch,
+) -> Result<Findings, Fault> {
+    let bytes = speed::load(location, plan.bytes_max, plan.payload_bytes)?;
     let mut findings = Findings {
         source: name.to_string(),
         bytes: bytes.len() as u64,
@@ -33,11 +38,11 @@ pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Fi
         ways: Vec::new(),
         tools: Vec::new(),
     };
-    for way in &plan.ways {
+    for coding in &plan.codings {
         if watch.stopping() {
             return Err(Fault::interrupted());
         }
-        let speed = speed::measure(*way, &bytes, plan.payload_bytes, plan.each)?;
+        let speed = speed::measure(*coding, &bytes, plan.payload_bytes, plan.each)?;
         findings.ways.push(packed(&speed));
     }
     for words in TOOLS {
@@ -53,7 +58,7 @@ pub fn study(name: &str, place: &Place, plan: &Plan, watch: &Watch) -> Result<Fi
 fn packed(speed: &Speed) -> Packed {
     let rate = |spent: Nanos| speed.raw_bytes as f64 / spent.seconds().max(1e-9);
     Packed {
-        way: speed.way.typed(),
+        way: speed.coding.typed(),
         ratio: speed.raw_bytes as f64 / speed.packed_bytes.max(1) as f64,
         pack_bytes_per_s: rate(speed.pack),
         unpack_bytes_per_s: (speed.unpack.0 > 0).then(|| rate(speed.unpack)),

@@ -16,12 +16,12 @@ use self::rig::{Cache, Ran, Rig};
 use crate::probe::Probe;
 use analysis::accounting::gates::{self, Calibration, CpuBinding};
 use analysis::accounting::moment::Moment;
-use analysis::record::copied::{Copied, record_of_copy};
+use analysis::record::copy_record::{CopyRecord, record_of_copy};
 use analysis::record::sample::{Gate, Machine, PlaceInExperiment, Record, SeriesPoint};
 use analysis::statistics;
 use analysis::study::experiment::{BLOCK_RUNS, Beside, Cell, Design, Run, Soak};
 use base::fault::Fault;
-use base::job::Place;
+use base::job::Location;
 use base::units::{Nanos, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
@@ -98,7 +98,7 @@ pub(crate) struct Bench {
 }
 
 /// A run between two calibrations, with the moments around it.
-struct Made {
+struct FinishedRun {
     record: Record,
     from: Moment,
     to: Moment,
@@ -140,7 +140,7 @@ impl Bench {
             (observer.tell)(&Step::Calibrating { done, of });
             let made = self.make_block(&runs, (at, done, of), &mut best, watch, observer)?;
             done += made.len();
-            let why = |made: &Made| made.record.void_reason.clone();
+            let why = |made: &FinishedRun| made.record.void_reason.clone();
             let void = runs.iter().zip(&made).filter(|(_, made)| why(made).is_some());
             let void: Vec<Run> = void.map(|(run, _)| *run).collect();
             if let Some(why) = made.iter().find_map(why) {
@@ -162,12 +162,12 @@ impl Bench {
         best: &mut BTreeMap<u32, f64>,
         watch: &Watch,
         observer: &mut Observer<'_>,
-    ) -> Result<Vec<Made>, Fault> {
+    ) -> Result<Vec<FinishedRun>, Fault> {
         if self.intrudes() {
             self.measure_intrusion()?;
         }
         let before = self.calibrate(best)?;
-        let mut made: Vec<Made> = Vec::new();
+        let mut made: Vec<FinishedRun> = Vec::new();
         for run in runs {
             let done = done + made.len();
             let mut one = self.make(*run, (block, done), &before, watch)?;
@@ -255,7 +255,7 @@ impl Bench {
         (block, order_index): (usize, usize),
         calibration: &Calibration,
         watch: &Watch,
-    ) -> Result<Made, Fault> {
+    ) -> Result<FinishedRun, Fault> {
         let cpus = match run.beside {
             Beside::Nothing => Vec::new(),
             Beside::Soaker => self.soaked(),
@@ -281,20 +281,20 @@ impl Bench {
             repeat: run.repeat,
             block: block as u32,
         });
-        record.conditions.cache = self.rig.ground().cache.name().to_string();
+        record.conditions.cache = self.rig.conditions().cache.name().to_string();
         record.conditions.resident_before = resident;
         record.conditions.soaked_cpus = cpus;
         let interrupts = to.device_interrupts.saturating_sub(from.device_interrupts);
         record.conditions.device_interrupts = Some(interrupts);
         record.conditions.has_two_devices = self.rig.has_two_devices();
-        let file_bytes = match self.rig.ground().cache {
+        let file_bytes = match self.rig.conditions().cache {
             Cache::Bypass => 0,
             Cache::Warm | Cache::Cold => ran.outcome.bytes,
         };
         let touches = run.cell.scenario.reads_disk() || run.cell.scenario.writes_disk();
         let file_bytes = if touches { file_bytes } else { 0 };
         let far = far_from.zip(far_to).map(|(from, to)| from.until(&to));
-        let mut made = Made { record, from, to, file_bytes };
+        let mut made = FinishedRun { record, from, to, file_bytes };
         made.record.machines = std::iter::once(Machine::default()).chain(far).collect();
         self.judge(&mut made, &[], calibration);
         Ok(made)
@@ -302,12 +302,12 @@ impl Bench {
 
     /// Everything that depends on a calibration: what the machine did, whose the kernel's threads
     /// were, and whether it counts.
-    fn judge(&self, made: &mut Made, block: &[Gate], calibration: &Calibration) {
-        let Made { record, from, to, file_bytes } = made;
+    fn judge(&self, made: &mut FinishedRun, block: &[Gate], calibration: &Calibration) {
+        let FinishedRun { record, from, to, file_bytes } = made;
         let machine = calibration.referee(from, to);
         let place = record.place.as_ref().expect("a run of an experiment");
         let scenario = place.scenario;
-        let near_cpus = self.rig.ground().near_cpus.as_ref().map(|cpus| cpus.list().to_vec());
+        let near_cpus = self.rig.conditions().near_cpus.as_ref().map(|cpus| cpus.list().to_vec());
         let binding = |cpus: &[u32], reads_files, writes_files| CpuBinding {
             cpus: cpus.to_vec(),
             reads_files,
@@ -363,7 +363,7 @@ impl Bench {
     fn prepare_cache(&mut self, cell: Cell) -> Result<Option<f64>, Fault> {
         let Some(path) = self.rig.source_of(cell) else { return Ok(None) };
         let path = std::path::absolute(&path).unwrap_or(path);
-        match self.rig.ground().cache {
+        match self.rig.conditions().cache {
             Cache::Bypass => {}
             Cache::Cold => self.near.probe.drop_from_cache(&path)?,
             Cache::Warm => {
@@ -377,14 +377,14 @@ impl Bench {
     }
 
     fn record(&mut self, ran: &Ran, started_unix_s: f64) -> Result<Record, Fault> {
-        let shown = |place: &Place| match place {
-            Place::Path(path) => path.display().to_string(),
-            Place::Null { len: 0 } => "null:".to_string(),
-            Place::Null { len } => format!("null:{len}"),
+        let shown = |place: &Location| match place {
+            Location::Path(path) => path.display().to_string(),
+            Location::Null { len: 0 } => "null:".to_string(),
+            Location::Null { len } => format!("null:{len}"),
             other => format!("{other:?}"),
         };
-        let file_system = |probe: &mut Probe, place: &Place| match place {
-            Place::Path(path) => {
+        let file_system = |probe: &mut Probe, place: &Location| match place {
+            Location::Path(path) => {
                 let path = std::path::absolute(path).unwrap_or(path.clone());
                 let state = probe.file(&path)?;
                 Ok(Some(format!("{} {}", state.file_system, state.mount_options)))
@@ -398,7 +398,7 @@ impl Bench {
             _ => &mut self.near.probe,
         };
         let sink_file_system = file_system(sink_probe, &ran.job.target)?;
-        let mut record = record_of_copy(&Copied {
+        let mut record = record_of_copy(&CopyRecord {
             command: "measure",
             sources: vec![shown(&ran.job.sources[0])],
             target: shown(&ran.job.target),

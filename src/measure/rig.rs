@@ -12,12 +12,12 @@ use std::time::Duration;
 use super::workplace::Workplace;
 use crate::host::file;
 use crate::probe::FAR_SINK;
-use analysis::record::copied::Series;
+use analysis::record::copy_record::Series;
 use analysis::record::sample::Scenario;
 use analysis::study::experiment::{Cell, bytes_for};
 use base::cpus::Cpus;
 use base::fault::{Class, Fault};
-use base::job::{Job, Outcome, Place, Remote};
+use base::job::{Job, Location, Outcome, Remote};
 use base::settings::{DigestKind, Direct, Overwrite, Seal, Settings};
 use base::units::Bytes;
 use mover::io::{clock, system};
@@ -48,7 +48,7 @@ impl Cache {
 
 /// Where runs are made, and under which conditions.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct RunConditions {
     /// A folder in which files are made, or a file that is read.
     pub place: PathBuf,
     /// A folder to write in, where it is another.
@@ -79,7 +79,7 @@ pub(crate) struct Ran {
 /// Files and sizes for the runs of one experiment. What it has made is removed with it.
 #[derive(Debug)]
 pub(crate) struct Rig {
-    ground: Ground,
+    conditions: RunConditions,
     folder: Workplace,
     sink_folder: Option<Workplace>,
     /// The file that is read, where one was given.
@@ -88,8 +88,8 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) fn new(ground: Ground) -> Result<Rig, Fault> {
-        let place = &ground.place;
+    pub(crate) fn new(conditions: RunConditions) -> Result<Rig, Fault> {
+        let place = &conditions.place;
         let metadata = fs::metadata(place).map_err(|error| Fault::io("find", place, &error))?;
         let (parent, given) = match metadata.is_dir() {
             true => (place.clone(), None),
@@ -106,12 +106,12 @@ impl Rig {
             }
         };
         let folder = Workplace::make(&parent)?;
-        let sink_folder = ground.sink_place.as_deref().map(Workplace::make).transpose()?;
-        Ok(Rig { ground, folder, sink_folder, given, sizes: BTreeMap::new() })
+        let sink_folder = conditions.sink_place.as_deref().map(Workplace::make).transpose()?;
+        Ok(Rig { conditions, folder, sink_folder, given, sizes: BTreeMap::new() })
     }
 
-    pub(crate) fn ground(&self) -> &Ground {
-        &self.ground
+    pub(crate) fn conditions(&self) -> &RunConditions {
+        &self.conditions
     }
 
     /// Where the files of this experiment lie.
@@ -141,7 +141,7 @@ impl Rig {
     /// What a run moves where that was said: by a file, or in bytes. The pump alone is measured by
     /// requests.
     fn asked(&self, cell: Cell) -> Result<Option<u64>, Fault> {
-        match (&self.given, self.ground.bytes) {
+        match (&self.given, self.conditions.bytes) {
             (Some((_, length)), _) if cell.scenario.reads_disk() => Ok(Some(*length)),
             (None, Some(bytes)) if cell.scenario.reads_disk() => self.rung(bytes).map(Some),
             (_, bytes) => Ok(bytes.filter(|_| cell.scenario != Scenario::Cpu)),
@@ -161,9 +161,9 @@ impl Rig {
             self.sizes.remove(&cell);
             self.remove_sink()?;
             let took_s = ran?.outcome.elapsed.seconds();
-            let wanted = bytes_for(bytes, took_s, self.ground.run_s, cell.request_bytes);
+            let wanted = bytes_for(bytes, took_s, self.conditions.run_s, cell.request_bytes);
             bytes = self.fitting(cell, wanted)?;
-            if took_s >= PILOT_SHARE_MIN * self.ground.run_s {
+            if took_s >= PILOT_SHARE_MIN * self.conditions.run_s {
                 break;
             }
         }
@@ -197,9 +197,9 @@ impl Rig {
         if bytes <= free {
             return Ok(());
         }
-        let (place, option) = match &self.ground.sink_place {
+        let (place, option) = match &self.conditions.sink_place {
             Some(place) => (place, "--sink-folder"),
-            None => (&self.ground.place, "--file"),
+            None => (&self.conditions.place, "--file"),
         };
         let text = format!(
             "'{}' has {} free, and {} writes {}: name another folder with {option}",
@@ -228,7 +228,7 @@ impl Rig {
     /// The folder on another host in which a run of this cell writes, if it does.
     pub(crate) fn far_folder_of(&self, cell: Cell) -> Option<&Path> {
         let writes = cell.scenario.writes_disk() && cell.scenario.has_net();
-        self.ground.far_folder.as_deref().filter(|_| writes)
+        self.conditions.far_folder.as_deref().filter(|_| writes)
     }
 
     /// Makes one run. What it wrote on this host stays until `remove_sink`, which is no part of its
@@ -241,16 +241,16 @@ impl Rig {
                 if self.given.is_none() {
                     self.rung(bytes)?;
                 }
-                Place::Path(path)
+                Location::Path(path)
             }
-            false => Place::Null { len: bytes },
+            false => Location::Null { len: bytes },
         };
         let target = match (cell.scenario.writes_disk(), self.far_folder_of(cell)) {
-            (true, Some(folder)) => Place::Path(folder.join(FAR_SINK)),
-            (true, None) => Place::Path(self.sink()),
-            (false, _) => Place::Null { len: 0 },
+            (true, Some(folder)) => Location::Path(folder.join(FAR_SINK)),
+            (true, None) => Location::Path(self.sink()),
+            (false, _) => Location::Null { len: 0 },
         };
-        let (target_host, remote) = match (&self.ground.far, cell.scenario.has_net()) {
+        let (target_host, remote) = match (&self.conditions.far, cell.scenario.has_net()) {
             (Launch::Ssh { host, remote }, true) => (Some(host.clone()), remote.clone()),
             _ => (None, Remote::default()),
         };
@@ -300,13 +300,13 @@ impl Rig {
             seal: Seal::Off,
             digest: DigestKind::None,
             overwrite: Overwrite::Always,
-            direct: match self.ground.cache {
+            direct: match self.conditions.cache {
                 Cache::Bypass => Direct::On,
                 Cache::Warm | Cache::Cold => Direct::Off,
             },
             fresh: true,
             null_cycle_bytes: NULL_CYCLE_BYTES,
-            ..self.ground.settings.clone()
+            ..self.conditions.settings.clone()
         }
     }
 
@@ -315,8 +315,8 @@ impl Rig {
     fn transfer(&self, job: Job, has_net: bool, outer: &Watch) -> Result<Ran, Fault> {
         let (notices, heard) = channel();
         let watch = Arc::new(Watch::new(notices));
-        let far = self.ground.far.clone();
-        let cpus = self.ground.near_cpus.clone();
+        let far = self.conditions.far.clone();
+        let cpus = self.conditions.near_cpus.clone();
         let (its_job, its_watch) = (job.clone(), watch.clone());
         let begun = clock::now();
         let work = move || {
@@ -369,12 +369,12 @@ impl Rig {
                 format!(
                     "'{}' has not the room for what is measured: {} are needed; name another \
                      folder with --file",
-                    self.ground.place.display(),
+                    self.conditions.place.display(),
                     Bytes(2 * PILOT_BYTES)
                 ),
             ));
         }
-        make_file(&path, self.ground.seed, length)?;
+        make_file(&path, self.conditions.seed, length)?;
         let synced = fs::File::open(&path).and_then(|file| file.sync_all());
         synced.map_err(|error| Fault::io("sync", &path, &error))?;
         Ok(length)

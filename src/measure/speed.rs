@@ -5,19 +5,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use base::codec::Way;
+use base::codec::Coding;
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::units::Nanos;
-use mover::ends::made::Maker;
 use mover::ends::null::fill_seeded;
+use mover::ends::synthetic::Maker;
 use mover::io::system::CpuClock;
 use mover::work::codec::{Packer, Unpacker};
 
 /// What one way came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
-    pub way: Way,
+    pub coding: Coding,
     pub raw_bytes: u64,
     /// Payloads that do not shrink count as they are.
     pub packed_bytes: u64,
@@ -28,21 +28,25 @@ pub(super) struct Speed {
 }
 
 /// The bytes that a source has, no more than this, for payloads of this length.
-pub(super) fn load(place: &Place, bytes_max: u64, payload_bytes: u32) -> Result<Vec<u8>, Fault> {
+pub(super) fn load(
+    location: &Location,
+    bytes_max: u64,
+    payload_bytes: u32,
+) -> Result<Vec<u8>, Fault> {
     let made = |len: &u64, fill: &dyn Fn(&mut [u8])| {
         let mut bytes = vec![0; (*len).min(bytes_max) as usize];
         fill(&mut bytes);
         Ok(bytes)
     };
-    match place {
-        Place::Path(path) => read(path, bytes_max),
-        Place::Zero { len } | Place::Null { len } => made(len, &|_| {}),
-        Place::Random { len, seed } => made(len, &|bytes| fill_seeded(*seed, 0, bytes)),
-        Place::Made { set, len, seed } => {
+    match location {
+        Location::Path(path) => read(path, bytes_max),
+        Location::Zero { len } | Location::Null { len } => made(len, &|_| {}),
+        Location::Random { len, seed } => made(len, &|bytes| fill_seeded(*seed, 0, bytes)),
+        Location::Synthetic { set, len, seed } => {
             let maker = Maker::new(*set, *seed, payload_bytes);
             made(len, &|bytes| maker.fill(0, bytes))
         }
-        Place::Stdio | Place::Endless | Place::EndlessMade { .. } => {
+        Location::Stdio | Location::Endless | Location::EndlessSynthetic { .. } => {
             Err(Fault::usage("standard input cannot be measured: name a file"))
         }
     }
@@ -67,7 +71,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
 
 /// Packs and unpacks all payloads again and again for so long, three times at least.
 pub(super) fn measure(
-    way: Way,
+    coding: Coding,
     bytes: &[u8],
     payload_bytes: u32,
     at_least: Nanos,
@@ -81,8 +85,13 @@ pub(super) fn measure(
     let mut unpacker = Unpacker::new();
     let mut back = vec![0; payload_bytes as usize];
     let raw_bytes = bytes.len() as u64;
-    let mut best =
-        Speed { way, raw_bytes, packed_bytes: 0, pack: Nanos(u64::MAX), unpack: Nanos(u64::MAX) };
+    let mut best = Speed {
+        coding,
+        raw_bytes,
+        packed_bytes: 0,
+        pack: Nanos(u64::MAX),
+        unpack: Nanos(u64::MAX),
+    };
     let begun = now();
     for pass in 0_u32.. {
         if pass >= PASSES_MIN && Nanos(now().0 - begun.0) >= at_least {
@@ -92,7 +101,7 @@ pub(super) fn measure(
         best.packed_bytes = 0;
         for payload in bytes.chunks(payload_bytes as usize) {
             let before = now().0;
-            let packed = packer.pack(way, payload);
+            let packed = packer.pack(coding, payload);
             let between = now().0;
             pack += between - before;
             let Some(packed) = packed else {
@@ -101,9 +110,12 @@ pub(super) fn measure(
             };
             best.packed_bytes += packed.len() as u64;
             let room = &mut back[..payload.len()];
-            let unpacked = unpacker.unpack(way.codec(), packed, room);
+            let unpacked = unpacker.unpack(coding.codec(), packed, room);
             unpack += now().0 - between;
-            assert!(unpacked.is_ok() && room == payload, "{way:?} does not give back what it took");
+            assert!(
+                unpacked.is_ok() && room == payload,
+                "{coding:?} does not give back what it took"
+            );
         }
         best.pack = best.pack.min(Nanos(pack));
         best.unpack = best.unpack.min(Nanos(unpack));
@@ -121,25 +133,25 @@ mod tests {
     use base::settings::DataSet;
 
     /// How much smaller a way makes the front of a data set.
-    fn ratio(set: DataSet, way: Way) -> f64 {
-        let place = Place::Made { set, len: 3 << 20, seed: 1 };
-        let bytes = load(&place, 1 << 30, 1 << 20).unwrap();
-        let speed = measure(way, &bytes, 1 << 20, Nanos(0)).unwrap();
+    fn ratio(set: DataSet, coding: Coding) -> f64 {
+        let location = Location::Synthetic { set, len: 3 << 20, seed: 1 };
+        let bytes = load(&location, 1 << 30, 1 << 20).unwrap();
+        let speed = measure(coding, &bytes, 1 << 20, Nanos(0)).unwrap();
         assert!(speed.pack.0 > 0 && speed.unpack.0 > 0, "{speed:?}");
         speed.raw_bytes as f64 / speed.packed_bytes as f64
     }
 
     #[test]
     fn records_pack_as_those_of_the_study_did() {
-        let one = ratio(DataSet::Records, Way::Zlib(1));
-        let nine = ratio(DataSet::Records, Way::Zlib(9));
+        let one = ratio(DataSet::Records, Coding::Zlib(1));
+        let nine = ratio(DataSet::Records, Coding::Zlib(9));
         assert!((6.7..6.9).contains(&one), "zlib 1: {one}");
         assert!(nine >= one && nine < 1.2 * one, "zlib 9: {nine}, zlib 1: {one}");
     }
 
     #[test]
     fn text_packs_as_text_does() {
-        let six = ratio(DataSet::Text, Way::Zlib(6));
+        let six = ratio(DataSet::Text, Coding::Zlib(6));
         assert!((2.0..4.0).contains(&six), "{six}");
     }
 
@@ -150,14 +162,14 @@ mod tests {
         std::fs::write(&empty, b"").unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::from(0o600), 0).unwrap();
-        for (place, expect) in [
-            (Place::Stdio, "standard input"),
-            (Place::Path(empty), "is empty"),
-            (Place::Path(folder.path().join("none")), "none"),
-            (Place::Path(folder.path().into()), "is a folder"),
-            (Place::Path(fifo), "is no regular file"),
+        for (location, expect) in [
+            (Location::Stdio, "standard input"),
+            (Location::Path(empty), "is empty"),
+            (Location::Path(folder.path().join("none")), "none"),
+            (Location::Path(folder.path().into()), "is a folder"),
+            (Location::Path(fifo), "is no regular file"),
         ] {
-            let fault = load(&place, 1, 4096).unwrap_err();
+            let fault = load(&location, 1, 4096).unwrap_err();
             assert!(fault.text.contains(expect), "{fault}");
         }
     }

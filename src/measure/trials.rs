@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use super::workplace::Workplace;
 use crate::host::file::drop_from_cache;
-use analysis::model::whole::{Ground, LOADS, Load, Made, Trial, WholeSample, calibration_jobs};
+use analysis::model::end_to_end::{
+    EndToEndSample, LOADS, Load, Medium, Trial, TrialCopy, calibration_jobs,
+};
 use analysis::record::sample::{Moved, Record};
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use mover::io::{clock, medium};
 use mover::remote::demo::make_file;
 use mover::remote::launch::own_program;
@@ -47,7 +49,7 @@ impl Order {
     pub(crate) fn run(
         &self,
         stopping: &dyn Fn() -> bool,
-        keep: &mut dyn FnMut(&Made) -> Result<(), Fault>,
+        keep: &mut dyn FnMut(&TrialCopy) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let jobs = self.jobs()?;
         let mut field = Field::make(&self.memory, &self.disk, &self.loads()?, stopping)?;
@@ -89,7 +91,7 @@ fn make_all(
     field: &mut Field,
     jobs: &[Trial],
     stopping: &dyn Fn() -> bool,
-    keep: &mut dyn FnMut(&Made) -> Result<(), Fault>,
+    keep: &mut dyn FnMut(&TrialCopy) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     // What the first copies meet cold, as programs and libraries, is nobody's cost.
     for trial in jobs.iter().take(WARM_UPS) {
@@ -98,7 +100,7 @@ fn make_all(
     for (place, trial) in jobs.iter().enumerate() {
         let started_unix_s = clock::unix().as_secs_f64();
         let (sample, target) = field.run(*trial, stopping)?;
-        keep(&Made {
+        keep(&TrialCopy {
             trial: *trial,
             sample,
             source: field.source(trial.source, trial.load),
@@ -146,9 +148,9 @@ impl Field {
     ) -> Result<Field, Fault> {
         let (memory, disk) = (Workplace::make(memory)?, Workplace::make(disk)?);
         let field = Field { memory, disk, program: own_program()?, made: 0 };
-        for ground in [Ground::Memory, Ground::Disk] {
+        for medium in [Medium::Memory, Medium::Disk] {
             for load in loads {
-                make_source(&field.source(ground, *load), *load, stopping)?;
+                make_source(&field.source(medium, *load), *load, stopping)?;
             }
         }
         Ok(field)
@@ -159,7 +161,7 @@ impl Field {
         &mut self,
         trial: Trial,
         stopping: &dyn Fn() -> bool,
-    ) -> Result<(WholeSample, PathBuf), Fault> {
+    ) -> Result<(EndToEndSample, PathBuf), Fault> {
         self.made += 1;
         let source = self.source(trial.source, trial.load);
         let target = self.folder(trial.sink).join(format!("target-{}", self.made));
@@ -186,8 +188,8 @@ impl Field {
             Fault::new(Class::Local, text)
         };
         let _ = match trial.sink {
-            Ground::Memory => remove(&target),
-            Ground::Disk => empty(&target),
+            Medium::Memory => remove(&target),
+            Medium::Disk => empty(&target),
         };
         let line = out.lines().last().unwrap_or_default();
         let ends = [self.named(trial.source), self.named(trial.sink)];
@@ -201,20 +203,20 @@ impl Field {
         rustix::fs::syncfs(&folder).map_err(|errno| Fault::io("sync", disk, &errno.into()))
     }
 
-    fn folder(&self, ground: Ground) -> &Path {
-        match ground {
-            Ground::Memory => self.memory.path(),
-            Ground::Disk => self.disk.path(),
+    fn folder(&self, medium: Medium) -> &Path {
+        match medium {
+            Medium::Memory => self.memory.path(),
+            Medium::Disk => self.disk.path(),
         }
     }
 
-    fn source(&self, ground: Ground, load: Load) -> PathBuf {
-        self.folder(ground).join(format!("source-{}-{}", load.files, load.file_bytes))
+    fn source(&self, medium: Medium, load: Load) -> PathBuf {
+        self.folder(medium).join(format!("source-{}-{}", load.files, load.file_bytes))
     }
 
     /// The file system of a ground.
-    fn named(&self, ground: Ground) -> String {
-        medium::file_system(&Place::Path(self.folder(ground).to_path_buf()))
+    fn named(&self, medium: Medium) -> String {
+        medium::file_system(&Location::Path(self.folder(medium).to_path_buf()))
     }
 }
 
@@ -261,13 +263,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const FAR_HERE: &str = r#"sh -c 'eval "exec $1"'"#;
 
 /// The last line of a copy's `--json`, as a sample.
-pub fn sample(line: &str, trial: Trial, [source, sink]: [String; 2]) -> Option<WholeSample> {
+pub fn sample(line: &str, trial: Trial, [source, sink]: [String; 2]) -> Option<EndToEndSample> {
     let end: Value = serde_json::from_str(line).ok()?;
     let record: Record = serde_json::from_value(end.get("record")?.clone()).ok()?;
     let shape = trial.load.shape();
     let Moved { bytes, files, elapsed_s, .. } = record.moved;
     (bytes == shape.bytes() && files == shape.files).then_some(())?;
-    Some(WholeSample {
+    Some(EndToEndSample {
         carrier: record.conditions.carrier,
         source,
         sink,

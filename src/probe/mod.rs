@@ -181,7 +181,7 @@ fn fulfil(
         Request::Reflect { ports, token } => {
             knock::reflect(ports, token).map(|port| Answer::Listening { port })
         }
-        Request::Hold { who } => hold::hold(hold::End::Far, &who).map(|()| Answer::Done {}),
+        Request::Hold { who } => hold::hold(hold::PathEnd::Far, &who).map(|()| Answer::Done {}),
         Request::File { path } => file::state(&path).map(Answer::File),
         Request::Drop { path } => file::drop_from_cache(&path).map(|()| Answer::Done {}),
         Request::RemoveSink { folder } => {

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use super::Store;
 use analysis::model::HostModel;
-use analysis::model::whole::Whole;
+use analysis::model::end_to_end::EndToEnd;
 use base::fault::{Class, Fault};
 
 /// The model of this host in a store; `None` where there is none.
 pub fn model(store: &Path) -> Result<Option<HostModel>, Fault> {
     let Some(model) = Store::glance(store, &host())? else { return Ok(None) };
-    match model.whole.as_ref().is_none_or(Whole::is_sound) {
+    match model.whole.as_ref().is_none_or(EndToEnd::is_sound) {
         true => Ok(Some(model)),
         false => Err(Fault::new(
             Class::Local,
@@ -31,14 +31,14 @@ pub fn host() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analysis::model::whole::Route;
+    use analysis::model::end_to_end::Route;
 
     #[test]
     fn a_model_is_found_in_a_store_and_what_is_none_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below/results.db");
         assert_eq!(model(&path).unwrap(), None, "none is no error");
-        let whole = Whole { cpus: 2, routes: vec![Route::default(); 3], ..Whole::default() };
+        let whole = EndToEnd { cpus: 2, routes: vec![Route::default(); 3], ..EndToEnd::default() };
         let ours =
             HostModel { host: host(), cpus: 2, whole: Some(whole.clone()), ..HostModel::default() };
         let mut store = Store::open(&path).unwrap();

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use analysis::campaign::Extent;
-use analysis::campaign::fields::Copied;
-use analysis::record::copied::Series;
+use analysis::campaign::fields::CopyRecord;
+use analysis::record::copy_record::Series;
 use base::fault::{Class, Fault};
 use base::job::{Job, Notice};
 use base::units::{Nanos, Tick};
@@ -17,7 +17,7 @@ use mover::remote;
 use mover::remote::launch::Launch;
 
 /// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
-pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied, Fault> {
+pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<CopyRecord, Fault> {
     let (notices_in, notices) = channel();
     let watch = Arc::new(Watch::new(notices_in));
     let (started, started_unix_s) = (clock::now(), clock::unix().as_secs_f64());
@@ -46,7 +46,7 @@ pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<Copied,
     };
     let warnings = notices.try_iter().filter_map(warning).collect();
     let (series, moving) = (follower.series, (first, last.max(first)));
-    Ok(Copied { outcome, series, started_unix_s, moving, warnings })
+    Ok(CopyRecord { outcome, series, started_unix_s, moving, warnings })
 }
 
 struct Follower {

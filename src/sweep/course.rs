@@ -14,7 +14,7 @@ use crate::results::Store;
 use analysis::campaign::{Cell, Extent, Plan, fields};
 use analysis::record::sample::{PlaceInExperiment, Record, Scenario};
 use base::fault::{Class, Fault};
-use base::job::{Job, Place, Remote};
+use base::job::{Job, Location, Remote};
 use base::settings::{DataSet, Overwrite, Settings};
 use base::units::{Nanos, Tick};
 use mover::io::clock;
@@ -44,7 +44,7 @@ pub(crate) enum Step<'a> {
     Copying {
         cell: &'a Cell,
     },
-    Copied {
+    CopyRecord {
         cell: &'a Cell,
         record: &'a Record,
         done: usize,
@@ -119,7 +119,7 @@ impl Course {
                     left.remove(place);
                     under.sites[cell.host].has_worked();
                     let done = of - left.len();
-                    tell(&Step::Copied { cell: &cell, record: &record, done, of });
+                    tell(&Step::CopyRecord { cell: &cell, record: &record, done, of });
                 }
                 Ok(None) => break,
                 // The store, this host: no other cell would do better.
@@ -138,12 +138,12 @@ impl Course {
         let (host, folder) = &self.hosts[cell.host];
         let (set, seed) = (self.data, self.plan.seed);
         let source = match cell.extent {
-            Extent::Time(_) => Place::EndlessMade { set, seed },
-            Extent::Bytes(len) => Place::Made { set, len, seed },
+            Extent::Time(_) => Location::EndlessSynthetic { set, seed },
+            Extent::Bytes(len) => Location::Synthetic { set, len, seed },
         };
         let target = match folder {
-            Some(folder) => Place::Path(folder.join(FAR_SINK)),
-            None => Place::Null { len: 0 },
+            Some(folder) => Location::Path(folder.join(FAR_SINK)),
+            None => Location::Null { len: 0 },
         };
         Job {
             sources: vec![source],

@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 
 use crate::support::data::{assert_same, bytes, write_file, write_tree};
 use crate::support::{PROGRAM, Scene, each};
-use base::codec::{Compress, Way};
-use base::job::{Job, Outcome, Place, Remote};
+use base::codec::{Coding, Compress};
+use base::job::{Job, Location, Outcome, Remote};
 use base::settings::{DigestKind, Fsync, Seal, Settings};
 use base::tally::Stage;
 use mover::io::clock;
@@ -20,9 +20,9 @@ use mover::remote::launch::Launch;
 fn copy(pull: bool, settings: Settings, source: &Path, target: &Path) -> Outcome {
     let far = Some("far".to_string());
     let job = Job {
-        sources: vec![Place::Path(source.to_path_buf())],
+        sources: vec![Location::Path(source.to_path_buf())],
         source_host: far.clone().filter(|_| pull),
-        target: Place::Path(target.to_path_buf()),
+        target: Location::Path(target.to_path_buf()),
         target_host: far.filter(|_| !pull),
         settings,
         listed: None,
@@ -87,9 +87,9 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
     assert_eq!(packing.raw_bytes(), source.bytes);
     assert_eq!(source.bytes, sink.bytes);
     // What auto does with so little is its own affair.
-    let Compress::Always(way) = compress else { return };
-    assert!(packing.by_way[way.place()] > 3_000_000, "{packing:?}");
-    assert!(packing.by_way[Way::Raw.place()] > 1_500_000, "{packing:?}");
+    let Compress::Always(coding) = compress else { return };
+    assert!(packing.by_coding[coding.index()] > 3_000_000, "{packing:?}");
+    assert!(packing.by_coding[Coding::Raw.index()] > 1_500_000, "{packing:?}");
     assert!(packing.packed_bytes + 1_500_000 < packing.raw_bytes(), "{packing:?}");
     assert!(source.wire_bytes + 1_000_000 < source.bytes, "{}", source.wire_bytes);
     for tally in [source, sink] {

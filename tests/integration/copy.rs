@@ -15,21 +15,21 @@ use crate::support::{PROGRAM, Scene, each, far, need, need_root, run};
 
 /// Where the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Direction {
     Local,
     Push,
     Pull,
 }
 
-const WAYS: &[Way] = &[Way::Local, Way::Push, Way::Pull];
+const WAYS: &[Direction] = &[Direction::Local, Direction::Push, Direction::Pull];
 
-impl Way {
+impl Direction {
     /// What stands in front of the source and of the destination.
     fn hosts(self) -> (&'static str, &'static str) {
         match self {
-            Way::Local => ("", ""),
-            Way::Push => ("", "far:"),
-            Way::Pull => ("far:", ""),
+            Direction::Local => ("", ""),
+            Direction::Push => ("", "far:"),
+            Direction::Pull => ("far:", ""),
         }
     }
 }
@@ -67,10 +67,10 @@ const SOURCES: &[Source] =
     &[Source::File, Source::Tree, Source::Pipe, Source::Null, Source::Zero, Source::Random];
 const SINKS: &[Sink] = &[Sink::Name, Sink::Folder, Sink::Pipe, Sink::Null];
 
-fn expected(way: Way, source: Source, sink: Sink) -> Expect {
-    match (way, source, sink) {
+fn expected(direction: Direction, source: Source, sink: Sink) -> Expect {
+    match (direction, source, sink) {
         // The far side's standard input and output carry the conversation.
-        (Way::Pull, Source::Pipe, _) | (Way::Push, _, Sink::Pipe) => {
+        (Direction::Pull, Source::Pipe, _) | (Direction::Push, _, Sink::Pipe) => {
             Expect::Refused("conversation")
         }
         (_, Source::Tree, Sink::Pipe) => Expect::Refused("folder"),
@@ -81,38 +81,38 @@ fn expected(way: Way, source: Source, sink: Sink) -> Expect {
 
 #[test]
 fn every_pairing_on_one_host() {
-    every_pairing(Way::Local);
+    every_pairing(Direction::Local);
 }
 
 #[test]
 fn every_pairing_pushed() {
-    every_pairing(Way::Push);
+    every_pairing(Direction::Push);
 }
 
 #[test]
 fn every_pairing_pulled() {
-    every_pairing(Way::Pull);
+    every_pairing(Direction::Pull);
 }
 
-fn every_pairing(way: Way) {
+fn every_pairing(direction: Direction) {
     let pairings = SOURCES.iter().flat_map(|source| SINKS.iter().map(move |sink| (*source, *sink)));
-    each(pairings, |(source, sink)| check_pairing(way, *source, *sink));
+    each(pairings, |(source, sink)| check_pairing(direction, *source, *sink));
 }
 
-fn check_pairing(way: Way, source: Source, sink: Sink) {
+fn check_pairing(direction: Direction, source: Source, sink: Sink) {
     let scene = Scene::new();
     write_file(&scene.path("file"), 1, PAIRING_BYTES);
     write_tree(&scene.path("tree"));
     fs::create_dir(scene.path("folder")).unwrap();
     fs::write(scene.path("zeros"), vec![0; PAIRING_BYTES]).unwrap();
-    let (from, to) = way.hosts();
+    let (from, to) = direction.hosts();
     let knobs = if source == Source::Tree { "-r" } else { "" };
     let line = format!("copy {knobs} {from}{} {to}{}", source_words(source), sink_words(sink));
 
     let input = data::bytes(1, PAIRING_BYTES);
     let ran = run::to_end(scene.command(&scene.words(&line)), &input);
 
-    if let Expect::Refused(words) = expected(way, source, sink) {
+    if let Expect::Refused(words) = expected(direction, source, sink) {
         assert_eq!(ran.code, 2, "{line}\n{ran}");
         assert!(ran.stderr.contains(words), "{line}\n{ran}");
         scene.assert_holds("folder", &[]);
@@ -130,7 +130,7 @@ fn check_pairing(way: Way, source: Source, sink: Sink) {
             scene.path("piped")
         }
     };
-    if expected(way, source, sink) == Expect::Length {
+    if expected(direction, source, sink) == Expect::Length {
         assert_eq!(fs::metadata(&arrived).unwrap().len(), PAIRING_BYTES as u64, "{line}");
         return;
     }
@@ -179,27 +179,33 @@ fn sink_words(sink: Sink) -> &'static str {
 
 #[test]
 fn lengths_around_a_request() {
-    each(WAYS.iter().flat_map(|way| LENGTHS.iter().map(move |len| (*way, *len))), |(way, len)| {
-        let scene = Scene::new();
-        let (from, to) = way.hosts();
-        write_file(&scene.path("in"), *len as u64, *len);
-        scene.succeed(&format!("copy --request-size 64K {from}@/in {to}@/out"));
-        assert_same(&scene.path("in"), &scene.path("out"));
-    });
+    each(
+        WAYS.iter().flat_map(|direction| LENGTHS.iter().map(move |len| (*direction, *len))),
+        |(direction, len)| {
+            let scene = Scene::new();
+            let (from, to) = direction.hosts();
+            write_file(&scene.path("in"), *len as u64, *len);
+            scene.succeed(&format!("copy --request-size 64K {from}@/in {to}@/out"));
+            assert_same(&scene.path("in"), &scene.path("out"));
+        },
+    );
 }
 
 #[test]
 fn pipes_of_every_length() {
-    let ways = [Way::Local, Way::Push];
-    each(ways.iter().flat_map(|way| LENGTHS.iter().map(move |len| (*way, *len))), |(way, len)| {
-        let scene = Scene::new();
-        let (_, to) = way.hosts();
-        write_file(&scene.path("in"), 5, *len);
-        let line = format!("copy --request-size 64K - {to}@/out");
-        let ran = run::to_end(scene.command(&scene.words(&line)), &data::bytes(5, *len));
-        assert_eq!(ran.code, 0, "{line}\n{ran}");
-        assert_same(&scene.path("in"), &scene.path("out"));
-    });
+    let directions = [Direction::Local, Direction::Push];
+    each(
+        directions.iter().flat_map(|direction| LENGTHS.iter().map(move |len| (*direction, *len))),
+        |(direction, len)| {
+            let scene = Scene::new();
+            let (_, to) = direction.hosts();
+            write_file(&scene.path("in"), 5, *len);
+            let line = format!("copy --request-size 64K - {to}@/out");
+            let ran = run::to_end(scene.command(&scene.words(&line)), &data::bytes(5, *len));
+            assert_eq!(ran.code, 0, "{line}\n{ran}");
+            assert_same(&scene.path("in"), &scene.path("out"));
+        },
+    );
 }
 
 #[test]
@@ -207,12 +213,12 @@ fn seals_and_digests() {
     let mut cases = Vec::new();
     for seal in ["tls", "auth", "off"] {
         for digest in ["blake3", "crc64", "none"] {
-            cases.push((Way::Push, format!("--seal {seal} --digest {digest}")));
+            cases.push((Direction::Push, format!("--seal {seal} --digest {digest}")));
         }
     }
-    cases.push((Way::Pull, "--seal auth --digest crc64".into()));
-    cases.push((Way::Pull, "--seal off --digest none".into()));
-    each(cases, |(way, knobs)| check_tree(*way, knobs));
+    cases.push((Direction::Pull, "--seal auth --digest crc64".into()));
+    cases.push((Direction::Pull, "--seal off --digest none".into()));
+    each(cases, |(direction, knobs)| check_tree(*direction, knobs));
 }
 
 #[test]
@@ -222,12 +228,12 @@ fn engines_sizes_and_direct() {
         for size in ["4K", "12K", "64K", "1M"] {
             for direct in ["on", "off"] {
                 let knobs = format!("--engine {engine} --request-size {size} --direct {direct}");
-                cases.extend([(Way::Local, knobs.clone()), (Way::Push, knobs)]);
+                cases.extend([(Direction::Local, knobs.clone()), (Direction::Push, knobs)]);
             }
         }
-        cases.push((Way::Pull, format!("--engine {engine} --request-size 12K --direct on")));
+        cases.push((Direction::Pull, format!("--engine {engine} --request-size 12K --direct on")));
     }
-    each(cases, |(way, knobs)| check_tree(*way, knobs));
+    each(cases, |(direction, knobs)| check_tree(*direction, knobs));
 }
 
 #[test]
@@ -248,25 +254,25 @@ fn the_other_knobs() {
         "--interval 0.1",
         "-q",
     ];
-    let cases = knobs.iter().flat_map(|knob| [(Way::Push, *knob), (Way::Pull, *knob)]);
-    each(cases, |(way, knob)| check_tree(*way, knob));
+    let cases = knobs.iter().flat_map(|knob| [(Direction::Push, *knob), (Direction::Pull, *knob)]);
+    each(cases, |(direction, knob)| check_tree(*direction, knob));
 }
 
 /// Copies a tree with these knobs and compares it.
-fn check_tree(way: Way, knobs: &str) {
+fn check_tree(direction: Direction, knobs: &str) {
     let scene = Scene::new();
     write_tree(&scene.path("src"));
-    let (from, to) = way.hosts();
+    let (from, to) = direction.hosts();
     scene.succeed(&format!("copy -r {knobs} {from}@/src/ {to}@/dst"));
     assert_same(&scene.path("src"), &scene.path("dst"));
 }
 
 #[test]
 fn odd_names() {
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         data::write_odd_names(&scene.path("src"));
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         scene.succeed(&format!("copy -r {from}@/src/ {to}@/dst"));
         assert_same(&scene.path("src"), &scene.path("dst"));
     });
@@ -301,11 +307,11 @@ fn an_odd_name_of_the_far_program() {
 fn odd_names_typed() {
     use std::ffi::{OsStr, OsString};
     use std::os::unix::ffi::OsStrExt;
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         data::write_odd_names(&scene.path("src"));
         fs::create_dir(scene.path("dst")).unwrap();
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         let at = |host: &str, path: &Path| -> OsString {
             let mut word = OsString::from(host);
             word.push(path);
@@ -317,7 +323,7 @@ fn odd_names_typed() {
         }
         args.push(at(to, &scene.path("dst")));
         let ran = run::to_end(scene.command(&args), b"");
-        assert_eq!(ran.code, 0, "{way:?}\n{ran}");
+        assert_eq!(ran.code, 0, "{direction:?}\n{ran}");
         assert_same(&scene.path("src"), &scene.path("dst"));
     });
 }
@@ -345,15 +351,15 @@ fn where_things_arrive() {
         Rule { args: "H@/file H@/other T@/dst", code: 0, arrives: &["file", "other"] },
         Rule { args: "H@/src H@/file T@/dst", code: 3, arrives: &["file"] },
     ];
-    let cases = WAYS.iter().flat_map(|way| rules.iter().map(move |rule| (*way, rule)));
-    each(cases, |(way, rule)| {
+    let cases = WAYS.iter().flat_map(|direction| rules.iter().map(move |rule| (*direction, rule)));
+    each(cases, |(direction, rule)| {
         let scene = Scene::new();
         fs::create_dir(scene.path("src")).unwrap();
         fs::create_dir(scene.path("dst")).unwrap();
         for (seed, name) in ["src/inner", "file", "other"].iter().enumerate() {
             write_file(&scene.path(name), seed as u64, 3000);
         }
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         let args = rule.args.replace("H@", &format!("{from}@")).replace("T@", &format!("{to}@"));
         let ran = scene.run(&format!("copy {args}"));
         assert_eq!(ran.code, rule.code, "{args}\n{ran}");
@@ -374,8 +380,8 @@ fn overwrite_rules() {
         ("--overwrite older", false, 0, false),
         ("--overwrite always", false, 0, true),
     ];
-    let cases = WAYS.iter().flat_map(|way| rules.iter().map(move |rule| (*way, *rule)));
-    each(cases, |(way, (knob, destination_is_older, code, replaced))| {
+    let cases = WAYS.iter().flat_map(|direction| rules.iter().map(move |rule| (*direction, *rule)));
+    each(cases, |(direction, (knob, destination_is_older, code, replaced))| {
         let scene = Scene::new();
         fs::create_dir(scene.path("src")).unwrap();
         fs::create_dir(scene.path("dst")).unwrap();
@@ -386,7 +392,7 @@ fn overwrite_rules() {
         let age = if *destination_is_older { hour * 2 } else { Duration::ZERO };
         set_age(&scene.path("src/both"), hour);
         set_age(&scene.path("dst/both"), age);
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         let line = format!("copy -r {knob} {from}@/src/ {to}@/dst");
         let ran = scene.run(&line);
         assert_eq!(ran.code, *code, "{line}\n{ran}");
@@ -409,8 +415,9 @@ fn overwrite_rules() {
 fn devices_pipes_and_sockets_are_not_replaced() {
     need_root("a device is made");
     let overwrite = ["", "--overwrite older", "--overwrite always", "-n --overwrite always"];
-    let cases = WAYS.iter().flat_map(|way| overwrite.iter().map(move |rule| (*way, *rule)));
-    each(cases, |(way, rule)| {
+    let cases =
+        WAYS.iter().flat_map(|direction| overwrite.iter().map(move |rule| (*direction, *rule)));
+    each(cases, |(direction, rule)| {
         let scene = Scene::new();
         for folder in ["src", "dst"] {
             fs::create_dir(scene.path(folder)).unwrap();
@@ -438,7 +445,7 @@ fn devices_pipes_and_sockets_are_not_replaced() {
             ["device", "link", "pipe", "socket"].map(kind)
         };
         let before = kinds();
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         let line = format!("copy -r {rule} {from}@/src/ {to}@/dst");
         let ran = scene.run(&line);
         assert_eq!((ran.code, kinds()), (3, before), "{line}\n{ran}");
@@ -462,7 +469,7 @@ fn set_age(path: &Path, age: Duration) {
 
 #[test]
 fn mode_and_time_are_kept_unless_that_is_not_wanted() {
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         write_tree(&scene.path("src"));
         let when = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
@@ -472,7 +479,7 @@ fn mode_and_time_are_kept_unless_that_is_not_wanted() {
             fs::set_permissions(scene.path(name), fs::Permissions::from_mode(mode)).unwrap();
             fs::File::open(scene.path(name)).unwrap().set_modified(when).unwrap();
         }
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         scene.succeed(&format!("copy -r {from}@/src/ {to}@/kept"));
         scene.succeed(&format!("copy -r --no-preserve {from}@/src/ {to}@/new"));
         let stated = |name: &str| {
@@ -489,11 +496,11 @@ fn mode_and_time_are_kept_unless_that_is_not_wanted() {
                 );
             }
         }
-        assert_eq!(stated("src/one"), stated("kept/one"), "a folder, {way:?}");
+        assert_eq!(stated("src/one"), stated("kept/one"), "a folder, {direction:?}");
         assert_ne!(
             stated("src/file-0").1,
             stated("new/file-0").1,
-            "kept against the wish, {way:?}"
+            "kept against the wish, {direction:?}"
         );
     });
 }
@@ -533,10 +540,10 @@ fn few_open_files() {
 
 #[test]
 fn a_receipt_has_the_name_at_the_target() {
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         write_file(&scene.path("src"), 1, 3000);
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         scene.succeed(&format!("copy {from}@/src {to}@/new --manifest @/sums"));
         scene.succeed("verify @/sums @/.");
     });
@@ -544,11 +551,11 @@ fn a_receipt_has_the_name_at_the_target() {
 
 #[test]
 fn manifest_is_verified_and_a_flipped_byte_is_found() {
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         write_tree(&scene.path("src"));
         data::write_odd_names(&scene.path("src/odd"));
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         scene.succeed(&format!("copy -r --manifest @/manifest {from}@/src/ {to}@/dst"));
         scene.succeed("verify @/manifest @/dst");
 
@@ -741,10 +748,10 @@ fn modes_that_are_not_preserved_are_less_the_umask() {
 /// with what a reader finds, as cp does.
 #[test]
 fn files_that_do_not_tell_their_size() {
-    each(WAYS, |way| {
+    each(WAYS, |direction| {
         let scene = Scene::new();
         fs::create_dir(scene.path("dst")).unwrap();
-        let (from, to) = way.hosts();
+        let (from, to) = direction.hosts();
         let files =
             ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"];
         let files: Vec<&str> = files.into_iter().filter(|file| Path::new(file).exists()).collect();

@@ -11,7 +11,7 @@ use crate::support::processes::{assert_end, children_named, send};
 use crate::support::run::{self, Running};
 use crate::support::speaker::{Speaker, honest_follower, watch};
 use crate::support::{Scene, data, each, need, need_root};
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 use base::units::Nanos;
 use mover::wire::message::{Message, Role, Wish};
@@ -158,7 +158,7 @@ fn a_near_side_that_says_no_more() {
         if let Some(listed) = *asks {
             let path = if listed { scene.path("") } else { scene.path("src") };
             let settings = Settings { stall: Nanos::from_millis(1000), ..Settings::default() };
-            speaker.ask_for(Role::Source, vec![Place::Path(path)], settings, listed);
+            speaker.ask_for(Role::Source, vec![Location::Path(path)], settings, listed);
         }
         says.iter().for_each(|message| speaker.say(message));
         let watched = watch(far.id().cast_signed()).join().unwrap();

@@ -20,42 +20,42 @@ use mover::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, 
 const BODY: u32 = 64 << 10;
 
 /// Where a backend is examined: files, and a connection with both its ends.
-struct Ground {
+struct Fixture {
     volume: Arc<dyn Volume>,
     connect: Box<dyn Fn() -> (Handle, Handle)>,
     /// Kept while the exam lasts.
     _folder: Option<tempfile::TempDir>,
 }
 
-fn real_ground() -> Ground {
+fn real_fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let volume = Arc::new(Disk::open(folder.path()).unwrap());
     let connect = || {
         let (left, right) = UnixStream::pair().unwrap();
         (Handle::new(OwnedFd::from(left)), Handle::new(OwnedFd::from(right)))
     };
-    Ground { volume, connect: Box::new(connect), _folder: Some(folder) }
+    Fixture { volume, connect: Box::new(connect), _folder: Some(folder) }
 }
 
-fn sim_ground(world: &Arc<World>) -> Ground {
+fn sim_ground(world: &Arc<World>) -> Fixture {
     let volume = Arc::new(SimVolume::new(world, "/exam"));
     let world = world.clone();
     let connect = move || {
         let socket = world.connect();
         (socket.clone(), socket)
     };
-    Ground { volume, connect: Box::new(connect), _folder: None }
+    Fixture { volume, connect: Box::new(connect), _folder: None }
 }
 
-fn sit(name: &str, make: impl Fn() -> Box<dyn Backend>, ground: &Ground) {
+fn sit(name: &str, make: impl Fn() -> Box<dyn Backend>, fixture: &Fixture) {
     for (subject, exam) in EXAMS {
         let mut engine = Engine::new(make());
-        exam(&mut engine, ground);
+        exam(&mut engine, fixture);
         assert_eq!(engine.in_air(), 0, "{name}: {subject} left something in the air");
     }
 }
 
-type Exam = fn(&mut Engine, &Ground);
+type Exam = fn(&mut Engine, &Fixture);
 
 const EXAMS: &[(&str, Exam)] = &[
     ("written bytes are read back", writes_and_reads),
@@ -72,12 +72,12 @@ const EXAMS: &[(&str, Exam)] = &[
 
 #[test]
 fn threads() {
-    sit("threads", || Box::new(Threads::new().unwrap()), &real_ground());
+    sit("threads", || Box::new(Threads::new().unwrap()), &real_fixture());
 }
 
 #[test]
 fn uring() {
-    sit("uring", || Box::new(Uring::new().expect("this host has io_uring")), &real_ground());
+    sit("uring", || Box::new(Uring::new().expect("this host has io_uring")), &real_fixture());
 }
 
 #[test]
@@ -117,25 +117,25 @@ fn land(engine: &mut Engine, count: usize) -> Vec<Request> {
     done
 }
 
-fn file(ground: &Ground, name: &str) -> Handle {
+fn file(fixture: &Fixture, name: &str) -> Handle {
     let access = Access::Create { cache: Cache::Through, reserve: None };
-    ground.volume.remove(name.as_bytes()).unwrap();
-    ground.volume.open(name.as_bytes(), access).unwrap()
+    fixture.volume.remove(name.as_bytes()).unwrap();
+    fixture.volume.open(name.as_bytes(), access).unwrap()
 }
 
-fn reopen(ground: &Ground, name: &str) -> Handle {
-    ground.volume.open(name.as_bytes(), Access::Read { cache: Cache::Through }).unwrap()
+fn reopen(fixture: &Fixture, name: &str) -> Handle {
+    fixture.volume.open(name.as_bytes(), Access::Read { cache: Cache::Through }).unwrap()
 }
 
 const SPEEDS: [Speed; 3] = [Speed::Copy, Speed::Cached, Speed::Device];
 
-fn writes_and_reads(engine: &mut Engine, ground: &Ground) {
+fn writes_and_reads(engine: &mut Engine, fixture: &Fixture) {
     for (seed, speed) in SPEEDS.into_iter().enumerate() {
         let bytes = pattern(seed as u8, 50_000);
-        let written = file(ground, "w");
+        let written = file(fixture, "w");
         engine.submit(Verb::WriteAt { file: written, offset: 10, speed }, request(&bytes));
         assert_eq!(land(engine, 1)[0].outcome, Ok(50_000));
-        let verb = Verb::ReadAt { file: reopen(ground, "w"), offset: 10, speed };
+        let verb = Verb::ReadAt { file: reopen(fixture, "w"), offset: 10, speed };
         engine.submit(verb, request(&vec![0; 50_000]));
         let done = land(engine, 1);
         assert_eq!((done[0].outcome, done[0].body()), (Ok(50_000), &bytes[..]), "{speed:?}");
@@ -143,13 +143,13 @@ fn writes_and_reads(engine: &mut Engine, ground: &Ground) {
     }
 }
 
-fn many_in_the_air(engine: &mut Engine, ground: &Ground) {
+fn many_in_the_air(engine: &mut Engine, fixture: &Fixture) {
     let bytes = pattern(3, 16 * 4096);
-    let written = file(ground, "m");
+    let written = file(fixture, "m");
     engine
         .submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Device }, request(&bytes));
     land(engine, 1);
-    let read = reopen(ground, "m");
+    let read = reopen(fixture, "m");
     for i in 0..16u64 {
         let mut one = request(&[0; 4096]);
         one.label.extent.start = i;
@@ -166,11 +166,11 @@ fn many_in_the_air(engine: &mut Engine, ground: &Ground) {
 
 /// Three requests are told of, and two of them are always in the air: before a ring knows their
 /// buffers, while it gets to know them, and afterwards.
-fn goes_round(engine: &mut Engine, ground: &Ground) {
+fn goes_round(engine: &mut Engine, fixture: &Fixture) {
     const ROUNDS: u64 = 20;
     let mut pool = Request::several(3, BODY);
     engine.register(&mut pool);
-    let written = file(ground, "r");
+    let written = file(fixture, "r");
     let mut done = Vec::new();
     for round in 0..ROUNDS {
         while pool.is_empty() {
@@ -187,7 +187,7 @@ fn goes_round(engine: &mut Engine, ground: &Ground) {
     while pool.len() < 3 {
         engine.reap(Wait::Landing, &mut pool).unwrap();
     }
-    let read = reopen(ground, "r");
+    let read = reopen(fixture, "r");
     for round in 0..ROUNDS {
         let mut one = pool.pop().unwrap();
         one.body_mut().fill(0);
@@ -201,57 +201,57 @@ fn goes_round(engine: &mut Engine, ground: &Ground) {
     }
 }
 
-fn end_of_file(engine: &mut Engine, ground: &Ground) {
+fn end_of_file(engine: &mut Engine, fixture: &Fixture) {
     let bytes = pattern(4, 1000);
-    let written = file(ground, "e");
+    let written = file(fixture, "e");
     engine.submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Copy }, request(&bytes));
     land(engine, 1);
     for (offset, expect) in [(0, 1000), (900, 100), (1000, 0), (5000, 0)] {
         for speed in SPEEDS {
-            let verb = Verb::ReadAt { file: reopen(ground, "e"), offset, speed };
+            let verb = Verb::ReadAt { file: reopen(fixture, "e"), offset, speed };
             engine.submit(verb, request(&[0; 4000]));
             assert_eq!(land(engine, 1)[0].outcome, Ok(expect), "at {offset}, {speed:?}");
         }
     }
 }
 
-fn bad_write(engine: &mut Engine, ground: &Ground) {
-    if ground._folder.is_none() {
+fn bad_write(engine: &mut Engine, fixture: &Fixture) {
+    if fixture._folder.is_none() {
         return; // a simulated handle has no mode; its errors are the two-host simulation's subject
     }
-    file(ground, "b");
+    file(fixture, "b");
     for speed in SPEEDS {
-        let verb = Verb::WriteAt { file: reopen(ground, "b"), offset: 0, speed };
+        let verb = Verb::WriteAt { file: reopen(fixture, "b"), offset: 0, speed };
         engine.submit(verb, request(&[1; 100]));
         assert_eq!(land(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
     }
 }
 
-fn holes(engine: &mut Engine, ground: &Ground) {
+fn holes(engine: &mut Engine, fixture: &Fixture) {
     for speed in SPEEDS {
         let mut bytes = pattern(9, 60_000);
-        let written = file(ground, "h");
+        let written = file(fixture, "h");
         let verb = |offset| Verb::WriteAt { file: written.clone(), offset, speed };
         engine.submit(verb(0), request(&bytes));
         land(engine, 1);
         // A stretch within the file, and one that reaches beyond its end.
         for stretch in [8192..40_000, 50_000..90_000] {
-            ground.volume.make_hole(&written, b"h", stretch.clone()).unwrap();
+            fixture.volume.make_hole(&written, b"h", stretch.clone()).unwrap();
             bytes[stretch.start as usize..(stretch.end as usize).min(60_000)].fill(0);
         }
         let again = pattern(10, 5000);
         engine.submit(verb(20_000), request(&again));
         land(engine, 1);
         bytes[20_000..25_000].copy_from_slice(&again);
-        assert_eq!(ground.volume.status_of(&written, b"h").unwrap().size, 60_000);
-        let verb = Verb::ReadAt { file: reopen(ground, "h"), offset: 0, speed };
+        assert_eq!(fixture.volume.status_of(&written, b"h").unwrap().size, 60_000);
+        let verb = Verb::ReadAt { file: reopen(fixture, "h"), offset: 0, speed };
         engine.submit(verb, request(&vec![1; 60_000]));
         assert_eq!(land(engine, 1)[0].body(), bytes, "{speed:?}");
     }
 }
 
-fn counts_starts(engine: &mut Engine, ground: &Ground) {
-    let file = file(ground, "starts");
+fn counts_starts(engine: &mut Engine, fixture: &Fixture) {
+    let file = file(fixture, "starts");
     let write = |at: u64| Verb::WriteAt { file: file.clone(), offset: at, speed: Speed::Device };
     let before = engine.counts.starts;
     for at in [0, 4096, 8192] {
@@ -261,14 +261,14 @@ fn counts_starts(engine: &mut Engine, ground: &Ground) {
     assert_eq!(engine.counts.starts - before, 1, "two found others in the air");
     engine.submit(write(0), request(&pattern(1, 4096)));
     land(engine, 1);
-    let (near, _far) = (ground.connect)();
+    let (near, _far) = (fixture.connect)();
     engine.submit(Verb::Send { socket: near }, request(&pattern(1, 100)));
     land(engine, 1);
     assert_eq!(engine.counts.starts - before, 2, "a socket is no device");
 }
 
-fn sends_and_receives(engine: &mut Engine, ground: &Ground) {
-    let (near, far) = (ground.connect)();
+fn sends_and_receives(engine: &mut Engine, fixture: &Fixture) {
+    let (near, far) = (fixture.connect)();
     let bytes = pattern(5, 10_000);
     engine
         .submit(Verb::Receive { socket: far.clone(), how: Receive::WaitAll }, request(&[0; 6000]));
@@ -286,8 +286,8 @@ fn sends_and_receives(engine: &mut Engine, ground: &Ground) {
     assert_eq!(done[0].body()[..got], bytes[6000..6000 + got]);
 }
 
-fn gone_peer(engine: &mut Engine, ground: &Ground) {
-    if ground._folder.is_none() {
+fn gone_peer(engine: &mut Engine, fixture: &Fixture) {
+    if fixture._folder.is_none() {
         return; // cutting a simulated connection is the world's business
     }
     let (near, far) = UnixStream::pair().unwrap();
@@ -298,13 +298,13 @@ fn gone_peer(engine: &mut Engine, ground: &Ground) {
     engine.submit(verb, request(&[0; 10]));
     let done = land(engine, 1);
     assert_eq!((done[0].outcome, &done[0].body()[..3]), (Ok(3), &b"abc"[..]));
-    drop(ground.volume.free_bytes(b""));
+    drop(fixture.volume.free_bytes(b""));
 }
 
-fn batches(engine: &mut Engine, ground: &Ground) {
+fn batches(engine: &mut Engine, fixture: &Fixture) {
     let segment = |number: u64, len: u32, at: u32| Segment {
         object: number,
-        volume: Some(ground.volume.clone()),
+        volume: Some(fixture.volume.clone()),
         path: format!("s{number}").into_bytes(),
         len,
         at,
@@ -317,7 +317,7 @@ fn batches(engine: &mut Engine, ground: &Ground) {
     };
     let batch = Arc::new(Batch { segments: vec![segment(0, 10, 0), segment(1, 4000, 10)] });
     for path in [b"s0", b"s1"] {
-        ground.volume.remove(path).unwrap();
+        fixture.volume.remove(path).unwrap();
     }
     let bytes = pattern(6, 4010);
     engine.submit(Verb::Scatter(batch.clone()), request(&bytes));
@@ -326,7 +326,7 @@ fn batches(engine: &mut Engine, ground: &Ground) {
     engine.submit(Verb::Gather(batch.clone()), request(&[0; 4010]));
     assert_eq!(land(engine, 1)[0].body(), bytes);
     // One that is gone is void, the other is there.
-    ground.volume.remove(b"s0").unwrap();
+    fixture.volume.remove(b"s0").unwrap();
     engine.submit(Verb::Gather(batch), request(&[1; 4010]));
     let done = land(engine, 1);
     assert_eq!(done[0].voids.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [0]);

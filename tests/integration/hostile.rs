@@ -17,9 +17,9 @@ use crate::support::data::{self, write_file};
 use crate::support::liar::{self, Move, Stands, file, offer, offer_at, payload, play, settings};
 use crate::support::speaker::{Speaker, Watched, end_frame, honest_follower, watch};
 use crate::support::{PATIENCE, Scene, each, each_at_once, far};
-use base::codec::Way;
+use base::codec::Coding;
 use base::extent::Extent;
-use base::job::Place;
+use base::job::Location;
 use base::label::{Kind, Label};
 use base::limits::STRANGERS_MAX;
 use base::path::PathSample;
@@ -227,25 +227,29 @@ fn sparse_cases() -> Vec<Case> {
 /// would take more memory than a request.
 fn packed_cases() -> Vec<Case> {
     const LEN: u32 = 60_000;
-    let sent = |len: u32, way: Way, raw: &[u8]| {
-        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), packed(len, way, raw)]
+    let sent = |len: u32, coding: Coding, raw: &[u8]| {
+        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), packed(len, coding, raw)]
     };
-    let bomb = |way| sent(LEN, way, &vec![0; 16 << 20]);
+    let bomb = |coding| sent(LEN, coding, &vec![0; 16 << 20]);
     let wrong_sum = {
-        let Move::Frame(mut label, body) = packed(LEN, Way::Zstd(1), &[0; LEN as usize]) else {
+        let Move::Frame(mut label, body) = packed(LEN, Coding::Zstd(1), &[0; LEN as usize]) else {
             unreachable!()
         };
         label.packed_check ^= 1;
         vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), Move::Frame(label, body)]
     };
     vec![
-        ("a bomb of DEFLATE", bomb(Way::Zlib(9)), Ends::Refused),
-        ("a bomb of Zstandard", bomb(Way::Zstd(19)), Ends::Refused),
-        ("a bomb of LZ4", bomb(Way::Lz4), Ends::Refused),
-        ("a byte too few", sent(LEN, Way::Zstd(1), &[7; LEN as usize - 1]), Ends::Refused),
-        ("a byte too many", sent(LEN, Way::Lz4, &[7; LEN as usize + 1]), Ends::Refused),
-        ("more than a request", sent(u32::MAX, Way::Zlib(1), &[7; 5000]), Ends::Refused),
-        ("a packed frame beside its place", sent(LEN - 1, Way::Lz4, &[7; 59_999]), Ends::Refused),
+        ("a bomb of DEFLATE", bomb(Coding::Zlib(9)), Ends::Refused),
+        ("a bomb of Zstandard", bomb(Coding::Zstd(19)), Ends::Refused),
+        ("a bomb of LZ4", bomb(Coding::Lz4), Ends::Refused),
+        ("a byte too few", sent(LEN, Coding::Zstd(1), &[7; LEN as usize - 1]), Ends::Refused),
+        ("a byte too many", sent(LEN, Coding::Lz4, &[7; LEN as usize + 1]), Ends::Refused),
+        ("more than a request", sent(u32::MAX, Coding::Zlib(1), &[7; 5000]), Ends::Refused),
+        (
+            "a packed frame beside its place",
+            sent(LEN - 1, Coding::Lz4, &[7; 59_999]),
+            Ends::Refused,
+        ),
         ("a packed frame with a wrong sum", wrong_sum, Ends::Code(&[6])),
     ]
 }
@@ -345,7 +349,7 @@ fn against_far(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watch
         Role::Source => scene.path("dst"),
         Role::Sink => scene.path("src/"),
     };
-    speaker.open(role.other(), Place::Path(place), settings());
+    speaker.open(role.other(), Location::Path(place), settings());
     let said = play(&mut speaker, scene, moves, Stands::Near);
     let watched = watched.join().unwrap();
     (honest.wait().unwrap().code().unwrap_or(-1), said, watched)
@@ -353,13 +357,13 @@ fn against_far(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watch
 
 /// An honest `datapump copy`, whose ssh leads to this test.
 fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watched) {
-    let ways = match role {
+    let codings = match role {
         Role::Source => "-r 127.0.0.1:/src/ @/dst",
         Role::Sink => "-r @/src/ 127.0.0.1:/dst",
     };
     let origin = Origin { single: false, endless: false };
     let origin = (role == Role::Source).then_some(origin);
-    let (ran, watched) = liar::against_near(scene, ways, origin, moves);
+    let (ran, watched) = liar::against_near(scene, codings, origin, moves);
     (ran.code, ran.stderr, watched)
 }
 
@@ -367,12 +371,12 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
 #[test]
 fn requests_that_cannot_be() {
     type Change = fn(&mut Settings);
-    let null = Place::Null { len: 100 };
+    let null = Location::Null { len: 100 };
     let places = [
-        vec![Place::Path("src/one".into()), null.clone()],
+        vec![Location::Path("src/one".into()), null.clone()],
         vec![null.clone(), null.clone()],
-        vec![Place::Stdio, null.clone()],
-        vec![Place::Path("src/one".into()), Place::Endless],
+        vec![Location::Stdio, null.clone()],
+        vec![Location::Path("src/one".into()), Location::Endless],
     ];
     let changes: [(&str, Change); 10] = [
         ("silence is never too long", |s| s.stall = Nanos(u64::MAX)),
@@ -553,7 +557,7 @@ fn besiege(attack: impl FnOnce(u32, &dyn Fn() -> TcpStream)) {
     let mut speaker = Speaker::driver(stdout, stdin);
     // It is to be there as long as the attack, during which its near side says nothing.
     let settings = Settings { seal: Seal::Tls, stall: Nanos::from_millis(120_000), ..settings() };
-    let port = speaker.open_port(Role::Sink, Place::Path(scene.path("dst")), settings);
+    let port = speaker.open_port(Role::Sink, Location::Path(scene.path("dst")), settings);
     attack(honest.id(), &|| {
         let stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stranger.set_nonblocking(true).unwrap();
@@ -618,13 +622,13 @@ fn carried(bytes: &[u8]) -> Message {
 }
 
 /// What `raw` packs to, as if it stood for so many bytes.
-fn packed(len: u32, way: Way, raw: &[u8]) -> Move {
-    let body = Packer::new(raw.len() as u32).pack(way, raw).unwrap().to_vec();
+fn packed(len: u32, coding: Coding, raw: &[u8]) -> Move {
+    let body = Packer::new(raw.len() as u32).pack(coding, raw).unwrap().to_vec();
     let label = Label {
         kind: Kind::Data,
         extent: Extent { start: 0, len },
         body_len: body.len() as u32,
-        codec: way.codec(),
+        codec: coding.codec(),
         packed_check: frame::crc32c(&body),
         ..Label::default()
     };

@@ -12,7 +12,7 @@ use crate::support::{Scene, each};
 use base::attributes::Attributes;
 use base::codec::Unpacked;
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::path::PathSample;
 use base::settings::Settings;
 use base::units::Nanos;
@@ -80,8 +80,8 @@ fn floods_of_a_near_side_end_within_bounded_memory() {
         let stall = Nanos::from_millis(2000);
         let settings = Settings { archive: *role == Role::Source, stall, ..settings() };
         match carries {
-            true => speaker.open(role.other(), Place::Path(place), settings),
-            false => drop(speaker.open_port(role.other(), Place::Path(place), settings)),
+            true => speaker.open(role.other(), Location::Path(place), settings),
+            false => drop(speaker.open_port(role.other(), Location::Path(place), settings)),
         }
         flood(&mut speaker, *message);
         let watched = watched.join().unwrap();

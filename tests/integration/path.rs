@@ -1,4 +1,4 @@
-//! Copies over a WAN on the desk: a long path, a lossy one, one that is cut.
+//! Copies over an emulated WAN: a long path, a lossy one, one that is cut.
 
 use std::fs;
 use std::path::PathBuf;

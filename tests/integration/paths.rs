@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::support::data::write_file;
 use crate::support::relay::{Relay, Toward, Trouble, What};
 use crate::support::{PROGRAM, Scene, each, need, run};
-use base::job::{Job, Outcome, PathRole, PathSide, Place, Remote, StreamPath};
+use base::job::{Job, Location, Outcome, PathRole, PathSide, Remote, StreamPath};
 use base::limits::HEADROOM_BYTES;
 use base::packed::{self, Course};
 use base::path::PathSample;
@@ -229,12 +229,12 @@ fn assert_grows(samples: &[PathSample], what: &str) {
 
 /// A transfer of made-up bytes between this process and another.
 fn transfer(pull: bool, settings: Settings, bytes: u64) -> Outcome {
-    let made = Place::Random { len: bytes, seed: 3 };
+    let made = Location::Random { len: bytes, seed: 3 };
     let far = Some("far".to_string());
     let job = Job {
         sources: vec![made],
         source_host: far.clone().filter(|_| pull),
-        target: Place::Null { len: 0 },
+        target: Location::Null { len: 0 },
         target_host: far.filter(|_| !pull),
         settings,
         listed: None,

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::run::Ran;
 use crate::support::{Scene, far, run};
 use analysis::model::HostModel;
-use analysis::model::whole::{Whole, WholeSample};
+use analysis::model::end_to_end::{EndToEnd, EndToEndSample};
 use analysis::predict::{Plan, Prediction};
 use datapump::results::Store;
 use datapump::results::installed;
@@ -18,12 +18,12 @@ use serde_json::Value;
 /// ground was not clean yet (0025). Bounds of a quiet machine are in `runs/`.
 const RECORDED: &str = include_str!("../data/whole-copies.csv");
 
-fn from_csv(text: &str) -> Vec<WholeSample> {
+fn from_csv(text: &str) -> Vec<EndToEndSample> {
     let rows = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
     rows.map(|row| row.expect("a sample of a copy")).collect()
 }
 
-fn plan(sample: &WholeSample) -> Plan {
+fn plan(sample: &EndToEndSample) -> Plan {
     Plan {
         shape: sample.shape(),
         carrier: if sample.carrier == "tcp" { "tcp" } else { "memory" },
@@ -43,12 +43,12 @@ fn plan(sample: &WholeSample) -> Plan {
 fn sizes_that_were_left_out_are_predicted() {
     let samples = from_csv(RECORDED);
     assert!(samples.len() > 100);
-    let is_out = |sample: &WholeSample| {
+    let is_out = |sample: &EndToEndSample| {
         sample.files == 1000 || (sample.files == 1 && sample.large_bytes == 96 << 20)
     };
-    let (out, kept): (Vec<WholeSample>, Vec<WholeSample>) =
+    let (out, kept): (Vec<EndToEndSample>, Vec<EndToEndSample>) =
         samples.into_iter().partition(|sample| is_out(sample) && !sample.cold);
-    let model = HostModel { whole: Some(Whole::fit(&kept, 2, 0.0)), ..HostModel::default() };
+    let model = HostModel { whole: Some(EndToEnd::fit(&kept, 2, 0.0)), ..HostModel::default() };
     let mut time_errors = Vec::new();
     let mut cpu_errors = Vec::new();
     let mut covered = 0;
@@ -71,14 +71,14 @@ fn sizes_that_were_left_out_are_predicted() {
 #[test]
 fn the_same_copies_make_the_same_model() {
     let samples = from_csv(RECORDED);
-    assert_eq!(Whole::fit(&samples, 2, 1.0), Whole::fit(&samples, 2, 1.0));
+    assert_eq!(EndToEnd::fit(&samples, 2, 1.0), EndToEnd::fit(&samples, 2, 1.0));
 }
 
 /// A scene with something to copy, and a store with a model of this host.
 fn set_up() -> Scene {
     let scene = Scene::new();
     support::data::write_file(&scene.path("source"), 3, 3 << 20);
-    let whole = Whole::fit(&from_csv(RECORDED), 2, 1.0);
+    let whole = EndToEnd::fit(&from_csv(RECORDED), 2, 1.0);
     let model =
         HostModel { host: installed::host(), cpus: 2, whole: Some(whole), ..HostModel::default() };
     Store::open(&scene.path("store.db")).unwrap().put_model(&model).unwrap();

@@ -1,4 +1,4 @@
-//! Campaigns over a WAN on the desk with a real sshd: measured, interrupted, gone on with, shown.
+//! Campaigns over an emulated WAN with a real sshd: measured, interrupted, gone on with, shown.
 
 use std::fs;
 use std::process::Command;

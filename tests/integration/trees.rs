@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 use mover::pump::source::walk::{Sighting, Sources};
 use mover::wire::manifest::Entry;
@@ -411,7 +411,7 @@ fn folders_that_become_links_while_they_are_walked() {
             }
         }
         let settings = Settings { archive: *archive, ..Settings::default() };
-        let places = [Place::Path(scene.path("src"))];
+        let places = [Location::Path(scene.path("src"))];
         let sources = Sources::look(&places, true).unwrap().choose(&settings).unwrap();
         let (mut swaps, mut found, mut failed) = (0, Vec::new(), Vec::new());
         sources.walk(&settings, &mut |sighting| {

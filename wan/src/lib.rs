@@ -1,4 +1,4 @@
-//! # A WAN on the desk
+//! # An emulated WAN
 //!
 //! Two network namespaces, `near` (10.77.0.1) and `far` (10.77.0.2), joined by a link in user space
 //! over two TUN devices: rate, propagation delay, a droptail queue in bytes, random loss from a
@@ -219,7 +219,7 @@ impl fmt::Debug for Wan {
 
 fn may_be_made() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
-        return Err("a WAN on the desk needs root: it makes network namespaces".to_string());
+        return Err("an emulated WAN needs root: it makes network namespaces".to_string());
     }
     let tun = Path::new("/dev/net/tun");
     match tun.exists() {

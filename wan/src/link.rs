@@ -35,11 +35,11 @@ pub struct WayCounters {
 
 /// Both directions: near to far, and back.
 pub(crate) struct Link {
-    ways: [Arc<Way>; 2],
+    directions: [Arc<Direction>; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Way {
+struct Direction {
     pipe: Mutex<Pipe<Packet>>,
     /// Wakes the thread when the shape changes or all is over.
     bell: OwnedFd,
@@ -76,23 +76,26 @@ impl Link {
         let pcap = pcap.map(|pcap| Arc::new(Mutex::new(pcap)));
         let [near, far] = [Arc::new(near), Arc::new(far)];
         let mut link = Link {
-            ways: [Way::new(shapes[0], seed, began)?, Way::new(shapes[1], !seed, began)?]
-                .map(Arc::new),
+            directions: [
+                Direction::new(shapes[0], seed, began)?,
+                Direction::new(shapes[1], !seed, began)?,
+            ]
+            .map(Arc::new),
             threads: Vec::new(),
         };
         let ends = [(near.clone(), far.clone(), true), (far, near, false)];
-        for (way, (from, to, at_entry)) in link.ways.clone().into_iter().zip(ends) {
+        for (direction, (from, to, at_entry)) in link.directions.clone().into_iter().zip(ends) {
             let tap = pcap.clone().map(|pcap| Tap { pcap, at_entry });
             let (ready, is_ready) = mpsc::channel();
             let name = if at_entry { "wan-forward" } else { "wan-back" };
             let carry = move || {
                 let id = rustix::thread::gettid().as_raw_nonzero().get();
-                way.thread_id.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
+                direction.thread_id.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
                 // Without the privilege the link works too, and says how late it was.
                 tun::run_first().ok();
                 rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS)).ok();
                 ready.send(()).ok();
-                way.carry(&from, &to, tap.as_ref());
+                direction.carry(&from, &to, tap.as_ref());
             };
             link.threads.push(std::thread::Builder::new().name(name.into()).spawn(carry)?);
             is_ready.recv().ok();
@@ -101,44 +104,44 @@ impl Link {
     }
 
     pub(crate) fn set(&self, shapes: [Shape; 2]) {
-        for (way, shape) in self.ways.iter().zip(shapes) {
-            way.lock().set(way.now_ns(), shape);
-            way.ring();
+        for (direction, shape) in self.directions.iter().zip(shapes) {
+            direction.lock().set(direction.now_ns(), shape);
+            direction.ring();
         }
     }
 
     /// From now on nothing arrives, for this time or until it is mended.
     pub(crate) fn cut(&self, time: Option<Duration>) {
-        for way in &self.ways {
-            let now_ns = way.now_ns();
+        for direction in &self.directions {
+            let now_ns = direction.now_ns();
             let until_ns = time.map_or(u64::MAX, |time| now_ns + time.as_nanos() as u64);
-            way.lock().cut(now_ns, until_ns);
+            direction.lock().cut(now_ns, until_ns);
         }
     }
 
     pub(crate) fn mend(&self) {
-        self.ways.iter().for_each(|way| way.lock().mend(way.now_ns()));
+        self.directions.iter().for_each(|direction| direction.lock().mend(direction.now_ns()));
     }
 
     /// Forward and back.
     pub(crate) fn counters(&self) -> [WayCounters; 2] {
-        [0, 1].map(|i| self.ways[i].counters())
+        [0, 1].map(|i| self.directions[i].counters())
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        for way in &self.ways {
-            way.is_over.store(true, Ordering::Relaxed);
-            way.ring();
+        for direction in &self.directions {
+            direction.is_over.store(true, Ordering::Relaxed);
+            direction.ring();
         }
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
-impl Way {
-    fn new(shape: Shape, seed: u64, began: Instant) -> io::Result<Way> {
-        Ok(Way {
+impl Direction {
+    fn new(shape: Shape, seed: u64, began: Instant) -> io::Result<Direction> {
+        Ok(Direction {
             pipe: Mutex::new(Pipe::new(shape, seed)),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_over: AtomicBool::new(false),
@@ -319,16 +322,18 @@ struct Sleeper {
 
 impl Sleeper {
     /// For a tick, or until the bell rings.
-    fn tick(&mut self, way: &Way, tick_ns: u64) -> Wake {
-        self.sleep(way, &mut [PollFd::new(&way.bell, PollFlags::IN)], Some(tick_ns));
+    fn tick(&mut self, direction: &Direction, tick_ns: u64) -> Wake {
+        self.sleep(direction, &mut [PollFd::new(&direction.bell, PollFlags::IN)], Some(tick_ns));
         Wake::Tick
     }
 
     /// Until there is a packet, something is due, or the bell rings.
-    fn wait(&mut self, way: &Way, device: &OwnedFd, until_ns: Option<u64>) -> Wake {
-        let mut ends = [PollFd::new(&way.bell, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
-        let time_ns = until_ns.map(|until_ns| until_ns.saturating_sub(way.now_ns() + self.lag_ns));
-        self.sleep(way, &mut ends, time_ns);
+    fn wait(&mut self, direction: &Direction, device: &OwnedFd, until_ns: Option<u64>) -> Wake {
+        let mut ends =
+            [PollFd::new(&direction.bell, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
+        let time_ns =
+            until_ns.map(|until_ns| until_ns.saturating_sub(direction.now_ns() + self.lag_ns));
+        self.sleep(direction, &mut ends, time_ns);
         match ends[1].revents().contains(PollFlags::IN) {
             true => Wake::Packet,
             false => Wake::Time,
@@ -336,8 +341,8 @@ impl Sleeper {
     }
 
     /// The bell is the first of the ends.
-    fn sleep(&mut self, way: &Way, ends: &mut [PollFd<'_>], time_ns: Option<u64>) {
-        let until_ns = time_ns.map(|time_ns| way.now_ns() + time_ns);
+    fn sleep(&mut self, direction: &Direction, ends: &mut [PollFd<'_>], time_ns: Option<u64>) {
+        let until_ns = time_ns.map(|time_ns| direction.now_ns() + time_ns);
         let time = time_ns.map(|time_ns| Timespec {
             tv_sec: (time_ns / NANOS_PER_SECOND).cast_signed(),
             tv_nsec: (time_ns % NANOS_PER_SECOND).cast_signed(),
@@ -345,11 +350,11 @@ impl Sleeper {
         // A signal is a wake like any other; nothing else can fail here.
         let woken = poll(ends, time.as_ref());
         if ends[0].revents().contains(PollFlags::IN) {
-            rustix::io::read(&way.bell, &mut [0; 8]).ok();
+            rustix::io::read(&direction.bell, &mut [0; 8]).ok();
         }
         // No time at all teaches nothing.
         if let (Ok(0), Some(until_ns), Some(1..)) = (woken, until_ns, time_ns) {
-            let late_ns = way.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
+            let late_ns = direction.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
             self.lag_ns = (self.lag_ns * 7 + late_ns) / 8;
         }
     }

@@ -8,15 +8,15 @@ use super::{Cell, Extent};
 use crate::accounting::gates::{self, CpuBinding};
 use crate::accounting::moment::Moment;
 use crate::diagnosis::{diagnose, evidence};
-use crate::record::copied::{self, Series, record_of_copy};
+use crate::record::copy_record::{self, Series, record_of_copy};
 use crate::record::sample::{self as record, Environment, Record, RoundTrips, Side, Tcp};
-use base::job::{Carrier, Job, Outcome, PathRole, Place, StreamPath};
+use base::job::{Carrier, Job, Location, Outcome, PathRole, StreamPath};
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
 
 /// A copy that ran to its end.
 #[derive(Debug)]
-pub struct Copied {
+pub struct CopyRecord {
     pub outcome: Outcome,
     pub series: Series,
     pub started_unix_s: f64,
@@ -29,7 +29,7 @@ pub struct Copied {
 #[derive(Debug)]
 pub struct Around<'a> {
     pub job: &'a Job,
-    pub copied: &'a Copied,
+    pub copied: &'a CopyRecord,
     pub round_trips: Option<RoundTrips>,
     /// How long nothing moved before it.
     pub paused: Nanos,
@@ -43,7 +43,7 @@ pub struct Around<'a> {
 pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
     let Around { job, copied, .. } = around;
     let far_host = job.target_host.as_deref();
-    let mut record = record_of_copy(&copied::Copied {
+    let mut record = record_of_copy(&copy_record::CopyRecord {
         command: "sweep",
         sources: vec![source(&job.sources[0])],
         target: format!("{}:{}", far_host.unwrap_or_default(), target(&job.target)),
@@ -179,17 +179,17 @@ fn cycles_per_byte(side: &Side, bytes: u64, facts: &Environment) -> Option<f64> 
     (bytes > 0).then(|| side.cpu_s() * mhz * 1e6 / bytes as f64)
 }
 
-fn source(place: &Place) -> String {
-    match place {
-        Place::EndlessMade { set, .. } => format!("{}:", set.name()),
-        Place::Made { set, len, .. } => format!("{}:{len}", set.name()),
+fn source(location: &Location) -> String {
+    match location {
+        Location::EndlessSynthetic { set, .. } => format!("{}:", set.name()),
+        Location::Synthetic { set, len, .. } => format!("{}:{len}", set.name()),
         _ => String::new(),
     }
 }
 
-fn target(place: &Place) -> String {
-    match place {
-        Place::Path(path) => path.display().to_string(),
+fn target(location: &Location) -> String {
+    match location {
+        Location::Path(path) => path.display().to_string(),
         _ => "null:".to_string(),
     }
 }

@@ -170,10 +170,10 @@ const AROUND_A_COPY_S: f64 = 0.6;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::codec::Way;
+    use base::codec::Coding;
 
     fn level(level: u8) -> Compress {
-        if level == 0 { Compress::Off } else { Compress::Always(Way::Zlib(level)) }
+        if level == 0 { Compress::Off } else { Compress::Always(Coding::Zlib(level)) }
     }
 
     fn slac(passes: u32) -> Plan {

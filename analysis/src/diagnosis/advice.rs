@@ -3,22 +3,22 @@
 use super::evidence::{Evidence, Pace};
 use super::rules::{ReceiverLane, SATURATED};
 use super::stream::receiver_lane;
-use super::verdict::{Advice, Change, Class, ForLink, Stage, Verdict};
+use super::verdict::{Advice, Bottleneck, Change, ForLink, Stage, Verdict};
 
 /// For the primary class and each secondary one, in the order in which they help. What fills the
 /// path makes no advice beside another that does.
 pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
-    let mut classes: Vec<Class> = verdict.primary.into_iter().collect();
+    let mut classes: Vec<Bottleneck> = verdict.primary.into_iter().collect();
     classes.extend(&verdict.secondary);
     let bursts = verdict.figures.pauses.causes_losses
         || verdict.streams.iter().any(|stream| stream.losses.per_episode > BURST_SEGMENTS);
-    let cured = [Class::Pauses, Class::ReceiveWindow];
+    let cured = [Bottleneck::Pauses, Bottleneck::ReceiveWindow];
     if bursts && classes.iter().any(|class| cured.contains(class)) {
-        classes.push(Class::ShallowBuffer);
+        classes.push(Bottleneck::ShallowBuffer);
     }
     classes.dedup();
     if classes.len() > 1 {
-        classes.retain(|class| !matches!(class, Class::PathFull | Class::Undetermined));
+        classes.retain(|class| !matches!(class, Bottleneck::PathFull | Bottleneck::Undetermined));
     }
     classes.sort();
     classes.dedup();
@@ -53,22 +53,22 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    fn on(&self, class: Class) -> (Change, Option<f64>) {
+    fn on(&self, class: Bottleneck) -> (Change, Option<f64>) {
         match class {
-            Class::TooShort => self.move_more(),
-            Class::Pauses => self.prefetch(),
-            Class::ReceiveWindow => self.window(),
-            Class::SlowReceiver => (self.receiver(), None),
-            Class::SendBuffer => self.send_buffer(),
-            Class::SlowSource => (self.sender(Stage::Source), None),
-            Class::SlowPassage => (self.sender(Stage::Passage), None),
-            Class::SlowSender => (self.sender(Stage::Unknown), None),
-            Class::Pacing => self.raise(),
-            Class::PathLoss => self.more_streams(),
-            Class::PathFull => (self.nothing(), Some(self.rate())),
-            Class::ShallowBuffer => self.pace(),
-            Class::HostCpu => (self.cpu(), None),
-            Class::Undetermined => (Change::Look, None),
+            Bottleneck::TooShort => self.move_more(),
+            Bottleneck::Pauses => self.prefetch(),
+            Bottleneck::ReceiveWindow => self.window(),
+            Bottleneck::SlowReceiver => (self.receiver(), None),
+            Bottleneck::SendBuffer => self.send_buffer(),
+            Bottleneck::SlowSource => (self.sender(Stage::Source), None),
+            Bottleneck::SlowPassage => (self.sender(Stage::Passage), None),
+            Bottleneck::SlowSender => (self.sender(Stage::Unknown), None),
+            Bottleneck::Pacing => self.raise(),
+            Bottleneck::PathLoss => self.more_streams(),
+            Bottleneck::PathFull => (self.nothing(), Some(self.rate())),
+            Bottleneck::ShallowBuffer => self.pace(),
+            Bottleneck::HostCpu => (self.cpu(), None),
+            Bottleneck::Undetermined => (Change::Look, None),
         }
     }
 

@@ -22,14 +22,14 @@ mod tests;
 pub use self::evidence::{Asked, Evidence, Host, Pace, Stream};
 use self::path::series::share;
 pub use self::verdict::{
-    Advice, Change, Class, Confidence, Figures, Share, Shares, Stage, StreamVerdict, Verdict,
+    Advice, Bottleneck, Change, Confidence, Figures, Share, Shares, Stage, StreamVerdict, Verdict,
 };
 
 /// What held a transfer back. Streams without a single step say nothing.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let all = stream::Streams::of(evidence);
     let streams: Vec<StreamVerdict> = all.each().map(|one| one.verdict()).collect();
-    let weights: Vec<(Class, f64)> = weights(&streams);
+    let weights: Vec<(Bottleneck, f64)> = weights(&streams);
     let shares = Shares::of(&weights);
     let figures = all.figures(&streams);
     let primary = primary(&shares, &figures);
@@ -58,7 +58,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 }
 
 /// By the bytes of each stream; where nothing was acknowledged at all, every stream counts alike.
-fn weights(streams: &[StreamVerdict]) -> Vec<(Class, f64)> {
+fn weights(streams: &[StreamVerdict]) -> Vec<(Bottleneck, f64)> {
     let total: f64 = streams.iter().map(|one| one.acked_bytes).sum();
     let weight = |one: &StreamVerdict| if total > 0.0 { one.acked_bytes } else { 1.0 };
     let of = |one: &StreamVerdict| {
@@ -71,25 +71,25 @@ fn weights(streams: &[StreamVerdict]) -> Vec<(Class, f64)> {
 
 /// The class of most bytes, where that is half of them. A full path is no loss, so pauses that take
 /// a notable part of the time come before it.
-fn primary(shares: &Shares, figures: &Figures) -> Option<Class> {
-    let Some(first) = shares.all().first() else { return Some(Class::Undetermined) };
+fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
+    let Some(first) = shares.all().first() else { return Some(Bottleneck::Undetermined) };
     let steady_s = (figures.duration_s - figures.ramp_s).max(0.0);
     let paused = share(figures.pauses.total_s, steady_s);
     // Who gets nothing through for a while has nothing to do meanwhile.
     let silent = rules::goes_silent(&figures.losses);
-    let yields = matches!(first.class, Class::PathFull | Class::Undetermined) && !silent;
-    if yields && paused >= rules::PAUSED_SHARE_MIN && shares.get(Class::Pauses) > 0.0 {
-        return Some(Class::Pauses);
+    let yields = matches!(first.class, Bottleneck::PathFull | Bottleneck::Undetermined) && !silent;
+    if yields && paused >= rules::PAUSED_SHARE_MIN && shares.get(Bottleneck::Pauses) > 0.0 {
+        return Some(Bottleneck::Pauses);
     }
     (first.share >= PRIMARY_SHARE_MIN).then_some(first.class)
 }
 
-fn confidence(primary: Option<Class>, shares: &Shares, windows: usize) -> Confidence {
+fn confidence(primary: Option<Bottleneck>, shares: &Shares, windows: usize) -> Confidence {
     let share = primary.map_or(0.0, |class| shares.get(class));
     match primary {
         // That a transfer was short is beyond doubt.
-        Some(Class::TooShort) => Confidence::High,
-        None | Some(Class::Undetermined) => Confidence::Low,
+        Some(Bottleneck::TooShort) => Confidence::High,
+        None | Some(Bottleneck::Undetermined) => Confidence::Low,
         Some(_) if share >= 0.8 && windows >= 5 => Confidence::High,
         Some(_) if share >= 0.5 && windows >= 2 => Confidence::Medium,
         Some(_) => Confidence::Low,

@@ -3,7 +3,7 @@
 use super::evidence::Pace;
 use super::path::episodes::{Losses, WindowAtLoss};
 use super::path::windows::Features;
-use super::verdict::Class;
+use super::verdict::Bottleneck;
 
 /// What is known of a stream beyond one window of it.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +58,8 @@ impl ReceiverLane {
     }
 }
 
-pub(super) fn held_by(window: &Features, context: &Context) -> Class {
-    let rules: [fn(&Features, &Context) -> Option<Class>; 10] = [
+pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
+    let rules: [fn(&Features, &Context) -> Option<Bottleneck>; 10] = [
         still_growing,
         by_receiver,
         by_send_buffer,
@@ -71,18 +71,18 @@ pub(super) fn held_by(window: &Features, context: &Context) -> Class {
         by_losses,
         by_what_is_left,
     ];
-    rules.iter().find_map(|rule| rule(window, context)).unwrap_or(Class::Undetermined)
+    rules.iter().find_map(|rule| rule(window, context)).unwrap_or(Bottleneck::Undetermined)
 }
 
 /// Slow start goes on behind what we took for the ramp.
-fn still_growing(window: &Features, _: &Context) -> Option<Class> {
+fn still_growing(window: &Features, _: &Context) -> Option<Bottleneck> {
     let growing = window.slow_start > 0.5 && window.growth >= 2.0 && window.fill >= 0.7;
-    growing.then_some(Class::TooShort)
+    growing.then_some(Bottleneck::TooShort)
 }
 
-fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
+fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.receiver_exhausted() {
-        return Some(Class::SlowReceiver);
+        return Some(Bottleneck::SlowReceiver);
     }
     if !held_by_window(window, context) {
         return None;
@@ -91,12 +91,12 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
     if context.receiver_lane.is_some_and(|lane| lane.waiting < 0.5)
         || context.receiver.of_usable >= SATURATED
     {
-        return Some(Class::SlowReceiver);
+        return Some(Bottleneck::SlowReceiver);
     }
     // A window beyond the bandwidth-delay product fills the queue, and then the path is the limit.
     let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
     if filled && queue_stands(window) && context.evenness() >= 0.7 {
-        return Some(Class::PathFull);
+        return Some(Bottleneck::PathFull);
     }
     let open = (window.window_use() >= 0.80 || filled)
         && window.window_steadiness() >= 0.7
@@ -107,8 +107,8 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Class> {
     let ceiling = window.window_high_bytes / window.round_trip_s.max(1e-9);
     match small {
         true if ceiling > CEILING_MAX * window.goodput => None,
-        true => Some(Class::ReceiveWindow),
-        false => Some(Class::SlowReceiver),
+        true => Some(Bottleneck::ReceiveWindow),
+        false => Some(Bottleneck::SlowReceiver),
     }
 }
 
@@ -122,17 +122,17 @@ fn held_by_window(window: &Features, context: &Context) -> bool {
         || window.window_limited >= SOMETIMES_LIMITED_MIN && (in_flight || late)
 }
 
-fn by_send_buffer(window: &Features, _: &Context) -> Option<Class> {
+fn by_send_buffer(window: &Features, _: &Context) -> Option<Bottleneck> {
     // Where the path is the limit the lane is blocked in send as well, but then segments wait.
     let blocked = window.sink >= 0.5 && window.queued < 0.2 && window.buffer_fill >= 0.7;
     if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked {
         return None;
     }
     let full = queue_stands(window) && window.fill >= FILLED;
-    Some(if full { Class::PathFull } else { Class::SendBuffer })
+    Some(if full { Bottleneck::PathFull } else { Bottleneck::SendBuffer })
 }
 
-fn by_sender(window: &Features, context: &Context) -> Option<Class> {
+fn by_sender(window: &Features, context: &Context) -> Option<Bottleneck> {
     let path_busy = window.fill >= FILLED && window.queued >= 0.8;
     let clocks = window.clocks_known();
     let at_work = clocks && window.source + window.passage >= 0.5 && window.sink < 0.5;
@@ -142,47 +142,50 @@ fn by_sender(window: &Features, context: &Context) -> Option<Class> {
         return None;
     }
     if context.at_rate_limit {
-        return Some(Class::Pacing);
+        return Some(Bottleneck::Pacing);
     }
     Some(sender_stage(window, context))
 }
 
 /// The stage of the sending lane that takes most of the time.
-pub(crate) fn sender_stage(window: &Features, context: &Context) -> Class {
+pub(crate) fn sender_stage(window: &Features, context: &Context) -> Bottleneck {
     if context.sender.of_usable >= SATURATED {
-        return Class::HostCpu;
+        return Bottleneck::HostCpu;
     }
     let stages = [
-        (window.source, Class::SlowSource),
-        (window.passage, Class::SlowPassage),
-        (window.idle, if context.sender_reads { Class::SlowSource } else { Class::Pauses }),
+        (window.source, Bottleneck::SlowSource),
+        (window.passage, Bottleneck::SlowPassage),
+        (
+            window.idle,
+            if context.sender_reads { Bottleneck::SlowSource } else { Bottleneck::Pauses },
+        ),
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    most.filter(|(share, _)| *share >= STAGE_MIN).map_or(Class::SlowSender, |(_, class)| class)
+    most.filter(|(share, _)| *share >= STAGE_MIN).map_or(Bottleneck::SlowSender, |(_, class)| class)
 }
 
-fn by_pace(window: &Features, context: &Context) -> Option<Class> {
+fn by_pace(window: &Features, context: &Context) -> Option<Bottleneck> {
     let pace = window.pace_bytes_per_s.filter(|_| context.pace == Pace::Asked)?;
-    (window.goodput >= 0.9 * pace).then_some(Class::Pacing)
+    (window.goodput >= 0.9 * pace).then_some(Bottleneck::Pacing)
 }
 
 /// Data waits, the window is open, and the CPUs are busy.
-fn by_cpu(window: &Features, context: &Context) -> Option<Class> {
+fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_lanes < SATURATED || window.buffer_limited >= 0.1 {
         return None;
     }
     let open = window.fill < FILLED && !queue_stands(window);
     // Between processes of one machine, or of one room, a queue of microseconds is no queue.
     let near = window.queue_s() < NEAR_QUEUE_SECONDS && context.losses.episodes == 0;
-    (open || near).then_some(Class::HostCpu)
+    (open || near).then_some(Bottleneck::HostCpu)
 }
 
 /// Between two times in which nothing comes the path may well be full: that is not why.
-fn by_silence(_: &Features, context: &Context) -> Option<Class> {
-    goes_silent(&context.losses).then_some(Class::Undetermined)
+fn by_silence(_: &Features, context: &Context) -> Option<Bottleneck> {
+    goes_silent(&context.losses).then_some(Bottleneck::Undetermined)
 }
 
-fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
+fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
     let sending = window.app_limited < 0.5 && (window.fill >= FILLED || window.queued >= 0.5);
     if !sending {
         return None;
@@ -198,29 +201,29 @@ fn by_full_path(window: &Features, context: &Context) -> Option<Class> {
     // Acknowledgements that come as evenly as they can: together the streams fill the path.
     let even = window.fill >= FILLED && context.evenness() >= 0.9;
     let full = queue_stands(window) || known || paced || (even && !context.by_chance());
-    full.then_some(Class::PathFull)
+    full.then_some(Bottleneck::PathFull)
 }
 
-fn by_losses(window: &Features, context: &Context) -> Option<Class> {
+fn by_losses(window: &Features, context: &Context) -> Option<Bottleneck> {
     let losses = &context.losses;
     if window.fill < NEARLY_FILLED || losses.episodes == 0 {
         return None;
     }
     if context.overflows() {
         let near_peak = window.goodput >= 0.9 * context.peak;
-        return Some(if near_peak { Class::PathFull } else { Class::ShallowBuffer });
+        return Some(if near_peak { Bottleneck::PathFull } else { Bottleneck::ShallowBuffer });
     }
     let of_expected = context.goodput / context.expected_under_loss(window.round_trip_s);
-    (0.4..=2.5).contains(&of_expected).then_some(Class::PathLoss)
+    (0.4..=2.5).contains(&of_expected).then_some(Bottleneck::PathLoss)
 }
 
-fn by_what_is_left(window: &Features, context: &Context) -> Option<Class> {
+fn by_what_is_left(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_usable >= SATURATED || context.receiver.of_usable >= SATURATED {
-        return Some(Class::HostCpu);
+        return Some(Bottleneck::HostCpu);
     }
     // A window that is full and has never lost anything grows, if only by a segment a round trip.
     let growing = window.fill >= FILLED && window.growth > 1.0 && context.losses.episodes == 0;
-    growing.then_some(Class::TooShort)
+    growing.then_some(Bottleneck::TooShort)
 }
 
 impl Context {

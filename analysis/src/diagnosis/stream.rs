@@ -10,7 +10,7 @@ use super::path::windows::{
     features,
 };
 use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
-use super::verdict::{Class, Figures, Shares, StreamVerdict};
+use super::verdict::{Bottleneck, Figures, Shares, StreamVerdict};
 use crate::statistics::median;
 
 /// All streams of a transfer, in the order of their numbers, with what only all of them tell.
@@ -158,7 +158,7 @@ pub(super) struct One<'a> {
     habit: Habit,
     steady: Features,
     /// What pauses are charged to.
-    pausing: Class,
+    pausing: Bottleneck,
 }
 
 impl<'a> One<'a> {
@@ -199,7 +199,7 @@ impl<'a> One<'a> {
         StreamVerdict {
             number: self.stream.number,
             primary: match first {
-                None => Some(Class::Undetermined),
+                None => Some(Bottleneck::Undetermined),
                 Some(first) => (first.share >= 0.5).then_some(first.class),
             },
             shares,
@@ -221,9 +221,9 @@ impl<'a> One<'a> {
             || self.seconds < SHORT_SECONDS
             || self.cut.ramp_s > 0.5 * self.seconds && !self.waits_in_ramp();
         if short {
-            return Shares::of(&[(Class::TooShort, 1.0)]);
+            return Shares::of(&[(Bottleneck::TooShort, 1.0)]);
         }
-        let weights: Vec<(Class, f64)> =
+        let weights: Vec<(Bottleneck, f64)> =
             self.cut.windows.iter().flat_map(|window| self.attribute(window)).collect();
         Shares::of(&weights)
     }
@@ -236,19 +236,22 @@ impl<'a> One<'a> {
 
     /// A window's time by class: that of its pauses, and the rest. What follows from a pause is
     /// charged to it: nothing else holds a window that is full, growing or unexplained.
-    fn attribute(&self, window: &Features) -> Vec<(Class, f64)> {
+    fn attribute(&self, window: &Features) -> Vec<(Bottleneck, f64)> {
         let held = rules::held_by(window, &self.context);
         let paused = share(window.paused_s, window.duration_s);
         let unexplained = matches!(
             held,
-            Class::TooShort
-                | Class::SlowSender
-                | Class::PathLoss
-                | Class::PathFull
-                | Class::ShallowBuffer
-                | Class::Undetermined
+            Bottleneck::TooShort
+                | Bottleneck::SlowSender
+                | Bottleneck::PathLoss
+                | Bottleneck::PathFull
+                | Bottleneck::ShallowBuffer
+                | Bottleneck::Undetermined
         );
-        let losses = matches!(held, Class::ShallowBuffer | Class::PathLoss | Class::Undetermined);
+        let losses = matches!(
+            held,
+            Bottleneck::ShallowBuffer | Bottleneck::PathLoss | Bottleneck::Undetermined
+        );
         let follows = self.habit.causes_losses && losses;
         let rest = match (paused >= PAUSED_SHARE_MIN && unexplained) || follows {
             true => self.pausing,
@@ -325,12 +328,12 @@ fn pausing(
     habit: &Habit,
     context: &Context,
     seconds: f64,
-) -> Class {
+) -> Bottleneck {
     if context.at_rate_limit {
-        return Class::Pacing;
+        return Bottleneck::Pacing;
     }
     if context.sender.of_usable >= SATURATED {
-        return Class::HostCpu;
+        return Bottleneck::HostCpu;
     }
     let time = |waiting: Waiting| -> f64 {
         pauses.iter().filter(|pause| pause.waiting == waiting).map(|pause| pause.length_s).sum()
@@ -341,21 +344,25 @@ fn pausing(
         None => false,
     };
     let stages = [
-        (time(Waiting::Peer), Class::Pauses),
-        (time(Waiting::Source), Class::SlowSource),
-        (time(Waiting::Passage), Class::SlowPassage),
-        (time(Waiting::Send), Class::SendBuffer),
-        (time(Waiting::Unknown), Class::SlowSender),
+        (time(Waiting::Peer), Bottleneck::Pauses),
+        (time(Waiting::Source), Bottleneck::SlowSource),
+        (time(Waiting::Passage), Bottleneck::SlowPassage),
+        (time(Waiting::Send), Bottleneck::SendBuffer),
+        (time(Waiting::Unknown), Bottleneck::SlowSender),
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {
         // It has no more room for what comes: a receiver in lockstep waits for the network.
-        Some((time, Class::Pauses)) if time > 0.0 && all.sender_reads => Class::SlowSource,
-        Some((time, Class::Pauses)) if time > 0.0 && all.receiver_writes => Class::SlowReceiver,
-        Some((time, Class::SendBuffer)) if time > 0.0 => Class::SendBuffer,
-        Some((_, Class::SlowSender)) if habit.total_s < 0.5 * seconds => Class::Pauses,
+        Some((time, Bottleneck::Pauses)) if time > 0.0 && all.sender_reads => {
+            Bottleneck::SlowSource
+        }
+        Some((time, Bottleneck::Pauses)) if time > 0.0 && all.receiver_writes => {
+            Bottleneck::SlowReceiver
+        }
+        Some((time, Bottleneck::SendBuffer)) if time > 0.0 => Bottleneck::SendBuffer,
+        Some((_, Bottleneck::SlowSender)) if habit.total_s < 0.5 * seconds => Bottleneck::Pauses,
         Some((time, class)) if often && time > 0.0 => class,
-        _ => Class::Pauses,
+        _ => Bottleneck::Pauses,
     }
 }
 

@@ -22,49 +22,49 @@ fn world(path: (f64, f64), streams: usize) -> World {
     }
 }
 
-fn planted(class: Class, path: (f64, f64), streams: usize) -> World {
+fn planted(class: Bottleneck, path: (f64, f64), streams: usize) -> World {
     let (bits_per_s, round_trip_s) = path;
     let product = bits_per_s / 8.0 * round_trip_s;
     let each = 1.0 / streams as f64;
     let plain = world(path, streams);
     match class {
-        Class::TooShort => {
+        Bottleneck::TooShort => {
             World { application: Application::Total { bytes: 2.0 * product * each }, ..plain }
         }
-        Class::Pauses => World {
+        Bottleneck::Pauses => World {
             application: Application::Lockstep {
                 block_bytes: f64::from(8 << 20) * each,
                 pause_s: 0.25,
             },
             ..plain
         },
-        Class::ReceiveWindow => World { window_bytes: 0.25 * product * each, ..plain },
-        Class::SlowReceiver => World {
+        Bottleneck::ReceiveWindow => World { window_bytes: 0.25 * product * each, ..plain },
+        Bottleneck::SlowReceiver => World {
             window_bytes: 2.0 * product,
             reader_bits_per_s: Some(0.3 * bits_per_s * each),
             ..plain
         },
-        Class::SendBuffer => World { send_buffer_bytes: 0.25 * product * each, ..plain },
-        Class::SlowSource => {
+        Bottleneck::SendBuffer => World { send_buffer_bytes: 0.25 * product * each, ..plain },
+        Bottleneck::SlowSource => {
             let bits_per_s = 0.3 * bits_per_s * each;
             let application = Application::Source { bits_per_s, request_bytes: 65_536.0 };
             World { application, ..plain }
         }
-        Class::SlowPassage => {
+        Bottleneck::SlowPassage => {
             let bits_per_s = 0.3 * bits_per_s * each;
             let application = Application::Passage { bits_per_s, request_bytes: 262_144.0 };
             World { application, ..plain }
         }
-        Class::Pacing => World { pace_bits_per_s: Some(0.3 * bits_per_s * each), ..plain },
-        Class::PathLoss => World { loss: 0.001, seconds: 3.0 * plain.seconds, ..plain },
-        Class::ShallowBuffer => World {
+        Bottleneck::Pacing => World { pace_bits_per_s: Some(0.3 * bits_per_s * each), ..plain },
+        Bottleneck::PathLoss => World { loss: 0.001, seconds: 3.0 * plain.seconds, ..plain },
+        Bottleneck::ShallowBuffer => World {
             queue_bytes: 0.05 * product,
             congestion: Congestion::Reno,
             seconds: 3.0 * plain.seconds,
             ..plain
         },
-        Class::PathFull => World { seconds: 40.0, ..plain },
-        Class::HostCpu => World { kernel_bits_per_s: Some(0.4 * bits_per_s * each), ..plain },
+        Bottleneck::PathFull => World { seconds: 40.0, ..plain },
+        Bottleneck::HostCpu => World { kernel_bits_per_s: Some(0.4 * bits_per_s * each), ..plain },
         _ => plain,
     }
 }
@@ -72,25 +72,25 @@ fn planted(class: Class, path: (f64, f64), streams: usize) -> World {
 #[test]
 fn every_planted_class_is_found() {
     let classes = [
-        Class::TooShort,
-        Class::Pauses,
-        Class::ReceiveWindow,
-        Class::SlowReceiver,
-        Class::SendBuffer,
-        Class::SlowSource,
-        Class::SlowPassage,
-        Class::Pacing,
-        Class::PathLoss,
-        Class::PathFull,
-        Class::ShallowBuffer,
-        Class::HostCpu,
+        Bottleneck::TooShort,
+        Bottleneck::Pauses,
+        Bottleneck::ReceiveWindow,
+        Bottleneck::SlowReceiver,
+        Bottleneck::SendBuffer,
+        Bottleneck::SlowSource,
+        Bottleneck::SlowPassage,
+        Bottleneck::Pacing,
+        Bottleneck::PathLoss,
+        Bottleneck::PathFull,
+        Bottleneck::ShallowBuffer,
+        Bottleneck::HostCpu,
     ];
     let mut wrong = Vec::new();
     for class in classes {
         for path in [LONG, MIDDLE, NEAR] {
             for streams in [1, 4] {
                 let mut evidence = planted(class, path, streams).evidence();
-                if class == Class::Pacing {
+                if class == Bottleneck::Pacing {
                     evidence.asked.pace = Pace::Asked;
                 }
                 let verdict = diagnose(&evidence);
@@ -129,26 +129,26 @@ fn followed(world: &World, change: &Change) -> Option<World> {
 #[test]
 fn advice_brings_what_it_predicts() {
     let cases = [
-        (Class::ReceiveWindow, LONG, 1),
-        (Class::ReceiveWindow, LONG, 4),
-        (Class::ReceiveWindow, MIDDLE, 1),
-        (Class::SendBuffer, LONG, 1),
-        (Class::Pauses, LONG, 1),
-        (Class::Pauses, MIDDLE, 1),
-        (Class::PathLoss, LONG, 1),
-        (Class::PathLoss, MIDDLE, 1),
-        (Class::ShallowBuffer, LONG, 1),
-        (Class::ShallowBuffer, MIDDLE, 4),
-        (Class::Pacing, LONG, 1),
+        (Bottleneck::ReceiveWindow, LONG, 1),
+        (Bottleneck::ReceiveWindow, LONG, 4),
+        (Bottleneck::ReceiveWindow, MIDDLE, 1),
+        (Bottleneck::SendBuffer, LONG, 1),
+        (Bottleneck::Pauses, LONG, 1),
+        (Bottleneck::Pauses, MIDDLE, 1),
+        (Bottleneck::PathLoss, LONG, 1),
+        (Bottleneck::PathLoss, MIDDLE, 1),
+        (Bottleneck::ShallowBuffer, LONG, 1),
+        (Bottleneck::ShallowBuffer, MIDDLE, 4),
+        (Bottleneck::Pacing, LONG, 1),
     ];
     let mut wrong = Vec::new();
     for (class, path, streams) in cases {
         let mut world = World { seconds: 60.0, ..planted(class, path, streams) };
-        if class == Class::Pacing {
+        if class == Bottleneck::Pacing {
             world.pace_bits_per_s = Some(0.15 * path.0);
         }
         let mut evidence = world.evidence();
-        evidence.asked.pace = if class == Class::Pacing { Pace::Asked } else { Pace::None };
+        evidence.asked.pace = if class == Bottleneck::Pacing { Pace::Asked } else { Pace::None };
         let verdict = diagnose(&evidence);
         let after = verdict.advice.iter().try_fold(world.clone(), |w, a| followed(&w, &a.change));
         let reached = after.map(|world| diagnose(&world.evidence()).figures.bytes_per_s);
@@ -185,26 +185,26 @@ macro_rules! recorded {
     };
 }
 
-/// Series of real connections over the desk WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms for
-/// the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30 Mbit/s,
-/// a source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The last
-/// has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256
+/// Series of real connections over the emulated WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms
+/// for the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30
+/// Mbit/s, a source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The
+/// last has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256
 /// KiB; four streams that have one pipe at 30 Mbit/s as their source, or one at 20 as their sink;
 /// one of four over a path that is cut for 400 ms every 1.5 s.
-const RECORDED: [(&str, &str, &str, Class); 13] = [
-    recorded!("receive-window", "cubic", Class::ReceiveWindow),
-    recorded!("receive-window-4", "cubic", Class::ReceiveWindow),
-    recorded!("slow-receiver", "cubic", Class::SlowReceiver),
-    recorded!("slow-source", "cubic", Class::SlowSource),
-    recorded!("path-loss", "cubic", Class::PathLoss),
-    recorded!("shallow-buffer", "cubic", Class::ShallowBuffer),
-    recorded!("pauses", "cubic", Class::Pauses),
-    recorded!("path-full-bbr", "bbr", Class::PathFull),
-    recorded!("hpss", "cubic", Class::ShallowBuffer),
-    recorded!("receive-window-bbr", "bbr", Class::ReceiveWindow),
-    recorded!("slow-source-4", "cubic", Class::SlowSource),
-    recorded!("slow-receiver-4", "cubic", Class::SlowReceiver),
-    recorded!("cuts", "cubic", Class::Undetermined),
+const RECORDED: [(&str, &str, &str, Bottleneck); 13] = [
+    recorded!("receive-window", "cubic", Bottleneck::ReceiveWindow),
+    recorded!("receive-window-4", "cubic", Bottleneck::ReceiveWindow),
+    recorded!("slow-receiver", "cubic", Bottleneck::SlowReceiver),
+    recorded!("slow-source", "cubic", Bottleneck::SlowSource),
+    recorded!("path-loss", "cubic", Bottleneck::PathLoss),
+    recorded!("shallow-buffer", "cubic", Bottleneck::ShallowBuffer),
+    recorded!("pauses", "cubic", Bottleneck::Pauses),
+    recorded!("path-full-bbr", "bbr", Bottleneck::PathFull),
+    recorded!("hpss", "cubic", Bottleneck::ShallowBuffer),
+    recorded!("receive-window-bbr", "bbr", Bottleneck::ReceiveWindow),
+    recorded!("slow-source-4", "cubic", Bottleneck::SlowSource),
+    recorded!("slow-receiver-4", "cubic", Bottleneck::SlowReceiver),
+    recorded!("cuts", "cubic", Bottleneck::Undetermined),
 ];
 
 #[test]
@@ -226,17 +226,17 @@ fn real_connections_are_understood() {
 /// What was measured on an emulated path of 300 Mbit/s and 102 ms, as one window each; the last two
 /// are of 100 Mbit/s. Mbit/s; window-limited, app-limited, fill, round trip by the least; the
 /// window, its steadiness; episodes, and one for each so many segments.
-const SIGNATURES: [(&str, [f64; 9], Class); 10] = [
-    ("256 KiB", [24.0, 0.949, 0.03, 0.5, 1.01, 327e3, 1.0, 0.0, 1e9], Class::ReceiveWindow),
-    ("128 KiB", [12.1, 0.959, 0.04, 0.5, 1.02, 163e3, 1.0, 0.0, 1e9], Class::ReceiveWindow),
-    ("slow reader", [30.9, 0.78, 0.03, 0.3, 1.36, 1.3e6, 0.39, 0.0, 1e9], Class::SlowReceiver),
-    ("slow source", [19.9, 0.0, 0.945, 0.16, 1.02, 5.6e6, 1.0, 0.0, 1e9], Class::SlowSender),
-    ("chance, reno", [5.2, 0.0, 0.02, 1.0, 1.02, 1.9e6, 1.0, 6.0, 909.0], Class::PathLoss),
-    ("chance, cubic", [6.7, 0.0, 0.02, 1.0, 1.01, 1.6e6, 1.0, 6.0, 1000.0], Class::PathLoss),
-    ("chance, bbr", [253.0, 0.01, 0.02, 1.1, 2.3, 36e6, 1.0, 40.0, 500.0], Class::PathFull),
-    ("no limit, cubic", [266.0, 0.0, 0.05, 1.0, 2.7, 42e6, 1.0, 2.0, 1e6], Class::PathFull),
-    ("full, cubic", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 2.0, 1e5], Class::PathFull),
-    ("full, bbr", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 9.0, 1e4], Class::PathFull),
+const SIGNATURES: [(&str, [f64; 9], Bottleneck); 10] = [
+    ("256 KiB", [24.0, 0.949, 0.03, 0.5, 1.01, 327e3, 1.0, 0.0, 1e9], Bottleneck::ReceiveWindow),
+    ("128 KiB", [12.1, 0.959, 0.04, 0.5, 1.02, 163e3, 1.0, 0.0, 1e9], Bottleneck::ReceiveWindow),
+    ("slow reader", [30.9, 0.78, 0.03, 0.3, 1.36, 1.3e6, 0.39, 0.0, 1e9], Bottleneck::SlowReceiver),
+    ("slow source", [19.9, 0.0, 0.945, 0.16, 1.02, 5.6e6, 1.0, 0.0, 1e9], Bottleneck::SlowSender),
+    ("chance, reno", [5.2, 0.0, 0.02, 1.0, 1.02, 1.9e6, 1.0, 6.0, 909.0], Bottleneck::PathLoss),
+    ("chance, cubic", [6.7, 0.0, 0.02, 1.0, 1.01, 1.6e6, 1.0, 6.0, 1000.0], Bottleneck::PathLoss),
+    ("chance, bbr", [253.0, 0.01, 0.02, 1.1, 2.3, 36e6, 1.0, 40.0, 500.0], Bottleneck::PathFull),
+    ("no limit, cubic", [266.0, 0.0, 0.05, 1.0, 2.7, 42e6, 1.0, 2.0, 1e6], Bottleneck::PathFull),
+    ("full, cubic", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 2.0, 1e5], Bottleneck::PathFull),
+    ("full, bbr", [90.0, 0.0, 0.04, 1.0, 1.65, 42e6, 1.0, 9.0, 1e4], Bottleneck::PathFull),
 ];
 
 #[test]
@@ -287,11 +287,11 @@ fn measured_signatures_fall_where_they_should() {
 #[test]
 fn a_window_that_is_far_too_large_is_no_cap() {
     for (round_trip_s, expect) in [
-        (3.0e-3, Class::ReceiveWindow),
-        (1.5e-3, Class::ReceiveWindow),
-        (500e-6, Class::HostCpu),
-        (50e-6, Class::HostCpu),
-        (4e-6, Class::HostCpu),
+        (3.0e-3, Bottleneck::ReceiveWindow),
+        (1.5e-3, Bottleneck::ReceiveWindow),
+        (500e-6, Bottleneck::HostCpu),
+        (50e-6, Bottleneck::HostCpu),
+        (4e-6, Bottleneck::HostCpu),
     ] {
         let window = Features {
             goodput: 300e6,
@@ -322,10 +322,10 @@ fn a_window_that_is_far_too_large_is_no_cap() {
 #[test]
 fn a_receiver_without_cpu_is_told_from_a_full_path() {
     for (evenness, receiver, sender, expect) in [
-        (0.15, 0.98, 0.4, Class::SlowReceiver),
-        (0.95, 0.98, 0.4, Class::PathFull),
-        (0.15, 0.50, 0.4, Class::PathFull),
-        (0.15, 0.98, 0.95, Class::PathFull),
+        (0.15, 0.98, 0.4, Bottleneck::SlowReceiver),
+        (0.95, 0.98, 0.4, Bottleneck::PathFull),
+        (0.15, 0.50, 0.4, Bottleneck::PathFull),
+        (0.15, 0.98, 0.95, Bottleneck::PathFull),
     ] {
         let window = Features {
             goodput: 18e6,

@@ -13,7 +13,7 @@ use super::path::windows::Features;
 /// in which it is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum Bottleneck {
     TooShort,
     Pauses,
     ReceiveWindow,
@@ -31,40 +31,40 @@ pub enum Class {
     Undetermined,
 }
 
-impl Class {
-    pub const ALL: [Class; 14] = [
-        Class::TooShort,
-        Class::Pauses,
-        Class::ReceiveWindow,
-        Class::SlowReceiver,
-        Class::SendBuffer,
-        Class::SlowSource,
-        Class::SlowPassage,
-        Class::SlowSender,
-        Class::Pacing,
-        Class::PathLoss,
-        Class::PathFull,
-        Class::ShallowBuffer,
-        Class::HostCpu,
-        Class::Undetermined,
+impl Bottleneck {
+    pub const ALL: [Bottleneck; 14] = [
+        Bottleneck::TooShort,
+        Bottleneck::Pauses,
+        Bottleneck::ReceiveWindow,
+        Bottleneck::SlowReceiver,
+        Bottleneck::SendBuffer,
+        Bottleneck::SlowSource,
+        Bottleneck::SlowPassage,
+        Bottleneck::SlowSender,
+        Bottleneck::Pacing,
+        Bottleneck::PathLoss,
+        Bottleneck::PathFull,
+        Bottleneck::ShallowBuffer,
+        Bottleneck::HostCpu,
+        Bottleneck::Undetermined,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Class::TooShort => "too short",
-            Class::Pauses => "application pauses",
-            Class::ReceiveWindow => "receive window",
-            Class::SlowReceiver => "slow receiver",
-            Class::SendBuffer => "send buffer",
-            Class::SlowSource => "slow source",
-            Class::SlowPassage => "slow passage",
-            Class::SlowSender => "slow sender",
-            Class::Pacing => "pacing",
-            Class::PathLoss => "path loss",
-            Class::PathFull => "path full",
-            Class::ShallowBuffer => "shallow buffer",
-            Class::HostCpu => "host CPU",
-            Class::Undetermined => "undetermined",
+            Bottleneck::TooShort => "too short",
+            Bottleneck::Pauses => "application pauses",
+            Bottleneck::ReceiveWindow => "receive window",
+            Bottleneck::SlowReceiver => "slow receiver",
+            Bottleneck::SendBuffer => "send buffer",
+            Bottleneck::SlowSource => "slow source",
+            Bottleneck::SlowPassage => "slow passage",
+            Bottleneck::SlowSender => "slow sender",
+            Bottleneck::Pacing => "pacing",
+            Bottleneck::PathLoss => "path loss",
+            Bottleneck::PathFull => "path full",
+            Bottleneck::ShallowBuffer => "shallow buffer",
+            Bottleneck::HostCpu => "host CPU",
+            Bottleneck::Undetermined => "undetermined",
         }
     }
 }
@@ -75,20 +75,20 @@ pub struct Shares(Vec<Share>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
-    pub class: Class,
+    pub class: Bottleneck,
     pub share: f64,
 }
 
 impl Shares {
     /// Of weights, which may be of anything.
-    pub fn of(weights: &[(Class, f64)]) -> Shares {
+    pub fn of(weights: &[(Bottleneck, f64)]) -> Shares {
         let good = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
         let total: f64 = weights.iter().map(|(_, weight)| good(*weight)).sum();
-        let of = |class: Class| {
+        let of = |class: Bottleneck| {
             let mine = weights.iter().filter(|(other, _)| *other == class);
             share(mine.map(|(_, weight)| good(*weight)).sum(), total)
         };
-        let mut shares: Vec<Share> = Class::ALL
+        let mut shares: Vec<Share> = Bottleneck::ALL
             .into_iter()
             .map(|class| Share { class, share: of(class) })
             .filter(|share| share.share > 0.0)
@@ -102,7 +102,7 @@ impl Shares {
         &self.0
     }
 
-    pub fn get(&self, class: Class) -> f64 {
+    pub fn get(&self, class: Bottleneck) -> f64 {
         self.0.iter().find(|share| share.class == class).map_or(0.0, |share| share.share)
     }
 }
@@ -130,9 +130,9 @@ impl Confidence {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// `None` is mixed: no class held half of the bytes.
-    pub primary: Option<Class>,
+    pub primary: Option<Bottleneck>,
     /// Others that held a tenth or more, the largest first.
-    pub secondary: Vec<Class>,
+    pub secondary: Vec<Bottleneck>,
     pub shares: Shares,
     pub confidence: Confidence,
     pub figures: Figures,
@@ -177,7 +177,7 @@ pub struct Figures {
 pub struct StreamVerdict {
     pub number: u32,
     /// `None` is mixed.
-    pub primary: Option<Class>,
+    pub primary: Option<Bottleneck>,
     /// Of the time behind the ramp.
     pub shares: Shares,
     pub duration_s: f64,

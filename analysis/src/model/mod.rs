@@ -2,15 +2,15 @@
 //! Pure arithmetic over numbers and records: it knows no experiment, no store and no clock.
 
 pub mod curve;
+pub mod end_to_end;
 pub mod fit;
 pub mod observations;
 pub mod shape;
 pub mod travelling;
-pub mod whole;
 
 use serde::{Deserialize, Serialize};
 
-use self::whole::Whole;
+use self::end_to_end::EndToEnd;
 use crate::statistics::Estimate;
 
 /// One part of a pump.
@@ -66,7 +66,7 @@ pub struct HostModel {
     pub components: Vec<Component>,
     /// What whole copies cost, for predictions.
     #[serde(default)]
-    pub whole: Option<Whole>,
+    pub whole: Option<EndToEnd>,
 }
 
 impl HostModel {
@@ -106,7 +106,7 @@ mod tests {
             whole: None,
         };
         let whole = |at: f64| HostModel {
-            whole: Some(Whole { cpus: 4, fitted_unix_s: at, routes: Vec::new() }),
+            whole: Some(EndToEnd { cpus: 4, fitted_unix_s: at, routes: Vec::new() }),
             components: Vec::new(),
             cpus: 4,
             ..parts(at)

@@ -3,7 +3,7 @@
 use base::limits::MODEL_BYTES_MAX;
 
 use super::HostModel;
-use super::whole::Whole;
+use super::end_to_end::EndToEnd;
 
 /// What a far side tells of its host's model: what a prediction needs, or nothing.
 pub fn told(model: &HostModel) -> String {
@@ -20,7 +20,7 @@ pub fn heard(text: &str) -> Option<HostModel> {
         return None;
     }
     let model: HostModel = serde_json::from_str(text).ok()?;
-    let known = model.whole.as_ref().is_some_and(Whole::is_sound);
+    let known = model.whole.as_ref().is_some_and(EndToEnd::is_sound);
     let short = HostModel { components: Vec::new(), host: String::new(), ..model };
     known.then_some(short)
 }
@@ -28,19 +28,20 @@ pub fn heard(text: &str) -> Option<HostModel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::whole::Route;
-    use crate::model::whole::planted::planted_whole;
+    use crate::model::end_to_end::Route;
+    use crate::model::end_to_end::planted::planted_end_to_end;
 
     #[test]
     fn a_peers_model_is_believed_only_when_it_is_sound() {
-        let model = HostModel { cpus: 2, whole: Some(planted_whole()), ..HostModel::default() };
+        let model =
+            HostModel { cpus: 2, whole: Some(planted_end_to_end()), ..HostModel::default() };
         let text = told(&model);
         assert!(text.len() <= MODEL_BYTES_MAX, "{}", text.len());
         // The last digit of a number may be lost on the way.
         let routes = |model: &HostModel| model.whole.as_ref().map_or(0, |whole| whole.routes.len());
         assert_eq!(routes(&heard(&text).unwrap()), routes(&model));
-        let spoil = |what: &dyn Fn(&mut Whole)| {
-            let mut whole = planted_whole();
+        let spoil = |what: &dyn Fn(&mut EndToEnd)| {
+            let mut whole = planted_end_to_end();
             what(&mut whole);
             serde_json::to_string(&HostModel { whole: Some(whole), ..HostModel::default() })
                 .unwrap()

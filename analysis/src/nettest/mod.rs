@@ -1,9 +1,9 @@
 //! A test of a path: what moved in each interval, from samples of its streams alone. Pure: it knows
 //! neither the copy that is the test nor a clock.
 //!
-//! One direction is a `Way`. The end that is here dates everything by its own clock; what the far
-//! end has told is shifted so that the first byte of each stream moves at the same time at both,
-//! which is wrong by a round trip at most.
+//! One direction is a `DirectionSamples`. The end that is here dates everything by its own clock;
+//! what the far end has told is shifted so that the first byte of each stream moves at the same
+//! time at both, which is wrong by a round trip at most.
 
 mod nearby;
 
@@ -68,7 +68,7 @@ pub enum Direction {
 
 /// One direction of a test, as far as it has been seen.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct DirectionSamples {
     pub direction: Direction,
     streams: BTreeMap<u32, Stream>,
     /// Samples that are nearer to each other than this say nothing more.
@@ -77,13 +77,13 @@ pub struct Way {
 
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    near: End,
-    far: End,
+    near: EndSamples,
+    far: EndSamples,
 }
 
 /// A stream as one of its ends sees it.
 #[derive(Clone, Debug, Default)]
-struct End {
+struct EndSamples {
     first: Option<PathSample>,
     /// When its first byte had moved.
     moved_at: Option<Tick>,
@@ -125,18 +125,18 @@ pub struct Total {
     pub receiver: Vec<EndTotal>,
 }
 
-impl Way {
+impl DirectionSamples {
     /// `interval` is the shortest time that will be asked about.
-    pub fn new(direction: Direction, interval: Nanos) -> Way {
+    pub fn new(direction: Direction, interval: Nanos) -> DirectionSamples {
         let spacing = Nanos(interval.0 / SAMPLES_IN_INTERVAL);
-        Way { direction, streams: BTreeMap::new(), spacing }
+        DirectionSamples { direction, streams: BTreeMap::new(), spacing }
     }
 
     /// All of a test that is over.
-    pub fn whole(direction: Direction, paths: &[StreamPath]) -> Way {
-        let mut way = Way::new(direction, Nanos(0));
-        paths.iter().for_each(|path| way.see(path));
-        way
+    pub fn whole(direction: Direction, paths: &[StreamPath]) -> DirectionSamples {
+        let mut direction_samples = DirectionSamples::new(direction, Nanos(0));
+        paths.iter().for_each(|path| direction_samples.see(path));
+        direction_samples
     }
 
     pub fn see(&mut self, path: &StreamPath) {
@@ -242,12 +242,12 @@ impl Way {
 }
 
 impl Stream {
-    fn near_here(&self) -> Option<(&End, i64)> {
+    fn near_here(&self) -> Option<(&EndSamples, i64)> {
         self.near.first.map(|_| (&self.near, 0))
     }
 
     /// What the far end has told, and how far its clock is behind ours.
-    fn far_here(&self) -> Option<(&End, i64)> {
+    fn far_here(&self) -> Option<(&EndSamples, i64)> {
         self.shift().map(|shift| (&self.far, shift))
     }
 
@@ -257,7 +257,7 @@ impl Stream {
     }
 }
 
-impl End {
+impl EndSamples {
     fn see(&mut self, sample: &PathSample, role: PathRole, spacing: Nanos) {
         let first = *self.first.get_or_insert(*sample);
         let moves = match role {
@@ -291,7 +291,7 @@ fn sent_once(sample: &PathSample) -> u64 {
 }
 
 /// How much a counter grew in a stretch of our time.
-fn grown((end, shift): (&End, i64), counter: Counter, from: Tick, to: Tick) -> u64 {
+fn grown((end, shift): (&EndSamples, i64), counter: Counter, from: Tick, to: Tick) -> u64 {
     let at = |time| count_at(&end.samples, counter, shifted(time, -shift));
     (at(to) - at(from)).max(0.0).round() as u64
 }

@@ -57,29 +57,30 @@ fn path(stream: u32, side: PathSide, role: PathRole, begins_ms: u64) -> StreamPa
     StreamPath { stream, side, role, samples: (0..400).map(sample).collect() }
 }
 
-fn way(direction: Direction, streams: u32, spacing: Nanos) -> Way {
+fn direction_samples(direction: Direction, streams: u32, spacing: Nanos) -> DirectionSamples {
     let near = match direction {
         Direction::Forward => PathRole::Source,
         Direction::Reverse => PathRole::Sink,
     };
-    let mut way = Way::new(direction, spacing);
+    let mut direction_samples = DirectionSamples::new(direction, spacing);
     for stream in 0..streams {
-        way.see(&path(stream, PathSide::Near, near, 5_000));
+        direction_samples.see(&path(stream, PathSide::Near, near, 5_000));
         // Its clock is another one.
-        way.see(&path(stream, PathSide::Far, near.other(), 900_000));
+        direction_samples.see(&path(stream, PathSide::Far, near.other(), 900_000));
     }
-    way
+    direction_samples
 }
 
 #[test]
 fn both_directions_and_any_spacing_give_the_same() {
     for direction in [Direction::Forward, Direction::Reverse] {
         for (streams, spacing_ms) in [(1, 0), (1, 1000), (4, 500), (4, 3000)] {
-            let way = way(direction, streams, Nanos::from_millis(spacing_ms));
-            let began = way.began().unwrap();
+            let direction_samples =
+                direction_samples(direction, streams, Nanos::from_millis(spacing_ms));
+            let began = direction_samples.began().unwrap();
             assert_eq!(began, Tick(5_110 * MS), "{direction:?}");
             let (from, to) = (began.after(Nanos(500 * MS)), began.after(Nanos(1500 * MS)));
-            let moved = way.between(from, to);
+            let moved = direction_samples.between(from, to);
             assert_eq!(moved.len(), streams as usize + 1);
             let context = format!("{direction:?} {streams} {spacing_ms}");
             for one in &moved[..streams as usize] {
@@ -93,7 +94,7 @@ fn both_directions_and_any_spacing_give_the_same() {
             }
             let sum = moved.last().unwrap();
             assert_eq!((sum.stream, sum.bytes), (None, 1_000_000 * u64::from(streams)));
-            let total = way.total(from, to);
+            let total = direction_samples.total(from, to);
             for (ends, again) in [(&total.sender, Some(100)), (&total.receiver, None)] {
                 assert_eq!(ends.len(), streams as usize + 1, "{context}");
                 assert_eq!(ends[0].bytes, 1_000_000, "{context}");
@@ -107,30 +108,34 @@ fn both_directions_and_any_spacing_give_the_same() {
 
 #[test]
 fn what_is_not_known_is_left_out() {
-    let mut way = Way::new(Direction::Reverse, Nanos(0));
-    assert_eq!(way.began(), None);
-    assert!(!way.is_known_until(Tick(0)));
-    assert_eq!(way.between(Tick(0), Tick(1)).len(), 1, "the sum of nothing");
-    way.see(&path(0, PathSide::Near, PathRole::Sink, 5_000));
+    let mut direction_samples = DirectionSamples::new(Direction::Reverse, Nanos(0));
+    assert_eq!(direction_samples.began(), None);
+    assert!(!direction_samples.is_known_until(Tick(0)));
+    assert_eq!(direction_samples.between(Tick(0), Tick(1)).len(), 1, "the sum of nothing");
+    direction_samples.see(&path(0, PathSide::Near, PathRole::Sink, 5_000));
     let (from, to) = (Tick(6_000 * MS), Tick(7_000 * MS));
-    let alone = way.between(from, to)[0];
+    let alone = direction_samples.between(from, to)[0];
     assert_eq!((alone.bytes, alone.retransmitted_segments), (1_000_000, None));
     assert_eq!((alone.congestion_window_bytes, alone.rtt_s), (None, None));
-    assert!(way.total(from, to).sender.is_empty());
-    assert!(!way.is_known_until(to), "the sender's part is still to come");
-    way.see(&path(0, PathSide::Far, PathRole::Source, 1_000));
-    assert!(way.is_known_until(to));
-    assert!(!way.is_known_until(Tick(60_000 * MS)));
-    assert_eq!(way.between(Tick(60_000 * MS), Tick(61_000 * MS)).len(), 1, "it is over");
+    assert!(direction_samples.total(from, to).sender.is_empty());
+    assert!(!direction_samples.is_known_until(to), "the sender's part is still to come");
+    direction_samples.see(&path(0, PathSide::Far, PathRole::Source, 1_000));
+    assert!(direction_samples.is_known_until(to));
+    assert!(!direction_samples.is_known_until(Tick(60_000 * MS)));
+    assert_eq!(
+        direction_samples.between(Tick(60_000 * MS), Tick(61_000 * MS)).len(),
+        1,
+        "it is over"
+    );
 }
 
 #[test]
 fn what_is_forgotten_changes_nothing_later() {
-    let mut way = way(Direction::Reverse, 2, Nanos(0));
+    let mut direction_samples = direction_samples(Direction::Reverse, 2, Nanos(0));
     let (from, to) = (Tick(6_005 * MS), Tick(7_005 * MS));
-    let before = way.between(from, to);
-    way.forget(from);
-    assert_eq!(way.between(from, to), before);
-    assert!(way.streams[&0].near.samples.len() < 400);
-    assert!(way.streams[&0].far.samples.len() < 400);
+    let before = direction_samples.between(from, to);
+    direction_samples.forget(from);
+    assert_eq!(direction_samples.between(from, to), before);
+    assert!(direction_samples.streams[&0].near.samples.len() < 400);
+    assert!(direction_samples.streams[&0].far.samples.len() < 400);
 }

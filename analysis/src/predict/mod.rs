@@ -6,13 +6,13 @@
 //! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of
 //! each side. The five costs of each route are fitted to copies that were made for it.
 
-pub mod way;
+pub mod path_model;
 
-use self::way::Way;
+use self::path_model::PathModel;
 use crate::model::HostModel;
+use crate::model::end_to_end::cost::{Cost, Features};
+use crate::model::end_to_end::{EndToEnd, Route};
 use crate::model::shape::Shape;
-use crate::model::whole::cost::{Cost, Features};
-use crate::model::whole::{Route, Whole};
 use crate::record::sample::Predicted;
 
 /// A copy that is to be made.
@@ -109,13 +109,13 @@ impl Prediction {
         plan: &Plan,
         near: Option<&HostModel>,
         far: Option<&HostModel>,
-        way: Option<&Way>,
+        path_model: Option<&PathModel>,
     ) -> Option<Prediction> {
-        let Some(way) = way.filter(|_| plan.carrier == "tcp") else {
+        let Some(path_model) = path_model.filter(|_| plan.carrier == "tcp") else {
             return Prediction::of(plan, near, far);
         };
         let hosts = Outlook::of_hosts(plan, near, far);
-        Some(Outlook::over(plan, hosts, way).conclude(plan))
+        Some(Outlook::over(plan, hosts, path_model).conclude(plan))
     }
 }
 
@@ -182,17 +182,17 @@ impl Outlook {
 
     /// What earlier copies over the same way say. Where the hosts themselves are known too, the
     /// slower of both is what counts: other disks may be at the ends this time.
-    fn over(plan: &Plan, hosts: Option<Outlook>, way: &Way) -> Outlook {
-        let parts = way.at_shape(&plan.shape, plan.streams);
+    fn over(plan: &Plan, hosts: Option<Outlook>, path_model: &PathModel) -> Outlook {
+        let parts = path_model.at_shape(&plan.shape, plan.streams);
         let bytes = plan.shape.bytes() as f64;
-        let beyond = (bytes / way.bytes_max.max(1.0)).max(1.0);
-        let spread = way.spread.max(SPREAD_MIN) * (1.0 + EXTRAPOLATION * beyond.log2());
+        let beyond = (bytes / path_model.bytes_max.max(1.0)).max(1.0);
+        let spread = path_model.spread.max(SPREAD_MIN) * (1.0 + EXTRAPOLATION * beyond.log2());
         let mut outlook = hosts.unwrap_or(Outlook {
             start_s: 0.0,
             files_s: 0.0,
             bytes_s: 0.0,
-            cpu_source_s: bytes * way.cpu_source_byte_s,
-            cpu_sink_s: bytes * way.cpu_sink_byte_s,
+            cpu_source_s: bytes * path_model.cpu_source_byte_s,
+            cpu_sink_s: bytes * path_model.cpu_sink_byte_s,
             elapsed_spread: spread,
             cpu_source_spread: UNKNOWN_CPU_SPREAD,
             cpu_sink_spread: UNKNOWN_CPU_SPREAD,
@@ -209,7 +209,7 @@ impl Outlook {
         outlook
     }
 
-    fn of(plan: &Plan, whole: &Whole) -> Option<Outlook> {
+    fn of(plan: &Plan, whole: &EndToEnd) -> Option<Outlook> {
         let features = Features::of(&plan.shape, plan.streams);
         let wanted = (plan.carrier, plan.source.as_str(), plan.sink.as_str());
         let (warm, mut notes) = whole.nearest(wanted, false)?;
@@ -321,7 +321,7 @@ impl Outlook {
 /// in its place would be faster; else the way between.
 fn byte_binding(
     plan: &Plan,
-    whole: &Whole,
+    whole: &EndToEnd,
     features: &Features,
     bytes_s: f64,
     cpu_s: [f64; 2],

@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::whole::planted::planted_whole;
+use crate::model::end_to_end::planted::planted_end_to_end;
 
 fn model() -> HostModel {
-    HostModel { cpus: 2, whole: Some(planted_whole()), ..HostModel::default() }
+    HostModel { cpus: 2, whole: Some(planted_end_to_end()), ..HostModel::default() }
 }
 
 fn plan(carrier: &'static str, source: &str, sink: &str, shape: Shape) -> Plan {
@@ -89,7 +89,7 @@ fn a_rate_limit_is_what_binds() {
 /// Two hosts: each side's CPU is its own host's.
 #[test]
 fn each_side_is_its_own_hosts() {
-    let mut slow = planted_whole();
+    let mut slow = planted_end_to_end();
     for route in &mut slow.routes {
         route.cpu_sink.large_byte_s *= 10.0;
         route.cpu_source.large_byte_s *= 10.0;
@@ -110,7 +110,8 @@ fn each_side_is_its_own_hosts() {
 fn without_a_model_nothing_is_said() {
     let plan = plan("memory", "tmpfs", "tmpfs", large(GIB));
     let none = HostModel::default();
-    let empty = HostModel { whole: Some(Whole { cpus: 2, ..Whole::default() }), ..none.clone() };
+    let empty =
+        HostModel { whole: Some(EndToEnd { cpus: 2, ..EndToEnd::default() }), ..none.clone() };
     for model in [None, Some(&none), Some(&empty)] {
         assert_eq!(Prediction::of(&plan, model, None), None);
     }
@@ -119,7 +120,7 @@ fn without_a_model_nothing_is_said() {
 /// The way is what earlier copies say of it; of the hosts and the way the slower one counts.
 #[test]
 fn a_way_that_is_known_needs_no_model_of_the_hosts() {
-    let way = Way {
+    let path_model = PathModel {
         copies: 6,
         rtt_s: 0.1,
         rate_bytes_per_s: 12e6,
@@ -133,7 +134,7 @@ fn a_way_that_is_known_needs_no_model_of_the_hosts() {
     let across = Plan { same_machine: false, ..plan("tcp", "tmpfs", "tmpfs", large(120_000_000)) };
     let model = model();
     for hosts in [None, Some(&model)] {
-        let got = Prediction::over(&across, hosts, None, Some(&way)).unwrap();
+        let got = Prediction::over(&across, hosts, None, Some(&path_model)).unwrap();
         // The login, what is fixed, slow start, and 10 s of bytes.
         assert!((got.elapsed_s[1] - 11.2).abs() < 0.3, "{got:?}");
         assert!(got.elapsed_s[2] / got.elapsed_s[0] < 1.2, "{got:?}");
@@ -141,10 +142,10 @@ fn a_way_that_is_known_needs_no_model_of_the_hosts() {
         assert!(!got.notes.iter().any(|note| note == NET_UNKNOWN), "{got:?}");
         assert!(got.cpu_sink_s[1] > 0.0, "{got:?}");
     }
-    let fast = Way { rate_bytes_per_s: 1e12, ..way.clone() };
+    let fast = PathModel { rate_bytes_per_s: 1e12, ..path_model.clone() };
     let got = Prediction::over(&across, Some(&model), None, Some(&fast)).unwrap();
     assert_ne!(got.binding, Binding::Net, "{got:?}");
     // Over the ssh connection it is another way.
     let carried = Plan { carrier: "control", ..across };
-    assert_eq!(Prediction::over(&carried, None, None, Some(&way)), None);
+    assert_eq!(Prediction::over(&carried, None, None, Some(&path_model)), None);
 }

@@ -2,7 +2,7 @@
 //! all models are made from. Pure: it knows no file, no store and no clock.
 
 pub mod columns;
-pub mod copied;
+pub mod copy_record;
 pub mod export;
 mod number;
 pub mod options;

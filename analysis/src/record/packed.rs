@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::number;
 
-use base::codec::Way;
+use base::codec::Coding;
 use base::job::{Outcome, PathRole};
 use base::tally::{Life, SideReport, Stage};
 use base::units::Nanos;
@@ -93,13 +93,15 @@ impl Packed {
             None => return None,
         };
         let packing = &source.tally.packing;
-        let used = Way::all().filter(|way| packing.by_way[way.place()] > 0);
+        let used = Coding::all().filter(|coding| packing.by_coding[coding.index()] > 0);
         let codec = |side: &SideReport| side.tally.stages[Stage::Codec as usize];
         let (pack, unpack) = (codec(source), codec(sink));
         (packing.raw_bytes() > 0).then(|| Packed {
             raw_bytes: packing.raw_bytes(),
             packed_bytes: packing.packed_bytes,
-            bytes_by_way: used.map(|way| (way.typed(), packing.by_way[way.place()])).collect(),
+            bytes_by_way: used
+                .map(|coding| (coding.typed(), packing.by_coding[coding.index()]))
+                .collect(),
             pack_over_unpack: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
             without: Some(Without::of(outcome, source, sink)),
         })
@@ -111,7 +113,7 @@ impl Packed {
 
     /// The share of the bytes that went as they were.
     pub fn raw_share(&self) -> f64 {
-        let raw = self.bytes_by_way.get(&Way::Raw.typed()).copied().unwrap_or(0);
+        let raw = self.bytes_by_way.get(&Coding::Raw.typed()).copied().unwrap_or(0);
         raw as f64 / self.raw_bytes.max(1) as f64
     }
 }

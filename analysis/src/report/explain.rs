@@ -2,7 +2,7 @@
 
 use super::live::count;
 use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
-use crate::diagnosis::{Advice, Change, Class, Confidence, Stage, StreamVerdict, Verdict};
+use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
 use base::units::Bytes;
 
 /// The verdict in one sentence, for the summary of a transfer.
@@ -15,7 +15,7 @@ pub fn sentence(verdict: &Verdict) -> String {
         text.push_str(&format!("; {}", would(advice)));
     }
     let pauses = &verdict.figures.pauses;
-    let named = verdict.primary == Some(Class::Pauses);
+    let named = verdict.primary == Some(Bottleneck::Pauses);
     let is_told = |period: &Period| pauses.count >= 3 || period.what == LOCKSTEP;
     if !named && verdict.figures.period.as_ref().is_some_and(is_told) {
         text.push_str(&format!("; it also {}", stops(verdict)));
@@ -23,7 +23,7 @@ pub fn sentence(verdict: &Verdict) -> String {
         let share = percent(verdict.shares.get(*second));
         text.push_str(&format!("; also {} ({share})", second.name()));
     }
-    let known = !matches!(verdict.primary, None | Some(Class::Undetermined));
+    let known = !matches!(verdict.primary, None | Some(Bottleneck::Undetermined));
     if known && verdict.confidence == Confidence::Low {
         text.push_str(" (little was seen of it)");
     }
@@ -57,7 +57,7 @@ pub fn page(verdict: &Verdict) -> String {
 /// The sentence as a line of the summary; nothing where no rule explains it, which helps nobody.
 pub fn line(verdict: &Verdict) -> String {
     match verdict.primary {
-        Some(Class::Undetermined) => String::new(),
+        Some(Bottleneck::Undetermined) => String::new(),
         _ => fact("held back by", &sentence(verdict)),
     }
 }
@@ -65,13 +65,13 @@ pub fn line(verdict: &Verdict) -> String {
 /// Advice that says a number which belongs to the first class.
 fn in_sentence(verdict: &Verdict, advice: &Advice) -> bool {
     let class = match advice.change {
-        Change::MoveMore { .. } => Class::TooShort,
-        Change::Prefetch { .. } => Class::Pauses,
-        Change::Window { .. } => Class::ReceiveWindow,
-        Change::SendBuffer { .. } => Class::SendBuffer,
-        Change::RaisePace { .. } | Change::RaiseRate { .. } => Class::Pacing,
-        Change::Pace { .. } => Class::ShallowBuffer,
-        Change::Streams { .. } => Class::PathLoss,
+        Change::MoveMore { .. } => Bottleneck::TooShort,
+        Change::Prefetch { .. } => Bottleneck::Pauses,
+        Change::Window { .. } => Bottleneck::ReceiveWindow,
+        Change::SendBuffer { .. } => Bottleneck::SendBuffer,
+        Change::RaisePace { .. } | Change::RaiseRate { .. } => Bottleneck::Pacing,
+        Change::Pace { .. } => Bottleneck::ShallowBuffer,
+        Change::Streams { .. } => Bottleneck::PathLoss,
         _ => return false,
     };
     verdict.primary == Some(class)
@@ -88,7 +88,7 @@ fn mixed(verdict: &Verdict) -> String {
     format!("mixed: {}", parts.join(", "))
 }
 
-fn because(verdict: &Verdict, class: Class) -> String {
+fn because(verdict: &Verdict, class: Bottleneck) -> String {
     let figures = &verdict.figures;
     let features = &figures.features;
     let rate = bits(figures.bytes_per_s);
@@ -100,56 +100,56 @@ fn because(verdict: &Verdict, class: Class) -> String {
     };
     let ceiling = |bytes: f64| bits(bytes / figures.round_trip_min_s.max(1e-9));
     match class {
-        Class::TooShort => short(verdict),
-        Class::Pauses => format!("{name}: it {}", stops(verdict)),
-        Class::ReceiveWindow => {
+        Bottleneck::TooShort => short(verdict),
+        Bottleneck::Pauses => format!("{name}: it {}", stops(verdict)),
+        Bottleneck::ReceiveWindow => {
             let window = features.window_high_bytes;
             let caps = ceiling(window);
             format!("{name}: {} caps {each} at {caps} on {path}", size(window))
         }
-        Class::SlowReceiver => {
+        Bottleneck::SlowReceiver => {
             format!("{name}: it takes {rate}{}", busy_with(verdict))
         }
-        Class::SendBuffer => {
+        Bottleneck::SendBuffer => {
             let held = match features.buffer_limited >= 0.1 {
                 true => format!("the kernel waited for it {}", percent(features.buffer_limited)),
                 false => "all of it was on its way and not acknowledged".to_string(),
             };
             format!("{name}: {held}, so {rate} on {path}")
         }
-        Class::SlowSource => {
+        Bottleneck::SlowSource => {
             let share = percent(features.source);
             format!("{name}: it gives {rate}, and reading takes {share} of the lanes' time")
         }
-        Class::SlowPassage => {
+        Bottleneck::SlowPassage => {
             let share = percent(features.passage);
             format!("{name}: digest, codec and seal take {share} of the lanes' time, so {rate}")
         }
-        Class::SlowSender => {
+        Bottleneck::SlowSender => {
             let share = percent(features.app_limited);
             format!("{name}: it offers {rate}, and the path waited for data {share} of the time")
         }
-        Class::Pacing => format!("{name}: {rate} is as fast as it was told to be"),
-        Class::PathLoss => format!(
+        Bottleneck::Pacing => format!("{name}: {rate} is as fast as it was told to be"),
+        Bottleneck::PathLoss => format!(
             "{name}: one segment in {:.0} is lost, which holds {each} at {} on {path}",
             1.0 / figures.losses.rate.max(1e-9),
             bits(features.goodput / verdict.streams.len().max(1) as f64)
         ),
-        Class::PathFull => format!(
+        Bottleneck::PathFull => format!(
             "{name}: it carries {rate}, nothing to gain; {} wait in its queue",
             size(features.queue_s() * features.goodput)
         ),
-        Class::ShallowBuffer => format!(
+        Bottleneck::ShallowBuffer => format!(
             "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
             count(figures.losses.episodes as u64, "recovery episode"),
             figures.losses.retransmitted_segments,
             bits(figures.capacity_bytes_per_s)
         ),
-        Class::HostCpu => match figures.sender_busy_cpus {
+        Bottleneck::HostCpu => match figures.sender_busy_cpus {
             Some(busy) => format!("{name}: {busy:.2} CPUs of the sending host are busy, so {rate}"),
             None => format!("{name}: a host is busy, so {rate}"),
         },
-        Class::Undetermined => format!("{name}: no rule explains {rate} on {path}"),
+        Bottleneck::Undetermined => format!("{name}: no rule explains {rate} on {path}"),
     }
 }
 

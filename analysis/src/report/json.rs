@@ -59,7 +59,7 @@ pub enum Event {
     Findings {
         findings: Vec<Finding>,
     },
-    End(Box<End>),
+    End(Box<EndEvent>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -111,7 +111,7 @@ pub struct File {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct End {
+pub struct EndEvent {
     pub exit_code: u8,
     /// `ok`, or the class of the failure.
     pub class: &'static str,
@@ -228,8 +228,8 @@ fn file(path: &[u8], state: &'static str) -> File {
 }
 
 /// The end of a run, before anything is known of what it did.
-pub fn end(class: Option<Class>, message: Option<String>) -> End {
-    End {
+pub fn end(class: Option<Class>, message: Option<String>) -> EndEvent {
+    EndEvent {
         exit_code: class.map_or(0, Class::exit_code),
         class: class.map_or("ok", class_name),
         message,
@@ -243,10 +243,10 @@ pub fn end(class: Option<Class>, message: Option<String>) -> End {
 }
 
 /// The end of a copy that ran to its end.
-pub fn end_of_copy(class: Option<Class>, record: Record) -> End {
+pub fn end_of_copy(class: Option<Class>, record: Record) -> EndEvent {
     let cost = cpu_ns_per_byte(&record);
     let record = Record { series: Vec::new(), paths: Vec::new(), ..record };
-    End { record: Some(Box::new(record)), cpu_ns_per_byte: cost, ..end(class, None) }
+    EndEvent { record: Some(Box::new(record)), cpu_ns_per_byte: cost, ..end(class, None) }
 }
 
 pub fn found(verified: &Verified, elapsed: Nanos) -> Found {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::curves;
 use super::live::stamp;
-use super::other;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
+use super::soaker_summary;
 use crate::model::Part;
 use crate::record::sample::{Environment, Scenario};
 use crate::statistics::Spread;
-use crate::study::cells::{Cell, Depths, End, Reads};
+use crate::study::cells::{Cell, Depths, ProcessRole, Reads};
 use crate::study::compositions::{Composition, name};
 use crate::study::device::Interrupts;
 use crate::study::parts::{Counts, PartStudy, Starts, advice};
@@ -33,9 +33,9 @@ pub fn page(studies: &Studies, environments: &[Environment], form: Form) -> Stri
     all.push(("Verdicts", vec![verdicts_sheet(study), remarks(study)]));
     all.push(("Tables", tables(study)));
     if let Some(other) = &studies.other {
-        all.push((other::heading(other.cpu_from), other::sheets(other)));
+        all.push((soaker_summary::heading(other.cpu_from), soaker_summary::sheets(other)));
     }
-    all.push(("What a soaker changes", vec![other::soaking(&studies.soaking)]));
+    all.push(("What a soaker changes", vec![soaker_summary::soaking(&studies.soaking)]));
     all.push(("Figures", figures(study)));
     for (heading, sheets) in all {
         let sheets: Vec<Sheet> = sheets.into_iter().filter(|sheet| !is_empty(sheet)).collect();
@@ -72,7 +72,7 @@ pub fn tables(study: &Study) -> Vec<Sheet> {
             sheets.push(curves::curve(&title, &one.curve));
         }
     }
-    use End::{Sink, Source};
+    use ProcessRole::{Sink, Source};
     let ends = [
         ("5", Scenario::DiskDisk, Source, "a transfer from disk to disk"),
         ("6", Scenario::DiskNetDisk, Source, "the sender from disk over network to disk"),
@@ -321,13 +321,16 @@ pub fn figures(study: &Study) -> Vec<Sheet> {
         for (conditions, cells) in groups {
             let title = format!("{figure}. {} ({conditions})", scenario.name());
             sheets.push(bandwidth(&title, &cells));
-            let ends =
-                if scenario.has_net() { &[End::Source, End::Sink][..] } else { &[End::Source] };
+            let ends = if scenario.has_net() {
+                &[ProcessRole::Source, ProcessRole::Sink][..]
+            } else {
+                &[ProcessRole::Source]
+            };
             for end in ends {
                 let whose = match (scenario.has_net(), end) {
                     (false, _) => "CPU time",
-                    (true, End::Source) => "CPU time of the sender",
-                    (true, End::Sink) => "CPU time of the receiver",
+                    (true, ProcessRole::Source) => "CPU time of the sender",
+                    (true, ProcessRole::Sink) => "CPU time of the receiver",
                 };
                 sheets.push(cpu(&format!("{title}: {whose}"), &cells, *end));
             }
@@ -381,7 +384,7 @@ fn bandwidth(title: &str, cells: &[&Cell]) -> Sheet {
     sheet
 }
 
-fn cpu(title: &str, cells: &[&Cell], end: End) -> Sheet {
+fn cpu(title: &str, cells: &[&Cell], end: ProcessRole) -> Sheet {
     let mut sheet = Sheet::new(
         title,
         &[
@@ -425,7 +428,7 @@ fn returns(title: &str, cells: &[&Cell]) -> Sheet {
         &["request size", "depth", "mean return", "of the request", "partial", "reads/request"],
     );
     for cell in cells {
-        let Some(side) = cell.side(End::Sink) else { continue };
+        let Some(side) = cell.side(ProcessRole::Sink) else { continue };
         let Reads { mean_return, partial_share, per_request } = side.reads;
         let mean_bytes = mean_return * f64::from(cell.key.request_bytes);
         sheet.row(vec![
@@ -534,7 +537,7 @@ fn environment(environment: &Environment) -> Sheet {
 
 fn verdicts_sheet(study: &Study) -> Sheet {
     let mut sheet = Sheet::new(
-        format!("Verdicts, with CPU time from {}", other::words(study.cpu_from)),
+        format!("Verdicts, with CPU time from {}", soaker_summary::words(study.cpu_from)),
         &["criterion", "outcome", "because"],
     );
     for verdict in verdicts::of(study) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use base::codec::Way;
+use base::codec::Coding;
 use base::fault::Fault;
 use base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
 use base::settings::{Pace, Settings};
@@ -194,9 +194,9 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let shares: Vec<String> = packing
         .shares()
         .into_iter()
-        .map(|(way, share)| match way {
-            Way::Raw => format!("{:.0} % as they were", share * 100.0),
-            way => format!("{:.0} % {}", share * 100.0, way.typed()),
+        .map(|(coding, share)| match coding {
+            Coding::Raw => format!("{:.0} % as they were", share * 100.0),
+            coding => format!("{:.0} % {}", share * 100.0, coding.typed()),
         })
         .collect();
     let mut facts = vec![(

@@ -100,10 +100,10 @@ pub struct Reads {
 }
 
 impl Cell {
-    pub fn side(&self, end: End) -> Option<&SideCell> {
+    pub fn side(&self, end: ProcessRole) -> Option<&SideCell> {
         match end {
-            End::Source => self.source.as_ref(),
-            End::Sink => self.sink.as_ref(),
+            ProcessRole::Source => self.source.as_ref(),
+            ProcessRole::Sink => self.sink.as_ref(),
         }
     }
 }
@@ -111,23 +111,23 @@ impl Cell {
 /// One of the two processes of a transfer; the first has both ends where there is one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum ProcessRole {
     Source,
     Sink,
 }
 
-impl End {
+impl ProcessRole {
     pub fn of(self, record: &Record) -> Option<&Side> {
         match self {
-            End::Source => Some(&record.source),
-            End::Sink => record.sink.as_ref(),
+            ProcessRole::Source => Some(&record.source),
+            ProcessRole::Sink => record.sink.as_ref(),
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            End::Source => "source",
-            End::Sink => "sink",
+            ProcessRole::Source => "source",
+            ProcessRole::Sink => "sink",
         }
     }
 }
@@ -167,8 +167,8 @@ fn cell(key: CellKey, records: &[&Record], cpu_from: CpuFrom) -> Cell {
         ),
         segments_per_request: per_request(&with_cpu, segments),
         interrupts_per_request: per_request(&with_cpu, interrupts),
-        source: side(&with_cpu, End::Source),
-        sink: side(&with_cpu, End::Sink),
+        source: side(&with_cpu, ProcessRole::Source),
+        sink: side(&with_cpu, ProcessRole::Sink),
         key,
         voids,
     }
@@ -179,7 +179,7 @@ fn per_request(records: &[&Record], count: fn(&Record) -> Option<f64>) -> Option
     median(&each.collect::<Vec<_>>())
 }
 
-fn side(records: &[&Record], end: End) -> Option<SideCell> {
+fn side(records: &[&Record], end: ProcessRole) -> Option<SideCell> {
     let runs: Vec<(&Record, &Side)> = records
         .iter()
         .filter(|record| record.moved.bytes > 0)

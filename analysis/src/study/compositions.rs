@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::cells::{self, Cell, Depths, End};
+use super::cells::{self, Cell, Depths, ProcessRole};
 use super::device::Interrupts;
 use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
@@ -15,7 +15,7 @@ use crate::statistics::symmetric_error;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Composition {
     pub scenario: Scenario,
-    pub end: End,
+    pub end: ProcessRole,
     pub conditions: String,
     pub depths: Depths,
     /// The parts whose costs are added to the pump's.
@@ -83,14 +83,14 @@ impl Composition {
 }
 
 /// The ends of what is composed, with the parts on either side of its pump; null is none.
-const COMPOSED: [(Scenario, End, &[Part]); 7] = [
-    (Scenario::DiskDisk, End::Source, &[Part::DiskSource, Part::DiskSink]),
-    (Scenario::DiskNetDisk, End::Source, &[Part::DiskSource, Part::NetSink]),
-    (Scenario::DiskNetDisk, End::Sink, &[Part::NetSource, Part::DiskSink]),
-    (Scenario::DiskNet, End::Source, &[Part::DiskSource, Part::NetSink]),
-    (Scenario::DiskNet, End::Sink, &[Part::NetSource]),
-    (Scenario::NetDisk, End::Source, &[Part::NetSink]),
-    (Scenario::NetDisk, End::Sink, &[Part::NetSource, Part::DiskSink]),
+const COMPOSED: [(Scenario, ProcessRole, &[Part]); 7] = [
+    (Scenario::DiskDisk, ProcessRole::Source, &[Part::DiskSource, Part::DiskSink]),
+    (Scenario::DiskNetDisk, ProcessRole::Source, &[Part::DiskSource, Part::NetSink]),
+    (Scenario::DiskNetDisk, ProcessRole::Sink, &[Part::NetSource, Part::DiskSink]),
+    (Scenario::DiskNet, ProcessRole::Source, &[Part::DiskSource, Part::NetSink]),
+    (Scenario::DiskNet, ProcessRole::Sink, &[Part::NetSource]),
+    (Scenario::NetDisk, ProcessRole::Source, &[Part::NetSink]),
+    (Scenario::NetDisk, ProcessRole::Sink, &[Part::NetSource, Part::DiskSink]),
 ];
 
 pub(crate) fn of(
@@ -159,7 +159,7 @@ pub(crate) fn of(
 
 fn composed(
     cell: &Cell,
-    end: End,
+    end: ProcessRole,
     used: &[&PartStudy],
     run: &Record,
     parts: &[PartStudy],
@@ -203,7 +203,7 @@ fn from_half(
     half: &Cell,
     network: Network,
     cell: &Cell,
-    end: End,
+    end: ProcessRole,
     used: &[&PartStudy],
     run: &Record,
 ) -> f64 {

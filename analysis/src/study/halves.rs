@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::cells::{self, Cell, End};
+use super::cells::{self, Cell, ProcessRole};
 use crate::record::sample::{Record, Scenario};
 
 /// How the ends of a network within a composition are known.
@@ -29,11 +29,11 @@ impl Network {
     }
 
     /// The end whose disk holds a transfer back.
-    pub(crate) fn disk_at(self) -> Option<End> {
+    pub(crate) fn disk_at(self) -> Option<ProcessRole> {
         match self {
             Network::FlatOut => None,
-            Network::Fed => Some(End::Source),
-            Network::Drained => Some(End::Sink),
+            Network::Fed => Some(ProcessRole::Source),
+            Network::Drained => Some(ProcessRole::Sink),
         }
     }
 }

@@ -28,7 +28,7 @@ use self::compositions::Composition;
 use self::parts::PartStudy;
 use self::referee::Referee;
 use self::soaking::Soaking;
-use crate::model::whole::records::is_whole;
+use crate::model::end_to_end::records::is_whole;
 use crate::model::{Component, HostModel, Part};
 use crate::record::sample::{Record, Scenario};
 

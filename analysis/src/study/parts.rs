@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cells::{self, CpuFrom, Depths, End};
+use super::cells::{self, CpuFrom, Depths, ProcessRole};
 use crate::model::curve::{Curve, Offer, advised};
 use crate::model::fit::{Known, Observation, SizeFit};
 use crate::model::{Component, Part};
@@ -68,12 +68,12 @@ impl Starts {
 }
 
 /// Where a part is measured alone: the pump, and the side of it.
-pub(crate) const ALONE: [(Part, Scenario, End); 5] = [
-    (Part::Pump, Scenario::Cpu, End::Source),
-    (Part::DiskSource, Scenario::DiskSource, End::Source),
-    (Part::DiskSink, Scenario::DiskSink, End::Source),
-    (Part::NetSource, Scenario::Net, End::Sink),
-    (Part::NetSink, Scenario::Net, End::Source),
+pub(crate) const ALONE: [(Part, Scenario, ProcessRole); 5] = [
+    (Part::Pump, Scenario::Cpu, ProcessRole::Source),
+    (Part::DiskSource, Scenario::DiskSource, ProcessRole::Source),
+    (Part::DiskSink, Scenario::DiskSink, ProcessRole::Source),
+    (Part::NetSource, Scenario::Net, ProcessRole::Sink),
+    (Part::NetSink, Scenario::Net, ProcessRole::Source),
 ];
 
 impl PartStudy {
@@ -264,7 +264,7 @@ fn pump_of(studies: &[PartStudy], depths: Depths) -> Known {
 /// A part that was measured alone under one set of conditions.
 struct Alone {
     part: Part,
-    end: End,
+    end: ProcessRole,
     conditions: String,
     cpu_from: CpuFrom,
     cache_bytes: Option<u64>,
@@ -341,8 +341,8 @@ impl Alone {
         };
         let first = with_cpu.first().ok_or("there are no runs")?;
         let machine = match self.end {
-            End::Sink => first.machines.last(),
-            End::Source => first.machines.first(),
+            ProcessRole::Sink => first.machines.last(),
+            ProcessRole::Source => first.machines.first(),
         };
         Ok(PartStudy {
             part: self.part,
@@ -387,7 +387,7 @@ fn by_size<T>(
 }
 
 /// Calls are counted where they return less than they were asked for; the pump makes none.
-fn counts(records: &[&Record], part: Part, end: End) -> Counts {
+fn counts(records: &[&Record], part: Part, end: ProcessRole) -> Counts {
     let sides = || records.iter().filter_map(|record| end.of(record));
     let (calls, partial) =
         sides().fold((0u64, 0u64), |sum, side| (sum.0 + side.calls, sum.1 + side.partial_returns));
@@ -415,7 +415,12 @@ fn gain(depths: &BTreeMap<Depths, Vec<&Record>>) -> Option<f64> {
     largest.iter().find_map(same).filter(|gain| gain.is_finite())
 }
 
-fn observation(record: &Record, end: End, counts: Counts, starts: Starts) -> Option<Observation> {
+fn observation(
+    record: &Record,
+    end: ProcessRole,
+    counts: Counts,
+    starts: Starts,
+) -> Option<Observation> {
     let side = end.of(record)?;
     let calls = match counts {
         Counts::Requests => cells::requests(record),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cells::{self, CellKey, End};
+use super::cells::{self, CellKey, ProcessRole};
 use super::parts::SEED;
 use crate::record::sample::Record;
 use crate::statistics::{Estimate, ratio_of_medians};
@@ -46,13 +46,14 @@ fn soaking(key: CellKey, bare: &[&Record], soaked: &[&Record]) -> Option<Soaking
         };
         ratio_of_medians(&values(soaked), &values(bare), SEED)
     };
-    let cost =
-        |end: End| ratio(&|record| Some(end.of(record)?.cpu_s() / record.moved.bytes as f64));
+    let cost = |end: ProcessRole| {
+        ratio(&|record| Some(end.of(record)?.cpu_s() / record.moved.bytes as f64))
+    };
     Some(Soaking {
         n: (soaked.len(), bare.len()),
         rate: ratio(&|record| Some(cells::rate(record))),
-        source: cost(End::Source),
-        sink: cost(End::Sink),
+        source: cost(ProcessRole::Source),
+        sink: cost(ProcessRole::Sink),
         key,
     })
 }

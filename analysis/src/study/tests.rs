@@ -1,4 +1,4 @@
-use super::cells::End;
+use super::cells::ProcessRole;
 use super::verdicts::{Outcome, Verdict};
 use super::*;
 use crate::record::options::Options;
@@ -188,7 +188,7 @@ fn bandwidth_is_from_bare_runs_and_cpu_from_soaked_ones() {
     let cell = &study.cells[0];
     assert_eq!(cell.rate.as_ref().unwrap().median, 1e9);
     assert_eq!(cell.rate_soaked.as_ref().unwrap().median, 0.5e9);
-    assert!(cell.side(End::Source).unwrap().cost_ns.min > 1.0);
+    assert!(cell.side(ProcessRole::Source).unwrap().cost_ns.min > 1.0);
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn segments_of_a_network_have_their_cost() {
     let cs = told.curve.fit(64 << 10).cs_ns.unwrap().value;
     assert_eq!(told.starts, parts::Starts::Segments);
     assert!((cs / SEGMENT_NS - 1.0).abs() < 0.1 && worst(&told) < 0.03, "{cs} {}", worst(&told));
-    let whole = study.compositions.iter().find(|one| one.end == End::Source).unwrap();
+    let whole = study.compositions.iter().find(|one| one.end == ProcessRole::Source).unwrap();
     assert_eq!(whole.scenario, Scenario::DiskNetDisk);
     assert!(whole.errors().iter().all(|error| *error < 0.04), "{:?}", whole.sizes);
     // Older records have no counts.

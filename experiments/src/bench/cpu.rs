@@ -9,11 +9,11 @@ use std::time::Instant;
 
 /// How CPU time is counted on this machine.
 pub(super) struct Accounts {
-    way: Way,
+    variant: Variant,
     ksoftirqd: Vec<u32>,
 }
 
-enum Way {
+enum Variant {
     /// Control groups, first version: `cpuacct.usage`, in nanoseconds.
     First { group: PathBuf, parent: PathBuf },
     /// Control groups, second version: `cpu.stat`, in microseconds.
@@ -43,18 +43,20 @@ pub(super) struct Used {
 
 impl Accounts {
     pub(super) fn open() -> Accounts {
-        let way = first().or_else(second).unwrap_or(Way::Children);
-        Accounts { way, ksoftirqd: ksoftirqd() }
+        let variant = first().or_else(second).unwrap_or(Variant::Children);
+        Accounts { variant, ksoftirqd: ksoftirqd() }
     }
 
     /// How it is counted, and what is not.
     pub(super) fn description(&self) -> &'static str {
-        match self.way {
-            Way::First { .. } => {
+        match self.variant {
+            Variant::First { .. } => {
                 "cpuacct.usage of one control group that holds both sides and sshd"
             }
-            Way::Second { .. } => "cpu.stat of one control group that holds both sides and sshd",
-            Way::Children => {
+            Variant::Second { .. } => {
+                "cpu.stat of one control group that holds both sides and sshd"
+            }
+            Variant::Children => {
                 "times of ended children only (no control group can be made here): what sshd \
                  starts is missed, so tools over ssh look cheaper than they are"
             }
@@ -73,9 +75,9 @@ impl Accounts {
 
     /// Processes of the group; empty where there is none.
     pub(super) fn processes(&self) -> Vec<u32> {
-        let group = match &self.way {
-            Way::First { group, .. } | Way::Second { group, .. } => group,
-            Way::Children => return Vec::new(),
+        let group = match &self.variant {
+            Variant::First { group, .. } | Variant::Second { group, .. } => group,
+            Variant::Children => return Vec::new(),
         };
         let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
@@ -83,16 +85,16 @@ impl Accounts {
 
     fn ours_ns(&self) -> u64 {
         let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
-        match &self.way {
-            Way::First { group, .. } => {
+        match &self.variant {
+            Variant::First { group, .. } => {
                 read(group.join("cpuacct.usage")).trim().parse().unwrap_or(0)
             }
-            Way::Second { group, .. } => {
+            Variant::Second { group, .. } => {
                 let text = read(group.join("cpu.stat"));
                 let usec = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
                 usec.and_then(|usec| usec.parse::<u64>().ok()).unwrap_or(0) * 1000
             }
-            Way::Children => {
+            Variant::Children => {
                 // Fields 16 and 17: user and system ticks of children that were waited for.
                 let text = read(PathBuf::from("/proc/self/stat"));
                 let fields = text.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -104,7 +106,8 @@ impl Accounts {
 
 impl Drop for Accounts {
     fn drop(&mut self) {
-        if let Way::First { group, parent } | Way::Second { group, parent } = &self.way {
+        if let Variant::First { group, parent } | Variant::Second { group, parent } = &self.variant
+        {
             // An empty group is removed; one with something in it stays and harms nobody.
             for pid in self.processes() {
                 fs::write(parent.join("cgroup.procs"), pid.to_string()).ok();
@@ -125,7 +128,7 @@ impl Moment {
     }
 }
 
-fn first() -> Option<Way> {
+fn first() -> Option<Variant> {
     let has_cpuacct = |name: &str| name.split(',').any(|part| part == "cpuacct");
     let mount =
         mounts().into_iter().find(|mount| mount.kind == "cgroup" && has_cpuacct(&mount.options));
@@ -136,16 +139,16 @@ fn first() -> Option<Way> {
         has_cpuacct(names).then(|| path.trim_start_matches('/').to_string())
     })?;
     let parent = mount?.folder.join(own);
-    Some(Way::First { group: enter(&parent)?, parent })
+    Some(Variant::First { group: enter(&parent)?, parent })
 }
 
-fn second() -> Option<Way> {
+fn second() -> Option<Variant> {
     let mount = mounts().into_iter().find(|mount| mount.kind == "cgroup2")?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let parent = mount.folder.join(own);
     let group = enter(&parent)?;
-    Some(Way::Second { group, parent })
+    Some(Variant::Second { group, parent })
 }
 
 /// Makes a fresh group below this one and moves the bench into it.

@@ -5,7 +5,7 @@ mod diagnosis;
 #[path = "../../../tests/integration/support/far.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 pub(crate) mod far;
-mod ground;
+mod fixture;
 mod instructions;
 pub(crate) mod machine;
 mod many;
@@ -62,11 +62,11 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     packages::ensure(packages::FOR_BENCHES)?;
     build()?;
     let accounts = cpu::Accounts::open();
-    let ground = ground::Ground::lay(&options)?;
+    let fixture = fixture::Fixture::lay(&options)?;
     let mut congestions = machine::congestion_available();
     congestions.retain(|name| name != "reno");
-    let rows = rows::rows(&options, ground.sizes, &congestions);
-    let results = race::run(&rows, &ground, &accounts, &options)?;
+    let rows = rows::rows(&options, fixture.sizes, &congestions);
+    let results = race::run(&rows, &fixture, &accounts, &options)?;
     let page = page::peers(&results, &options, &accounts);
     let date = xtask::step::output(std::process::Command::new("date").arg("+%F"))?;
     // A part is no page: the day's whole page would be lost under it.

@@ -1,5 +1,5 @@
 //! `cargo xtask bench net-test`: does `datapump net-test` say what iperf3 says? Both over the same
-//! desk WAN, by turns.
+//! emulated WAN, by turns.
 
 use analysis::statistics::Spread;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
 /// A path, and what is tested on it.
-struct Ground {
+struct Fixture {
     profile: &'static str,
     /// In which slow start and what it loses are over.
     omit_s: u32,
@@ -76,10 +76,11 @@ pub(crate) fn net_test(words: &[&str]) -> Result<(), String> {
         }
     };
     packages::ensure(packages::FOR_WAN)?;
-    let wanted = |ground: &&Ground| only.as_ref().is_none_or(|only| ground.profile.contains(only));
+    let wanted =
+        |fixture: &&Fixture| only.as_ref().is_none_or(|only| fixture.profile.contains(only));
     let mut rows = Vec::new();
-    for ground in GROUNDS.iter().filter(wanted) {
-        for row in measure(&program, ground)? {
+    for fixture in GROUNDS.iter().filter(wanted) {
+        for row in measure(&program, fixture)? {
             println!("| {} |", cells(&row).join(" | "));
             rows.push(row);
         }
@@ -98,11 +99,11 @@ pub(crate) fn net_test(words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn measure(program: &Path, ground: &Ground) -> Result<Vec<Row>, String> {
-    let wan = Wan::up(&Profile::from_words(&words_of(ground))?, Some(program))?;
+fn measure(program: &Path, fixture: &Fixture) -> Result<Vec<Row>, String> {
+    let wan = Wan::up(&Profile::from_words(&words_of(fixture))?, Some(program))?;
     let mut server = serve(&wan)?;
     let row = |cell| Row {
-        profile: ground.profile,
+        profile: fixture.profile,
         cell,
         ours: Vec::new(),
         iperf3: Vec::new(),
@@ -116,8 +117,8 @@ fn measure(program: &Path, ground: &Ground) -> Result<Vec<Row>, String> {
                 let order = if repeat % 2 == 0 { [0, 1] } else { [1, 0] };
                 for tool in order {
                     let said = match tool {
-                        0 => ours(&wan, program, ground, row.cell)?,
-                        _ => iperf3(&wan, ground, row.cell)?,
+                        0 => ours(&wan, program, fixture, row.cell)?,
+                        _ => iperf3(&wan, fixture, row.cell)?,
                     };
                     let rates = if tool == 0 { &mut row.ours } else { &mut row.iperf3 };
                     rates.push(said.0);
@@ -134,11 +135,11 @@ fn measure(program: &Path, ground: &Ground) -> Result<Vec<Row>, String> {
 }
 
 /// What arrived in Mbit/s, and segments sent again.
-fn ours(wan: &Wan, program: &Path, ground: &Ground, cell: Cell) -> Result<(f64, f64), String> {
+fn ours(wan: &Wan, program: &Path, fixture: &Fixture, cell: Cell) -> Result<(f64, f64), String> {
     let mut test = Command::new(program);
     test.args(["net-test", "far", "--json", "--no-record", "--ssh", &wan.ssh_command()]);
     test.args(OURS.split_whitespace()).args(["--time", &TIME_S.to_string()]);
-    test.args(["--omit", &ground.omit_s.to_string(), "--streams", &cell.streams.to_string()]);
+    test.args(["--omit", &fixture.omit_s.to_string(), "--streams", &cell.streams.to_string()]);
     test.args(cell.reverse.then_some("--reverse"));
     let mut test = wan.near(test).map_err(|why| format!("datapump: {why}"))?;
     let said = output(&mut test)?;
@@ -149,10 +150,10 @@ fn ours(wan: &Wan, program: &Path, ground: &Ground, cell: Cell) -> Result<(f64, 
     rate.zip(again).map(|(rate, again)| (rate / 1e6, again)).ok_or(format!("no result:\n{said}"))
 }
 
-fn iperf3(wan: &Wan, ground: &Ground, cell: Cell) -> Result<(f64, f64), String> {
+fn iperf3(wan: &Wan, fixture: &Fixture, cell: Cell) -> Result<(f64, f64), String> {
     let mut client = Command::new("iperf3");
     client.args(["-c", FAR_ADDRESS, "-J", "-C", "cubic", "-t", &TIME_S.to_string()]);
-    client.args(["-O", &ground.omit_s.to_string(), "-P", &cell.streams.to_string()]);
+    client.args(["-O", &fixture.omit_s.to_string(), "-P", &cell.streams.to_string()]);
     client.args(cell.reverse.then_some("-R"));
     let mut client = wan.near(client).map_err(|why| format!("iperf3: {why}"))?;
     let said = output(&mut client)?;
@@ -174,8 +175,8 @@ fn serve(wan: &Wan) -> Result<Child, String> {
 }
 
 /// Limits of the kernel's buffers must not be what is measured.
-fn words_of(ground: &Ground) -> Vec<&str> {
-    let mut words: Vec<&str> = ground.profile.split_whitespace().collect();
+fn words_of(fixture: &Fixture) -> Vec<&str> {
+    let mut words: Vec<&str> = fixture.profile.split_whitespace().collect();
     words.extend(["--sysctl", "net.ipv4.tcp_rmem=4096 131072 134217728"]);
     words.extend(["--sysctl", "net.ipv4.tcp_wmem=4096 131072 134217728"]);
     words
@@ -206,14 +207,14 @@ fn page(rows: &[Row]) -> String {
     let _ = write!(
         text,
         "\n`cargo xtask bench net-test`: `datapump net-test far {OURS} --time {TIME_S}` and \
-         `iperf3 -c far -C cubic -t {TIME_S}` over the same WAN on the desk (`cargo xtask wan \
+         `iperf3 -c far -C cubic -t {TIME_S}` over the same emulated WAN (`cargo xtask wan \
          up`, with tcp_rmem and tcp_wmem to 128 MiB), by turns, {REPEATS} times each; `--omit` \
          and `-O` by the path: {}. Medians with the range, in Mbit/s of what arrived; ours counts \
          what TCP delivered in the time that counts, iperf3 what its receiver read. Within 3 % \
          is the same.\n\n",
         GROUNDS
             .iter()
-            .map(|ground| format!("{} s for `{}`", ground.omit_s, ground.profile))
+            .map(|fixture| format!("{} s for `{}`", fixture.omit_s, fixture.profile))
             .collect::<Vec<_>>()
             .join(", ")
     );
@@ -223,11 +224,11 @@ fn page(rows: &[Row]) -> String {
     text
 }
 
-const GROUNDS: [Ground; 4] = [
-    Ground { profile: "--rate 100Mbit --rtt 102ms --queue 1bdp", omit_s: 5 },
-    Ground { profile: "--rate 10Mbit --rtt 180ms --queue 1bdp", omit_s: 5 },
-    Ground { profile: "--rate 200Mbit --rtt 50ms --queue 1bdp", omit_s: 4 },
-    Ground { profile: "--rate 300Mbit --rtt 5ms --queue 1bdp", omit_s: 2 },
+const GROUNDS: [Fixture; 4] = [
+    Fixture { profile: "--rate 100Mbit --rtt 102ms --queue 1bdp", omit_s: 5 },
+    Fixture { profile: "--rate 10Mbit --rtt 180ms --queue 1bdp", omit_s: 5 },
+    Fixture { profile: "--rate 200Mbit --rtt 50ms --queue 1bdp", omit_s: 4 },
+    Fixture { profile: "--rate 300Mbit --rtt 5ms --queue 1bdp", omit_s: 2 },
 ];
 const CELLS: [Cell; 4] = [
     Cell { streams: 1, reverse: false },

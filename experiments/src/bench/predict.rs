@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::cpu::Accounts;
-use super::ground::random_file;
+use super::fixture::random_file;
 use super::shuffle::Shuffle;
 use super::{build, far, machine};
 use crate::page::table;
@@ -22,27 +22,27 @@ use xtask::step::{output, root, target_folder};
 
 /// Where a copy comes from and goes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Direction {
     Here,
     Push,
     Pull,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ground {
+enum Fixture {
     Memory,
     Disk,
 }
 
-use self::Ground::{Disk, Memory};
-use self::Way::{Here, Pull, Push};
+use self::Direction::{Here, Pull, Push};
+use self::Fixture::{Disk, Memory};
 
 /// One copy that was held out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
-    way: Way,
-    source: Ground,
-    sink: Ground,
+    direction: Direction,
+    source: Fixture,
+    sink: Fixture,
     files: u64,
     file_bytes: u64,
 }
@@ -52,7 +52,7 @@ struct Options {
     seed: u64,
     /// Nothing of 10 GB.
     short: bool,
-    /// Over a WAN on the desk, from copies that went over it before.
+    /// Over an emulated WAN, from copies that went over it before.
     wan: bool,
     /// Before each copy as much memory as it moves is taken and given back, so that a host that
     /// takes free memory back has no part in what the copy costs.
@@ -168,7 +168,13 @@ fn options(words: &[&str]) -> Result<Options, String> {
 
 /// The forty. Sizes are decimal: none of them is one that the model was made with.
 fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String> {
-    let one = |(way, source, sink), file_bytes| Held { way, source, sink, files: 1, file_bytes };
+    let one = |(direction, source, sink), file_bytes| Held {
+        direction,
+        source,
+        sink,
+        files: 1,
+        file_bytes,
+    };
     let mut all = Vec::new();
     for route in [
         (Here, Memory, Memory),
@@ -180,8 +186,13 @@ fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String>
     ] {
         all.extend([MB, 10 * MB, 100 * MB, 1000 * MB].map(|bytes| one(route, bytes)));
     }
-    let many =
-        |(way, source, sink), file_bytes| Held { way, source, sink, files: MANY, file_bytes };
+    let many = |(direction, source, sink), file_bytes| Held {
+        direction,
+        source,
+        sink,
+        files: MANY,
+        file_bytes,
+    };
     for route in
         [(Here, Memory, Memory), (Here, Disk, Disk), (Push, Memory, Memory), (Push, Disk, Disk)]
     {
@@ -247,8 +258,8 @@ impl Field {
         Ok(field)
     }
 
-    fn folder(&self, ground: Ground) -> &Path {
-        match ground {
+    fn folder(&self, fixture: Fixture) -> &Path {
+        match fixture {
             Memory => self.memory.path(),
             Disk => self.disk.path(),
         }
@@ -294,12 +305,12 @@ impl Field {
         command.env("DATAPUMP_NO_RECORD", "1");
         let (mut from, mut to) =
             (self.source(held).display().to_string(), target.display().to_string());
-        match held.way {
+        match held.direction {
             Here => {}
             Push => to = format!("far:{to}"),
             Pull => from = format!("far:{from}"),
         }
-        if held.way != Here {
+        if held.direction != Here {
             command.args(["--ssh", &far::ssh_command()]);
             command.arg("--remote-datapump").arg(program);
         }
@@ -349,7 +360,7 @@ fn cpu(row: &Row) -> Pair {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let Held { way, source, sink, files, file_bytes } = row.held;
+    let Held { direction, source, sink, files, file_bytes } = row.held;
     let told = |pair: Pair| {
         let [low, middle, high] = pair.expected;
         let out = if pair.covered() { "" } else { " out" };
@@ -359,8 +370,10 @@ fn cells(row: &Row) -> Vec<String> {
             format!("{:+.0} %{out}", pair.error() * 100.0),
         ]
     };
-    let mut cells =
-        vec![format!("{way:?} {source:?}→{sink:?}"), format!("{files} × {}", size(file_bytes))];
+    let mut cells = vec![
+        format!("{direction:?} {source:?}→{sink:?}"),
+        format!("{files} × {}", size(file_bytes)),
+    ];
     cells.extend(told(row.time));
     cells.extend(told(cpu(row)));
     cells.extend([row.binding.clone(), format!("{:.0} %", row.foreign * 100.0)]);

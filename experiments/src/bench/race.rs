@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use super::cpu::{Accounts, Used};
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::rows::{Arrives, Clock, Ready, Row, Scenario, Serve, ServeEnd};
 use super::shuffle::Shuffle;
 use super::{Options, far};
@@ -55,7 +55,7 @@ pub(super) struct Results<'a> {
 
 pub(super) fn run<'a>(
     rows: &'a [Row],
-    ground: &Ground,
+    fixture: &Fixture,
     accounts: &Accounts,
     options: &Options,
 ) -> Result<Results<'a>, String> {
@@ -76,9 +76,9 @@ pub(super) fn run<'a>(
         println!("\n== round {} of {}", round + 1, options.rounds);
         for i in shuffle.order(results.outcomes.len()) {
             let row = results.outcomes[i].row;
-            ground.sweep().map_err(|why| format!("the destination cannot be emptied: {why}"))?;
+            fixture.sweep().map_err(|why| format!("the destination cannot be emptied: {why}"))?;
             rest(accounts, at_rest);
-            let sample = run_once(row, ground, accounts);
+            let sample = run_once(row, fixture, accounts);
             println!("{}", line(row, &sample));
             results.outcomes[i].samples.push(sample);
         }
@@ -109,15 +109,15 @@ fn line(row: &Row, sample: &Result<Sample, String>) -> String {
     }
 }
 
-fn run_once(row: &Row, ground: &Ground, accounts: &Accounts) -> Result<Sample, String> {
+fn run_once(row: &Row, fixture: &Fixture, accounts: &Accounts) -> Result<Sample, String> {
     let port = far::closed_port();
-    let served = row.serve.as_ref().map(|serve| start_serving(serve, ground, port)).transpose()?;
+    let served = row.serve.as_ref().map(|serve| start_serving(serve, fixture, port)).transpose()?;
     let watch = AtomicBool::new(row.scenario == Scenario::Memory);
     let mut memory = Memory::default();
     let before = accounts.now();
     let said = std::thread::scope(|scope| {
         let sampler = scope.spawn(|| sample_memory(accounts, &watch));
-        let said = finish(start(&row.script, ground, port), "the tool");
+        let said = finish(start(&row.script, fixture, port), "the tool");
         watch.store(false, Ordering::Relaxed);
         memory = sampler.join().unwrap_or_default();
         said
@@ -129,18 +129,18 @@ fn run_once(row: &Row, ground: &Ground, accounts: &Accounts) -> Result<Sample, S
     let used = before.until(&accounts.now());
     said?;
     ended?;
-    compare(row, ground)?;
-    let own_rate = own_rate(row, ground)?;
+    compare(row, fixture)?;
+    let own_rate = own_rate(row, fixture)?;
     let memory =
-        (row.scenario == Scenario::Memory).then(|| reported(memory, ground)).transpose()?;
+        (row.scenario == Scenario::Memory).then(|| reported(memory, fixture)).transpose()?;
     Ok(Sample { used, own_rate, memory })
 }
 
 /// bash with the row's variables and, as `dp` and `steady`, datapump's copy.
-fn start(script: &str, ground: &Ground, port: u16) -> std::io::Result<Child> {
+fn start(script: &str, fixture: &Fixture, port: u16) -> std::io::Result<Child> {
     let mut command = Command::new("bash");
     command.arg("-c").arg(format!("set -o pipefail\n{DP}\n{script}"));
-    command.envs(ground.variables(port));
+    command.envs(fixture.variables(port));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).spawn()
 }
@@ -179,10 +179,10 @@ impl Limit {
     }
 }
 
-fn start_serving(serve: &Serve, ground: &Ground, port: u16) -> Result<Child, String> {
-    let url = ground.log().join("wdt.url");
+fn start_serving(serve: &Serve, fixture: &Fixture, port: u16) -> Result<Child, String> {
+    let url = fixture.log().join("wdt.url");
     fs::write(&url, "").map_err(|why| format!("{}: {why}", url.display()))?;
-    let child = start(&serve.script, ground, port).map_err(|why| format!("the far end: {why}"))?;
+    let child = start(&serve.script, fixture, port).map_err(|why| format!("the far end: {why}"))?;
     let ready = || match serve.ready {
         Ready::Port => listens(port),
         Ready::Url => fs::read(&url).is_ok_and(|text| text.contains(&b'\n')),
@@ -222,12 +222,12 @@ fn listens(port: u16) -> bool {
 }
 
 /// What arrived must be what was sent: a fast tool that loses bytes has not won.
-fn compare(row: &Row, ground: &Ground) -> Result<(), String> {
+fn compare(row: &Row, fixture: &Fixture) -> Result<(), String> {
     let (left, right) = match row.arrives {
         Arrives::Nothing => return Ok(()),
-        Arrives::File(name) => (ground.source(name), ground.arrived("f")),
-        Arrives::Same(name) => (ground.source(name), ground.arrived(name)),
-        Arrives::Disk => (ground.disk_source(), ground.disk_arrived()),
+        Arrives::File(name) => (fixture.source(name), fixture.arrived("f")),
+        Arrives::Same(name) => (fixture.source(name), fixture.arrived(name)),
+        Arrives::Disk => (fixture.disk_source(), fixture.disk_arrived()),
     };
     let tool = if left.is_dir() { "diff" } else { "cmp" };
     let mut command = Command::new(tool);
@@ -241,16 +241,16 @@ fn compare(row: &Row, ground: &Ground) -> Result<(), String> {
     }
 }
 
-fn own_rate(row: &Row, ground: &Ground) -> Result<Option<f64>, String> {
+fn own_rate(row: &Row, fixture: &Fixture) -> Result<Option<f64>, String> {
     let seconds = match row.clock {
-        Clock::Whole => return Ok(None),
-        Clock::Datapump => Some(record(ground)?.moved.elapsed_s),
-        Clock::Steady => return steady_rate(ground).map(Some),
-        Clock::Iperf => read_json(ground, "iperf.json")?
+        Clock::EndToEnd => return Ok(None),
+        Clock::Datapump => Some(record(fixture)?.moved.elapsed_s),
+        Clock::Steady => return steady_rate(fixture).map(Some),
+        Clock::Iperf => read_json(fixture, "iperf.json")?
             .pointer("/end/sum_received/seconds")
             .and_then(Value::as_f64),
         Clock::Fio => {
-            let report = read_json(ground, "fio.json")?;
+            let report = read_json(fixture, "fio.json")?;
             let jobs = report["jobs"].as_array().cloned().unwrap_or_default();
             let millis = jobs.iter().filter_map(|job| job["job_runtime"].as_f64());
             millis.reduce(f64::max).map(|millis| millis / 1e3)
@@ -262,8 +262,8 @@ fn own_rate(row: &Row, ground: &Ground) -> Result<Option<f64>, String> {
 
 /// The rate between the first and the last progress event that tell of bytes: login, handshakes and
 /// the end are left out, as iperf3 leaves out its own.
-fn steady_rate(ground: &Ground) -> Result<f64, String> {
-    let text = fs::read_to_string(ground.log().join("dp.json")).map_err(|why| why.to_string())?;
+fn steady_rate(fixture: &Fixture) -> Result<f64, String> {
+    let text = fs::read_to_string(fixture.log().join("dp.json")).map_err(|why| why.to_string())?;
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let points: Vec<(f64, f64)> = events
         .filter(|event| event["event"] == "progress")
@@ -282,14 +282,14 @@ fn steady_rate(ground: &Ground) -> Result<f64, String> {
 }
 
 /// What datapump's last event says of its copy.
-fn record(ground: &Ground) -> Result<Record, String> {
-    let text = fs::read_to_string(ground.log().join("dp.json")).map_err(|why| why.to_string())?;
+fn record(fixture: &Fixture) -> Result<Record, String> {
+    let text = fs::read_to_string(fixture.log().join("dp.json")).map_err(|why| why.to_string())?;
     said::record(&text)
 }
 
-fn read_json(ground: &Ground, name: &str) -> Result<Value, String> {
+fn read_json(fixture: &Fixture, name: &str) -> Result<Value, String> {
     let text =
-        fs::read_to_string(ground.log().join(name)).map_err(|why| format!("{name}: {why}"))?;
+        fs::read_to_string(fixture.log().join(name)).map_err(|why| format!("{name}: {why}"))?;
     // fio writes a line of its own in front where it has something to say.
     let start = text.find('{').unwrap_or(0);
     serde_json::from_str(&text[start..]).map_err(|why| format!("{name}: {why}"))
@@ -323,8 +323,8 @@ fn high_water(pid: u32) -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-fn reported(seen: Memory, ground: &Ground) -> Result<Memory, String> {
-    let record = record(ground)?;
+fn reported(seen: Memory, fixture: &Fixture) -> Result<Memory, String> {
+    let record = record(fixture)?;
     let sides = || std::iter::once(&record.source).chain(&record.sink);
     let most = |of: fn(&Side) -> u64| sides().map(of).max().unwrap_or(0);
     Ok(Memory {

@@ -164,7 +164,7 @@ impl Run<'_> {
         let whole = self.outcome.row.bytes as f64 / self.sample.used.wall_s;
         let scenario_has_clocks = self.outcome.row.scenario.judged_by_own_clock();
         match self.sample.own_rate {
-            Some(own) if scenario_has_clocks && self.outcome.row.clock != Clock::Whole => own,
+            Some(own) if scenario_has_clocks && self.outcome.row.clock != Clock::EndToEnd => own,
             _ => whole,
         }
     }

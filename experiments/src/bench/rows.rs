@@ -111,7 +111,7 @@ pub(super) enum Arrives {
 /// Whose clock gives the rate that is judged, besides that of the whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
-    Whole,
+    EndToEnd,
     Datapump,
     /// datapump's progress, without its start and end.
     Steady,
@@ -363,7 +363,7 @@ impl Row {
             script: script.to_string(),
             bytes,
             arrives: Arrives::Nothing,
-            clock: Clock::Whole,
+            clock: Clock::EndToEnd,
             terms: Terms { congestion: machine::congestion(), ..Terms::default() },
         }
     }

@@ -20,16 +20,16 @@ mod capture;
 use self::capture::Advertised;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Push,
     Pull,
 }
 
-impl Way {
+impl Direction {
     fn name(self) -> &'static str {
         match self {
-            Way::Push => "push",
-            Way::Pull => "pull",
+            Direction::Push => "push",
+            Direction::Pull => "pull",
         }
     }
 }
@@ -37,7 +37,7 @@ impl Way {
 /// One copy, looked at from everywhere.
 struct Row {
     window_kib: u64,
-    way: Way,
+    direction: Direction,
     seen_bytes: u64,
     wire: Advertised,
 }
@@ -64,8 +64,8 @@ pub(crate) fn windows(words: &[&str]) -> Result<(), String> {
     packages::ensure(packages::FOR_WAN)?;
     let mut rows = Vec::new();
     for window_kib in WINDOWS_KIB {
-        for way in [Way::Push, Way::Pull] {
-            let row = measure(&program, window_kib, way)?;
+        for direction in [Direction::Push, Direction::Pull] {
+            let row = measure(&program, window_kib, direction)?;
             println!("| {} |", cells(&row).join(" | "));
             rows.push(row);
         }
@@ -80,7 +80,7 @@ pub(crate) fn windows(words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
+fn measure(program: &Path, window_kib: u64, direction: Direction) -> Result<Row, String> {
     let told = |why: std::io::Error| format!("bench windows: {why}");
     let folder = tempfile::Builder::new().prefix("datapump-windows-").tempdir().map_err(told)?;
     let pcap = folder.path().join("pcap");
@@ -89,9 +89,9 @@ fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
     let wan = Wan::up(&Profile::from_words(&words)?, Some(program))?;
     // So many windows that it opens, and no more: small ones are slow.
     let bytes = (window_kib << 10) * 24 + (64 << 10);
-    let (ends, sink) = match way {
-        Way::Push => ([format!("null:{bytes}"), "far:null:".into()], FAR),
-        Way::Pull => ([format!("far:null:{bytes}"), "null:".into()], NEAR),
+    let (ends, sink) = match direction {
+        Direction::Push => ([format!("null:{bytes}"), "far:null:".into()], FAR),
+        Direction::Pull => ([format!("far:null:{bytes}"), "null:".into()], NEAR),
     };
     let mut copy = Command::new(program);
     copy.args(["copy", "--json", "--no-record", "--streams", "1", "--ssh", &wan.ssh_command()]);
@@ -103,7 +103,7 @@ fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
     let packets = capture::words_of(&pcap, &["tcp"])?;
     Ok(Row {
         window_kib,
-        way,
+        direction,
         seen_bytes: Some(seen_bytes)
             .filter(|bytes| *bytes > 0)
             .ok_or("the program saw no window")?,
@@ -114,7 +114,7 @@ fn measure(program: &Path, window_kib: u64, way: Way) -> Result<Row, String> {
 fn cells(row: &Row) -> Vec<String> {
     vec![
         row.window_kib.to_string(),
-        row.way.name().to_string(),
+        row.direction.name().to_string(),
         (row.window_kib << 10).to_string(),
         row.seen_bytes.to_string(),
         row.wire.most_bytes.to_string(),

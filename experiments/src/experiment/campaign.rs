@@ -11,9 +11,9 @@ use ::wan::{Profile, Wan};
 use serde_json::Value;
 
 use super::Experiment;
-use super::desk::Desk;
 use super::levels::r_squared;
 use super::shown::{Shown, Table};
+use super::testbed::Testbed;
 use analysis::statistics::Spread;
 use xtask::step::output;
 
@@ -51,20 +51,24 @@ pub(super) const LINEAR: Experiment = Experiment {
 
 /// A path with a campaign on it.
 pub(super) struct Campaign<'a> {
-    desk: &'a Desk,
+    testbed: &'a Testbed,
     pub wan: Wan,
     folder: tempfile::TempDir,
 }
 
 impl<'a> Campaign<'a> {
     /// `hosts` as they stand in the file: `far` and `near` are the two ends of the path.
-    pub(super) fn over(desk: &'a Desk, path: &str, hosts: &str) -> Result<Campaign<'a>, String> {
+    pub(super) fn over(
+        testbed: &'a Testbed,
+        path: &str,
+        hosts: &str,
+    ) -> Result<Campaign<'a>, String> {
         let words: Vec<&str> = path.split_whitespace().collect();
-        let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+        let wan = Wan::up(&Profile::from_words(&words)?, Some(&testbed.program))?;
         let told = |why: std::io::Error| format!("experiment: {why}");
         let folder = tempfile::Builder::new().prefix("datapump-sweep-").tempdir().map_err(told)?;
         fs::write(folder.path().join("hosts"), hosts).map_err(told)?;
-        Ok(Campaign { desk, wan, folder })
+        Ok(Campaign { testbed, wan, folder })
     }
 
     fn store(&self) -> PathBuf {
@@ -72,7 +76,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn command(&self, words: &str) -> Result<Command, String> {
-        let mut sweep = Command::new(&self.desk.program);
+        let mut sweep = Command::new(&self.testbed.program);
         sweep.args(["sweep", "--results"]).arg(self.store());
         sweep.arg("--hosts").arg(self.folder.path().join("hosts"));
         sweep.args(["--ssh", &self.wan.ssh_command()]).args(words.split_whitespace());
@@ -115,7 +119,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn ask(&self, words: &str) -> Command {
-        let mut ask = Command::new(&self.desk.program);
+        let mut ask = Command::new(&self.testbed.program);
         ask.args(words.split_whitespace()).arg("--results").arg(self.store());
         ask
     }
@@ -153,16 +157,16 @@ pub(super) fn mbit_s(cell: &Value) -> f64 {
     figure(cell, "/moved/bytes") * 8.0 / figure(cell, "/cell/moving_s") / 1e6
 }
 
-fn short(desk: &Desk) -> Result<Shown, String> {
+fn short(testbed: &Testbed) -> Result<Shown, String> {
     let paths = PATHS.map(|(path, _)| (path, "far\nnear\n"));
-    let seen = paths.iter().map(|path| over(desk, *path, &SHORT)).collect::<Result<_, _>>()?;
+    let seen = paths.iter().map(|path| over(testbed, *path, &SHORT)).collect::<Result<_, _>>()?;
     Ok(tell(&SHORT, seen))
 }
 
-fn whole(desk: &Desk) -> Result<Shown, String> {
+fn whole(testbed: &Testbed) -> Result<Shown, String> {
     let measure = |site: &[usize]| {
         site.iter()
-            .map(|path| over(desk, PATHS[*path], &WHOLE_COURSE))
+            .map(|path| over(testbed, PATHS[*path], &WHOLE_COURSE))
             .collect::<Result<Vec<_>, _>>()
     };
     let seen = thread::scope(|scope| {
@@ -183,11 +187,11 @@ struct Seen {
 }
 
 fn over(
-    desk: &Desk,
+    testbed: &Testbed,
     (path, hosts): (&'static str, &'static str),
     course: &Course,
 ) -> Result<Seen, String> {
-    let campaign = Campaign::over(desk, path, hosts)?;
+    let campaign = Campaign::over(testbed, path, hosts)?;
     campaign.measure_in_two(course.words, 3)?;
     Ok(Seen { path, hosts, cells: campaign.cells()? })
 }
@@ -304,10 +308,10 @@ fn missing_of(cell: &Value) -> Vec<String> {
     FIELDS.iter().filter(is_missing).map(|path| path.to_string()).collect()
 }
 
-fn linear(desk: &Desk) -> Result<Shown, String> {
+fn linear(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let path = "--rate 300Mbit --rtt 50ms --queue 1bdp";
-    let campaign = Campaign::over(desk, path, "far\n")?;
+    let campaign = Campaign::over(testbed, path, "far\n")?;
     campaign.measure(STREAMS)?;
     let cells = campaign.cells()?;
     let grid: Vec<&Value> = cells.iter().filter(|c| word(c, "/cell/choice") == "grid").collect();

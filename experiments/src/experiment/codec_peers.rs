@@ -6,8 +6,8 @@ use std::process::Command;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::desk::Desk;
 use super::shown::{Shown, Table};
+use super::testbed::Testbed;
 use super::tools::Tool;
 use analysis::statistics::Spread;
 use xtask::packages::is_installed;
@@ -27,17 +27,17 @@ pub(super) const PEERS: Experiment = Experiment {
 /// What has been seen of one program over one path, in MB/s.
 type Rates = Vec<(&'static str, Vec<f64>)>;
 
-fn peers(desk: &Desk) -> Result<Shown, String> {
+fn peers(testbed: &Testbed) -> Result<Shown, String> {
     let folder = tempfile::Builder::new().prefix("datapump-peers-").tempdir_in("/dev/shm");
     let folder = folder.map_err(|why| format!("/dev/shm: {why}"))?;
     let (file, target) = (folder.path().join("mix"), folder.path().join("arrived"));
-    let mut make = Command::new(&desk.program);
+    let mut make = Command::new(&testbed.program);
     make.args(["copy", "--quiet", "--no-record"]).arg(format!("mix:{FILE_BYTES}")).arg(&file);
     output(&mut make)?;
     let mut shown = Shown::default();
     for path in &PATHS {
         let words: Vec<&str> = path.wan.split(' ').collect();
-        let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+        let wan = Wan::up(&Profile::from_words(&words)?, Some(&testbed.program))?;
         let mut rates: Rates = Vec::new();
         for round in 0..ROUNDS {
             for place in 0..TOOLS.len() {
@@ -48,7 +48,7 @@ fn peers(desk: &Desk) -> Result<Shown, String> {
                     continue;
                 }
                 let program = match tool.program {
-                    DATAPUMP => desk.program.as_path(),
+                    DATAPUMP => testbed.program.as_path(),
                     other => Path::new(other),
                 };
                 let seconds = tool.copy(&wan, program, &file, (path.to, &target))?;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use ::wan::Wan;
 
 use super::Experiment;
-use super::desk::{Desk, Order};
 use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
+use super::testbed::{Order, Testbed};
 use crate::bench::shuffle::Shuffle;
 
 pub(super) const BOTH_ENDS: Experiment = Experiment {
@@ -41,7 +41,7 @@ pub(super) const MEMORY: Experiment = Experiment {
     run: memory,
 };
 
-fn both_ends(desk: &Desk) -> Result<Shown, String> {
+fn both_ends(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let cells: Vec<(u32, u32)> =
         RATES_MBIT.iter().flat_map(|rate| STREAMS.map(|streams| (*rate, streams))).collect();
@@ -55,7 +55,7 @@ fn both_ends(desk: &Desk) -> Result<Shown, String> {
         let (rate, streams) = cells[index];
         let path = format!("--rate {rate}Mbit --rtt 20ms --queue 1bdp");
         let copy = format!("--streams {streams} null:{}M far:null:", rate * 3 / 8);
-        let run = desk.copy(&Order::new(path, copy))?;
+        let run = testbed.copy(&Order::new(path, copy))?;
         let costs = [run.source_ns_per_byte(), run.sink_ns_per_byte()];
         let ratio = costs[0] / costs[1];
         seen.push([run.copying_mbit_s(), f64::from(streams), costs[0], costs[1], ratio]);
@@ -111,9 +111,9 @@ fn both_ends(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn slow_target(desk: &Desk) -> Result<Shown, String> {
+fn slow_target(testbed: &Testbed) -> Result<Shown, String> {
     let group = Quota::new()?;
-    let far_program = group.runs(&desk.program)?;
+    let far_program = group.runs(&testbed.program)?;
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Over 300 Mbit/s and 10 ms, packed with zlib 1 (the target's cost is the first line's):",
@@ -127,7 +127,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
         )
     };
     group.allow(Some(f64::from(KNOWN_PERCENT)))?;
-    let known = desk.copy(&order("900M"))?;
+    let known = testbed.copy(&order("900M"))?;
     let cost_ns = known.sink_ns_per_byte();
     table.row(vec![
         KNOWN_PERCENT.to_string(),
@@ -140,7 +140,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
     let (mut worst, mut named, mut cells) = (0.0f64, 0, 0);
     for (percent, size) in [(3, "120M"), (4, "200M"), (6, "300M"), (8, "400M"), (14, "700M")] {
         group.allow(Some(f64::from(percent)))?;
-        let run = desk.copy(&order(size))?;
+        let run = testbed.copy(&order(size))?;
         let predicted = f64::from(percent) / 100.0 / cost_ns * 8e3;
         let off = (run.copying_mbit_s() / predicted - 1.0) * 100.0;
         worst = if off.abs() > worst.abs() { off } else { worst };
@@ -161,7 +161,7 @@ fn slow_target(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn memory(desk: &Desk) -> Result<Shown, String> {
+fn memory(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Over 200 Mbit/s and 50 ms, in MiB (sockets: the most that the kernel says the data \
@@ -187,7 +187,7 @@ fn memory(desk: &Desk) -> Result<Shown, String> {
         );
         let most = Mutex::new([0u64; 2]);
         let path = "--rate 200Mbit --rtt 50ms --queue 1bdp";
-        let run = desk.copy_beside(&Order::new(path, copy), |wan| watch_sockets(wan, &most))?;
+        let run = testbed.copy_beside(&Order::new(path, copy), |wan| watch_sockets(wan, &most))?;
         let sockets = most.into_inner().unwrap_or_default().map(mib);
         let mut cells = vec![format!("{window_kib} KiB"), streams.to_string(), request.to_string()];
         let sink = run.record.sink.as_ref().ok_or("the copy had no far side")?;

@@ -2,9 +2,9 @@
 //! sender that is faster than the path's router.
 
 use super::Experiment;
-use super::desk::{Desk, Order, Run};
 use super::series;
 use super::shown::{Shown, Table};
+use super::testbed::{Order, Run, Testbed};
 
 pub(super) const TOLD_WHOLE: Experiment = Experiment {
     name: "g20",
@@ -31,18 +31,18 @@ pub(super) const PATH: &str =
     "--rate 100Mbit --rtt 102ms --queue 128K --sysctl net.ipv4.tcp_slow_start_after_idle=0";
 
 /// The mover on that path, with a capture; made once for all experiments that look at it.
-pub(super) fn mover(desk: &Desk) -> Result<&Run, String> {
-    if let Some(run) = desk.mover.get() {
+pub(super) fn mover(testbed: &Testbed) -> Result<&Run, String> {
+    if let Some(run) = testbed.mover.get() {
         return Ok(run);
     }
     let copy = "--streams 1 --congestion cubic --pace off --lockstep 32M:250ms --window 256K \
                 null:416M far:null:";
-    let run = desk.copy(&Order::new(PATH, copy).captured())?;
-    Ok(desk.mover.get_or_init(|| run))
+    let run = testbed.copy(&Order::new(PATH, copy).captured())?;
+    Ok(testbed.mover.get_or_init(|| run))
 }
 
-fn told_whole(desk: &Desk) -> Result<Shown, String> {
-    let mover = mover(desk)?;
+fn told_whole(testbed: &Testbed) -> Result<Shown, String> {
+    let mover = mover(testbed)?;
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Copies over that path (Mbit/s: payload by the time of the copy without its login; steady: \
@@ -56,7 +56,7 @@ fn told_whole(desk: &Desk) -> Result<Shown, String> {
         ("plain, one stream, cubic", "--streams 1 --congestion cubic"),
         ("plain, as it comes", ""),
     ] {
-        let run = desk.copy(&Order::new(PATH, format!("{options} null:500M far:null:")))?;
+        let run = testbed.copy(&Order::new(PATH, format!("{options} null:500M far:null:")))?;
         table.row(line(name, &run));
         plain.push((name, run));
     }
@@ -112,7 +112,7 @@ fn judge_mover(shown: &mut Shown, mover: &Run) {
     }
 }
 
-fn slower_sender(desk: &Desk) -> Result<Shown, String> {
+fn slower_sender(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "128 MiB each:",
@@ -132,7 +132,7 @@ fn slower_sender(desk: &Desk) -> Result<Shown, String> {
             "--streams 1 --congestion cubic --pace {pace} --lockstep 32M:250ms null:128M far:null:"
         );
         let before = bucket.into_iter().map(String::from).collect();
-        let run = desk.copy(&Order { before, ..Order::new(PATH, copy) })?;
+        let run = testbed.copy(&Order { before, ..Order::new(PATH, copy) })?;
         table.row(line(name, &run));
         rates.push(run.copying_mbit_s());
         copies.push((name.to_string(), run.streams));

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Experiment;
-use super::desk::{Desk, Order, Run};
 use super::shown::{Shown, Table};
+use super::testbed::{Order, Run, Testbed};
 
 pub(super) const RESTART: Experiment = Experiment {
     name: "g25",
@@ -30,7 +30,7 @@ struct Seen {
     again_percent: f64,
 }
 
-fn restart(desk: &Desk) -> Result<Shown, String> {
+fn restart(testbed: &Testbed) -> Result<Shown, String> {
     let cells: Vec<Cell> = [0, 1]
         .into_iter()
         .flat_map(|slow_start| PAUSES_MS.map(|pause_ms| (slow_start, pause_ms)))
@@ -38,7 +38,7 @@ fn restart(desk: &Desk) -> Result<Shown, String> {
             [0, 1, 2].map(|sender| Cell { slow_start, pause_ms, sender })
         })
         .collect();
-    let seen = measure(desk, &cells)?;
+    let seen = measure(testbed, &cells)?;
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Mbit/s, and segments that were sent again (one copy each):",
@@ -79,18 +79,18 @@ fn restart(desk: &Desk) -> Result<Shown, String> {
 }
 
 /// Two at once: each has a WAN of its own, and most of what they do is wait.
-fn measure(desk: &Desk, cells: &[Cell]) -> Result<Vec<Seen>, String> {
+fn measure(testbed: &Testbed, cells: &[Cell]) -> Result<Vec<Seen>, String> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());
-    let program = &desk.program;
+    let program = &testbed.program;
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let desk = Desk::of(program.clone());
+                let testbed = Testbed::of(program.clone());
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = cells.get(index) else { return };
-                    let seen = one(&desk, *cell);
+                    let seen = one(&testbed, *cell);
                     found.lock().expect("nobody panics with it").push((index, seen));
                 }
             });
@@ -101,7 +101,7 @@ fn measure(desk: &Desk, cells: &[Cell]) -> Result<Vec<Seen>, String> {
     found.into_iter().map(|(_, seen)| seen).collect()
 }
 
-fn one(desk: &Desk, cell: Cell) -> Result<Seen, String> {
+fn one(testbed: &Testbed, cell: Cell) -> Result<Seen, String> {
     let path = format!(
         "--rate 100Mbit --rtt 102ms --queue 128K --sysctl net.ipv4.tcp_slow_start_after_idle={}",
         cell.slow_start
@@ -112,7 +112,7 @@ fn one(desk: &Desk, cell: Cell) -> Result<Seen, String> {
     };
     let sender = SENDERS[cell.sender].1;
     let copy = format!("--streams 1 {sender} {stops} null:64M far:null:");
-    let run: Run = desk.copy(&Order::new(path, copy))?;
+    let run: Run = testbed.copy(&Order::new(path, copy))?;
     println!("{} {}", SENDERS[cell.sender].0, run.sentence());
     Ok(Seen {
         rate: run.copying_mbit_s(),

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::Experiment;
 use super::campaign::{Campaign, csv, figure, interrupt, mbit_s, word};
-use super::desk::Desk;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
+use super::testbed::Testbed;
 use analysis::statistics::Spread;
 
 pub(super) const SIZES: Experiment = Experiment {
@@ -42,7 +42,7 @@ pub(super) const PROBES: Experiment = Experiment {
     run: probes,
 };
 
-fn sizes(desk: &Desk) -> Result<Shown, String> {
+fn sizes(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Medians in Mbit/s, and from where on they are within 5 % of the three largest:",
@@ -52,7 +52,7 @@ fn sizes(desk: &Desk) -> Result<Shown, String> {
         ("--rate 100Mbit --rtt 20ms --queue 1bdp", 100.0, 0.020),
         ("--rate 50Mbit --rtt 50ms --queue 1bdp", 50.0, 0.050),
     ] {
-        let campaign = Campaign::over(desk, path, "far\n")?;
+        let campaign = Campaign::over(testbed, path, "far\n")?;
         campaign
             .measure("--sizes 1M..64M --windows auto --streams 4 --repeat 5 --congestion cubic")?;
         let cells = campaign.cells()?;
@@ -101,9 +101,9 @@ fn theory_megabytes(rate_mbit: f64, rtt_s: f64) -> f64 {
     19.0 * (HANDSHAKES + ramp) * rtt_s * rate / 1e6
 }
 
-fn durations(desk: &Desk) -> Result<Shown, String> {
+fn durations(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
-    let campaign = Campaign::over(desk, "--rate 300Mbit --rtt 25ms --queue 1bdp", "far\n")?;
+    let campaign = Campaign::over(testbed, "--rate 300Mbit --rtt 25ms --queue 1bdp", "far\n")?;
     for (seconds, passes) in [("40", 1), ("2,5,10,20", 3)] {
         campaign.measure(&format!(
             "--durations {seconds} --repeat {passes} --windows 256K,1M,4M --streams 1 \
@@ -170,7 +170,7 @@ fn judge_durations(shown: &mut Shown, seen: &[Vec<Spread>], gains: &[f64]) {
     );
 }
 
-fn probes(desk: &Desk) -> Result<Shown, String> {
+fn probes(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Medians in ms, of each cell:",
@@ -183,7 +183,7 @@ fn probes(desk: &Desk) -> Result<Shown, String> {
         "--rate 20Mbit --rtt 50ms --queue 2bdp",
         "--rate 10Mbit --rtt 10ms --queue 64K",
     ] {
-        let campaign = Campaign::over(desk, path, "far\n")?;
+        let campaign = Campaign::over(testbed, path, "far\n")?;
         let mut ping = Command::new("ping");
         ping.args(["-n", "-D", "-i", "0.1", "10.77.0.2"]).stdout(Stdio::piped());
         let ping = campaign.wan.near(ping).and_then(|mut ping| ping.spawn());

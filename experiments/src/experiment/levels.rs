@@ -8,10 +8,10 @@ use std::process::Command;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::desk::{Desk, Order, Run};
 use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
+use super::testbed::{Order, Run, Testbed};
 use super::timed::{self, Programs, Stretch};
 use analysis::statistics::Spread;
 
@@ -38,7 +38,7 @@ pub(super) const LINKS: Experiment = Experiment {
     title: "a compressed rate is flat over links, and helps below a crossover",
     about: "To 22 hosts compressed data moved at about 50 Mbit/s whatever the link, so it helped \
             below and hurt above; over 10 Mbit/s it was more than four times as fast. Here the \
-            sender has a fifth of a CPU; links up to 100 Mbit/s are the WAN on the desk with 10 \
+            sender has a fifth of a CPU; links up to 100 Mbit/s are the emulated WAN with 10 \
             ms, faster ones a veth pair with a token bucket. What it packs over the loopback \
             predicts the flat rate, and with it the crossover.",
     run: links,
@@ -73,13 +73,13 @@ pub(super) const CROSSING: Experiment = Experiment {
     run: crossing,
 };
 
-fn levels(desk: &Desk) -> Result<Shown, String> {
+fn levels(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new("By level:", "level | ratio | CPU ns/B | c/x | Mbit/s");
     let mut seen = Vec::new();
     for level in 0..=9 {
         let run =
-            desk.copy(&loopback(&format!("--compress zlib:{level} records:192M near:null:")))?;
+            testbed.copy(&loopback(&format!("--compress zlib:{level} records:192M near:null:")))?;
         let ratio = run.record.packed.as_ref().map_or(1.0, Packed::ratio);
         let c_over_x = run.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
         let cost_ns = cpu_ns_per_byte(&run);
@@ -110,13 +110,14 @@ fn levels(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn cost(desk: &Desk) -> Result<Shown, String> {
+fn cost(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new("By turns, CPU ns/B of the source:", "turn | off | zlib 1 | ratio");
     let mut ratios = Vec::new();
     for turn in 0..7 {
         let copy = |way: &str| {
-            let run = desk.copy(&loopback(&format!("--compress {way} records:384M near:null:")))?;
+            let run =
+                testbed.copy(&loopback(&format!("--compress {way} records:384M near:null:")))?;
             Ok::<f64, String>(cpu_ns_per_byte(&run))
         };
         let (off, one) = (copy("off")?, copy("zlib:1")?);
@@ -139,12 +140,12 @@ fn cost(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn links(desk: &Desk) -> Result<Shown, String> {
+fn links(testbed: &Testbed) -> Result<Shown, String> {
     let quota = Quota::new()?;
-    let near = quota.runs(&desk.program)?;
-    let programs = Programs { near: &near, far: &desk.program };
+    let near = quota.runs(&testbed.program)?;
+    let programs = Programs { near: &near, far: &testbed.program };
     quota.allow(Some(LINKS_QUOTA))?;
-    let loopback = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
+    let loopback = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;
     let copy = "--compress zlib:1 --request-size 256K records:64T near:null:";
     let flat_mbit = timed::copy(&loopback, programs, copy, STEADY)?.bytes_per_s * 8.0 / 1e6;
     drop(loopback);
@@ -153,7 +154,7 @@ fn links(desk: &Desk) -> Result<Shown, String> {
     let mut off = Vec::new();
     for pass in 0..LINK_PASSES {
         for (link, packed) in LINK_RATES_MBIT.into_iter().zip(&mut packed) {
-            let rate = over_link(desk, programs, link)?;
+            let rate = over_link(testbed, programs, link)?;
             packed.push(rate("zlib:1")?);
             if pass == 0 {
                 off.push(rate("off")?);
@@ -183,7 +184,7 @@ fn links(desk: &Desk) -> Result<Shown, String> {
 
 /// What copies move over a link of this rate, in Mbit/s, by their `--compress`.
 fn over_link(
-    desk: &Desk,
+    testbed: &Testbed,
     programs: Programs<'_>,
     link_mbit: u32,
 ) -> Result<impl Fn(&str) -> Result<f64, String>, String> {
@@ -192,7 +193,7 @@ fn over_link(
         _ => format!("--veth --rate {link_mbit}Mbit --queue 1M"),
     };
     let words: Vec<&str> = words.split(' ').collect();
-    let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+    let wan = Wan::up(&Profile::from_words(&words)?, Some(&testbed.program))?;
     let request = if link_mbit < 10 { "32K" } else { "256K" };
     Ok(move |way: &str| {
         let copy = format!("--compress {way} --request-size {request} records:64T far:null:");
@@ -236,12 +237,12 @@ fn crossover(seen: &[[f64; 3]], column: usize) -> Option<f64> {
     Some(pair[0][column] + share * (pair[1][column] - pair[0][column]))
 }
 
-fn crossing(desk: &Desk) -> Result<Shown, String> {
+fn crossing(testbed: &Testbed) -> Result<Shown, String> {
     let quota = Quota::new()?;
-    let near = quota.runs(&desk.program)?;
-    let programs = Programs { near: &near, far: &desk.program };
+    let near = quota.runs(&testbed.program)?;
+    let programs = Programs { near: &near, far: &testbed.program };
     let words: Vec<&str> = "--rate 300Mbit --rtt 50ms --queue 1bdp".split(' ').collect();
-    let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+    let wan = Wan::up(&Profile::from_words(&words)?, Some(&testbed.program))?;
     quota.allow(Some(CROSSING_QUOTA))?;
     let rate = |streams: u32, level: u8| {
         let copy = format!(
@@ -290,13 +291,13 @@ fn crossing(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn bare(desk: &Desk) -> Result<Shown, String> {
-    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
-    let programs = Programs { near: &desk.program, far: &desk.program };
+fn bare(testbed: &Testbed) -> Result<Shown, String> {
+    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;
+    let programs = Programs { near: &testbed.program, far: &testbed.program };
     let mut alone: [Vec<f64>; BARE_WAYS.len()] = Default::default();
     let mut piped = alone.clone();
     for _ in 0..BARE_TURNS {
-        let codec = bare_codec(&desk.program)?;
+        let codec = bare_codec(&testbed.program)?;
         for ((way, alone), piped) in BARE_WAYS.into_iter().zip(&mut alone).zip(&mut piped) {
             alone.push(codec(way));
             let copy = format!(
@@ -340,11 +341,11 @@ fn bare_codec(program: &Path) -> Result<impl Fn(&str) -> f64, String> {
     })
 }
 
-fn quotas(desk: &Desk) -> Result<Shown, String> {
+fn quotas(testbed: &Testbed) -> Result<Shown, String> {
     let quota = Quota::new()?;
-    let near = quota.runs(&desk.program)?;
-    let programs = Programs { near: &near, far: &desk.program };
-    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
+    let near = quota.runs(&testbed.program)?;
+    let programs = Programs { near: &near, far: &testbed.program };
+    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;
     let mut shown = Shown::default();
     let mut table = Table::new("By quota:", "% of a CPU | Mbit/s | Mbit/s a per cent");
     let mut seen = Vec::new();
@@ -363,7 +364,7 @@ fn quotas(desk: &Desk) -> Result<Shown, String> {
     let fit = r_squared(&seen);
     shown.check("linear, r² at least 0.98", format!("{fit:.4}"), fit >= 0.98);
     quota.allow(None)?;
-    let free = desk.copy(&loopback("--compress zlib:1 records:192M near:null:"))?;
+    let free = testbed.copy(&loopback("--compress zlib:1 records:192M near:null:"))?;
     let c_over_x = free.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
     let c_over_x = c_over_x.unwrap_or(f64::NAN);
     shown.check(

@@ -5,7 +5,6 @@
 mod campaign;
 mod codec_peers;
 mod cost;
-mod desk;
 mod grid;
 mod hpss;
 mod idle;
@@ -21,6 +20,7 @@ mod shown;
 mod sources;
 mod steady;
 mod stops;
+mod testbed;
 mod timed;
 mod tools;
 mod truth;
@@ -28,8 +28,8 @@ mod truth;
 use std::path::PathBuf;
 
 use crate::bench;
-use desk::Desk;
 use shown::Shown;
+use testbed::Testbed;
 use xtask::packages;
 use xtask::step::{cargo, run, target_folder};
 
@@ -38,7 +38,7 @@ pub(crate) struct Experiment {
     pub title: &'static str,
     /// What the seed did and saw, and what is done here.
     pub about: &'static str,
-    pub run: fn(&Desk) -> Result<Shown, String>,
+    pub run: fn(&Testbed) -> Result<Shown, String>,
 }
 
 /// `experiment NAME...|list|all [OPTIONS] [--program FILE]`.
@@ -96,11 +96,11 @@ fn each(
         }
     };
     let program = program.canonicalize().map_err(|why| format!("{}: {why}", program.display()))?;
-    let desk = Desk { options, ..Desk::of(program) };
+    let testbed = Testbed { options, ..Testbed::of(program) };
     let mut failed = Vec::new();
     for one in chosen {
         println!("\n== {}: {}", one.name, one.title);
-        match (one.run)(&desk) {
+        match (one.run)(&testbed) {
             Ok(shown) => {
                 shown.publish(one)?;
                 if shown.failed() > 0 {

@@ -6,9 +6,9 @@ use std::process::Command;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::desk::Desk;
 use super::quota::Quota;
 use super::shown::{Shown, Table};
+use super::testbed::Testbed;
 use super::timed::{self, Programs, Stretch};
 use super::tools::Tool;
 
@@ -23,12 +23,12 @@ pub(super) const POST: Experiment = Experiment {
     run: post,
 };
 
-fn post(desk: &Desk) -> Result<Shown, String> {
+fn post(testbed: &Testbed) -> Result<Shown, String> {
     let quota = Quota::new()?;
-    let near = quota.runs(&desk.program)?;
-    let programs = Programs { near: &near, far: &desk.program };
-    let share = share(desk, &quota)?;
-    let wan = Wan::up(&Profile::from_words(LINK)?, Some(&desk.program))?;
+    let near = quota.runs(&testbed.program)?;
+    let programs = Programs { near: &near, far: &testbed.program };
+    let share = share(testbed, &quota)?;
+    let wan = Wan::up(&Profile::from_words(LINK)?, Some(&testbed.program))?;
     let mut shown = Shown::default();
     let mut table =
         Table::new("Mbit/s of payload:", "tool | zeros | noise | zeros by none | noise by none");
@@ -44,7 +44,7 @@ fn post(desk: &Desk) -> Result<Shown, String> {
     }
     let folder = tempfile::Builder::new().prefix("datapump-post-").tempdir_in("/dev/shm");
     let folder = folder.map_err(|why| format!("/dev/shm: {why}"))?;
-    let files = files(folder.path(), desk)?;
+    let files = files(folder.path(), testbed)?;
     for tool in TOOLS {
         let mut rates = [0.0; 2];
         for (rate, file) in rates.iter_mut().zip(&files) {
@@ -72,10 +72,10 @@ fn post(desk: &Desk) -> Result<Shown, String> {
 
 /// The per cent of a CPU with which zlib 6 packs zeros at one and a half times the link. A part of
 /// it goes into what does not depend on the rate, so it takes a few steps.
-fn share(desk: &Desk, quota: &Quota) -> Result<f64, String> {
-    let near = quota.runs(&desk.program)?;
-    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
-    let programs = Programs { near: &near, far: &desk.program };
+fn share(testbed: &Testbed, quota: &Quota) -> Result<f64, String> {
+    let near = quota.runs(&testbed.program)?;
+    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;
+    let programs = Programs { near: &near, far: &testbed.program };
     let copy = "--compress zlib:6 --request-size 256K zero:64T near:null:";
     let mut share = SHARE_FIRST;
     for _ in 0..SHARE_STEPS {
@@ -128,11 +128,11 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// A file of each kind.
-fn files(folder: &Path, desk: &Desk) -> Result<Vec<std::path::PathBuf>, String> {
+fn files(folder: &Path, testbed: &Testbed) -> Result<Vec<std::path::PathBuf>, String> {
     let mut files = Vec::new();
     for data in ["zero", "random"] {
         let path = folder.join(data);
-        let mut copy = Command::new(&desk.program);
+        let mut copy = Command::new(&testbed.program);
         copy.args(["copy", "--quiet", "--no-record"])
             .arg(format!("{data}:{FILE_BYTES}"))
             .arg(&path);

@@ -7,10 +7,10 @@ use std::time::Instant;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::desk::Desk;
 use super::levels::{STEADY, r_squared};
 use super::quota::Quota;
 use super::shown::{Shown, Table};
+use super::testbed::Testbed;
 use super::timed::{self, Programs};
 use analysis::statistics::Spread;
 use xtask::step::{output, target_folder};
@@ -28,20 +28,20 @@ pub(super) const SOURCES: Experiment = Experiment {
 /// Mbit/s of each turn, by quota, source (memory, disk) and way.
 type Seen = [[[Vec<f64>; 2]; 2]; 3];
 
-fn sources(desk: &Desk) -> Result<Shown, String> {
+fn sources(testbed: &Testbed) -> Result<Shown, String> {
     let told = |why: std::io::Error| format!("a file on a disk: {why}");
     let folder = tempfile::Builder::new().prefix("datapump-g6-").tempdir_in(target_folder());
     let folder = folder.map_err(told)?;
     let file = folder.path().join("records");
-    let mut fill = Command::new(&desk.program);
+    let mut fill = Command::new(&testbed.program);
     output(fill.args(["copy", "--no-record", FILE_BYTES]).arg(&file))?;
     let quota = Quota::with_disk()?;
     quota.allow_reads(&file, DISK_BYTES_PER_S)?;
     let disk_mbit = read_mbit(&quota, &file)?;
 
-    let near = quota.runs(&desk.program)?;
-    let programs = Programs { near: &near, far: &desk.program };
-    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&desk.program))?;
+    let near = quota.runs(&testbed.program)?;
+    let programs = Programs { near: &near, far: &testbed.program };
+    let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;
     let from_disk = format!("--direct on {}", file.display());
     let sources = ["records:64T", &from_disk];
     let mut seen: Seen = Default::default();

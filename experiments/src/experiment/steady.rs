@@ -1,10 +1,10 @@
 //! Rates over time: how fast they rise, what a window or a path allows.
 
 use super::Experiment;
-use super::desk::{Desk, Order, Run};
 use super::hpss::{self, line};
 use super::series;
 use super::shown::{Shown, Table};
+use super::testbed::{Order, Run, Testbed};
 use analysis::statistics::median;
 
 pub(super) const RAMP: Experiment = Experiment {
@@ -42,7 +42,7 @@ pub(super) const CEILING: Experiment = Experiment {
     run: ceiling,
 };
 
-fn ramp(desk: &Desk) -> Result<Shown, String> {
+fn ramp(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Of each copy (final: the median of all seconds from the 4th on):",
@@ -52,7 +52,7 @@ fn ramp(desk: &Desk) -> Result<Shown, String> {
     let mut copies = Vec::new();
     for (number, size) in ["2000M", "300M", "300M", "300M"].into_iter().enumerate() {
         let copy = format!("--streams 4 --window 64K null:{size} far:null:");
-        let run = desk.copy(&Order::new("--rate 100Mbit --rtt 25ms --queue 1bdp", copy))?;
+        let run = testbed.copy(&Order::new("--rate 100Mbit --rtt 25ms --queue 1bdp", copy))?;
         let rates = series::rates_mbit_s(&run.streams, 1.0);
         let later = rates.get(3..).unwrap_or_default();
         let settled = median(later).unwrap_or(0.0);
@@ -84,7 +84,7 @@ fn ramp(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn fast_path(desk: &Desk) -> Result<Shown, String> {
+fn fast_path(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = table_of_copies("One stream, a window of 32 MiB:");
     let mut best = 0.0f64;
@@ -95,7 +95,7 @@ fn fast_path(desk: &Desk) -> Result<Shown, String> {
         let copy = format!(
             "--streams 1 --congestion cubic --pace {pace} --window 32M null:3000M far:null:"
         );
-        let run = desk.copy(&Order::new("--rate 622Mbit --rtt 102ms --queue 1bdp", copy))?;
+        let run = testbed.copy(&Order::new("--rate 622Mbit --rtt 102ms --queue 1bdp", copy))?;
         table.row(line(name, &run));
         best = best.max(run.copying_mbit_s());
         late(&mut shown, name, &run);
@@ -112,13 +112,13 @@ fn fast_path(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn staging(desk: &Desk) -> Result<Shown, String> {
+fn staging(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = table_of_copies("1 GB each, one stream, a window of 2 MiB:");
     let path = "--rate 100Mbit --rtt 102ms --queue 1bdp";
     let copy = |stops: &str| {
         let copy = format!("--streams 1 {stops} --window 2M null:954M far:null:");
-        desk.copy(&Order::new(path, copy))
+        testbed.copy(&Order::new(path, copy))
     };
     let plain = copy("")?;
     table.row(line("as it is", &plain));
@@ -145,7 +145,7 @@ fn staging(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn ceiling(desk: &Desk) -> Result<Shown, String> {
+fn ceiling(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = table_of_copies("One stream, a window of 256 KiB:");
     let (mut rates, mut classes, mut advice) = (Vec::new(), Vec::new(), Vec::new());
@@ -155,7 +155,7 @@ fn ceiling(desk: &Desk) -> Result<Shown, String> {
         ("bbr", "--congestion bbr"),
     ] {
         let copy = format!("--streams 1 {sender} --window 256K null:64M far:null:");
-        let run = desk.copy(&Order::new("--rate 100Mbit --rtt 102ms --queue 1bdp", copy))?;
+        let run = testbed.copy(&Order::new("--rate 100Mbit --rtt 102ms --queue 1bdp", copy))?;
         table.row(line(name, &run));
         rates.push(run.steady_mbit_s());
         classes.push(run.class());

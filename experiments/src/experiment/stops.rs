@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use super::Experiment;
-use super::desk::{Desk, Order, Run};
 use super::series::{self, Stream};
 use super::shown::{Shown, Table};
+use super::testbed::{Order, Run, Testbed};
 
 pub(super) const NEVER: Experiment = Experiment {
     name: "no-stops",
@@ -25,7 +25,7 @@ struct Case {
     bytes: [usize; 2],
 }
 
-fn never(desk: &Desk) -> Result<Shown, String> {
+fn never(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Over 100 Mbit/s, 102 ms, a queue of one bandwidth-delay product (longest silence: between \
@@ -40,7 +40,7 @@ fn never(desk: &Desk) -> Result<Shown, String> {
         lay(&folder.path().join("in"), case).map_err(|why| format!("experiment: {why}"))?;
         let (mut pauses, mut silence_s) = (0, 0.0f64);
         for (way, streams) in [("push", 1), ("push", 4), ("pull", 4)] {
-            let run = copy(desk, folder.path(), way, streams)?;
+            let run = copy(testbed, folder.path(), way, streams)?;
             let found = run.of_streams("pause_list").len();
             let silent_s = run.streams.iter().map(Stream::longest_silence_s).fold(0.0, f64::max);
             table.row(vec![
@@ -71,14 +71,14 @@ fn never(desk: &Desk) -> Result<Shown, String> {
     Ok(shown)
 }
 
-fn copy(desk: &Desk, folder: &Path, way: &str, streams: usize) -> Result<Run, String> {
+fn copy(testbed: &Testbed, folder: &Path, way: &str, streams: usize) -> Result<Run, String> {
     let out = folder.join("out");
     let (source, sink) = match way {
         "push" => (format!("{}/in/", folder.display()), format!("far:{}", out.display())),
         _ => (format!("far:{}/in/", folder.display()), out.display().to_string()),
     };
     let words = format!("-r --streams {streams} {source} {sink}");
-    let run = desk.copy(&Order::new("--rate 100Mbit --rtt 102ms --queue 1bdp", words))?;
+    let run = testbed.copy(&Order::new("--rate 100Mbit --rtt 102ms --queue 1bdp", words))?;
     fs::remove_dir_all(&out).map_err(|why| format!("{}: {why}", out.display()))?;
     Ok(run)
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::desk::{Desk, Order, Run};
 use super::shown::{Shown, Table};
+use super::testbed::{Order, Run, Testbed};
 use super::{Experiment, hpss, packets, series};
 
 pub(super) const EPISODES: Experiment = Experiment {
@@ -25,14 +25,14 @@ pub(super) const ZOOM: Experiment = Experiment {
     run: zoom,
 };
 
-fn episodes(desk: &Desk) -> Result<Shown, String> {
+fn episodes(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Counted by samples, and in the packets:",
         "copy | segments | in packets | sent again | in packets | off % | episodes | in packets \
          | off % | pauses | in packets",
     );
-    let mover = hpss::mover(desk)?;
+    let mover = hpss::mover(testbed)?;
     let others: Vec<(&str, Run)> = [
         ("0.1 % lost, one stream", LOSSY, "--streams 1 --congestion cubic null:150M far:null:"),
         ("0.1 % lost, four streams", LOSSY, "--streams 4 --congestion cubic null:250M far:null:"),
@@ -43,7 +43,7 @@ fn episodes(desk: &Desk) -> Result<Shown, String> {
         ),
     ]
     .into_iter()
-    .map(|(name, path, copy)| Ok((name, desk.copy(&Order::new(path, copy).captured())?)))
+    .map(|(name, path, copy)| Ok((name, testbed.copy(&Order::new(path, copy).captured())?)))
     .collect::<Result<_, String>>()?;
     let all = [("mover in lockstep", mover)].into_iter();
     for (name, run) in all.chain(others.iter().map(|(name, run)| (*name, run))) {
@@ -124,8 +124,8 @@ fn off_percent([samples, packets]: [u64; 2]) -> f64 {
     if packets == 0 { off * 100.0 } else { off / packets as f64 * 100.0 }
 }
 
-fn zoom(desk: &Desk) -> Result<Shown, String> {
-    let mover = hpss::mover(desk)?;
+fn zoom(testbed: &Testbed) -> Result<Shown, String> {
+    let mover = hpss::mover(testbed)?;
     let round_trip_s = mover.round_trip_s();
     let wire = mover.packets.first().ok_or("the capture has no data stream")?;
     let in_packets = wire.pauses(round_trip_s);

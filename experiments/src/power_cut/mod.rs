@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use image::FileSystem;
-use round::{Clean, Ground, Load, Shown};
+use round::{Clean, Fixture, Load, Shown};
 
 use crate::bench::machine;
 use xtask::packages;
@@ -57,7 +57,7 @@ pub(crate) fn power_cut(words: &[&str]) -> Result<(), String> {
     };
     let place = tempfile::Builder::new().prefix("datapump-power-").tempdir_in(&options.disk);
     let place = place.map_err(|why| format!("{}: {why}", options.disk.display()))?;
-    let ground = Ground::lay(place.path(), &program)?;
+    let fixture = Fixture::lay(place.path(), &program)?;
     let begun = Instant::now();
     // The commit that stands here when all is over may be another.
     let notes = machine::notes(&options.disk);
@@ -68,17 +68,17 @@ pub(crate) fn power_cut(words: &[&str]) -> Result<(), String> {
             None if kind != FileSystem::Ext4 => options.rounds.div_ceil(10),
             _ => options.rounds,
         };
-        let broken = ground.canary(kind)?;
+        let broken = fixture.canary(kind)?;
         println!("{} without syncs: {broken} names missing or broken, as it must be", kind.name());
         let mut clean = BTreeMap::new();
         for load in Load::ALL {
-            let whole = ground.clean(kind, load)?;
+            let whole = fixture.clean(kind, load)?;
             println!("{} {load:?}, not cut: {whole:?}", kind.name());
             clean.insert(load, whole);
             cleans.push((kind, load, whole, broken));
         }
         for number in options.first..options.first + rounds {
-            let shown = ground.play(kind, options.seed, number, &clean);
+            let shown = fixture.play(kind, options.seed, number, &clean);
             tell(kind, number, &shown);
             results.entry(kind).or_default().push((number, shown));
             // A session that ends on the way leaves what it has seen.

@@ -60,7 +60,7 @@ pub(crate) struct CutShown {
 }
 
 /// Where the rounds are played.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     folder: PathBuf,
     program: PathBuf,
     connector: PathBuf,
@@ -73,9 +73,9 @@ struct Sink {
     guest: Guest,
 }
 
-impl Ground {
+impl Fixture {
     /// Makes the sources and the guest.
-    pub(super) fn lay(folder: &Path, program: &Path) -> Result<Ground, String> {
+    pub(super) fn lay(folder: &Path, program: &Path) -> Result<Fixture, String> {
         let machine = Machine::make(folder, program)?;
         // Another build may replace both while the rounds are played.
         let keep = |from: &Path, name: &str| {
@@ -85,9 +85,9 @@ impl Ground {
         };
         let own = std::env::current_exe().map_err(|why| format!("find xtask: {why}"))?;
         let (connector, program) = (keep(&own, "connector")?, keep(program, "near")?);
-        let ground = Ground { folder: folder.into(), program, connector, machine };
-        ground.make_sources().map_err(|why| format!("{}: {why}", folder.display()))?;
-        Ok(ground)
+        let fixture = Fixture { folder: folder.into(), program, connector, machine };
+        fixture.make_sources().map_err(|why| format!("{}: {why}", folder.display()))?;
+        Ok(fixture)
     }
 
     fn make_sources(&self) -> std::io::Result<()> {
@@ -199,7 +199,7 @@ impl Ground {
         let clean = clean[&load];
         kind.make(&self.image())?;
         let mut round = Round {
-            ground: self,
+            fixture: self,
             kind,
             load,
             near: None,
@@ -251,7 +251,7 @@ impl Ground {
 
 /// A round that is being played.
 struct Round<'a> {
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     kind: FileSystem,
     load: Load,
     /// A run that logs in again.
@@ -264,12 +264,12 @@ impl Round<'_> {
     /// Starts the sink, lets the copy go on, and takes the power away; the sink where the copy has
     /// ended well before.
     fn cut(&mut self, cut: Cut, dice: &mut Dice) -> Result<Option<Sink>, String> {
-        let mut sink = self.ground.boot(self.kind)?;
+        let mut sink = self.fixture.boot(self.kind)?;
         sink.disk.set(cut);
         let retry = [Retry::LogsInAgain, Retry::EndsAtOnce][dice.below(2) as usize];
         let (mut near, retry) = match self.near.take() {
             Some(near) => (near, Retry::LogsInAgain),
-            None => (Near::start(&self.ground.call(self.load), retry)?, retry),
+            None => (Near::start(&self.fixture.call(self.load), retry)?, retry),
         };
         let deadline = Instant::now() + LONGEST;
         while sink.disk.gone.recv_timeout(LOOK_AGAIN).is_err() {
@@ -285,7 +285,7 @@ impl Round<'_> {
         let unflushed =
             [Unflushed::Lost, Unflushed::Mixed, Unflushed::Kept][dice.below(3) as usize];
         let (blocks, lost) = sink.disk.power_off(unflushed, dice)?;
-        let found = self.ground.look(self.kind, self.load)?;
+        let found = self.fixture.look(self.kind, self.load)?;
         if !found.wrong.is_empty() {
             return Err(format!("{unflushed:?}, {retry:?}: {}", few(&found.wrong)));
         }
@@ -310,16 +310,16 @@ impl Round<'_> {
         let mut sink = match done {
             Some(sink) => sink,
             None => {
-                let sink = self.ground.boot(self.kind)?;
+                let sink = self.fixture.boot(self.kind)?;
                 let near = match self.near.take() {
                     Some(near) => near,
-                    None => Near::start(&self.ground.call(self.load), Retry::EndsAtOnce)?,
+                    None => Near::start(&self.fixture.call(self.load), Retry::EndsAtOnce)?,
                 };
                 self.ended(near, &sink)?;
                 sink
             }
         };
-        let found = self.ground.check_end(self.kind, self.load, &mut sink)?;
+        let found = self.fixture.check_end(self.kind, self.load, &mut sink)?;
         self.shown.journal_left = !found.temporary.is_empty();
         self.shown.attributes.extend(found.attributes);
         self.shown.resent_bytes = self.moved_bytes.saturating_sub(clean.bytes);
@@ -340,7 +340,7 @@ impl Round<'_> {
             return Ok(());
         }
         if code == UNREACHABLE && heard.moved_bytes() == 0 && !self.shown.cuts.is_empty() {
-            let near = Near::start(&self.ground.call(self.load), Retry::EndsAtOnce)?;
+            let near = Near::start(&self.fixture.call(self.load), Retry::EndsAtOnce)?;
             return self.ended_for_good(near, sink);
         }
         let words = sink.guest.last_words();

@@ -121,7 +121,7 @@ fn socket_of(name: &str) -> Result<PathBuf, String> {
 fn folder() -> Result<PathBuf, String> {
     let path = Path::new("/run/datapump-wan");
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|why| format!("{}: {why}: a WAN on the desk needs root", path.display()))?;
+    made.map_err(|why| format!("{}: {why}: an emulated WAN needs root", path.display()))?;
     Ok(path.to_path_buf())
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask wan`: a WAN on the desk, for people. The WAN itself is the crate `wan`.
+//! `cargo xtask wan`: an emulated WAN, for people. The WAN itself is the crate `wan`.
 
 mod control;
 pub(crate) mod selftest;

@@ -83,7 +83,7 @@ pub(crate) fn test(options: &[&str]) -> Result<(), String> {
 }
 
 fn write_page(table: &str, failed: &[String]) -> Result<(), String> {
-    let mut page = String::from("# A WAN on the desk: asked and seen\n\n");
+    let mut page = String::from("# An emulated WAN: asked and seen\n\n");
     for note in machine::notes(Path::new("/dev/shm")) {
         writeln!(page, "- {note}").ok();
     }

@@ -2,7 +2,7 @@
 //! endpoint; one that does I/O is `pipe.rs`. `pump/lane/assembly.rs` says which is made when.
 
 use super::endpoint::{Endpoint, Nature, Next};
-use super::made::Maker;
+use super::synthetic::Maker;
 use crate::io::buffer::Buffer;
 use crate::io::request::{Leg, Request};
 

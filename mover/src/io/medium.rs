@@ -6,22 +6,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::system;
-use base::job::Place;
+use base::job::Location;
 use base::tally::About;
 
 /// What this host says of an end that it has. `sources` are looked into, a target is not.
-pub fn about(places: &[Place], end: End, model: String) -> About {
+pub fn about(locations: &[Location], end: TransferEnd, model: String) -> About {
     let resident_percent = match end {
-        End::Source => resident_percent(places),
-        End::Target => None,
+        TransferEnd::Source => resident_percent(locations),
+        TransferEnd::Target => None,
     };
-    let file_system = places.first().map(file_system).unwrap_or_default();
+    let file_system = locations.first().map(file_system).unwrap_or_default();
     About { machine: machine(), file_system, resident_percent, model, ..About::default() }
 }
 
 /// Which end of a transfer places are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TransferEnd {
     Source,
     Target,
 }
@@ -35,11 +35,11 @@ pub fn machine() -> String {
 
 /// The name of the file system that a place is in; of a path that is not there yet, its nearest
 /// folder's.
-pub fn file_system(place: &Place) -> String {
-    let Place::Path(path) = place else {
-        let made = match place {
-            Place::Stdio => "pipe",
-            Place::Null { .. } | Place::Endless => "null",
+pub fn file_system(location: &Location) -> String {
+    let Location::Path(path) = location else {
+        let made = match location {
+            Location::Stdio => "pipe",
+            Location::Null { .. } | Location::Endless => "null",
             _ => "made",
         };
         return made.to_string();
@@ -70,11 +70,11 @@ const FILE_SYSTEMS: &[(u64, &str)] = &[
 ];
 
 /// How much of the first files of some places is in the page cache.
-fn resident_percent(places: &[Place]) -> Option<u8> {
+fn resident_percent(locations: &[Location]) -> Option<u8> {
     let mut files = Vec::new();
     let mut looks_left = LOOKS_MAX;
-    for place in places {
-        if let Place::Path(path) = place {
+    for location in locations {
+        if let Location::Path(path) = location {
             find_files(path, &mut files, &mut looks_left);
         }
     }
@@ -123,27 +123,27 @@ mod tests {
     #[test]
     fn places_are_named() {
         let cases = [
-            (Place::Stdio, "pipe"),
-            (Place::Null { len: 1 }, "null"),
-            (Place::Zero { len: 1 }, "made"),
+            (Location::Stdio, "pipe"),
+            (Location::Null { len: 1 }, "null"),
+            (Location::Zero { len: 1 }, "made"),
         ];
-        for (place, expect) in cases {
-            assert_eq!(file_system(&place), expect);
+        for (location, expect) in cases {
+            assert_eq!(file_system(&location), expect);
         }
         let folder = tempfile::tempdir().unwrap();
-        let here = file_system(&Place::Path(folder.path().to_path_buf()));
+        let here = file_system(&Location::Path(folder.path().to_path_buf()));
         assert!(!here.is_empty());
-        let below = Place::Path(folder.path().join("not/there/yet"));
+        let below = Location::Path(folder.path().join("not/there/yet"));
         assert_eq!(file_system(&below), here, "a new folder is where its parent is");
     }
 
     #[test]
     fn what_was_just_written_is_in_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let places = [Place::Path(folder.path().to_path_buf())];
-        assert_eq!(about(&places, End::Source, String::new()).resident_percent, None);
+        let locations = [Location::Path(folder.path().to_path_buf())];
+        assert_eq!(about(&locations, TransferEnd::Source, String::new()).resident_percent, None);
         std::fs::write(folder.path().join("f"), vec![1; 100_000]).unwrap();
-        let about = about(&places, End::Source, "{}".into());
+        let about = about(&locations, TransferEnd::Source, "{}".into());
         // A file system that never says is no failure.
         assert!(matches!(about.resident_percent, None | Some(100)), "{about:?}");
         assert_eq!((about.machine.len(), about.model.as_str()), (32, "{}"));

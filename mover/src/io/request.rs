@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::buffer::Buffer;
 use super::holes;
 use super::volume::{Batch, LazyFile};
-use base::codec::{Codec, Way};
+use base::codec::{Codec, Coding};
 use base::fault::Fault;
 use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
 use base::limits::HEADROOM_BYTES;
@@ -55,7 +55,7 @@ pub struct Part {
 /// How much of its object a part is: a whole object's digest is a root, a part's a node below one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    Whole,
+    EndToEnd,
     Some,
 }
 
@@ -76,7 +76,7 @@ pub struct Request {
     pub hops: u32,
     pub label: Label,
     /// How the source packed it.
-    pub way: Way,
+    pub coding: Coding,
     /// At a source that packs: `raw_len` before the payload was sealed, which may be in place.
     pub unpacked_len: u32,
     pub cargo: Cargo,
@@ -115,7 +115,7 @@ impl Request {
             leg: Leg::In,
             hops: 0,
             label: Label::default(),
-            way: Way::Raw,
+            coding: Coding::Raw,
             unpacked_len: 0,
             cargo: Cargo::Unknown,
             span: 0..0,
@@ -136,7 +136,7 @@ impl Request {
         self.leg = Leg::In;
         self.hops = 0;
         self.label = Label::default();
-        self.way = Way::Raw;
+        self.coding = Coding::Raw;
         self.unpacked_len = 0;
         self.cargo = Cargo::Unknown;
         self.span = 0..0;

@@ -34,7 +34,7 @@ pub struct Parts {
     pub source: Box<dyn Endpoint>,
     pub passage: Passage,
     /// Where others pack and unpack; what they do not take the lane does itself.
-    pub handle: Option<PoolHandle>,
+    pub pool_handle: Option<PoolHandle>,
     pub sink: Box<dyn Endpoint>,
     /// The source's ledger, where this host has the source.
     pub plan: Option<Arc<Plan>>,
@@ -42,13 +42,13 @@ pub struct Parts {
     pub objects: Option<Arc<Objects>>,
     pub brake: Arc<Brake>,
     /// The stream that it has, where one of its ends is one.
-    pub stream: Option<Wire>,
+    pub stream: Option<StreamHandle>,
     pub requests: Vec<Request>,
 }
 
 /// A lane's stream as others know it.
 #[derive(Clone, Debug)]
-pub struct Wire {
+pub struct StreamHandle {
     pub number: u32,
     pub socket: Handle,
     /// Set by whoever gives the stream up: the lane ends.
@@ -57,9 +57,9 @@ pub struct Wire {
     pub outbox: Arc<Outbox>,
 }
 
-impl Wire {
-    pub fn new(number: u32, socket: Handle) -> Wire {
-        Wire { number, socket, given_up: Arc::default(), outbox: Arc::default() }
+impl StreamHandle {
+    pub fn new(number: u32, socket: Handle) -> StreamHandle {
+        StreamHandle { number, socket, given_up: Arc::default(), outbox: Arc::default() }
     }
 }
 
@@ -343,7 +343,7 @@ impl Lane {
             }
             self.pool.append(&mut self.landed);
         }
-        if let Some(handle) = &mut self.parts.handle {
+        if let Some(handle) = &mut self.parts.pool_handle {
             handle.take_all(&mut self.passed);
             self.pool.extend(self.passed.drain(..).map(|passed| passed.request));
         }
@@ -361,7 +361,7 @@ impl Lane {
 
     /// Requests that are away in the passage.
     fn passing(&self) -> usize {
-        self.parts.handle.as_ref().map_or(0, PoolHandle::away)
+        self.parts.pool_handle.as_ref().map_or(0, PoolHandle::away)
     }
 
     fn now(&self) -> Tick {
@@ -374,7 +374,7 @@ impl Lane {
             Nature::Addressed { depth } => depth as usize,
             Nature::Flowing => 1,
         };
-        let kept = self.parts.handle.as_ref().map_or(0, PoolHandle::idle_requests);
+        let kept = self.parts.pool_handle.as_ref().map_or(0, PoolHandle::idle_requests);
         let has_room = self.filling < limit && self.pool.len() > kept;
         if self.state != State::Running || !has_room {
             return Ok(Departure::Nothing);
@@ -563,9 +563,9 @@ fn ask(
 
 /// How long the wire held up who sent a request. A send that took long while TCP had nothing left
 /// to do has waited for a processor.
-fn held_up(wire: Option<&Wire>, stamps: &Stamps) -> Nanos {
+fn held_up(wire: Option<&StreamHandle>, stamps: &Stamps) -> Nanos {
     let spent = stamps.retired.since(stamps.admitted);
-    let is_behind = |wire: &Wire| tcp::is_behind(&wire.socket);
+    let is_behind = |wire: &StreamHandle| tcp::is_behind(&wire.socket);
     let waited = spent >= HELD_UP_MIN && wire.is_none_or(is_behind);
     if waited { spent } else { Nanos(0) }
 }

@@ -26,7 +26,7 @@ use crate::pump::watch::Watch;
 use crate::wire::message::Message;
 use crate::wire::session::Session;
 use base::fault::{Class, Fault};
-use base::job::{Carrier, PathRole, Place};
+use base::job::{Carrier, Location, PathRole};
 use base::settings::{Settings, SkipUnchanged};
 use base::tally::{About, SideReport};
 use base::units::Nanos;
@@ -65,7 +65,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Part {
     pub settings: Settings,
-    pub source: Option<(Place, Sources)>,
+    pub source: Option<(Location, Sources)>,
     pub sink: Option<Target>,
     pub streams: Vec<Stream>,
     pub peer: Option<Peer>,
@@ -332,7 +332,7 @@ impl Host {
     }
 
     fn start_lane(&mut self, stream: Option<Stream>) {
-        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let wire = stream.as_ref().map(|stream| stream.handle.clone());
         let number = wire.as_ref().map(|wire| wire.number);
         let (lane, engine) = match self.assembly.lane(stream) {
             Ok(made) => made,

@@ -29,7 +29,7 @@ use room::Rooms;
 pub use target::{Root, Target};
 
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
-use crate::pump::sink::afterwards::{Afterwards, End, Ready};
+use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
 use crate::pump::sink::journal::{Partial, PriorRuns};
@@ -179,7 +179,7 @@ impl SinkSide {
                 return Err(Fault::peer("the peer offered another name of a later object"));
             }
             let verdict = match self.settings.dry_run {
-                true => self.foresee(number, entry),
+                true => self.judge_dry_run(number, entry),
                 false => self.judge(number, entry),
             };
             match verdict {
@@ -210,7 +210,7 @@ impl SinkSide {
         self.check_room()?;
         for message in &refused {
             if let Message::Failed { object, .. } = message {
-                self.afterwards.settle(*object, End::Failed);
+                self.afterwards.settle(*object, Ended::Failed);
             }
         }
         self.expect(&chunk, &wanted);
@@ -250,7 +250,7 @@ impl SinkSide {
         for object in finished {
             self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
             self.stretches.remove(&object.number);
-            let end = if object.outcome.is_ok() { End::Well } else { End::Failed };
+            let end = if object.outcome.is_ok() { Ended::Well } else { Ended::Failed };
             for ready in self.afterwards.settle(object.number, end) {
                 self.hand_over(ready);
             }
@@ -351,7 +351,7 @@ impl SinkSide {
                 if let Some(prior_runs) = &mut self.prior_runs {
                     prior_runs.remove_all(|path| temporary(&self.tag, path));
                 }
-                Ending::Whole
+                Ending::EndToEnd
             }
             _ => Ending::Short,
         }
@@ -424,7 +424,7 @@ impl SinkSide {
         }
         for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
             match slot {
-                Slot::Whole { member } => {
+                Slot::EndToEnd { member } => {
                     let start = chunk.starts[member];
                     let number = chunk.first + member as u64;
                     let partial = self.partials.remove(&number);

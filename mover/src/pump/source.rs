@@ -12,7 +12,7 @@ use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
 use crate::wire::message::{Message, Wish};
 use base::extent::ExtentSet;
 use base::fault::Fault;
-use base::job::Place;
+use base::job::Location;
 use base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX, STRETCHES_MAX};
 use base::settings::{Direct, Settings};
 use base::units::Tick;
@@ -70,8 +70,8 @@ pub(crate) enum Flow {
 }
 
 impl Flow {
-    pub(crate) fn of(place: Option<&Place>) -> Flow {
-        if place.is_some_and(Place::is_endless) { Flow::Endless } else { Flow::Pipe }
+    pub(crate) fn of(location: Option<&Location>) -> Flow {
+        if location.is_some_and(Location::is_endless) { Flow::Endless } else { Flow::Pipe }
     }
 }
 
@@ -194,7 +194,7 @@ impl SourceSide {
             chunk.slots(|member| wanted[member] != Wish::Nothing, self.settings.request_bytes)
         {
             match slot {
-                Slot::Whole { member } if chunk.entries[member].kind == EntryKind::Pipe => {
+                Slot::EndToEnd { member } if chunk.entries[member].kind == EntryKind::Pipe => {
                     gauge.endless.store(true, Relaxed);
                     gauge.files_found.fetch_add(1, Relaxed);
                     match self.flow {
@@ -202,7 +202,7 @@ impl SourceSide {
                         Flow::Endless => self.plan.want_endless(),
                     }
                 }
-                Slot::Whole { member } => {
+                Slot::EndToEnd { member } => {
                     let entry = &chunk.entries[member];
                     gauge.bytes_found.fetch_add(entry.size, Relaxed);
                     let number = chunk.first + member as u64;
@@ -218,7 +218,7 @@ impl SourceSide {
                     gauge.bytes_done.fetch_add(bytes, Relaxed);
                     gauge.bytes_held.fetch_add(bytes, Relaxed);
                     let file = from[member].take().map(|from| self.file(from, &chunk, member));
-                    let run = |(from, to): (u64, u64)| Run::Whole {
+                    let run = |(from, to): (u64, u64)| Run::EndToEnd {
                         start: chunk.starts[member],
                         size: entry.size,
                         todo: from..to,

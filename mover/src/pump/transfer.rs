@@ -28,7 +28,7 @@ use crate::wire::message::Message;
 use crate::wire::session::Session;
 use base::codec::Unpacked;
 use base::fault::{Class, Fault};
-use base::job::{Carrier, Place, StreamPath};
+use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
 use base::settings::Settings;
 use base::tally::{SideReport, Tally};
@@ -148,7 +148,7 @@ pub enum Check {
 #[derive(Debug)]
 pub struct Setup {
     pub settings: Settings,
-    pub source: Option<Place>,
+    pub source: Option<Location>,
     pub sink: Option<Target>,
     pub streams: Vec<Stream>,
     pub peer: Option<PeerSetup>,

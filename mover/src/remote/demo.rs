@@ -12,7 +12,7 @@ use crate::ends::null::fill_seeded;
 use crate::io::clock;
 use crate::pump::watch::Watch;
 use base::fault::{Class, Fault};
-use base::job::{Job, Outcome, Place, Remote};
+use base::job::{Job, Location, Outcome, Remote};
 use base::settings::Settings;
 
 /// What to move.
@@ -31,9 +31,9 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let source = folder.path.join("source");
     make_data(&source, order, watch)?;
     let job = Job {
-        sources: vec![Place::Path(source.join(""))],
+        sources: vec![Location::Path(source.join(""))],
         source_host: None,
-        target: Place::Path(folder.path.join("copy")),
+        target: Location::Path(folder.path.join("copy")),
         target_host: None,
         listed: None,
         settings: Settings { recursive: true, ..order.settings.clone() },

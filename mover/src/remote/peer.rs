@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
 use super::streams::{self, Credentials, carried, random};
-use crate::io::medium::{self, End};
+use crate::io::medium::{self, TransferEnd};
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp, window};
 use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
@@ -27,7 +27,7 @@ use crate::wire::session::Session;
 use crate::work::seal::{Identity, Secret};
 use base::cpus::Cpus;
 use base::fault::{Class, Fault};
-use base::job::{Carrier, Place};
+use base::job::{Carrier, Location};
 use base::settings::{Cut, Settings};
 use base::tally::About;
 use base::units::{Nanos, Tick};
@@ -106,7 +106,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
         let names = Arc::new(await_names(&mut session, &mut hearing, &events_in, &mut early)?);
         sources = sources.map(|sources| sources.list(names, settings.recursive));
     }
-    let source = sources.map(|sources| (open.places[0].clone(), sources));
+    let source = sources.map(|sources| (open.locations[0].clone(), sources));
     line.set_heartbeat(None);
     let part = Part {
         window_bytes: (window_bytes > 0).then_some(window_bytes),
@@ -183,27 +183,27 @@ impl Prepared {
 }
 
 fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, Fault> {
-    let is_made = |place: &Place| !matches!(place, Place::Path(_));
-    if open.places.len() > 1 && open.places.iter().any(is_made) {
+    let is_made = |location: &Location| !matches!(location, Location::Path(_));
+    if open.locations.len() > 1 && open.locations.iter().any(is_made) {
         return Err(Fault::peer("the peer asked for generated data among other sources"));
     }
-    let end = if open.role == Role::Source { End::Source } else { End::Target };
-    let about = medium::about(&open.places, end, model);
+    let end = if open.role == Role::Source { TransferEnd::Source } else { TransferEnd::Target };
+    let about = medium::about(&open.locations, end, model);
     let (notices, _) = channel(); // the driver tells people
     let watch = Arc::new(Watch::new(notices));
     let spare = tag()?;
     match (open.role, open.origin) {
         (Role::Source, _) => {
             let sources = match open.listed {
-                true => Sources::look_below(&open.places)?,
-                false => Sources::look(&open.places, open.settings.recursive)?,
+                true => Sources::look_below(&open.locations)?,
+                false => Sources::look(&open.locations, open.settings.recursive)?,
             };
             let sources = sources.choose(&open.settings)?;
             let resume_state = ResumeState::none(spare, &open.settings);
             Ok(Prepared { sources: Some(sources), target: None, resume_state, watch, about })
         }
         (Role::Sink, Some(origin)) => {
-            let target = Target::find(&open.places[0], origin, &open.settings)?;
+            let target = Target::find(&open.locations[0], origin, &open.settings)?;
             let warn = |text| drop(line.clone().send(&Message::Warning { text }));
             let stopping = || watch.stopping();
             let callbacks = ResumeCallbacks { warn: &warn, stopping: &stopping };

@@ -19,7 +19,7 @@ use crate::ends::stream::Protection;
 use crate::io::clock;
 use crate::io::tcp::{self, Tuning};
 use crate::io::window::Window;
-use crate::pump::lane::Wire;
+use crate::pump::lane::StreamHandle;
 use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Dial;
 use crate::pump::transfer::Event;
@@ -206,7 +206,7 @@ pub(crate) fn start_accepting(
 
 /// A stream over the control connection, which is private already.
 pub fn carried(socket: crate::io::volume::Handle) -> Stream {
-    Stream { wire: Wire::new(0, socket), protection: Protection::Off, begun: Vec::new() }
+    Stream { handle: StreamHandle::new(0, socket), protection: Protection::Off, begun: Vec::new() }
 }
 
 /// A connection that has to prove who it is, all of it before one deadline: who sends a byte now
@@ -334,8 +334,8 @@ fn settle(
         .and_then(|()| connection.set_write_timeout(None))
         .and_then(|()| tcp::tune(&connection, tuning))
         .map_err(|error| unreachable(&error))?;
-    let wire = Wire::new(index.into(), tcp::into_handle(connection));
-    Ok(Stream { wire, protection, begun })
+    let handle = StreamHandle::new(index.into(), tcp::into_handle(connection));
+    Ok(Stream { handle, protection, begun })
 }
 
 /// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a

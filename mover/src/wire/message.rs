@@ -6,7 +6,7 @@ use super::manifest::Entry;
 use super::reader::{Reader, Writer};
 use base::codec::Unpacked;
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::label::Sum;
 use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use base::path::PathSample;
@@ -75,7 +75,7 @@ pub struct Open {
     /// The far side's role.
     pub role: Role,
     /// Its sources, or its one target.
-    pub places: Vec<Place>,
+    pub locations: Vec<Location>,
     pub settings: Settings,
     pub ports: Option<(u16, u16)>,
     /// Known to the two sides of this transfer only.

@@ -243,14 +243,14 @@ mod tests {
     use crate::wire::manifest::{Entry, EntryKind};
     use crate::wire::message::{Open, Opened, Origin, Wish};
     use base::codec::Unpacked;
-    use base::job::Place;
+    use base::job::Location;
     use base::path::PathSample;
     use base::settings::Settings;
 
     fn open(role: Role) -> Message {
         Message::Open(Box::new(Open {
             role,
-            places: vec![Place::Stdio],
+            locations: vec![Location::Stdio],
             settings: Settings::default(),
             ports: None,
             secret: [0; 32],

@@ -13,7 +13,7 @@ use super::passage::Step;
 use super::sparse::check_map;
 use crate::io::request::Request;
 use crate::wire::frame::crc32c;
-use base::codec::{Codec, Way};
+use base::codec::{Codec, Coding};
 use base::fault::{Class, Fault};
 use base::label::Kind;
 use base::limits::HEADROOM_BYTES;
@@ -28,17 +28,17 @@ const PROBE_SAMPLES: usize = 4;
 const PROBE_BYTES: usize = 4096;
 
 /// Memory of a packer of payloads of this length: its room, and what the library takes at most.
-pub(crate) fn packer_bytes(way: Way, body_bytes: u32) -> u64 {
+pub(crate) fn packer_bytes(coding: Coding, body_bytes: u32) -> u64 {
     let body = u64::from(body_bytes);
     let room = block::get_maximum_output_size(body_bytes as usize) as u64;
-    room + match way {
-        Way::Raw => 0,
-        Way::Lz4 => 64 << 10,
-        Way::Zlib(_) => 512 << 10,
-        Way::Zstd(..=4) => 4 << 20,
-        Way::Zstd(5..=9) => 12 << 20,
+    room + match coding {
+        Coding::Raw => 0,
+        Coding::Lz4 => 64 << 10,
+        Coding::Zlib(_) => 512 << 10,
+        Coding::Zstd(..=4) => 4 << 20,
+        Coding::Zstd(5..=9) => 12 << 20,
         // Its tables grow with what is packed.
-        Way::Zstd(_) => ((8 << 20) + 14 * body).min(96 << 20),
+        Coding::Zstd(_) => ((8 << 20) + 14 * body).min(96 << 20),
     }
 }
 
@@ -76,15 +76,15 @@ impl Packer {
     }
 
     /// The packed form of `raw`; `None` where that is hardly shorter.
-    pub fn pack(&mut self, way: Way, raw: &[u8]) -> Option<&[u8]> {
+    pub fn pack(&mut self, coding: Coding, raw: &[u8]) -> Option<&[u8]> {
         assert!(raw.len() <= self.body_bytes_max as usize, "a payload longer than a request");
         let (kept, whole) = KEPT_SHARE_MAX;
         let limit = (raw.len() as u64 * kept / whole) as usize;
-        let count = match way {
-            Way::Raw => None,
-            Way::Lz4 => self.lz4(raw),
-            Way::Zlib(level) => self.deflate(level, raw, limit),
-            Way::Zstd(level) => self.zstd(level, raw, limit),
+        let count = match coding {
+            Coding::Raw => None,
+            Coding::Lz4 => self.lz4(raw),
+            Coding::Zlib(level) => self.deflate(level, raw, limit),
+            Coding::Zstd(level) => self.zstd(level, raw, limit),
         };
         let count = count.filter(|count| (1..=limit).contains(count))?;
         Some(&self.packed[..count])
@@ -202,7 +202,7 @@ impl Unpacker {
 pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: how much smaller a probe made samples of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
-    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took);
+    fn packed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took);
     /// Where a payload that is timed begins to be packed.
     fn begin(&self) -> Moment;
     fn took(&self, since: Moment) -> Took;
@@ -210,7 +210,7 @@ pub trait Chooser: Send + Sync + fmt::Debug {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    pub way: Way,
+    pub coding: Coding,
     /// What packing takes is to be told.
     pub is_timed: bool,
 }
@@ -232,7 +232,7 @@ pub struct Took {
 
 #[derive(Clone, Debug)]
 enum How {
-    Always(Way),
+    Always(Coding),
     Chosen(Arc<dyn Chooser>),
 }
 
@@ -244,8 +244,8 @@ pub struct Pack {
 }
 
 impl Pack {
-    pub fn new(way: Way, body_bytes_max: u32) -> Pack {
-        Pack { how: How::Always(way), packer: Packer::new(body_bytes_max) }
+    pub fn new(coding: Coding, body_bytes_max: u32) -> Pack {
+        Pack { how: How::Always(coding), packer: Packer::new(body_bytes_max) }
     }
 
     /// Packs each payload as it is told.
@@ -265,19 +265,19 @@ impl Step for Pack {
             return Ok(());
         }
         match &self.how {
-            How::Always(way) => pack(&mut self.packer, *way, request),
+            How::Always(coding) => pack(&mut self.packer, *coding, request),
             How::Chosen(chooser) => {
                 let raw_len = request.payload_len();
                 let ratio = self.packer.probe(&request.body()[..raw_len as usize]);
-                let Choice { way, is_timed } = chooser.choose(ratio, raw_len);
-                if way == Way::Raw {
+                let Choice { coding, is_timed } = chooser.choose(ratio, raw_len);
+                if coding == Coding::Raw {
                     return Ok(());
                 }
                 let begun = is_timed.then(|| chooser.begin());
-                pack(&mut self.packer, way, request);
+                pack(&mut self.packer, coding, request);
                 if let Some(begun) = begun {
                     let took = chooser.took(begun);
-                    chooser.packed(ratio, way, raw_len, request.payload_len(), took);
+                    chooser.packed(ratio, coding, raw_len, request.payload_len(), took);
                 }
             }
         }
@@ -286,16 +286,16 @@ impl Step for Pack {
 }
 
 /// The packed payload takes the place of the raw one, and what stood behind that follows it.
-pub fn pack(packer: &mut Packer, way: Way, request: &mut Request) {
+pub fn pack(packer: &mut Packer, coding: Coding, request: &mut Request) {
     let raw_len = request.payload_len();
-    let Some(packed) = packer.pack(way, &request.body()[..raw_len as usize]) else { return };
+    let Some(packed) = packer.pack(coding, &request.body()[..raw_len as usize]) else { return };
     let packed_len = packed.len() as u32;
     request.label.packed_check = crc32c(packed);
     request.body_mut()[..packed.len()].copy_from_slice(packed);
     move_voids(request, raw_len, packed_len);
-    request.label.codec = way.codec();
+    request.label.codec = coding.codec();
     request.label.body_len = packed_len + u32::from(request.label.voids_len);
-    request.way = way;
+    request.coding = coding;
 }
 
 /// At the sink: unpacks the payload into the request that it came in.

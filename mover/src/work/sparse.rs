@@ -111,7 +111,7 @@ fn unfit(request: &Request) -> Fault {
 mod tests {
     use super::*;
     use crate::work::codec::{Pack, Unpack};
-    use base::codec::{Codec, Way};
+    use base::codec::{Codec, Coding};
     use base::extent::Extent;
     use base::label::Label;
 
@@ -136,7 +136,7 @@ mod tests {
             [|_| false, |n| n == 0, |n| n % 3 == 1, |n| n == 15, |n| n != 7];
         for len in [BLOCK + 1, 3 * BLOCK - 7, ROOM] {
             for (number, data) in shapes.into_iter().enumerate() {
-                for way in [Way::Raw, Way::Lz4, Way::Zlib(1), Way::Zstd(1)] {
+                for coding in [Coding::Raw, Coding::Lz4, Coding::Zlib(1), Coding::Zstd(1)] {
                     let mut request = request(len, data);
                     let (before, raw) = (request.body().to_vec(), request.left_out());
                     Squeeze.apply(&mut request).unwrap();
@@ -144,12 +144,12 @@ mod tests {
                     assert_eq!((sparse, request.left_out()), (raw > 0, raw), "{len}, {number}");
                     let travels = request.label.body_len;
                     assert!(travels <= len - raw + map_bytes(len), "{len}, {number}");
-                    Pack::new(way, ROOM).apply(&mut request).unwrap();
-                    assert_eq!(request.raw_len(), len - raw, "{len}, {number}, {way:?}");
+                    Pack::new(coding, ROOM).apply(&mut request).unwrap();
+                    assert_eq!(request.raw_len(), len - raw, "{len}, {number}, {coding:?}");
                     request.map.clear();
                     Unpack::new(ROOM).apply(&mut request).unwrap();
                     Expand::new(ROOM).apply(&mut request).unwrap();
-                    assert_eq!(request.body(), before, "{len}, {number}, {way:?}");
+                    assert_eq!(request.body(), before, "{len}, {number}, {coding:?}");
                     assert_eq!(request.label.kind, Kind::Data);
                     assert_eq!((request.label.codec, request.label.voids_len), (Codec::Raw, 0));
                 }

@@ -8,7 +8,7 @@ use mover::pump::sink::journal::{Replay, tag_of};
 use mover::pump::sink::resume::temporary;
 use mover::pump::source::walk::Found;
 
-use super::{Ground, Hosts, SLOT, TRANSFER, Tree3};
+use super::{Fixture, Hosts, SLOT, TRANSFER, Tree3};
 
 impl Hosts {
     /// Every name that is no temporary one has exactly its source's bytes; in weather that loses
@@ -16,7 +16,7 @@ impl Hosts {
     pub(crate) fn check(&mut self) -> Result<(), String> {
         let told = self.hosts.iter().flat_map(|host| host.notices.try_iter());
         self.notices.extend(told);
-        let Ground { sent, target, .. } = &self.ground;
+        let Fixture { sent, target, .. } = &self.fixture;
         let arrived = finals(target.files());
         compare(sent, &arrived)?;
         self.check_room()?;
@@ -46,7 +46,7 @@ impl Hosts {
         if self.sink().has_left_lanes {
             return Ok(());
         }
-        let files = self.ground.target.files();
+        let files = self.fixture.target.files();
         let mut replay = Replay::default();
         if let Some((_, bytes)) = files.iter().find(|(path, _)| path.ends_with(b".journal")) {
             replay.take(bytes, &TRANSFER);
@@ -66,13 +66,13 @@ impl Hosts {
             Notice::FileFailed { path, .. } => Some(path.clone()),
             _ => None,
         });
-        failed.filter(|path| self.ground.sent.contains_key(path)).collect()
+        failed.filter(|path| self.fixture.sent.contains_key(path)).collect()
     }
 
     /// What the driver counts is what there is.
     fn check_counts(&self, failed: usize) -> Result<(), String> {
         let Some(Ok(done)) = &self.driver().ended else { return Ok(()) };
-        let (sent, said) = (self.ground.sent.len(), done.files + done.kept + done.failed);
+        let (sent, said) = (self.fixture.sent.len(), done.files + done.kept + done.failed);
         let too_few = (done.files + done.kept + failed as u64) < sent as u64;
         match too_few || (done.failed == 0 && said != sent as u64) {
             true => Err(format!("{sent} files are told as {said}, {} of them failed", done.failed)),
@@ -82,7 +82,7 @@ impl Hosts {
 
     /// A file with holes takes no more room than its data, also where it was gone on with.
     fn check_room(&self) -> Result<(), String> {
-        let Ground { sent, target, offers, .. } = &self.ground;
+        let Fixture { sent, target, offers, .. } = &self.fixture;
         for Found { entry, .. } in offers.iter().flatten().filter(|found| found.entry.sparse) {
             let (Some(takes), Some(bytes)) =
                 (target.room_bytes(&entry.path), sent.get(&entry.path))
@@ -101,12 +101,12 @@ impl Hosts {
 
     /// The digests that were reported are those of the bytes.
     fn check_digests(&self) -> Result<(), String> {
-        if self.ground.settings.digest != DigestKind::Blake3 {
+        if self.fixture.settings.digest != DigestKind::Blake3 {
             return Ok(());
         }
         for notice in &self.notices {
             let Notice::FileDone { path, digest: Some(digest), .. } = notice else { continue };
-            let Some(bytes) = self.ground.sent.get(path) else {
+            let Some(bytes) = self.fixture.sent.get(path) else {
                 return Err(format!("{} was not sent", path.escape_ascii()));
             };
             if *digest != blake3::hash(bytes).to_hex().to_string() {
@@ -117,16 +117,16 @@ impl Hosts {
     }
 
     pub(crate) fn check_after_crash(&mut self) -> Result<(), String> {
-        if self.ground.settings.fsync == Fsync::Off {
+        if self.fixture.settings.fsync == Fsync::Off {
             return Ok(()); // nothing was promised
         }
-        let left = finals(self.ground.target.files_after_crash());
+        let left = finals(self.fixture.target.files_after_crash());
         let lost = self.notices.iter().find_map(|notice| match notice {
             Notice::FileDone { path, .. } => Some(path).filter(|path| !left.contains_key(*path)),
             _ => None,
         });
         let lost = lost.map(|path| format!("{} was there for good", path.escape_ascii()));
-        compare(&self.ground.sent, &left)
+        compare(&self.fixture.sent, &left)
             .and(lost.map_or(Ok(()), Err))
             .map_err(|text| format!("after a crash: {text}"))
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 
 use base::fault::{Class, Fault};
-use base::job::{Carrier, Notice, Place};
+use base::job::{Carrier, Location, Notice};
 use base::settings::{Settings, SkipUnchanged};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
@@ -15,7 +15,7 @@ use mover::io::sim::{Dice, World};
 use mover::io::volume::Volume;
 use mover::pump::brake::Brake;
 use mover::pump::lane::assembly::Stream;
-use mover::pump::lane::{Lane, Patience, Turn, Wire};
+use mover::pump::lane::{Lane, Patience, StreamHandle, Turn};
 use mover::pump::sink::compare::Compare;
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
@@ -31,7 +31,7 @@ use mover::wire::message::Message;
 
 use super::lanes::{Lanes, Packers};
 use super::trace::{Trace, of_action, of_event};
-use super::{Ground, TRANSFER};
+use super::{Fixture, TRANSFER};
 
 /// What a host has of a transfer.
 pub(crate) struct Part {
@@ -58,7 +58,7 @@ pub(crate) struct Host {
     lanes: BTreeMap<u32, Lane>,
     maker: Lanes,
     packers: Option<Packers>,
-    sockets: BTreeMap<u32, Wire>,
+    sockets: BTreeMap<u32, StreamHandle>,
     finisher: Option<Finisher>,
     /// What the finisher is to do, with what had landed when it was told to.
     pub work: VecDeque<(Work, u64)>,
@@ -92,24 +92,24 @@ impl Host {
     /// Begins a host's part over what is there.
     pub(crate) fn begin(
         name: &'static str,
-        ground: &mut Ground,
+        fixture: &mut Fixture,
         part: Part,
         trace: &mut Trace,
     ) -> Host {
         let (notices_in, notices) = channel();
         let watch = Arc::new(Watch::new(notices_in));
-        let settings = ground.settings.clone();
-        let sink = part.has_sink.then(|| target(ground));
-        let place = part.has_source.then(|| Place::Path("/origin".into()));
+        let settings = fixture.settings.clone();
+        let sink = part.has_sink.then(|| target(fixture));
+        let place = part.has_source.then(|| Location::Path("/origin".into()));
         let far = !part.streams.is_empty();
         let here = Here { source: place.as_ref(), sink: part.has_sink, far, window_bytes: None };
         let ledgers = Ledgers::new(&settings, here, &watch);
         let resume_state = match part.has_sink {
-            true => ground.resume_state.take().expect("opened before the two have met"),
+            true => fixture.resume_state.take().expect("opened before the two have met"),
             false => ResumeState::none("none".into(), &settings),
         };
-        let mut host = Host::new(name, ground, (&ledgers, far), watch.clone(), notices);
-        let volume: Arc<dyn Volume> = ground.target.clone();
+        let mut host = Host::new(name, fixture, (&ledgers, far), watch.clone(), notices);
+        let volume: Arc<dyn Volume> = fixture.target.clone();
         host.finisher = part
             .has_sink
             .then(|| Finisher::new(Some(volume.clone()), settings.fsync, resume_state.journal));
@@ -134,21 +134,21 @@ impl Host {
             watch,
             rename: None,
         };
-        let drain = Transfer::begin(ground.world.now(), setup);
-        host.settle(drain, &mut ground.dice, trace);
+        let drain = Transfer::begin(fixture.world.now(), setup);
+        host.settle(drain, &mut fixture.dice, trace);
         host
     }
 
     /// A host on which nothing has begun.
     fn new(
         name: &'static str,
-        ground: &mut Ground,
+        fixture: &mut Fixture,
         (ledgers, far): (&Ledgers, bool),
         watch: Arc<Watch>,
         notices: Receiver<Notice>,
     ) -> Host {
         let has_source = ledgers.plan.is_some();
-        let chunks = ground.offers.iter().filter(|_| has_source);
+        let chunks = fixture.offers.iter().filter(|_| has_source);
         let walk = chunks.map(|found: &Vec<Found>| Sighting::Chunk(found.clone())).collect();
         Host {
             name,
@@ -161,8 +161,8 @@ impl Host {
             line_was_full: false,
             dials: Vec::new(),
             lanes: BTreeMap::new(),
-            maker: Lanes::new(ground, ledgers),
-            packers: far.then(|| Packers::new(ground, has_source)).flatten(),
+            maker: Lanes::new(fixture, ledgers),
+            packers: far.then(|| Packers::new(fixture, has_source)).flatten(),
             sockets: BTreeMap::new(),
             finisher: None,
             work: VecDeque::new(),
@@ -176,8 +176,8 @@ impl Host {
             brake: ledgers.brake.clone(),
             lanes_until: None,
             has_left_lanes: false,
-            world: ground.world.clone(),
-            settings: ground.settings.clone(),
+            world: fixture.world.clone(),
+            settings: fixture.settings.clone(),
             next_local: 0,
         }
     }
@@ -190,13 +190,13 @@ impl Host {
         }
         let Some(transfer) = self.transfer.take() else {
             if let Event::Joined(stream) = event {
-                self.world.cut(&stream.wire.socket);
+                self.world.cut(&stream.handle.socket);
             }
             return;
         };
         trace.note(self.name, self.world.now(), &of_event(&event));
         let joined = match &event {
-            Event::Joined(stream) => Some(stream.wire.clone()),
+            Event::Joined(stream) => Some(stream.handle.clone()),
             _ => None,
         };
         let drain = transfer.handle(self.world.now(), event);
@@ -275,10 +275,10 @@ impl Host {
     }
 
     fn start_lane(&mut self, stream: Option<Stream>, dice: &mut Dice) {
-        let number = stream.as_ref().map_or(self.next_local, |stream| stream.wire.number);
+        let number = stream.as_ref().map_or(self.next_local, |stream| stream.handle.number);
         self.next_local += u32::from(stream.is_none());
         if let Some(stream) = &stream {
-            self.sockets.insert(number, stream.wire.clone());
+            self.sockets.insert(number, stream.handle.clone());
         }
         let lane = self.maker.lane(stream, self.packers.as_ref(), dice);
         self.lanes.insert(number, lane);
@@ -439,15 +439,15 @@ impl Drop for Host {
     }
 }
 
-fn target(ground: &Ground) -> Target {
-    Target::Tree { volume: ground.target.clone(), rename: None, root: Root::FOUND }
+fn target(fixture: &Fixture) -> Target {
+    Target::Tree { volume: fixture.target.clone(), rename: None, root: Root::FOUND }
 }
 
 /// What earlier runs left where the sink is.
-pub(crate) fn resume_state(ground: &Ground) -> ResumeState {
-    let target = target(ground);
+pub(crate) fn resume_state(fixture: &Fixture) -> ResumeState {
+    let target = target(fixture);
     let callbacks = ResumeCallbacks { warn: &|_| {}, stopping: &|| false };
-    ResumeState::open(&target, TRANSFER, &ground.settings, "spare".into(), &callbacks)
+    ResumeState::open(&target, TRANSFER, &fixture.settings, "spare".into(), &callbacks)
         .expect("nobody else has the journal")
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::codec::{Compress, Way};
+use base::codec::{Coding, Compress};
 use base::settings::Settings;
 use mover::ends::endpoint::Endpoint;
 use mover::ends::stream::{StreamSink, StreamSource};
@@ -23,7 +23,7 @@ use mover::work::digest::{Check, Sign};
 use mover::work::passage::{Passage, Step};
 use mover::work::sparse::{Expand, Squeeze};
 
-use super::Ground;
+use super::Fixture;
 
 /// What lanes of a host are made of.
 pub(crate) struct Lanes {
@@ -35,13 +35,13 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(ground: &Ground, ledgers: &Ledgers) -> Lanes {
+    pub(crate) fn new(fixture: &Fixture, ledgers: &Ledgers) -> Lanes {
         Lanes {
             plan: ledgers.plan.clone(),
             objects: ledgers.objects.clone(),
             brake: ledgers.brake.clone(),
-            world: ground.world.clone(),
-            settings: ground.settings.clone(),
+            world: fixture.world.clone(),
+            settings: fixture.settings.clone(),
         }
     }
 
@@ -53,27 +53,28 @@ impl Lanes {
     ) -> Lane {
         let (slot, digest) = (self.settings.request_bytes, self.settings.digest);
         let depth = 1 + dice.below(3) as u32;
-        let number = stream.as_ref().map_or(0, |stream| stream.wire.number);
+        let number = stream.as_ref().map_or(0, |stream| stream.handle.number);
         // Without workers each stream packs in another way, and some not at all.
-        let way = [Way::Raw, Way::Lz4, Way::Zlib(1), Way::Zstd(1)][number as usize % 4];
-        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let coding =
+            [Coding::Raw, Coding::Lz4, Coding::Zlib(1), Coding::Zstd(1)][number as usize % 4];
+        let wire = stream.as_ref().map(|stream| stream.handle.clone());
         let tree = || Box::new(Tree::new(depth)) as Box<dyn Endpoint>;
         let is_source = self.plan.is_some();
         let (source, sink): (Box<dyn Endpoint>, Box<dyn Endpoint>) = match stream {
             None => (tree(), tree()),
-            Some(Stream { wire, protection, .. }) if is_source => {
-                (tree(), Box::new(StreamSink::new(wire.socket, protection, digest, slot)))
+            Some(Stream { handle, protection, .. }) if is_source => {
+                (tree(), Box::new(StreamSink::new(handle.socket, protection, digest, slot)))
             }
-            Some(Stream { wire, protection, begun }) => {
-                let stream = StreamSource::new(wire.socket, protection, digest, slot, &begun);
+            Some(Stream { handle, protection, begun }) => {
+                let stream = StreamSource::new(handle.socket, protection, digest, slot, &begun);
                 let packed = match packers {
                     Some(_) => self.settings.compress,
-                    None => Compress::Always(way),
+                    None => Compress::Always(coding),
                 };
                 (Box::new(stream.unpacking(packed)), tree())
             }
         };
-        let codec = packers.is_none().then(|| codec(way, is_source, slot));
+        let codec = packers.is_none().then(|| codec(coding, is_source, slot));
         let steps = steps(&self.settings, (is_source, wire.is_none()), codec);
         let engine = Engine::new(Box::new(self.world.backend()));
         let handle = packers.map(|packers| packers.worker_pool.handle(engine.waker(), 2));
@@ -82,7 +83,7 @@ impl Lanes {
             engine,
             source,
             passage: Passage::new(steps),
-            handle,
+            pool_handle: handle,
             sink,
             plan: self.plan.clone(),
             objects: self.objects.clone(),
@@ -94,9 +95,9 @@ impl Lanes {
 }
 
 /// How a side packs, or unpacks.
-fn codec(way: Way, packs: bool, slot: u32) -> Box<dyn Step> {
+fn codec(coding: Coding, packs: bool, slot: u32) -> Box<dyn Step> {
     match packs {
-        true => Box::new(Pack::new(way, slot)),
+        true => Box::new(Pack::new(coding, slot)),
         false => Box::new(Unpack::new(slot)),
     }
 }
@@ -134,14 +135,14 @@ pub(crate) struct Packers {
 
 impl Packers {
     /// Workers in some seeds; in others the lanes do it themselves.
-    pub(crate) fn new(ground: &mut Ground, is_source: bool) -> Option<Packers> {
-        let settings = &ground.settings;
+    pub(crate) fn new(fixture: &mut Fixture, is_source: bool) -> Option<Packers> {
+        let settings = &fixture.settings;
         if settings.compress == Compress::Off {
             return None;
         }
         let slot = settings.request_bytes;
-        let count = 1 + ground.dice.below(3);
-        let clock = ground.world.clone();
+        let count = 1 + fixture.dice.below(3);
+        let clock = fixture.world.clone();
         let work = match (is_source, settings.compress) {
             (false, _) => Work::Unpack,
             (true, Compress::Auto) => {
@@ -152,7 +153,7 @@ impl Packers {
         let pack = || -> Box<dyn Step> {
             match (&work, settings.compress) {
                 (Work::Choose(advisor), _) => Box::new(Pack::choosing(advisor.clone(), slot)),
-                (Work::Pack, Compress::Always(way)) => Box::new(Pack::new(way, slot)),
+                (Work::Pack, Compress::Always(coding)) => Box::new(Pack::new(coding, slot)),
                 _ => Box::new(Unpack::new(slot)),
             }
         };

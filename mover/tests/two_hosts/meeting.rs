@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 use base::units::Tick;
 use mover::wire::message::{Message, Open, Opened, Origin, Role};
@@ -20,7 +20,7 @@ pub(crate) fn sessions(pushes: bool, settings: &Settings, now: Tick) -> (Session
     let origin = Some(Origin { single: false, endless: false });
     let open = Message::Open(Box::new(Open {
         role: role.other(),
-        places: vec![Place::Path(PathBuf::from("there"))],
+        locations: vec![Location::Path(PathBuf::from("there"))],
         settings: settings.clone(),
         ports: None,
         secret: [0; 32],

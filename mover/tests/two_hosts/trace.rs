@@ -38,7 +38,7 @@ impl Trace {
 pub(crate) fn of_event(event: &Event) -> String {
     match event {
         Event::Found(Sighting::Chunk(found)) => format!("found {}", found.len()),
-        Event::Joined(stream) => format!("joined {}", stream.wire.number),
+        Event::Joined(stream) => format!("joined {}", stream.handle.number),
         Event::LaneOver(stream, over) => format!("over {stream:?} {:?}", over.fault),
         Event::Dealt(_) => "dealt".to_string(),
         other => format!("{other:?}"),
@@ -48,7 +48,7 @@ pub(crate) fn of_event(event: &Event) -> String {
 pub(crate) fn of_action(action: &Action) -> String {
     match action {
         Action::StartLane(stream) => {
-            format!("start {:?}", stream.as_ref().map(|stream| stream.wire.number))
+            format!("start {:?}", stream.as_ref().map(|stream| stream.handle.number))
         }
         Action::Finish(Work::Finish(objects)) => {
             let one = |object: &mover::pump::sink::objects::Complete| {

@@ -105,7 +105,7 @@ pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs),
 
 /// This host, which nobody else is to measure from meanwhile.
 fn claim(name: &str) -> Result<Probe, Fault> {
-    hold::hold(hold::End::Near, &format!("{name} (process {})", std::process::id()))
+    hold::hold(hold::PathEnd::Near, &format!("{name} (process {})", std::process::id()))
         .map_err(|why| Fault::new(Class::Local, format!("this host cannot be measured: {why}")))?;
     Probe::start(&measure::own_process()?)
 }
@@ -207,7 +207,7 @@ impl Told<'_> {
                 self.draw(&format!("pause of {pause}, then {}", page::words(&self.names, cell)));
             }
             Step::Copying { cell } => self.draw(&page::words(&self.names, cell)),
-            Step::Copied { cell, record, done, of } => {
+            Step::CopyRecord { cell, record, done, of } => {
                 self.left = of - done;
                 let made = (done - self.before).max(1) as f64;
                 self.each_s = clock::now().since(self.began).seconds() / made;

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use base::codec::{Compress, Way};
+use base::codec::{Coding, Compress};
 use base::extent::Extent;
 use base::label::{Kind, Label};
 use base::settings::{DigestKind, Seal, Settings};
@@ -33,14 +33,15 @@ pub(crate) enum Stands {
     Far,
 }
 
-/// An honest `datapump copy`, whose ssh leads to this test: `ways` are its sources and its target.
+/// An honest `datapump copy`, whose ssh leads to this test: `codings` are its sources and its
+/// target.
 pub(crate) fn against_near(
     scene: &Scene,
-    ways: &str,
+    codings: &str,
     origin: Option<Origin>,
     moves: &[Move],
 ) -> (Ran, Watched) {
-    near_with(scene, ways, opened(origin), |speaker| {
+    near_with(scene, codings, opened(origin), |speaker| {
         play(speaker, scene, moves, Stands::Far);
     })
 }
@@ -48,17 +49,17 @@ pub(crate) fn against_near(
 /// The same, and the far side does what it likes once it has been let in.
 pub(crate) fn near_with(
     scene: &Scene,
-    ways: &str,
+    codings: &str,
     opened: Opened,
     act: impl FnOnce(&mut Speaker),
 ) -> (Ran, Watched) {
-    near_on(scene, ways, opened, |speaker, _| act(speaker))
+    near_on(scene, codings, opened, |speaker, _| act(speaker))
 }
 
 /// The same with the connection, which it may end.
 pub(crate) fn near_on(
     scene: &Scene,
-    ways: &str,
+    codings: &str,
     opened: Opened,
     act: impl FnOnce(&mut Speaker, &UnixStream),
 ) -> (Ran, Watched) {
@@ -67,7 +68,7 @@ pub(crate) fn near_on(
     let socat = need("socat", "socat");
     let lines = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
     let ssh = scene.script("ssh", &lines);
-    let line = format!("copy --ssh {} {KNOBS} {ways}", ssh.display());
+    let line = format!("copy --ssh {} {KNOBS} {codings}", ssh.display());
     let running = run::start(scene.command(&scene.words(&line)));
     let watched = watch(running.pid());
     let (connection, _) = listener.accept().unwrap();
@@ -200,7 +201,7 @@ pub(crate) fn settings() -> Settings {
         request_bytes: 64 << 10,
         seal: Seal::Off,
         digest: DigestKind::None,
-        compress: Compress::Always(Way::Zstd(1)),
+        compress: Compress::Always(Coding::Zstd(1)),
         recursive: true,
         ..Settings::default()
     }

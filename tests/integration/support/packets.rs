@@ -60,7 +60,7 @@ fn of_bytes(bytes: &[u8]) -> Option<Vec<Stream>> {
         return None;
     }
     let mut connections: Vec<Connection> = Vec::new();
-    let mut places: BTreeMap<[End; 2], usize> = BTreeMap::new();
+    let mut places: BTreeMap<[SocketAddress; 2], usize> = BTreeMap::new();
     let mut began_s = None;
     let mut rest = bytes.get(24..)?;
     while let Some((at_s, packet, behind)) = record(rest) {
@@ -179,11 +179,11 @@ impl Stream {
 }
 
 /// An address and a port.
-type End = (Ipv4Addr, u16);
+type SocketAddress = (Ipv4Addr, u16);
 
 struct Segment {
-    from: End,
-    to: End,
+    from: SocketAddress,
+    to: SocketAddress,
     sequence: u32,
     acknowledged: u32,
     flags: u8,
@@ -192,12 +192,12 @@ struct Segment {
 
 /// Both ways of one connection, each as a sender's.
 struct Connection {
-    ends: [End; 2],
-    ways: [Way; 2],
+    ends: [SocketAddress; 2],
+    directions: [Direction; 2],
 }
 
 #[derive(Default)]
-struct Way {
+struct Direction {
     /// The sequence number of the stream's first byte.
     first: Option<u32>,
     high: u64,
@@ -206,25 +206,25 @@ struct Way {
 }
 
 impl Connection {
-    fn new(ends: [End; 2]) -> Connection {
-        Connection { ends, ways: [Way::default(), Way::default()] }
+    fn new(ends: [SocketAddress; 2]) -> Connection {
+        Connection { ends, directions: [Direction::default(), Direction::default()] }
     }
 
     fn take(&mut self, at_s: f64, segment: &Segment) {
         let own = usize::from(segment.from != self.ends[0]);
-        self.ways[own].send(at_s, segment);
+        self.directions[own].send(at_s, segment);
         if segment.flags & ACK != 0 {
-            self.ways[1 - own].hear(at_s, segment.acknowledged);
+            self.directions[1 - own].hear(at_s, segment.acknowledged);
         }
     }
 
     fn stream(self) -> Option<Stream> {
-        let most = self.ways.into_iter().max_by_key(|way| way.high)?;
+        let most = self.directions.into_iter().max_by_key(|direction| direction.high)?;
         (most.high > 0).then_some(Stream { events: most.events })
     }
 }
 
-impl Way {
+impl Direction {
     fn send(&mut self, at_s: f64, segment: &Segment) {
         let syn = u32::from(segment.flags & SYN != 0);
         let first = *self.first.get_or_insert(segment.sequence.wrapping_add(syn));

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::job::Place;
+use base::job::Location;
 use base::label::{Kind, Label};
 use base::settings::Settings;
 use mover::wire::frame;
@@ -94,14 +94,14 @@ impl Speaker {
     }
 
     /// Opens a transfer as its driver, with the data on this connection.
-    pub(crate) fn open(&mut self, role: Role, place: Place, settings: Settings) {
-        self.open_port(role, place, settings);
+    pub(crate) fn open(&mut self, role: Role, location: Location, settings: Settings) {
+        self.open_port(role, location, settings);
         self.say(&Message::Carry);
     }
 
     /// Opens a transfer as its driver; returns the data port.
-    pub(crate) fn open_port(&mut self, role: Role, place: Place, settings: Settings) -> u16 {
-        self.ask(role, vec![place], settings);
+    pub(crate) fn open_port(&mut self, role: Role, location: Location, settings: Settings) -> u16 {
+        self.ask(role, vec![location], settings);
         match self.hear() {
             Some(Message::Opened(opened)) => {
                 if role == Role::Source {
@@ -114,22 +114,22 @@ impl Speaker {
     }
 
     /// Asks to open a transfer as its driver.
-    pub(crate) fn ask(&mut self, role: Role, places: Vec<Place>, settings: Settings) {
-        self.ask_for(role, places, settings, false);
+    pub(crate) fn ask(&mut self, role: Role, locations: Vec<Location>, settings: Settings) {
+        self.ask_for(role, locations, settings, false);
     }
 
     /// The same, for a list of names that comes later.
     pub(crate) fn ask_for(
         &mut self,
         role: Role,
-        places: Vec<Place>,
+        locations: Vec<Location>,
         settings: Settings,
         listed: bool,
     ) {
         let origin = Origin { single: false, endless: false };
         self.say(&Message::Open(Box::new(Open {
             role,
-            places,
+            locations,
             settings,
             ports: None,
             secret: [7; 32],

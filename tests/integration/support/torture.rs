@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 #[allow(unused_imports, reason = "each program uses its own part of this")]
-pub(crate) use draw::{Fault, Load, Moment, Path, Plan, Strike, Way};
+pub(crate) use draw::{Direction, Fault, Load, Moment, Path, Plan, Strike};
 
 use round::Round;
 
 /// Where the rounds are played, and with what.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub program: PathBuf,
     /// What `--ssh` takes; the host is `far`.
     pub ssh: String,
@@ -56,7 +56,7 @@ pub(crate) struct Shown {
     pub beyond_plan_bytes: u64,
 }
 
-impl Ground {
+impl Fixture {
     /// Makes the sources.
     pub(crate) fn lay(&self) {
         for folder in ["large", "tree", "sparse"] {

@@ -1,4 +1,4 @@
-//! A WAN on the desk for a test: two hosts and a path of known rate, delay and loss between them.
+//! An emulated WAN for a test: two hosts and a path of known rate, delay and loss between them.
 
 use std::process::Command;
 use std::time::Duration;

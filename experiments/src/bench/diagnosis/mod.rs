@@ -1,4 +1,4 @@
-//! `cargo xtask bench diagnosis`: copies over the WAN on the desk, each with one thing wrong. Does
+//! `cargo xtask bench diagnosis`: copies over the emulated WAN, each with one thing wrong. Does
 //! `explain` find it? And does its advice, once it is followed, bring what it says?
 
 mod cells;

@@ -79,7 +79,7 @@ pub(super) fn page(rows: &[Row<'_>]) -> String {
     let _ = write!(
         text,
         "\n`cargo xtask bench diagnosis`: {} copies with `datapump copy null:… far:null:` over the \
-         WAN on the desk, each with one thing wrong, and the class that `datapump explain --json` \
+         emulated WAN, each with one thing wrong, and the class that `datapump explain --json` \
          names for it afterwards. {right} of {} are right.\n\n## Confusion\n\n{}",
         rows.len(),
         rows.len(),

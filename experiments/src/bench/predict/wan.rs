@@ -1,4 +1,4 @@
-//! `cargo xtask bench predict --wan`: copies over a WAN on the desk, predicted from others that
+//! `cargo xtask bench predict --wan`: copies over an emulated WAN, predicted from others that
 //! went the same way before.
 
 use crate::said;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{MB, Options, Pair, reached, remove};
-use crate::bench::ground::random_file;
+use crate::bench::fixture::random_file;
 use crate::bench::shuffle::Shuffle;
 use crate::bench::{build, machine};
 use crate::page::table;
@@ -27,7 +27,7 @@ struct Copy {
 }
 
 /// A way, what is copied over it to learn, and what is held out.
-struct Way {
+struct Direction {
     name: &'static str,
     wan: &'static [&'static str],
     learned: &'static [Copy],
@@ -35,7 +35,7 @@ struct Way {
 }
 
 struct Row {
-    way: &'static str,
+    direction: &'static str,
     copy: Copy,
     time: Pair,
     login_s: f64,
@@ -48,9 +48,9 @@ pub(super) fn predict(options: &Options) -> Result<(), String> {
     packages::ensure(packages::FOR_WAN)?;
     println!("{} ways, about {:.0} minutes", WAYS.len(), minutes());
     let mut rows = Vec::new();
-    for way in WAYS {
-        println!("\n== {}", way.name);
-        rows.extend(over(way, &options.program(), options.seed)?);
+    for direction in WAYS {
+        println!("\n== {}", direction.name);
+        rows.extend(over(direction, &options.program(), options.seed)?);
     }
     let page = page(&rows, options.seed);
     let date = output(Command::new("date").arg("+%F"))?;
@@ -62,51 +62,51 @@ pub(super) fn predict(options: &Options) -> Result<(), String> {
 
 /// Copies, and a few seconds for each login and handshake.
 fn minutes() -> f64 {
-    let of = |way: &Way| {
-        let mbit = Profile::from_words(way.wan)
+    let of = |direction: &Direction| {
+        let mbit = Profile::from_words(direction.wan)
             .map_or(1e8, |profile| profile.forward.rate_bits_per_s as f64)
             / 1e6;
-        let mb: u64 = way.learned.iter().chain(way.held).map(|copy| copy.mb).sum();
-        let logins = way.learned.len() + 2 * way.held.len();
+        let mb: u64 = direction.learned.iter().chain(direction.held).map(|copy| copy.mb).sum();
+        let logins = direction.learned.len() + 2 * direction.held.len();
         mb as f64 * 8.0 / mbit / 0.9 + logins as f64 * 3.0
     };
     WAYS.iter().map(of).sum::<f64>() / 60.0
 }
 
 /// What lies at both ends of a way: sources, a store of its own, and where copies go.
-struct Ground<'a> {
+struct Fixture<'a> {
     folder: TempDir,
     wan: &'a Wan,
     program: &'a Path,
 }
 
-fn over(way: &Way, program: &Path, seed: u64) -> Result<Vec<Row>, String> {
-    let wan = Wan::up(&Profile::from_words(way.wan)?, Some(program))?;
+fn over(direction: &Direction, program: &Path, seed: u64) -> Result<Vec<Row>, String> {
+    let wan = Wan::up(&Profile::from_words(direction.wan)?, Some(program))?;
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
     let folder = tempfile::Builder::new().prefix("datapump-held-").tempdir_in(parent);
     let folder = folder.map_err(|why| why.to_string())?;
-    let ground = Ground { folder, wan: &wan, program };
+    let fixture = Fixture { folder, wan: &wan, program };
     let mut shuffle = Shuffle::from_seed(seed);
-    for place in shuffle.order(way.learned.len()) {
-        let copy = way.learned[place];
-        let made = ground.copy(copy, &[])?;
+    for place in shuffle.order(direction.learned.len()) {
+        let copy = direction.learned[place];
+        let made = fixture.copy(copy, &[])?;
         println!("learned from {} MB, {} streams: {:.2} s", copy.mb, copy.streams, elapsed(&made)?);
     }
     let mut rows = Vec::new();
-    for place in shuffle.order(way.held.len()) {
-        let copy = way.held[place];
-        let dry = ground.copy(copy, &["--dry-run"])?;
+    for place in shuffle.order(direction.held.len()) {
+        let copy = direction.held[place];
+        let dry = fixture.copy(copy, &["--dry-run"])?;
         // It stays unknown to those that come behind it.
-        let wet = ground.copy(copy, &["--no-record"])?;
-        let row = row(way.name, copy, &dry, &wet)?;
+        let wet = fixture.copy(copy, &["--no-record"])?;
+        let row = row(direction.name, copy, &dry, &wet)?;
         println!("| {} |", cells(&row).join(" | "));
         rows.push(row);
     }
     Ok(rows)
 }
 
-impl Ground<'_> {
+impl Fixture<'_> {
     /// Makes a copy, or tries one; its last word.
     fn copy(&self, copy: Copy, more: &[&str]) -> Result<Value, String> {
         let source = self.folder.path().join(format!("source-{}", copy.mb));
@@ -133,12 +133,12 @@ fn elapsed(made: &Value) -> Result<f64, String> {
     Ok(said::record_of(made)?.moved.elapsed_s)
 }
 
-fn row(way: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<Row, String> {
+fn row(direction: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<Row, String> {
     let expected = said::record_of(dry)?.predicted;
     let expected =
         expected.ok_or_else(|| format!("a dry run does not say what is expected: {dry}"))?;
     Ok(Row {
-        way,
+        direction,
         copy,
         time: Pair {
             expected: [expected.elapsed_low_s, expected.elapsed_s, expected.elapsed_high_s],
@@ -152,7 +152,7 @@ fn cells(row: &Row) -> Vec<String> {
     let [low, middle, high] = row.time.expected;
     let out = if row.time.covered() { "" } else { " out" };
     vec![
-        row.way.to_string(),
+        row.direction.to_string(),
         row.copy.mb.to_string(),
         row.copy.streams.to_string(),
         format!("{:.2}", row.time.observed),
@@ -165,7 +165,7 @@ fn cells(row: &Row) -> Vec<String> {
 fn page(rows: &[Row], seed: u64) -> String {
     let times: Vec<Pair> = rows.iter().map(|row| row.time).collect();
     let mut text = format!(
-        "# Predictions and copies over a WAN on the desk\n\n`cargo xtask bench predict --wan`: \
+        "# Predictions and copies over an emulated WAN\n\n`cargo xtask bench predict --wan`: \
          over each of {} ways some copies were made and recorded, in a random order (seed {seed}). \
          Then {} others, of other sizes, were each predicted by `datapump copy --dry-run` from \
          that store alone, and made without being recorded. Files in memory at both ends, \
@@ -175,16 +175,17 @@ fn page(rows: &[Row], seed: u64) -> String {
         rows.len(),
     );
     let copies: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let way = |way: &Way| {
-        let learned = way.learned.iter().map(|copy| format!("{} x {}", copy.mb, copy.streams));
+    let direction = |direction: &Direction| {
+        let learned =
+            direction.learned.iter().map(|copy| format!("{} x {}", copy.mb, copy.streams));
         let learned: Vec<String> = learned.collect();
-        vec![way.name.to_string(), way.wan.join(" "), learned.join(", ")]
+        vec![direction.name.to_string(), direction.wan.join(" "), learned.join(", ")]
     };
-    let ways: Vec<Vec<String>> = WAYS.iter().map(way).collect();
+    let directions: Vec<Vec<String>> = WAYS.iter().map(direction).collect();
     let tables = [
         reached(&[("time", &times)]),
         table(&COLUMNS, &copies),
-        table(&["way", "link", "learned from: MB x streams"], &ways),
+        table(&["way", "link", "learned from: MB x streams"], &directions),
     ];
     text.push_str(&tables.join("\n"));
     text.push('\n');
@@ -202,26 +203,26 @@ const COLUMNS: [&str; 7] =
     ["way", "MB", "streams", "seconds", "of that login", "expected", "error"];
 const LEARNED: &[Copy] =
     &[copy(3, 4), copy(12, 4), copy(12, 1), copy(40, 4), copy(40, 8), copy(120, 4), copy(40, 1)];
-const WAYS: &[Way] = &[
-    Way {
+const WAYS: &[Direction] = &[
+    Direction {
         name: "deep queue",
         wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "1bdp"],
         learned: LEARNED,
         held: &[copy(5, 4), copy(20, 2), copy(55, 1), copy(100, 8), copy(200, 4)],
     },
-    Way {
+    Direction {
         name: "short queue",
         wan: &["--rate", "100Mbit", "--rtt", "102ms", "--queue", "64K"],
         learned: LEARNED,
         held: &[copy(6, 1), copy(17, 4), copy(60, 2), copy(90, 4), copy(160, 8)],
     },
-    Way {
+    Direction {
         name: "loss",
         wan: &["--rate", "200Mbit", "--rtt", "50ms", "--queue", "1bdp", "--loss", "0.1%"],
         learned: LEARNED,
         held: &[copy(7, 4), copy(25, 8), copy(50, 1), copy(130, 2), copy(200, 4)],
     },
-    Way {
+    Direction {
         name: "near",
         wan: &["--rate", "50Mbit", "--rtt", "20ms", "--queue", "1bdp"],
         learned: LEARNED,
@@ -235,11 +236,11 @@ mod tests {
 
     #[test]
     fn twenty_are_held_out_and_none_of_them_is_learned_from() {
-        assert_eq!(WAYS.iter().map(|way| way.held.len()).sum::<usize>(), 20);
-        for way in WAYS {
-            assert!(Profile::from_words(way.wan).is_ok(), "{}", way.name);
-            let known = |copy: &Copy| way.learned.iter().any(|learned| learned.mb == copy.mb);
-            assert!(!way.held.iter().any(known), "{}", way.name);
+        assert_eq!(WAYS.iter().map(|direction| direction.held.len()).sum::<usize>(), 20);
+        for direction in WAYS {
+            assert!(Profile::from_words(direction.wan).is_ok(), "{}", direction.name);
+            let known = |copy: &Copy| direction.learned.iter().any(|learned| learned.mb == copy.mb);
+            assert!(!direction.held.iter().any(known), "{}", direction.name);
         }
     }
 }

@@ -123,7 +123,7 @@ const PROMISED: f64 = 0.97;
 const HEAD: &str = "\
 # Copies beside the best iperf3, on six kinds of path
 
-`cargo xtask bench profiles`, release programs over a WAN on the desk. A short look at iperf3 with \
+`cargo xtask bench profiles`, release programs over an emulated WAN. A short look at iperf3 with \
 reno, cubic and bbr and 1 to 16 streams, and at copies with options chosen by hand, \
 says which take turns: the best two of iperf3, the best copy, the copy as it is when nothing is \
 chosen, and that without a pace. Medians of the turns, with their ranges.

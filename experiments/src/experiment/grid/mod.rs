@@ -10,8 +10,8 @@ mod page;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::desk::Desk;
 use super::shown::Shown;
+use super::testbed::Testbed;
 use super::timed::{self, Programs, Seen, Stretch};
 use crate::bench::machine;
 use kept::{Kept, Key, Row, Stage};
@@ -24,7 +24,7 @@ pub(super) const GRID: Experiment = Experiment {
             auto and the two that were best take turns. Rates are of payload that has arrived, \
             behind a ramp; where kinds of data take turns (mix, runs), over the same bytes for \
             all of a cell. A request is a quarter of a second of the link at most. Links of 100 \
-            Mbit/s and less are the WAN on the desk with a round trip of 10 ms, faster ones a \
+            Mbit/s and less are the emulated WAN with a round trip of 10 ms, faster ones a \
             veth pair with a token bucket; the unlimited one is the loopback of one host. All \
             options but these are as they are when nothing is chosen: four streams, TLS, BLAKE3. \
             Cells of 100 Mbit/s and less leave processors idle (but for zeros): they were run two \
@@ -51,8 +51,8 @@ struct Options {
     resume: bool,
 }
 
-fn run(desk: &Desk) -> Result<Shown, String> {
-    let options = options(&desk.options)?;
+fn run(testbed: &Testbed) -> Result<Shown, String> {
+    let options = options(&testbed.options)?;
     let cells = cells(options.only.as_deref())?;
     let mut kept = Kept::open(&root().join("runs/data/compression-grid.csv"))?;
     if !options.resume {
@@ -67,9 +67,9 @@ fn run(desk: &Desk) -> Result<Shown, String> {
             continue;
         }
         let words: Vec<&str> = link.wan.split_whitespace().collect();
-        let wan = Wan::up(&Profile::from_words(&words)?, Some(&desk.program))?;
+        let wan = Wan::up(&Profile::from_words(&words)?, Some(&testbed.program))?;
         for data in left {
-            Cell { wan: &wan, desk, link, data, seconds: options.seconds }.measure(&mut kept)?;
+            Cell { wan: &wan, testbed, link, data, seconds: options.seconds }.measure(&mut kept)?;
         }
     }
     Ok(page::shown(&kept, options.seconds))
@@ -150,7 +150,7 @@ fn turns(kept: &Kept, data: &str, link: &Link, seconds: f64) -> Option<Vec<Key>>
 /// One kind of data over one link that is up.
 struct Cell<'a> {
     wan: &'a Wan,
-    desk: &'a Desk,
+    testbed: &'a Testbed,
     link: &'static Link,
     data: &'static str,
     seconds: f64,
@@ -176,7 +176,7 @@ impl Cell<'_> {
         let Link { request, to, .. } = self.link;
         let words =
             format!("--compress {} --request-size {request} {}:64T {to}:null:", key.way, self.data);
-        let programs = Programs { near: &self.desk.program, far: &self.desk.program };
+        let programs = Programs { near: &self.testbed.program, far: &self.testbed.program };
         let seen = timed::copy(self.wan, programs, &words, self.stretch(kept))?;
         let row = Row::new(key, seen, &machine::head());
         println!("{}", row.line());

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::ends::endpoint::Endpoint;
-use crate::ends::made::Maker;
 use crate::ends::null::{Fill, Null};
 use crate::ends::pipe::{PipeSink, PipeSource, Turn};
 use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
+use crate::ends::synthetic::Maker;
 use crate::ends::tree::Tree;
 use crate::io::backend::Backend;
 use crate::io::buffer::Buffer;
@@ -19,7 +19,7 @@ use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
 use crate::pump::lane::packing::Advisor;
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
-use crate::pump::lane::{Lane, Parts, Wire};
+use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;
 use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::Plan;
@@ -27,16 +27,16 @@ use crate::work::codec::{self, Pack, Unpack};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
 use crate::work::sparse::{Expand, Squeeze};
-use base::codec::{Compress, Unpacked, Way};
+use base::codec::{Coding, Compress, Unpacked};
 use base::fault::{Class, Fault};
-use base::job::Place;
+use base::job::Location;
 use base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
 use base::units::{Bytes, Tick};
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub struct Stream {
-    pub wire: Wire,
+    pub handle: StreamHandle,
     pub protection: Protection,
     /// Bytes that came behind the handshake.
     pub begun: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Stream {
 pub struct Ends {
     pub settings: Settings,
     /// The source's place and ledger, where it is here. `waits`: its files may be on a device.
-    pub source: Option<(Place, Arc<Plan>)>,
+    pub source: Option<(Location, Arc<Plan>)>,
     pub sink: Option<(Target, Arc<Objects>)>,
     pub source_waits: bool,
     pub brake: Arc<Brake>,
@@ -137,7 +137,7 @@ impl Assembly {
         if matches!(ends.sink, Some((Target::Pipe, _))) {
             turn.join(engine.waker());
         }
-        let wire = stream.as_ref().map(|stream| stream.wire.clone());
+        let wire = stream.as_ref().map(|stream| stream.handle.clone());
         let (source, sink) = endpoints(ends, stream, *depths, pipes, turn);
         let handle = worker_pool
             .as_ref()
@@ -146,7 +146,7 @@ impl Assembly {
             engine,
             source,
             passage: Passage::new(steps(ends, None)),
-            handle,
+            pool_handle: handle,
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
@@ -163,7 +163,7 @@ impl Assembly {
 
 /// Looks at a stream, where it is TCP and its user wants that.
 fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
-    let Wire { socket, outbox, .. } = &stream.wire;
+    let StreamHandle { socket, outbox, .. } = &stream.handle;
     match settings.path_samples {
         PathSamples::On => Sampler::new(socket.clone(), outbox.clone()),
         PathSamples::Off => None,
@@ -183,7 +183,7 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
     };
     let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
     let made = match &ends.source {
-        Some((Place::Made { .. } | Place::EndlessMade { .. }, _)) => Maker::BYTES,
+        Some((Location::Synthetic { .. } | Location::EndlessSynthetic { .. }, _)) => Maker::BYTES,
         _ => 0,
     };
     lanes * (requests + sealed + cycle + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
@@ -211,7 +211,7 @@ const JOBS_PER_WORKER: u64 = 2;
 /// What is packed or unpacked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
-    Pack(Way),
+    Pack(Coding),
     Choose,
     Unpack,
 }
@@ -220,8 +220,8 @@ impl Packing {
     /// Memory that one worker needs for it.
     fn bytes(self, body_bytes: u32) -> u64 {
         match self {
-            Packing::Pack(way) => codec::packer_bytes(way, body_bytes),
-            Packing::Choose => codec::packer_bytes(Way::Zstd(9), body_bytes),
+            Packing::Pack(coding) => codec::packer_bytes(coding, body_bytes),
+            Packing::Choose => codec::packer_bytes(Coding::Zstd(9), body_bytes),
             Packing::Unpack => codec::unpacker_bytes(body_bytes),
         }
     }
@@ -230,7 +230,7 @@ impl Packing {
 /// Inside one process nothing is.
 fn packing(ends: &Ends) -> Option<Packing> {
     match (ends.settings.compress, &ends.source, &ends.sink) {
-        (Compress::Always(way), Some(_), None) => Some(Packing::Pack(way)),
+        (Compress::Always(coding), Some(_), None) => Some(Packing::Pack(coding)),
         (Compress::Auto, Some(_), None) => Some(Packing::Choose),
         (Compress::Always(_) | Compress::Auto, None, Some(_)) => Some(Packing::Unpack),
         (Compress::Off, ..) | (_, Some(_), Some(_)) | (_, None, None) => None,
@@ -270,8 +270,8 @@ fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<Worke
     let slot = ends.settings.request_bytes;
     let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
     let work = match packing {
-        Packing::Pack(way) => {
-            let pack = || Box::new(Pack::new(way, slot)) as Box<dyn Step>;
+        Packing::Pack(coding) => {
+            let pack = || Box::new(Pack::new(coding, slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Pack
         }
@@ -397,11 +397,13 @@ impl Pipes {
             Ok(Handle::new(fd))
         };
         let mut pipes = Pipes::default();
-        if let Some((Place::Stdio, _)) = &ends.source {
+        if let Some((Location::Stdio, _)) = &ends.source {
             pipes.input = Some(own(std::io::stdin().as_fd().try_clone_to_owned())?);
         }
-        if let Some((Place::Made { set, seed, .. } | Place::EndlessMade { set, seed }, _)) =
-            &ends.source
+        if let Some((
+            Location::Synthetic { set, seed, .. } | Location::EndlessSynthetic { set, seed },
+            _,
+        )) = &ends.source
         {
             pipes.maker = Some(Maker::new(*set, *seed, ends.settings.request_bytes));
         }
@@ -425,7 +427,8 @@ fn cycle(ends: &Ends) -> Vec<Buffer> {
 fn cycle_count(ends: &Ends) -> usize {
     let null = matches!(
         (&ends.source, &ends.sink),
-        (Some((Place::Null { .. } | Place::Endless, _)), None) | (None, Some((Target::Null, _)))
+        (Some((Location::Null { .. } | Location::Endless, _)), None)
+            | (None, Some((Target::Null, _)))
     );
     let bytes = if null { ends.settings.null_cycle_bytes as usize } else { 0 };
     bytes.div_ceil(Buffer::total_bytes(ends.settings.request_bytes))
@@ -441,17 +444,17 @@ fn endpoints(
     let settings = &ends.settings;
     let body = settings.request_bytes;
     let local_source = ends.source.as_ref().map(|(place, _)| match place {
-        Place::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
-        Place::Stdio => {
+        Location::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
+        Location::Stdio => {
             let input = pipes.input.clone().expect("standard input is open");
             Box::new(PipeSource::new(input))
         }
-        Place::Null { .. } | Place::Endless => {
+        Location::Null { .. } | Location::Endless => {
             Box::new(Null::new(Fill::Nothing, depths.source).through(cycle(ends)))
         }
-        Place::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
-        Place::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
-        Place::Made { .. } | Place::EndlessMade { .. } => {
+        Location::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
+        Location::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
+        Location::Synthetic { .. } | Location::EndlessSynthetic { .. } => {
             let maker = pipes.maker.clone().expect("made when this side began");
             Box::new(Null::new(Fill::Made(maker), depths.source))
         }
@@ -469,11 +472,11 @@ fn endpoints(
     });
     match (local_source, local_sink, stream) {
         (Some(source), Some(sink), None) => (source, sink),
-        (Some(source), None, Some(Stream { wire, protection, .. })) => {
-            (source, Box::new(StreamSink::new(wire.socket, protection, settings.digest, body)))
+        (Some(source), None, Some(Stream { handle, protection, .. })) => {
+            (source, Box::new(StreamSink::new(handle.socket, protection, settings.digest, body)))
         }
-        (None, Some(sink), Some(Stream { wire, protection, begun })) => {
-            let (digest, socket) = (settings.digest, wire.socket);
+        (None, Some(sink), Some(Stream { handle, protection, begun })) => {
+            let (digest, socket) = (settings.digest, handle.socket);
             let stream = StreamSource::new(socket, protection, digest, body, &begun);
             (Box::new(stream.reading(settings.receive).unpacking(settings.compress)), sink)
         }

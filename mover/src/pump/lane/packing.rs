@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::link::{Link, Receiver};
 use crate::io::clock::Clock;
 use crate::work::codec::{Choice, Chooser, Moment, Took};
-use base::codec::{Unpacked, Way};
+use base::codec::{Coding, Unpacked};
 use base::units::{Nanos, Tick};
 
 mod link;
@@ -91,15 +91,15 @@ impl Advisor {
 
 impl Chooser for Advisor {
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice {
-        let (now, class) = (self.clock.now(), Class::of_ratio(ratio));
+        let (now, class) = (self.clock.now(), Compressibility::of_ratio(ratio));
         let mut controller = self.lock();
-        let way = controller.choose(now, class, raw_len);
+        let coding = controller.choose(now, class, raw_len);
         self.left_out.store(controller.left_out(), Relaxed);
-        Choice { way, is_timed: controller.is_timed(now, class, way) }
+        Choice { coding, is_timed: controller.is_timed(now, class, coding) }
     }
 
-    fn packed(&self, ratio: f64, way: Way, raw_len: u32, packed_len: u32, took: Took) {
-        self.lock().packed(Class::of_ratio(ratio), way, raw_len, packed_len, took);
+    fn packed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took) {
+        self.lock().packed(Compressibility::of_ratio(ratio), coding, raw_len, packed_len, took);
     }
 
     // A thread that asks for its own time may lose its processor there, and that is not packing.
@@ -124,28 +124,35 @@ pub struct Sent {
 }
 
 /// What may be chosen, from the fastest to the smallest.
-pub(crate) const LADDER: [Way; 7] =
-    [Way::Raw, Way::Lz4, Way::Zstd(-1), Way::Zstd(1), Way::Zstd(3), Way::Zstd(6), Way::Zstd(9)];
+pub(crate) const LADDER: [Coding; 7] = [
+    Coding::Raw,
+    Coding::Lz4,
+    Coding::Zstd(-1),
+    Coding::Zstd(1),
+    Coding::Zstd(3),
+    Coding::Zstd(6),
+    Coding::Zstd(9),
+];
 const RUNGS: usize = LADDER.len();
 /// Where packing begins while nothing is known of the wire.
 const FIRST_RUNG: usize = 3;
 
 /// What a probe says of a payload, by how much smaller it makes samples of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class(u8);
+pub struct Compressibility(u8);
 
 /// Upper ends of the ratios of each class but the last.
-const CLASS_ENDS: [f64; 6] = [1.02, 1.5, 3.0, 6.0, 12.0, 100.0];
-const CLASSES: usize = CLASS_ENDS.len() + 1;
+const COMPRESSIBILITY_ENDS: [f64; 6] = [1.02, 1.5, 3.0, 6.0, 12.0, 100.0];
+const CLASSES: usize = COMPRESSIBILITY_ENDS.len() + 1;
 /// What does not shrink.
-const NOISE: Class = Class(0);
+const NOISE: Compressibility = Compressibility(0);
 
-impl Class {
-    pub(crate) fn of_ratio(ratio: f64) -> Class {
-        Class(CLASS_ENDS.iter().filter(|end| ratio >= **end).count() as u8)
+impl Compressibility {
+    pub(crate) fn of_ratio(ratio: f64) -> Compressibility {
+        Compressibility(COMPRESSIBILITY_ENDS.iter().filter(|end| ratio >= **end).count() as u8)
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         usize::from(self.0)
     }
 }
@@ -244,7 +251,7 @@ pub(crate) struct Controller {
 impl Controller {
     pub(crate) fn new(now: Tick, workers: usize) -> Controller {
         let costs = std::array::from_fn(|class| std::array::from_fn(|rung| guess(class, rung)));
-        let plan = std::array::from_fn(|class| if class == NOISE.place() { 0 } else { FIRST_RUNG });
+        let plan = std::array::from_fn(|class| if class == NOISE.index() { 0 } else { FIRST_RUNG });
         Controller {
             workers: Workers { count: workers.max(1) as f64, stretch: 1.0, overhead: 0.0 },
             costs,
@@ -262,32 +269,32 @@ impl Controller {
     }
 
     /// How the next payload, of this class, is to be packed.
-    pub(crate) fn choose(&mut self, now: Tick, class: Class, bytes: u32) -> Way {
+    pub(crate) fn choose(&mut self, now: Tick, class: Compressibility, bytes: u32) -> Coding {
         self.payloads += 1;
         self.payload_bytes += SHARE_WEIGHT * (f64::from(bytes) - self.payload_bytes);
         for share in &mut self.shares {
             *share *= 1.0 - SHARE_WEIGHT;
         }
-        self.shares[class.place()] += SHARE_WEIGHT;
+        self.shares[class.index()] += SHARE_WEIGHT;
         self.noise = if class == NOISE { self.noise.saturating_add(1) } else { 0 };
         if self.payloads.is_multiple_of(PLAN_EVERY) {
             self.decide();
         }
-        let rung = self.plan[class.place()];
+        let rung = self.plan[class.index()];
         LADDER[self.explored(now, class, rung, bytes)]
     }
 
     /// True where what this payload takes is to be told: what is tried, what little is known of,
     /// and others every now and then. Whoever asks for a thread's time each time makes threads
     /// change places on the processors with each payload, and all of them slower.
-    pub(crate) fn is_timed(&mut self, now: Tick, class: Class, way: Way) -> bool {
+    pub(crate) fn is_timed(&mut self, now: Tick, class: Compressibility, coding: Coding) -> bool {
         // It takes nothing, and would take the turn of what does.
-        if way == Way::Raw {
+        if coding == Coding::Raw {
             return false;
         }
-        let planned = self.plan[class.place()];
-        let is_tried = LADDER[planned] != way;
-        let is_known = self.costs[class.place()][planned].seen >= WELL_KNOWN;
+        let planned = self.plan[class.index()];
+        let is_tried = LADDER[planned] != coding;
+        let is_known = self.costs[class.index()][planned].seen >= WELL_KNOWN;
         let is_timed = is_tried || !is_known || now >= self.timed_at;
         if is_timed {
             self.timed_at = now.after(TIMED_EVERY);
@@ -296,7 +303,7 @@ impl Controller {
     }
 
     /// A neighbour of the chosen rung where there is an allowance for it; raw is known.
-    fn explored(&mut self, now: Tick, class: Class, rung: usize, bytes: u32) -> usize {
+    fn explored(&mut self, now: Tick, class: Compressibility, rung: usize, bytes: u32) -> usize {
         self.allowance.fill(now);
         let Some(rate) = self.link.rate.filter(|_| class != NOISE) else { return rung };
         let Some(dice) = self.allowance.roll() else { return rung };
@@ -304,7 +311,7 @@ impl Controller {
         if other == 0 || other >= RUNGS || other == rung {
             return rung;
         }
-        let costs = &self.costs[class.place()];
+        let costs = &self.costs[class.index()];
         let packing = (costs[other].seconds - costs[rung].seconds).abs();
         let wire = (costs[other].wire_bytes - costs[rung].wire_bytes).max(0.0) / rate;
         let extra = (packing + wire) * f64::from(bytes);
@@ -312,13 +319,20 @@ impl Controller {
     }
 
     /// What packing a payload took and made of it.
-    pub(crate) fn packed(&mut self, class: Class, way: Way, raw: u32, packed: u32, took: Took) {
-        let Some(rung) = LADDER.iter().position(|other| *other == way) else { return };
+    pub(crate) fn packed(
+        &mut self,
+        class: Compressibility,
+        coding: Coding,
+        raw: u32,
+        packed: u32,
+        took: Took,
+    ) {
+        let Some(rung) = LADDER.iter().position(|other| *other == coding) else { return };
         if rung == 0 || raw == 0 {
             return;
         }
         let raw = f64::from(raw);
-        self.costs[class.place()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
+        self.costs[class.index()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
         self.workers.packed(took);
         self.guess_neighbours(class);
         self.keep_order(class);
@@ -326,8 +340,8 @@ impl Controller {
 
     /// A way that packs harder makes no more of the same data. One that was seen with a few odd
     /// payloads only would look useless otherwise, and never be tried again.
-    fn keep_order(&mut self, class: Class) {
-        let costs = &mut self.costs[class.place()];
+    fn keep_order(&mut self, class: Compressibility) {
+        let costs = &mut self.costs[class.index()];
         for rung in 2..RUNGS {
             let lighter = costs[rung - 1].wire_bytes;
             costs[rung].wire_bytes = costs[rung].wire_bytes.min(lighter);
@@ -340,8 +354,8 @@ impl Controller {
     }
 
     /// What was never tried is guessed from the nearest rung that was.
-    fn guess_neighbours(&mut self, class: Class) {
-        let costs = &mut self.costs[class.place()];
+    fn guess_neighbours(&mut self, class: Compressibility) {
+        let costs = &mut self.costs[class.index()];
         for rung in 1..RUNGS {
             if costs[rung].is_seen() {
                 continue;
@@ -426,7 +440,7 @@ impl Controller {
                 self.priced((halves / 2.0).exp2() / rate)
             }
             Some(rung) => {
-                std::array::from_fn(|class| if class == NOISE.place() { 0 } else { rung })
+                std::array::from_fn(|class| if class == NOISE.index() { 0 } else { rung })
             }
         };
         self.judge(plan, rate)
@@ -517,13 +531,13 @@ fn guess(class: usize, rung: usize) -> Cost {
     let (seconds, wire_bytes) = FIRST[class];
     Cost {
         seconds: seconds * TIMES[rung],
-        wire_bytes: (wire_bytes * size(Class(class as u8), rung)).min(1.0),
+        wire_bytes: (wire_bytes * size(Compressibility(class as u8), rung)).min(1.0),
         seen: 0,
     }
 }
 
 /// What a rung makes of data beside zstd 1. Of noise all make the same.
-fn size(class: Class, rung: usize) -> f64 {
+fn size(class: Compressibility, rung: usize) -> f64 {
     if class == NOISE { 1.0 } else { SIZES[rung] }
 }
 

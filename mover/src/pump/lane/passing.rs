@@ -29,7 +29,7 @@ impl Lane {
             }
             request.fill_hole();
         }
-        match &mut self.parts.handle {
+        match &mut self.parts.pool_handle {
             Some(handle) if handle.takes(&request) => {
                 handle.give(request);
                 Ok(())
@@ -43,7 +43,7 @@ impl Lane {
 
     /// Takes in what the worker pool is done with, and says how many that is.
     pub(super) fn take_passed(&mut self) -> Result<usize, Fault> {
-        let Some(handle) = &mut self.parts.handle else { return Ok(0) };
+        let Some(handle) = &mut self.parts.pool_handle else { return Ok(0) };
         let mut passed = std::mem::take(&mut self.passed);
         handle.take(&mut passed);
         let count = passed.len();
@@ -79,7 +79,7 @@ impl Lane {
             return Ok(());
         }
         request.stamps.passed = self.now();
-        if self.parts.handle.is_some() && self.parts.plan.is_some() {
+        if self.parts.pool_handle.is_some() && self.parts.plan.is_some() {
             request.unpacked_len = request.raw_len();
         }
         if let Some(sampler) = self.parts.engine.sampler() {
@@ -138,11 +138,11 @@ impl Lane {
                 Kind::Sparse => request.label.extent.len,
                 _ => request.raw_len(),
             });
-            if let Some(handle) = &self.parts.handle
+            if let Some(handle) = &self.parts.pool_handle
                 && self.parts.plan.is_some()
             {
                 let raw_bytes = request.unpacked_len;
-                tally.packing.note(request.way, raw_bytes, request.payload_len());
+                tally.packing.note(request.coding, raw_bytes, request.payload_len());
                 let sent = Sent {
                     raw_bytes,
                     wire_bytes: request.label.body_len,

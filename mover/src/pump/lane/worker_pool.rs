@@ -369,7 +369,7 @@ mod tests {
     use super::*;
     use crate::io::clock::HostClock;
     use crate::work::codec::Pack;
-    use base::codec::{Codec, Way};
+    use base::codec::{Codec, Coding};
     use base::extent::Extent;
     use base::label::{Kind, Label};
 
@@ -388,7 +388,7 @@ mod tests {
     fn everything_comes_back_to_its_own_desk() {
         const BODY_BYTES: u32 = 8192;
         for workers in [1, 3] {
-            let passage = || Passage::new(vec![Box::new(Pack::new(Way::Zlib(1), BODY_BYTES))]);
+            let passage = || Passage::new(vec![Box::new(Pack::new(Coding::Zlib(1), BODY_BYTES))]);
             let worker_pool =
                 Arc::new(start((0..workers).map(|_| passage()).collect(), Work::Pack));
             let mut desks: Vec<PoolHandle> =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::io::sampler::{self, Outbox};
 use crate::io::volume::Handle;
-use crate::pump::lane::Wire;
+use crate::pump::lane::StreamHandle;
 use crate::wire::message::Message;
 use base::job::{PathRole, PathSide, StreamPath};
 use base::limits::{PATH_SAMPLES_MAX, SAMPLES_MAX, SIDE_SAMPLES_MAX};
@@ -96,7 +96,7 @@ impl Series {
 
 impl Paths {
     /// A stream begins.
-    pub fn add(&mut self, wire: &Wire, role: PathRole) {
+    pub fn add(&mut self, wire: &StreamHandle, role: PathRole) {
         let own = Own {
             role,
             outbox: wire.outbox.clone(),
@@ -322,7 +322,7 @@ mod tests {
         for (moved, expect) in [(0, TOLD_BYTES_MIN), (1 << 30, u64::MAX)] {
             let mut paths = Paths::default();
             let socket = Handle::Sim(0);
-            let wire = Wire::new(7, socket);
+            let wire = StreamHandle::new(7, socket);
             paths.add(&wire, PathRole::Source);
             let fresh = (0..4000).map(|number| PathSample { bytes_acked: moved, ..sample(number) });
             paths.own.get_mut(&7).unwrap().fresh = fresh.collect();

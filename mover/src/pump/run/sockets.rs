@@ -8,7 +8,7 @@ use crate::io::backend::Wake;
 use crate::io::tcp;
 use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
-use crate::pump::lane::Wire;
+use crate::pump::lane::StreamHandle;
 use crate::pump::run::pace_controller::{DeepQueue, Look, PaceController};
 use crate::pump::run::paths::{Paths, When};
 use crate::pump::transfer::Check;
@@ -22,7 +22,7 @@ use base::units::{Nanos, Tick};
 /// One stream's socket, until both sides have let the stream go.
 #[derive(Debug)]
 struct Each {
-    wire: Wire,
+    handle: StreamHandle,
     lane: Arc<dyn Wake>,
     lane_is_over: bool,
 }
@@ -65,10 +65,10 @@ impl Sockets {
         }
     }
 
-    pub(super) fn add(&mut self, wire: Wire, lane: Arc<dyn Wake>) {
-        self.paths.add(&wire, self.role);
-        self.brake.hold_socket(wire.socket.clone());
-        self.each.insert(wire.number, Each { wire, lane, lane_is_over: false });
+    pub(super) fn add(&mut self, handle: StreamHandle, lane: Arc<dyn Wake>) {
+        self.paths.add(&handle, self.role);
+        self.brake.hold_socket(handle.socket.clone());
+        self.each.insert(handle.number, Each { handle, lane, lane_is_over: false });
     }
 
     pub(crate) fn lane_over(&mut self, number: u32) {
@@ -78,8 +78,8 @@ impl Sockets {
     /// Ends a stream from this side; its lane finds out at once.
     pub(super) fn cut(&self, number: u32) {
         let Some(each) = self.each.get(&number) else { return };
-        each.wire.given_up.store(true, Relaxed);
-        tcp::cut(&each.wire.socket);
+        each.handle.given_up.store(true, Relaxed);
+        tcp::cut(&each.handle.socket);
         each.lane.wake();
         self.brake.bell.ring();
     }
@@ -87,13 +87,13 @@ impl Sockets {
     /// Both sides have let it go.
     pub(super) fn remove(&mut self, number: u32) {
         if let Some(each) = self.each.remove(&number) {
-            self.brake.forget_socket(&each.wire.socket);
+            self.brake.forget_socket(&each.handle.socket);
         }
     }
 
     /// Asks TCP about a stream.
     pub(super) fn check(&self, number: u32, check: Check, stall: Nanos) -> Option<bool> {
-        let socket = &self.each.get(&number)?.wire.socket;
+        let socket = &self.each.get(&number)?.handle.socket;
         Some(match check {
             Check::PathIsDead => tcp::path_is_dead(socket, stall),
             Check::IsStarved => tcp::is_starved(socket, Nanos(stall.0 / 2)),
@@ -101,7 +101,7 @@ impl Sockets {
     }
 
     fn sockets(&self) -> impl Iterator<Item = &Handle> {
-        self.each.values().map(|each| &each.wire.socket)
+        self.each.values().map(|each| &each.handle.socket)
     }
 
     pub(crate) fn look_at_windows(&mut self) {
@@ -131,7 +131,7 @@ impl Sockets {
     fn pace(&mut self, now: Tick) {
         let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
         let looked = alive.filter_map(|(number, each)| {
-            let (sample, delivered_segments) = tcp::delivery(&each.wire.socket, now)?;
+            let (sample, delivered_segments) = tcp::delivery(&each.handle.socket, now)?;
             Some(Look { stream: *number, sample, delivered_segments })
         });
         let looks: Vec<Look> = looked.collect();
@@ -157,7 +157,7 @@ impl Sockets {
         }
         self.paced = (of_all, count);
         let of_each = of_all.map_or(PACE_UNLIMITED, |pace| (pace / count as u64).max(1));
-        self.each.values().for_each(|each| tcp::set_pace(&each.wire.socket, of_each));
+        self.each.values().for_each(|each| tcp::set_pace(&each.handle.socket, of_each));
     }
 
     /// What `pace` has chosen for all streams together.
@@ -169,7 +169,7 @@ impl Sockets {
     /// was time for the former.
     fn look(&mut self, now: Tick, when: When) -> bool {
         for (number, each) in self.each.iter().filter(|(_, each)| each.lane_is_over) {
-            self.paths.look_behind(*number, &each.wire.socket, now, when);
+            self.paths.look_behind(*number, &each.handle.socket, now, when);
         }
         self.paths.collect(now, when)
     }

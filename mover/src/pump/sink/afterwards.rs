@@ -7,7 +7,7 @@ use base::extent::ExtentSet;
 
 /// What has become of an object that somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum Ended {
     Well,
     Failed,
 }
@@ -55,15 +55,15 @@ impl Afterwards {
     }
 
     /// An object is done: what waited for it alone is ready.
-    pub(crate) fn settle(&mut self, number: u64, end: End) -> Vec<Ready> {
+    pub(crate) fn settle(&mut self, number: u64, end: Ended) -> Vec<Ready> {
         self.unsettled.remove(&number);
-        if end == End::Failed {
+        if end == Ended::Failed {
             assert!(self.failed.insert_new(number, number + 1), "object {number} failed twice");
         }
         let waited = self.names.remove(&number).unwrap_or_default();
         let ready = |name| match end {
-            End::Well => Ready::Go(name),
-            End::Failed => Ready::TwinFailed(name),
+            Ended::Well => Ready::Go(name),
+            Ended::Failed => Ready::TwinFailed(name),
         };
         waited.into_iter().map(ready).collect()
     }
@@ -120,9 +120,9 @@ mod tests {
             afterwards.leave(wanted(number));
         }
         assert!(afterwards.ready_directories().is_empty());
-        afterwards.settle(2, End::Failed);
+        afterwards.settle(2, Ended::Failed);
         assert!(afterwards.ready_directories().is_empty());
-        afterwards.settle(1, End::Well);
+        afterwards.settle(1, Ended::Well);
         assert_eq!(numbers(&afterwards.ready_directories()), [3, 5, 6]);
         assert!(afterwards.ready_directories().is_empty());
     }
@@ -131,10 +131,10 @@ mod tests {
     fn names_wait_for_their_file() {
         // Whether the file is open when the name comes, how it ends, whether the name is made.
         let cases = [
-            (true, End::Well, true),
-            (true, End::Failed, false),
-            (false, End::Well, true),
-            (false, End::Failed, false),
+            (true, Ended::Well, true),
+            (true, Ended::Failed, false),
+            (false, Ended::Well, true),
+            (false, Ended::Failed, false),
         ];
         for (open, end, made) in cases {
             let mut afterwards = Afterwards::default();

@@ -44,15 +44,15 @@ pub fn clean(root: &Path, cleaning: Cleaning, tell: &mut dyn FnMut(&Sight)) -> C
         }
     };
     let (root, journals) = (Root { folder, path: root.to_path_buf() }, BTreeMap::new());
-    let mut broom = Broom { root, cleaning, tell, cleaned, journals, locked: None };
-    broom.look_above();
+    let mut cleaner = Cleaner { root, cleaning, tell, cleaned, journals, locked: None };
+    cleaner.look_above();
     // A journal lies in the root of a transfer and its parts anywhere below: two passes, so that
     // every held tag is known before a part goes.
     for pass in [Pass::Journals, Pass::Parts] {
-        broom.sweep(pass);
+        cleaner.sweep(pass);
     }
-    broom.remove_journals();
-    broom.cleaned
+    cleaner.remove_journals();
+    cleaner.cleaned
 }
 
 /// What one walk looks for.
@@ -62,7 +62,7 @@ enum Pass {
     Parts,
 }
 
-struct Broom<'a> {
+struct Cleaner<'a> {
     root: Root,
     cleaning: Cleaning,
     tell: &'a mut dyn FnMut(&Sight),
@@ -102,7 +102,7 @@ impl Root {
     }
 }
 
-impl Broom<'_> {
+impl Cleaner<'_> {
     /// A transfer to a folder above may be running: its journal is there, its parts here.
     fn look_above(&mut self) {
         let real = self.root.path.canonicalize().unwrap_or_default();

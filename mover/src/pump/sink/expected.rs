@@ -12,7 +12,7 @@ use crate::pump::source::walk::{made_object, means_contents};
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Origin;
 use base::fault::Fault;
-use base::job::{Job, Place};
+use base::job::{Job, Location};
 use base::settings::Links;
 
 /// What a sink lets a source offer.
@@ -65,8 +65,8 @@ impl Expected {
         };
         for place in job.sources.iter().filter(|_| asked.listed.is_none()) {
             match place {
-                Place::Path(path) if means_contents(path) => asked.contents = true,
-                Place::Path(path) => {
+                Location::Path(path) if means_contents(path) => asked.contents = true,
+                Location::Path(path) => {
                     let name = path.file_name().map(|name| name.as_bytes().to_vec());
                     asked.named.extend(name);
                 }

@@ -245,7 +245,7 @@ impl Finisher {
     /// The transfer is over. Where all went well nothing is left to remember.
     pub fn close(&mut self, ending: Ending) {
         if let Some(journal) = self.journal.take()
-            && (ending == Ending::Whole || journal.is_useless())
+            && (ending == Ending::EndToEnd || journal.is_useless())
         {
             // An empty or old journal that stays is only in the way of `ls -a`.
             let _ = journal.remove();
@@ -257,7 +257,7 @@ impl Finisher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Nothing is left that another run could do better.
-    Whole,
+    EndToEnd,
     /// Another run would go on where this one stopped.
     Short,
 }

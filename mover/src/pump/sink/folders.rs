@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::io::system;
 use crate::io::volume::{Durable, Metadata, Status, StatusKind, Volume, show};
-use crate::pump::sink::afterwards::End;
+use crate::pump::sink::afterwards::Ended;
 use crate::pump::sink::journal::PriorRuns;
 use crate::pump::sink::{OWNER_BITS, SinkSide, Target, Verdict};
 use crate::wire::manifest::{Entry, EntryKind};
@@ -87,9 +87,10 @@ impl SinkSide {
 
     /// A folder got its source's mode and time, or failed to. One that was there gets back the mode
     /// that it had where it did not.
-    pub(super) fn left(&mut self, path: &[u8], end: End) {
+    pub(super) fn left(&mut self, path: &[u8], end: Ended) {
         let folders = &mut self.folders;
-        if end == End::Well && (folders.made.remove(path) || path.is_empty() && folders.root_is_new)
+        if end == Ended::Well
+            && (folders.made.remove(path) || path.is_empty() && folders.root_is_new)
         {
             folders.root_is_new &= !path.is_empty();
             self.prior_runs.iter_mut().for_each(|prior_runs| prior_runs.left(path));
@@ -98,7 +99,7 @@ impl SinkSide {
         else {
             return;
         };
-        if !self.settings.preserve || end == End::Failed {
+        if !self.settings.preserve || end == Ended::Failed {
             let _ = volume.set_directory_mode(path, mode);
         }
     }
@@ -115,7 +116,7 @@ impl SinkSide {
         let meta = Metadata { mode: 0o777 & !system::umask(), ..Metadata::default() };
         let left = volume.leave_directory(b"", Some(&meta), durable);
         left.given?;
-        self.left(b"", End::Well);
+        self.left(b"", Ended::Well);
         left.synced
     }
 

@@ -62,7 +62,7 @@ impl Origin {
 }
 
 /// The digest of a complete file, and which it is; none where none was made.
-pub type Made = Option<(DigestKind, Sum)>;
+pub type FileDigest = Option<(DigestKind, Sum)>;
 
 /// What is here of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -447,7 +447,7 @@ impl Journal {
     pub fn done(&mut self, files: Vec<(Key, Option<Sum>)>) -> Result<(), Fault> {
         self.any_done = true;
         let made = |(key, sum): (Key, Option<Sum>)| (key, sum.map(|sum| (self.digest, sum)));
-        let files: Vec<(Key, Made)> = files.into_iter().map(made).collect();
+        let files: Vec<(Key, FileDigest)> = files.into_iter().map(made).collect();
         files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
     }
 

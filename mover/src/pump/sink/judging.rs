@@ -147,7 +147,7 @@ impl SinkSide {
     }
 
     /// What would become of an object: looks, and changes nothing.
-    pub(super) fn foresee(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
+    pub(super) fn judge_dry_run(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
         let Target::Tree { volume, .. } = &self.target else {
             return Ok(Verdict::Wanted);
         };

@@ -11,7 +11,7 @@ use crate::io::volume::Volume;
 use crate::pump::sink::OWNER_BITS;
 use crate::wire::message::Origin;
 use base::fault::Fault;
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 
 /// Where objects go.
@@ -51,27 +51,28 @@ impl Root {
 impl Target {
     /// Finds out what the destination is, as `cp` would: a directory takes things by their names,
     /// anything else is the new name of a single object.
-    pub fn open(place: &Place, origin: Origin) -> Result<Target, Fault> {
-        match place {
-            Place::Null { .. } | Place::Zero { .. } | Place::Random { .. } | Place::Made { .. } => {
-                Ok(Target::Null)
-            }
-            Place::Endless | Place::EndlessMade { .. } => {
+    pub fn open(location: &Location, origin: Origin) -> Result<Target, Fault> {
+        match location {
+            Location::Null { .. }
+            | Location::Zero { .. }
+            | Location::Random { .. }
+            | Location::Synthetic { .. } => Ok(Target::Null),
+            Location::Endless | Location::EndlessSynthetic { .. } => {
                 Err(Fault::usage("an endless source is no place to copy to"))
             }
-            Place::Stdio if origin.single => Ok(Target::Pipe),
-            Place::Stdio => Err(Fault::usage("only one file can go to standard output")),
-            Place::Path(path) => Target::open_path(path, origin),
+            Location::Stdio if origin.single => Ok(Target::Pipe),
+            Location::Stdio => Err(Fault::usage("only one file can go to standard output")),
+            Location::Path(path) => Target::open_path(path, origin),
         }
     }
 
     /// The same for these settings: a dry run makes nothing.
-    pub fn find(place: &Place, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
-        let Place::Path(path) = place else { return Target::open(place, origin) };
+    pub fn find(location: &Location, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
+        let Location::Path(path) = location else { return Target::open(location, origin) };
         let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
         let is_there = std::fs::symlink_metadata(path).is_ok();
         if !settings.dry_run || is_new_name || is_there {
-            return Target::open(place, origin);
+            return Target::open(location, origin);
         }
         Ok(Target::Absent { volume: Arc::new(Disk::open(parent_of(path))?) })
     }

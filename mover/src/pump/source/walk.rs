@@ -22,7 +22,7 @@ use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind};
 use crate::wire::message::Origin;
 use base::attributes::Attributes;
 use base::fault::Fault;
-use base::job::Place;
+use base::job::Location;
 use base::limits::ATTRIBUTES_BYTES_MAX;
 use base::settings::{Settings, SkipUnchanged};
 
@@ -100,12 +100,12 @@ enum Root {
 
 impl Sources {
     /// Looks at each source. When none can be copied the transfer ends before it begins.
-    pub fn look(places: &[Place], recursive: bool) -> Result<Sources, Fault> {
-        let mut roots = Vec::with_capacity(places.len());
-        for place in places {
-            roots.push(match (look_at(place, recursive), place) {
+    pub fn look(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
+        let mut roots = Vec::with_capacity(locations.len());
+        for location in locations {
+            roots.push(match (look_at(location, recursive), location) {
                 (Ok(root), _) => root,
-                (Err(fault), Place::Path(path)) if places.len() > 1 => {
+                (Err(fault), Location::Path(path)) if locations.len() > 1 => {
                     Root::Bad { path: path.clone(), fault }
                 }
                 (Err(fault), _) => return Err(fault),
@@ -124,8 +124,8 @@ impl Sources {
     }
 
     /// Looks at the one folder below which a list names what is copied.
-    pub(crate) fn look_below(places: &[Place]) -> Result<Sources, Fault> {
-        let mut sources = Sources::look(places, true)?;
+    pub(crate) fn look_below(locations: &[Location]) -> Result<Sources, Fault> {
+        let mut sources = Sources::look(locations, true)?;
         match &mut sources.roots[..] {
             [Root::Directory { prefix, .. }] => {
                 prefix.clear();
@@ -140,7 +140,7 @@ impl Sources {
 
     /// Of what is below, only these names.
     pub fn list(mut self, names: Arc<Names>, recursive: bool) -> Sources {
-        let folders = if recursive { Folders::Whole } else { Folders::Refused };
+        let folders = if recursive { Folders::EndToEnd } else { Folders::Refused };
         self.listed = Some(Listed { names, folders });
         self
     }
@@ -211,25 +211,25 @@ fn waits(directory: &Path) -> bool {
     Disk::open(directory).is_ok_and(|disk| disk.waits())
 }
 
-fn look_at(place: &Place, recursive: bool) -> Result<Root, Fault> {
-    match (place, made_object(place)) {
-        (Place::Path(path), _) => look_at_path(path, recursive),
+fn look_at(location: &Location, recursive: bool) -> Result<Root, Fault> {
+    match (location, made_object(location)) {
+        (Location::Path(path), _) => look_at_path(path, recursive),
         (_, made) => Ok(Root::Made(made.expect("what is no path is made up, or piped"))),
     }
 }
 
 /// The one object of a source that is no path.
-pub(crate) fn made_object(place: &Place) -> Option<Entry> {
+pub(crate) fn made_object(location: &Location) -> Option<Entry> {
     let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
-    match place {
-        Place::Path(_) => None,
-        Place::Stdio => made(EntryKind::Pipe, ENDLESS_BYTES, "stdin"),
-        Place::Endless => made(EntryKind::Pipe, ENDLESS_BYTES, "null"),
-        Place::EndlessMade { set, .. } => made(EntryKind::Pipe, ENDLESS_BYTES, set.name()),
-        Place::Null { len } => made(EntryKind::Stretch, *len, "null"),
-        Place::Zero { len } => made(EntryKind::Stretch, *len, "zero"),
-        Place::Random { len, .. } => made(EntryKind::Stretch, *len, "random"),
-        Place::Made { set, len, .. } => made(EntryKind::Stretch, *len, set.name()),
+    match location {
+        Location::Path(_) => None,
+        Location::Stdio => made(EntryKind::Pipe, ENDLESS_BYTES, "stdin"),
+        Location::Endless => made(EntryKind::Pipe, ENDLESS_BYTES, "null"),
+        Location::EndlessSynthetic { set, .. } => made(EntryKind::Pipe, ENDLESS_BYTES, set.name()),
+        Location::Null { len } => made(EntryKind::Stretch, *len, "null"),
+        Location::Zero { len } => made(EntryKind::Stretch, *len, "zero"),
+        Location::Random { len, .. } => made(EntryKind::Stretch, *len, "random"),
+        Location::Synthetic { set, len, .. } => made(EntryKind::Stretch, *len, set.name()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::pump::lane::assembly::pipe_window_bytes;
 use crate::pump::sink::objects::{Complete, Objects};
 use crate::pump::source::plan::Plan;
 use crate::pump::watch::Watch;
-use base::job::Place;
+use base::job::Location;
 use base::settings::Settings;
 
 /// The source's ledger, where the source is here; the sink's, where the sink is; and what stops
@@ -25,7 +25,7 @@ pub struct Ledgers {
 /// Which ends of a transfer are on this host, and what lies between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Here<'a> {
-    pub source: Option<&'a Place>,
+    pub source: Option<&'a Location>,
     pub sink: bool,
     /// The data travels on streams.
     pub far: bool,
@@ -37,8 +37,8 @@ impl Ledgers {
     pub fn new(settings: &Settings, here: Here<'_>, watch: &Arc<Watch>) -> Ledgers {
         let brake = Arc::new(Brake::default());
         let slot = settings.request_bytes;
-        let plan = here.source.map(|place| {
-            let window = here.window_bytes.or_else(|| kept_window(settings, place, here.far));
+        let plan = here.source.map(|location| {
+            let window = here.window_bytes.or_else(|| kept_window(settings, location, here.far));
             let plan = Plan::new(slot, settings.rate, window, here.far, brake.clone());
             Arc::new(plan.in_lockstep(settings.lockstep))
         });
@@ -51,6 +51,6 @@ impl Ledgers {
 }
 
 /// What is read from a pipe is kept until it is settled: so much of it.
-fn kept_window(settings: &Settings, source: &Place, far: bool) -> Option<u64> {
-    (far && *source == Place::Stdio).then(|| pipe_window_bytes(settings))
+fn kept_window(settings: &Settings, source: &Location, far: bool) -> Option<u64> {
+    (far && *source == Location::Stdio).then(|| pipe_window_bytes(settings))
 }

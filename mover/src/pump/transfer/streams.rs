@@ -31,7 +31,7 @@ impl Core {
 
     fn start_lane(&mut self, stream: Option<Stream>) {
         if let Some(stream) = &stream {
-            self.streams.add(stream.wire.number);
+            self.streams.add(stream.handle.number);
         }
         self.lanes_running += 1;
         self.actions.push_back(Action::StartLane(stream));
@@ -179,7 +179,7 @@ impl Core {
     }
 
     pub(super) fn join(&mut self, stream: Stream) {
-        let number = stream.wire.number;
+        let number = stream.handle.number;
         self.streams.awaited = self.streams.awaited.saturating_sub(1);
         if self.own_part_over() || self.report != Report::NotYet {
             return; // it is closed by being dropped

@@ -9,7 +9,7 @@ use crate::pump::transfer::Done;
 use crate::pump::watch::Watch;
 use crate::wire::message::Role;
 use base::fault::{Class, Fault};
-use base::job::{Job, Outcome, Place, Room};
+use base::job::{Job, Location, Outcome, Room};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 
@@ -119,7 +119,7 @@ pub(super) fn wait(pause: Duration, watch: &Watch) {
 /// True when what has arrived is found again: pipes cannot be read twice, and what is endless
 /// measures a time, which is over.
 pub(super) fn is_resumable(job: &Job) -> bool {
-    let flows = |place: &Place| *place == Place::Stdio || place.is_endless();
+    let flows = |location: &Location| *location == Location::Stdio || location.is_endless();
     !flows(&job.target) && !job.sources.iter().any(flows)
 }
 
@@ -129,7 +129,7 @@ pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
         fault.class,
         Class::Unreachable | Class::NoSpace | Class::Interrupted | Class::Corrupt
     );
-    let kept = matches!(job.target, Place::Path(_)) && is_resumable(job);
+    let kept = matches!(job.target, Location::Path(_)) && is_resumable(job);
     match resumes && kept {
         true => {
             let text = format!("{fault}; the same command goes on from what has arrived");

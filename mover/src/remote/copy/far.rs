@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Attempt;
 use super::open::{How, Opened, resume_state, window_of};
-use crate::io::medium::{self, End};
+use crate::io::medium::{self, TransferEnd};
 use crate::io::{clock, window};
 use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
 use crate::pump::run::{Dial, Line, Part, Peer};
@@ -28,7 +28,7 @@ use crate::wire::message::{Message, Open, Opened as FarAnswer, Origin, Role};
 use crate::wire::session::Session;
 use crate::work::seal::{Identity, Secret};
 use base::fault::{Class, Fault};
-use base::job::{Carrier, Job, Place};
+use base::job::{Carrier, Job, Location};
 use base::settings::Cut;
 use base::tally::About;
 
@@ -142,7 +142,7 @@ impl Near<'_> {
             (Role::Sink, Some(origin)) => origin,
             _ => {
                 let typed = match &self.job.target {
-                    Place::Path(path) => path.file_name().map(OsStr::as_bytes),
+                    Location::Path(path) => path.file_name().map(OsStr::as_bytes),
                     _ => None,
                 };
                 return match opened.rename.is_none() || opened.rename.as_deref() == typed {
@@ -175,7 +175,8 @@ impl Near<'_> {
         let origin = opened.origin.expect("the session has seen to it");
         let target = Target::find(&self.job.target, origin, &self.job.settings)?;
         // A source that was not asked for contents has no say in the folder itself.
-        let contents = |place: &Place| matches!(place, Place::Path(path) if means_contents(path));
+        let contents =
+            |location: &Location| matches!(location, Location::Path(path) if means_contents(path));
         let target = match self.job.sources.iter().any(contents) {
             true => target,
             false => target.keeping_root(),
@@ -187,20 +188,20 @@ impl Near<'_> {
 
     /// What the far side is asked for.
     fn request(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {
-        let places = match self.role {
+        let locations = match self.role {
             Role::Source => vec![self.job.target.clone()],
             Role::Sink => self.job.sources.clone(),
         };
         Open {
             role: self.role.other(),
-            places,
+            locations,
             settings: self.job.settings.clone(),
             ports: self.job.remote.ports,
             secret,
             fingerprint: identity.fingerprint,
             origin,
             window_bytes: match (self.role, &self.job.target) {
-                (Role::Sink, Place::Stdio) => pipe_window_bytes(&self.job.settings),
+                (Role::Sink, Location::Stdio) => pipe_window_bytes(&self.job.settings),
                 _ => 0,
             },
             transfer: self.attempt.resolved.transfer,
@@ -211,10 +212,10 @@ impl Near<'_> {
     /// The far side makes nothing of it, but this side's own report has it.
     fn about(&self) -> About {
         match self.role {
-            Role::Source => medium::about(&self.job.sources, End::Source, String::new()),
+            Role::Source => medium::about(&self.job.sources, TransferEnd::Source, String::new()),
             Role::Sink => {
                 let target = std::slice::from_ref(&self.job.target);
-                medium::about(target, End::Target, String::new())
+                medium::about(target, TransferEnd::Target, String::new())
             }
         }
     }
@@ -355,7 +356,7 @@ impl Near<'_> {
             Launch::Process { .. } => "this host",
         };
         let (what, advice) = choice.explain(host, port, &fault);
-        if self.job.sources.iter().any(Place::is_endless) {
+        if self.job.sources.iter().any(Location::is_endless) {
             let text = format!("{what}, and a test of the path needs one: {advice}");
             return Err(Fault { text, ..fault });
         }

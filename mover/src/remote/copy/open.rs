@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use super::resolve::{Resolved, near_sources, refuse_into_itself};
-use crate::io::medium::{self, End};
+use crate::io::medium::{self, TransferEnd};
 use crate::pump::lane::assembly::pipe_window_bytes;
 use crate::pump::run::Part;
 use crate::pump::sink::Target;
@@ -68,7 +68,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
         carrier: Carrier::Memory,
         about: About {
             sink_file_system: medium::file_system(&job.target),
-            ..medium::about(&job.sources, End::Source, String::new())
+            ..medium::about(&job.sources, TransferEnd::Source, String::new())
         },
         resume_state,
         expected: Expected::Anything,

@@ -9,7 +9,7 @@ use crate::pump::sink::journal::TransferId;
 use crate::pump::source::names::{Ending, Names};
 use crate::pump::source::walk::Sources;
 use base::fault::Fault;
-use base::job::{Job, Place};
+use base::job::{Job, Location};
 use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 
 /// What a copy is, whatever becomes of it.
@@ -55,12 +55,12 @@ pub(super) fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sour
 
 /// A tree copied into itself would never end.
 pub(super) fn refuse_into_itself(job: &Job) -> Result<(), Fault> {
-    let Place::Path(target) = &job.target else { return Ok(()) };
+    let Location::Path(target) = &job.target else { return Ok(()) };
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     let real = target.canonicalize().or_else(|_| parent.unwrap_or(Path::new(".")).canonicalize());
     let Ok(real) = real else { return Ok(()) };
     for source in &job.sources {
-        if let Place::Path(source) = source
+        if let Location::Path(source) = source
             && let Ok(source_real) = source.canonicalize()
             && source_real.is_dir()
             && real.starts_with(&source_real)
@@ -100,20 +100,20 @@ fn transfer_id(job: &Job) -> Result<TransferId, Fault> {
         hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
     };
     let here = rustix::system::uname();
-    for (host, places) in [
+    for (host, locations) in [
         (&job.source_host, &job.sources[..]),
         (&job.target_host, std::slice::from_ref(&job.target)),
     ] {
         let name = host.as_ref().map_or(here.nodename().to_bytes(), |name| name.as_bytes());
         add(name);
-        for place in places {
-            match place {
-                Place::Path(path) if host.is_none() => {
+        for location in locations {
+            match location {
+                Location::Path(path) if host.is_none() => {
                     let path = std::path::absolute(path)
                         .map_err(|error| Fault::io("find", path, &error))?;
                     add(path.as_os_str().as_bytes());
                 }
-                Place::Path(path) => add(path.as_os_str().as_bytes()),
+                Location::Path(path) => add(path.as_os_str().as_bytes()),
                 made => add(format!("{made:?}").as_bytes()),
             }
         }
@@ -129,8 +129,8 @@ fn check_request(job: &Job) -> Result<(), Fault> {
         Some(_) => &job.sources[..],
         None => std::slice::from_ref(&job.target),
     };
-    let path_bytes = |place: &Place| match place {
-        Place::Path(path) => path.as_os_str().len(),
+    let path_bytes = |location: &Location| match location {
+        Location::Path(path) => path.as_os_str().len(),
         _ => 0,
     };
     if let Some(bytes) = far.iter().map(path_bytes).find(|bytes| *bytes > PATH_BYTES_MAX) {
@@ -150,7 +150,7 @@ fn check_request(job: &Job) -> Result<(), Fault> {
     }
     let fields = |bytes: usize| bytes + FIELD_BYTES;
     let patterns = &job.settings.filters;
-    let paths: usize = far.iter().map(|place| fields(path_bytes(place))).sum();
+    let paths: usize = far.iter().map(|location| fields(path_bytes(location))).sum();
     let bytes = paths + patterns.iter().map(|line| fields(line.len())).sum::<usize>();
     match bytes <= OPEN_BYTES_MAX {
         true => Ok(()),

@@ -8,10 +8,10 @@ use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
 };
 use crate::wire::reader::{Reader, Writer};
-use base::codec::{Codec, CodecTime, Compress, Packing, Unpacked, Way};
+use base::codec::{Codec, CodecTime, Coding, Compress, Packing, Unpacked};
 use base::dscp::Dscp;
 use base::fault::Fault;
-use base::job::Place;
+use base::job::Location;
 use base::label::Sum;
 use base::limits::{
     DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, MODEL_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
@@ -111,8 +111,8 @@ pub(crate) fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum
 
 pub(crate) fn put_open(out: &mut Writer, open: &Open) {
     out.u8(open.role as u8);
-    out.u16(open.places.len() as u16);
-    open.places.iter().for_each(|place| put_place(out, place));
+    out.u16(open.locations.len() as u16);
+    open.locations.iter().for_each(|location| put_location(out, location));
     put_settings(out, &open.settings);
     out.option(open.ports, |out, (low, high)| {
         out.u16(low);
@@ -134,7 +134,7 @@ pub(crate) fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
     };
     let open = Open {
         role,
-        places: get_list(from, PLACES_MAX, get_place)?,
+        locations: get_list(from, PLACES_MAX, get_location)?,
         settings: get_settings(from)?,
         ports: from.option(|from| Ok((from.u16()?, from.u16()?)))?,
         secret: from.array()?,
@@ -145,8 +145,8 @@ pub(crate) fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
         listed: from.flag()?,
     };
     let places_fit = match role {
-        Role::Source => !open.places.is_empty() && open.origin.is_none(),
-        Role::Sink => open.places.len() == 1 && open.origin.is_some(),
+        Role::Source => !open.locations.is_empty() && open.origin.is_none(),
+        Role::Sink => open.locations.len() == 1 && open.origin.is_some(),
     };
     match places_fit {
         true => Ok(open),
@@ -207,34 +207,34 @@ fn get_origin(from: &mut Reader<'_>) -> Result<Option<Origin>, Fault> {
     from.option(|from| Ok(Origin { single: from.flag()?, endless: from.flag()? }))
 }
 
-fn put_place(out: &mut Writer, place: &Place) {
-    match place {
-        Place::Path(path) => {
+fn put_location(out: &mut Writer, location: &Location) {
+    match location {
+        Location::Path(path) => {
             out.u8(1);
             out.bytes(path.as_os_str().as_bytes());
         }
-        Place::Stdio => out.u8(2),
-        Place::Null { len } => {
+        Location::Stdio => out.u8(2),
+        Location::Null { len } => {
             out.u8(3);
             out.u64(*len);
         }
-        Place::Zero { len } => {
+        Location::Zero { len } => {
             out.u8(4);
             out.u64(*len);
         }
-        Place::Random { len, seed } => {
+        Location::Random { len, seed } => {
             out.u8(5);
             out.u64(*len);
             out.u64(*seed);
         }
-        Place::Endless => out.u8(6),
-        Place::Made { set, len, seed } => {
+        Location::Endless => out.u8(6),
+        Location::Synthetic { set, len, seed } => {
             out.u8(7);
             out.u8(*set as u8);
             out.u64(*len);
             out.u64(*seed);
         }
-        Place::EndlessMade { set, seed } => {
+        Location::EndlessSynthetic { set, seed } => {
             out.u8(8);
             out.u8(*set as u8);
             out.u64(*seed);
@@ -242,22 +242,25 @@ fn put_place(out: &mut Writer, place: &Place) {
     }
 }
 
-fn get_place(from: &mut Reader<'_>) -> Result<Place, Fault> {
+fn get_location(from: &mut Reader<'_>) -> Result<Location, Fault> {
     Ok(match from.u8()? {
         1 => {
             let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
-            Place::Path(PathBuf::from(OsString::from_vec(path)))
+            Location::Path(PathBuf::from(OsString::from_vec(path)))
         }
-        2 => Place::Stdio,
-        3 => Place::Null { len: from.u64()? },
-        4 => Place::Zero { len: from.u64()? },
-        5 => Place::Random { len: from.u64()?, seed: from.u64()? },
-        6 => Place::Endless,
+        2 => Location::Stdio,
+        3 => Location::Null { len: from.u64()? },
+        4 => Location::Zero { len: from.u64()? },
+        5 => Location::Random { len: from.u64()?, seed: from.u64()? },
+        6 => Location::Endless,
         7 => {
             let set = get_choice(from, DataSet::from_code)?;
-            Place::Made { set, len: from.u64()?, seed: from.u64()? }
+            Location::Synthetic { set, len: from.u64()?, seed: from.u64()? }
         }
-        8 => Place::EndlessMade { set: get_choice(from, DataSet::from_code)?, seed: from.u64()? },
+        8 => Location::EndlessSynthetic {
+            set: get_choice(from, DataSet::from_code)?,
+            seed: from.u64()?,
+        },
         other => {
             return Err(Fault::peer(format!("the peer named a place of unknown kind {other}")));
         }
@@ -306,9 +309,9 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
 fn put_compress(out: &mut Writer, compress: Compress) {
     match compress {
         Compress::Off => out.u8(0),
-        Compress::Always(way) => {
+        Compress::Always(coding) => {
             out.u8(1);
-            put_way(out, way);
+            put_way(out, coding);
         }
         Compress::Auto => out.u8(2),
     }
@@ -318,41 +321,42 @@ fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
     match from.u8()? {
         0 => Ok(Compress::Off),
         1 => match get_way(from)? {
-            Way::Raw => Err(Fault::peer("the peer asked to pack without a codec")),
-            way => Ok(Compress::Always(way)),
+            Coding::Raw => Err(Fault::peer("the peer asked to pack without a codec")),
+            coding => Ok(Compress::Always(coding)),
         },
         2 => Ok(Compress::Auto),
         other => Err(Fault::peer(format!("the peer sent an unknown compression {other}"))),
     }
 }
 
-fn put_way(out: &mut Writer, way: Way) {
-    out.u8(way.codec() as u8);
-    out.u8(way.level().to_le_bytes()[0]);
+fn put_way(out: &mut Writer, coding: Coding) {
+    out.u8(coding.codec() as u8);
+    out.u8(coding.level().to_le_bytes()[0]);
 }
 
-fn get_way(from: &mut Reader<'_>) -> Result<Way, Fault> {
+fn get_way(from: &mut Reader<'_>) -> Result<Coding, Fault> {
     let (codec, level) = (from.u8()?, i8::from_le_bytes([from.u8()?]));
-    Codec::from_code(codec).and_then(|codec| Way::of(codec, level)).ok_or_else(|| {
+    Codec::from_code(codec).and_then(|codec| Coding::of(codec, level)).ok_or_else(|| {
         Fault::peer(format!("the peer named an unknown codec {codec} at level {level}"))
     })
 }
 
 fn put_packing(out: &mut Writer, packing: &Packing) {
     out.u64(packing.packed_bytes);
-    let used = packing.by_way.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+    let used = packing.by_coding.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
     out.u16(used.clone().count() as u16);
-    for (place, bytes) in used {
-        put_way(out, Way::at(place));
+    for (location, bytes) in used {
+        put_way(out, Coding::at(location));
         out.u64(*bytes);
     }
 }
 
 fn get_packing(from: &mut Reader<'_>) -> Result<Packing, Fault> {
     let mut packing = Packing { packed_bytes: from.u64()?, ..Packing::default() };
-    for (way, bytes) in get_list(from, Way::COUNT, |from| Ok((get_way(from)?, from.u64()?)))? {
-        let place = &mut packing.by_way[way.place()];
-        if bytes == 0 || std::mem::replace(place, bytes) > 0 {
+    for (coding, bytes) in get_list(from, Coding::COUNT, |from| Ok((get_way(from)?, from.u64()?)))?
+    {
+        let location = &mut packing.by_coding[coding.index()];
+        if bytes == 0 || std::mem::replace(location, bytes) > 0 {
             return Err(Fault::peer("the peer counted a way of packing twice, or for nothing"));
         }
     }

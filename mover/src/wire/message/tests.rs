@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
-use base::codec::{CodecTime, Compress, Packing, Unpacked, Way};
+use base::codec::{CodecTime, Coding, Compress, Packing, Unpacked};
 use base::dscp::Dscp;
 use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
 use base::tally::{About, Tally};
@@ -37,7 +37,7 @@ fn archived() -> Entry {
 }
 
 /// What a driver may ask of a source with these places, or of a sink with this one.
-fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
+fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message {
     let settings = Settings {
         rate: Some(Rate { bytes_per_second: 1e6 }),
         congestion: Some("cubic".into()),
@@ -48,13 +48,13 @@ fn open(role: Role, places: Vec<Place>, origin: Option<Origin>) -> Message {
         pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
         dscp: Dscp::from_code(46),
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
-        compress: Compress::Always(Way::Zstd(-5)),
+        compress: Compress::Always(Coding::Zstd(-5)),
         null_cycle_bytes: 8 << 20,
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
         role,
-        places,
+        locations,
         settings,
         ports: Some((5000, 5100)),
         secret: [1; 32],
@@ -84,8 +84,8 @@ fn unpacked() -> Message {
 
 fn report() -> SideReport {
     let mut packing = Packing { packed_bytes: 5, ..Packing::default() };
-    packing.note(Way::Zstd(-5), 9, 4);
-    packing.note(Way::Raw, 1, 1);
+    packing.note(Coding::Zstd(-5), 9, 4);
+    packing.note(Coding::Raw, 1, 1);
     SideReport {
         tally: Tally { requests: 1, bytes: 2, partial_returns: 3, packing, ..Tally::default() },
         cpu_user: Nanos(7),
@@ -106,20 +106,20 @@ fn report() -> SideReport {
 
 fn samples() -> Vec<Message> {
     let origin = Origin { single: true, endless: false };
-    let places = vec![
-        Place::Path("/a/b".into()),
-        Place::Stdio,
-        Place::Null { len: 1 },
-        Place::Zero { len: 2 },
-        Place::Random { len: 3, seed: 4 },
-        Place::Endless,
-        Place::Made { set: DataSet::Runs, len: 5, seed: 6 },
-        Place::EndlessMade { set: DataSet::Text, seed: 7 },
+    let locations = vec![
+        Location::Path("/a/b".into()),
+        Location::Stdio,
+        Location::Null { len: 1 },
+        Location::Zero { len: 2 },
+        Location::Random { len: 3, seed: 4 },
+        Location::Endless,
+        Location::Synthetic { set: DataSet::Runs, len: 5, seed: 6 },
+        Location::EndlessSynthetic { set: DataSet::Text, seed: 7 },
     ];
     vec![
         Message::Hello { min: 1, max: 2, program: "datapump 0.1.0".into() },
-        open(Role::Source, places, None),
-        open(Role::Sink, vec![Place::Stdio], Some(origin)),
+        open(Role::Source, locations, None),
+        open(Role::Sink, vec![Location::Stdio], Some(origin)),
         Message::Opened(Opened {
             fingerprint: [3; 32],
             port: 5000,

@@ -20,8 +20,8 @@ fn request(payload: &[u8], voids: usize) -> Request {
     request
 }
 
-fn ways() -> impl Strategy<Value = Way> {
-    (0..Way::COUNT).prop_map(Way::at)
+fn codings() -> impl Strategy<Value = Coding> {
+    (0..Coding::COUNT).prop_map(Coding::at)
 }
 
 /// Bytes that shrink, that do not, and both.
@@ -37,13 +37,13 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_packed_is_unpacked(way in ways(), payload in payload(), voids in 0..3usize) {
+    fn what_is_packed_is_unpacked(coding in codings(), payload in payload(), voids in 0..3usize) {
         let mut sent = request(&payload, voids);
         let body = sent.body().to_vec();
-        Pack::new(way, BODY_BYTES).apply(&mut sent).unwrap();
+        Pack::new(coding, BODY_BYTES).apply(&mut sent).unwrap();
         prop_assert!(sent.body().len() <= body.len(), "it grew");
         prop_assert_eq!(sent.label.codec == Codec::Raw, sent.body().len() == body.len());
-        prop_assert_eq!(sent.label.codec, sent.way.codec());
+        prop_assert_eq!(sent.label.codec, sent.coding.codec());
         Unpack::new(BODY_BYTES).apply(&mut sent).unwrap();
         prop_assert_eq!(sent.body(), body);
         prop_assert_eq!(sent.label.codec, Codec::Raw);
@@ -53,13 +53,13 @@ proptest! {
     /// One packer for many payloads: none needs those before it.
     #[test]
     fn each_payload_stands_alone(
-        parts in prop::collection::vec((ways(), payload()), 1..6),
+        parts in prop::collection::vec((codings(), payload()), 1..6),
     ) {
         let (mut packer, mut unpacker) = (Packer::new(BODY_BYTES), Unpacker::new());
-        for (way, part) in parts {
-            let Some(packed) = packer.pack(way, &part) else { continue };
+        for (coding, part) in parts {
+            let Some(packed) = packer.pack(coding, &part) else { continue };
             let mut back = vec![0; part.len()];
-            prop_assert_eq!(unpacker.unpack(way.codec(), packed, &mut back), Ok(()));
+            prop_assert_eq!(unpacker.unpack(coding.codec(), packed, &mut back), Ok(()));
             prop_assert_eq!(back, part);
         }
     }
@@ -77,11 +77,11 @@ proptest! {
 fn what_does_not_shrink_goes_as_it_is() {
     let mut noise = vec![0; BODY_BYTES as usize];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
-    for way in Way::all() {
-        assert_eq!(Packer::new(BODY_BYTES).pack(way, &noise), None, "{way:?}");
-        let packed = Packer::new(BODY_BYTES).pack(way, &[7; 4096]).map(<[u8]>::len);
-        assert_eq!(packed.is_none(), way == Way::Raw, "{way:?}");
-        assert!(packed.is_none_or(|len| len < 64), "{way:?}: {packed:?}");
+    for coding in Coding::all() {
+        assert_eq!(Packer::new(BODY_BYTES).pack(coding, &noise), None, "{coding:?}");
+        let packed = Packer::new(BODY_BYTES).pack(coding, &[7; 4096]).map(<[u8]>::len);
+        assert_eq!(packed.is_none(), coding == Coding::Raw, "{coding:?}");
+        assert!(packed.is_none_or(|len| len < 64), "{coding:?}: {packed:?}");
     }
 }
 
@@ -89,11 +89,14 @@ fn what_does_not_shrink_goes_as_it_is() {
 fn what_does_not_shrink_leaves_nothing_behind() {
     let mut noise = vec![0; BODY_BYTES as usize];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
-    for before in Way::all() {
-        for way in Way::all().filter(|way| *way != Way::Raw) {
+    for before in Coding::all() {
+        for coding in Coding::all().filter(|coding| *coding != Coding::Raw) {
             let mut packer = Packer::new(BODY_BYTES);
             assert_eq!(packer.pack(before, &noise), None);
-            assert!(packer.pack(way, &[7; 4096]).is_some(), "{way:?} behind noise, {before:?}");
+            assert!(
+                packer.pack(coding, &[7; 4096]).is_some(),
+                "{coding:?} behind noise, {before:?}"
+            );
         }
     }
 }
@@ -102,10 +105,10 @@ fn what_does_not_shrink_leaves_nothing_behind() {
 #[test]
 fn bombs_are_the_peers_fault() {
     let zeros = vec![0; BODY_BYTES as usize];
-    for way in [Way::Lz4, Way::Zlib(9), Way::Zstd(19)] {
+    for coding in [Coding::Lz4, Coding::Zlib(9), Coding::Zstd(19)] {
         let mut good = request(&zeros, 1);
-        Pack::new(way, BODY_BYTES).apply(&mut good).unwrap();
-        assert!(good.body().len() < 400, "{way:?}: a bomb of {} bytes", good.body().len());
+        Pack::new(coding, BODY_BYTES).apply(&mut good).unwrap();
+        assert!(good.body().len() < 400, "{coding:?}: a bomb of {} bytes", good.body().len());
         let len = good.label.extent.len;
         type Change = fn(&mut Request);
         let cases: [(&str, Change, Option<Class>); 5] = [
@@ -120,7 +123,7 @@ fn bombs_are_the_peers_fault() {
             change(&mut request);
             let outcome = Unpack::new(BODY_BYTES).apply(&mut request);
             let class = outcome.as_ref().err().map(|fault| fault.class);
-            assert_eq!(class, expect, "{way:?}, {what}: {outcome:?}");
+            assert_eq!(class, expect, "{coding:?}, {what}: {outcome:?}");
         }
         let mut long = copy_of(&good);
         long.label.extent.len = u32::MAX;
@@ -141,12 +144,12 @@ fn copy_of(request: &Request) -> Request {
 #[test]
 fn a_packer_takes_no_more_than_is_planned() {
     for body_bytes in [64 << 10, 1 << 20, 4 << 20] {
-        for way in [Way::Zstd(-5), Way::Zstd(4), Way::Zstd(9), Way::Zstd(19)] {
+        for coding in [Coding::Zstd(-5), Coding::Zstd(4), Coding::Zstd(9), Coding::Zstd(19)] {
             let mut packer = Packer::new(body_bytes);
-            packer.pack(way, &vec![1; body_bytes as usize]).unwrap();
+            packer.pack(coding, &vec![1; body_bytes as usize]).unwrap();
             let context = packer.zstd.as_mut().unwrap().context_mut().sizeof() as u64;
             let used = context + packer.packed.len() as u64;
-            assert!(used <= packer_bytes(way, body_bytes), "{way:?} of {body_bytes}: {used}");
+            assert!(used <= packer_bytes(coding, body_bytes), "{coding:?} of {body_bytes}: {used}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Load {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Local,
     Push,
     Pull,
@@ -79,7 +79,7 @@ pub(crate) struct Strike {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub load: Load,
-    pub way: Way,
+    pub direction: Direction,
     pub path: Path,
     /// More options of every copy.
     pub options: String,
@@ -92,9 +92,15 @@ impl Plan {
         let mut dice = Dice::of(seed, round);
         let load = dice.one(&[Load::Large, Load::Tree, Load::Sparse, Load::List]);
         let load = only.unwrap_or(load);
-        let way = match wan {
-            true => dice.one(&[Way::Push, Way::Pull]),
-            false => dice.one(&[Way::Push, Way::Pull, Way::Push, Way::Pull, Way::Local]),
+        let direction = match wan {
+            true => dice.one(&[Direction::Push, Direction::Pull]),
+            false => dice.one(&[
+                Direction::Push,
+                Direction::Pull,
+                Direction::Push,
+                Direction::Pull,
+                Direction::Local,
+            ]),
         };
         let path = match wan {
             true => Path {
@@ -118,7 +124,7 @@ impl Plan {
             dice.one(&["", "", "--seal off", "--seal auth"]),
         ];
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let faults = faults(way, wan);
+        let faults = faults(direction, wan);
         let strikes = (0..dice.below(STRIKES_MAX) + 1).map(|_| Strike {
             fault: dice.one(&faults),
             moment: match dice.below(8) {
@@ -134,7 +140,7 @@ impl Plan {
         strikes.retain(|strike| {
             !strike.fault.changes_source() || !std::mem::replace(&mut changed, true)
         });
-        Plan { load, way, path, options: words.join(" "), strikes }
+        Plan { load, direction, path, options: words.join(" "), strikes }
     }
 
     /// What its streams hold that has been sent and not written.
@@ -157,11 +163,11 @@ impl Fault {
     }
 }
 
-fn faults(way: Way, wan: bool) -> Vec<Fault> {
+fn faults(direction: Direction, wan: bool) -> Vec<Fault> {
     use Fault::*;
     let mut faults =
         vec![KillNear, KillNear, Interrupt, InterruptGroup, Full, Touch, Append, Rewrite];
-    if way != Way::Local {
+    if direction != Direction::Local {
         faults.extend([KillNear, KillFar, KillFar, KillFar, KillSsh, KillSsh, KillSession]);
         faults.extend([StopFar, StopFar, Interrupt, InterruptGroup]);
     }
@@ -216,12 +222,12 @@ mod tests {
             assert!((1..=STRIKES_MAX as usize).contains(&plan.strikes.len()), "{plan:?}");
             let changes = plan.strikes.iter().filter(|strike| strike.fault.changes_source());
             assert!(changes.count() <= 1, "{plan:?}");
-            assert!(!(plan.path.wan && plan.way == Way::Local), "{plan:?}");
-            let far_faults = faults(Way::Push, plan.path.wan);
+            assert!(!(plan.path.wan && plan.direction == Direction::Local), "{plan:?}");
+            let far_faults = faults(Direction::Push, plan.path.wan);
             assert!(plan.strikes.iter().all(|strike| far_faults.contains(&strike.fault)));
         }
         let strikes: Vec<Strike> = plans(7).flat_map(|plan| plan.strikes).collect();
-        for fault in faults(Way::Push, true) {
+        for fault in faults(Direction::Push, true) {
             assert!(strikes.iter().any(|strike| strike.fault == fault), "never {fault:?}");
         }
         let early = |strike: &&Strike| !matches!(strike.moment, Moment::Share(_));

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use super::draw::{Fault, Load, Moment, Plan, Strike, Way};
+use super::draw::{Direction, Fault, Load, Moment, Plan, Strike};
 use super::running::{Ended, Running, signal};
-use super::{Ground, Shown, change, files};
+use super::{Fixture, Shown, change, files};
 
 /// One destination, and a name of the far program that no other round has.
 pub(super) struct Round<'a> {
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     name: String,
     plan: &'a Plan,
     /// The source as it is, and as it was before it was changed.
@@ -42,15 +42,19 @@ pub(super) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub(super) fn new(ground: &'a Ground, name: &str, plan: &'a Plan) -> Result<Round<'a>, String> {
-        let at = |what: &str| ground.folder.join(format!("{what}-{name}"));
-        let laid = ground.folder.join(match plan.load {
+    pub(super) fn new(
+        fixture: &'a Fixture,
+        name: &str,
+        plan: &'a Plan,
+    ) -> Result<Round<'a>, String> {
+        let at = |what: &str| fixture.folder.join(format!("{what}-{name}"));
+        let laid = fixture.folder.join(match plan.load {
             Load::Large => "large",
             Load::Tree | Load::List => "tree",
             Load::Sparse => "sparse",
         });
         let (place, far_program) = (at("to"), at("far"));
-        symlink(&ground.program, &far_program).map_err(|why| format!("far program: {why}"))?;
+        symlink(&fixture.program, &far_program).map_err(|why| format!("far program: {why}"))?;
         fs::create_dir(&place).map_err(|why| format!("{}: {why}", place.display()))?;
         let faults = || plan.strikes.iter().map(|strike| strike.fault);
         let mounted = faults().any(|fault| fault == Fault::Full);
@@ -65,7 +69,7 @@ impl<'a> Round<'a> {
         }
         let target = if plan.load == Load::Tree { place.join("new") } else { place.clone() };
         Ok(Round {
-            ground,
+            fixture,
             name: name.into(),
             plan,
             source,
@@ -141,7 +145,7 @@ impl<'a> Round<'a> {
     fn start(&mut self) -> Running {
         self.shown.runs += 1;
         self.was_over = self.missing().is_none();
-        let mut command = Command::new(&self.ground.program);
+        let mut command = Command::new(&self.fixture.program);
         command.args(["copy", "--json", "--interval", "0.1"]);
         command.args(self.plan.options.split_whitespace());
         if !self.plan.path.wan {
@@ -155,23 +159,23 @@ impl<'a> Round<'a> {
         };
         match self.plan.load {
             Load::Tree => drop(command.arg("-r")),
-            Load::List => drop(command.arg("--files-from").arg(self.ground.folder.join("list"))),
+            Load::List => drop(command.arg("--files-from").arg(self.fixture.folder.join("list"))),
             Load::Large | Load::Sparse => {}
         }
         let slash = if self.plan.load == Load::Tree { "" } else { "/" };
         let to = format!("{}{slash}", self.target.display());
-        match self.plan.way {
-            Way::Local => command.args([from, to]),
-            Way::Push => command.args([from, format!("far:{to}")]),
-            Way::Pull => command.args([format!("far:{from}"), to]),
+        match self.plan.direction {
+            Direction::Local => command.args([from, to]),
+            Direction::Push => command.args([from, format!("far:{to}")]),
+            Direction::Pull => command.args([format!("far:{from}"), to]),
         };
-        if self.plan.way != Way::Local {
+        if self.plan.direction != Direction::Local {
             command.arg("--remote-datapump").arg(&self.far_program);
-            let wan = self.ground.wan.as_ref().filter(|_| self.plan.path.wan);
-            command.arg("--ssh").arg(wan.map_or(self.ground.ssh.clone(), wan::Wan::ssh_command));
+            let wan = self.fixture.wan.as_ref().filter(|_| self.plan.path.wan);
+            command.arg("--ssh").arg(wan.map_or(self.fixture.ssh.clone(), wan::Wan::ssh_command));
         }
         command.process_group(0);
-        match self.ground.wan.as_ref().filter(|_| self.plan.path.wan) {
+        match self.fixture.wan.as_ref().filter(|_| self.plan.path.wan) {
             Some(wan) => Running::new(wan.near(command).unwrap()),
             None => Running::new(command),
         }
@@ -193,7 +197,7 @@ impl<'a> Round<'a> {
         loop {
             let is = match moment {
                 _ if running.is_over() => return Ok(false),
-                Moment::Login | Moment::Begun if self.plan.way == Way::Local => true,
+                Moment::Login | Moment::Begun if self.plan.direction == Direction::Local => true,
                 Moment::Login => !self.processes(|words| words[0] == "ssh").is_empty(),
                 Moment::Begun => !self.far().is_empty(),
                 Moment::Share(share) => running.share() >= share,
@@ -232,7 +236,7 @@ impl<'a> Round<'a> {
                 struck
             }
             Fault::RestartSshd => {
-                let Some(wan) = &self.ground.wan else { return Ok(false) };
+                let Some(wan) = &self.fixture.wan else { return Ok(false) };
                 let session = |pid: &i32| sshd_above(*pid);
                 all(self.far().iter().filter_map(session).collect(), Signal::KILL);
                 // Also who has not logged in yet meets nobody.
@@ -243,7 +247,7 @@ impl<'a> Round<'a> {
             Fault::InterruptGroup => running.signal_group(Signal::INT),
             Fault::Full => self.resize(files::stored_bytes(&self.place) + (128 << 10)).is_ok(),
             Fault::Cut | Fault::CutForward | Fault::CutBack => {
-                let Some(wan) = &self.ground.wan else { return Ok(false) };
+                let Some(wan) = &self.fixture.wan else { return Ok(false) };
                 let loss = self.plan.path.loss_permille as f64 / 10.0;
                 match strike.fault {
                     Fault::Cut => wan.cut(Some(for_a_while))?,
@@ -273,7 +277,7 @@ impl<'a> Round<'a> {
             _ => {
                 // Replaced as editors do it: at no moment is it neither the one nor the other. Its
                 // folder, which is another source, stays as it was.
-                let new = self.ground.folder.join(format!("new-{}", self.name));
+                let new = self.fixture.folder.join(format!("new-{}", self.name));
                 files::write(&new, 4711, file.metadata()?.len().min(64 << 20));
                 let folder = fs::File::open(path.parent().unwrap())?;
                 let time = folder.metadata()?.modified()?;
@@ -468,7 +472,7 @@ impl<'a> Round<'a> {
         if self.plan.load != Load::List {
             return names_below(&self.source);
         }
-        let list = fs::read_to_string(self.ground.folder.join("list")).unwrap();
+        let list = fs::read_to_string(self.fixture.folder.join("list")).unwrap();
         let mut names: Vec<PathBuf> = list.lines().map(PathBuf::from).collect();
         names.sort();
         names
@@ -490,7 +494,7 @@ impl<'a> Round<'a> {
                 return Err(format!("holes: {from} bytes of disk became {to}"));
             }
         }
-        if self.plan.load == Load::Tree && self.ground.checks_folders {
+        if self.plan.load == Load::Tree && self.fixture.checks_folders {
             self.check_folders()?;
         }
         let path = self.plan.path;
@@ -529,7 +533,7 @@ impl<'a> Round<'a> {
     }
 
     fn log(&self, run: u64) -> PathBuf {
-        self.ground.logs.join(format!("{}-run{run}.log", self.name))
+        self.fixture.logs.join(format!("{}-run{run}.log", self.name))
     }
 }
 

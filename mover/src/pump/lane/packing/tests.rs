@@ -47,7 +47,7 @@ enum Policy {
 
 /// Something that the controller is told when its time has come.
 enum Told {
-    Packed(Class, Way, u32, Nanos),
+    Packed(Compressibility, Coding, u32, Nanos),
     Sent(u32, Nanos),
 }
 
@@ -70,14 +70,14 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             Policy::Fixed(rung) => (*rung, NOISE, false),
             Policy::Auto(controller) => {
                 tell(controller, &mut told, tick(begins));
-                let class = Class::of_ratio(truth[0].1);
+                let class = Compressibility::of_ratio(truth[0].1);
                 let is_seen = payload.is_multiple_of(u64::from(controller.left_out()) + 1);
-                let way = match controller.packs() && is_seen {
+                let coding = match controller.packs() && is_seen {
                     true => controller.choose(tick(begins), class, PAYLOAD),
-                    false => Way::Raw,
+                    false => Coding::Raw,
                 };
-                let is_timed = controller.is_timed(tick(begins), class, way);
-                (LADDER.iter().position(|other| *other == way).unwrap(), class, is_timed)
+                let is_timed = controller.is_timed(tick(begins), class, coding);
+                (LADDER.iter().position(|other| *other == coding).unwrap(), class, is_timed)
             }
         };
         let (seconds, size) = match rung {
@@ -124,8 +124,8 @@ fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now:
     while let Some(entry) = told.first_entry().filter(|entry| entry.key().0 <= now.0) {
         let at = Tick(entry.key().0);
         match entry.remove() {
-            Told::Packed(class, way, packed, spent) => {
-                controller.packed(class, way, PAYLOAD, packed, undisturbed(spent));
+            Told::Packed(class, coding, packed, spent) => {
+                controller.packed(class, coding, PAYLOAD, packed, undisturbed(spent));
             }
             Told::Sent(wire_bytes, held_up) => {
                 let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
@@ -245,7 +245,7 @@ fn a_fast_wire_is_not_held_up_by_looks_at_noise() {
         };
         assert_eq!(look(NOISE, LEFT_OUT_SHARE - 1), 0);
         assert_eq!(look(NOISE, 1000), most, "{link}");
-        assert_eq!(look(Class::of_ratio(2.0), 1), 0, "what shrinks is seen at once");
+        assert_eq!(look(Compressibility::of_ratio(2.0), 1), 0, "what shrinks is seen at once");
     }
 }
 
@@ -260,18 +260,18 @@ struct Came {
 /// Payloads of one class, each packed as the controller wants it; when the last had left.
 fn replay(
     controller: &mut Controller,
-    class: Class,
+    class: Compressibility,
     from: Tick,
     payloads: Range<u64>,
     mut comes: impl FnMut(u64, usize) -> Came,
 ) -> Tick {
     let mut now = from;
     for payload in payloads {
-        let way = controller.choose(now, class, PAYLOAD);
-        let rung = LADDER.iter().position(|other| *other == way).unwrap();
+        let coding = controller.choose(now, class, PAYLOAD);
+        let rung = LADDER.iter().position(|other| *other == coding).unwrap();
         let Came { packed, took, lasts, held_up } = comes(payload, rung);
-        if controller.is_timed(now, class, way) {
-            controller.packed(class, way, PAYLOAD, packed, took);
+        if controller.is_timed(now, class, coding) {
+            controller.packed(class, coding, PAYLOAD, packed, took);
         }
         now = now.after(lasts);
         controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up }, 4);
@@ -279,7 +279,7 @@ fn replay(
     now
 }
 
-const ZEROS_CLASS: Class = Class(6);
+const ZEROS_CLASS: Compressibility = Compressibility(6);
 
 #[test]
 fn a_wire_that_holds_nobody_up_has_no_high_price() {
@@ -357,7 +357,7 @@ fn of_what_is_as_fast_the_thriftier_is_taken() {
     const SAME: Truth =
         [(900.0, 4.0), (600.0, 4.0), (500.0, 4.0), (400.0, 4.0), (300.0, 4.0), (200.0, 4.0)];
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(4.0);
+    let class = Compressibility::of_ratio(4.0);
     replay(&mut controller, class, Tick(0), 0..2000, |_, rung| {
         let (packed, seconds) = match rung {
             0 => (PAYLOAD, 0.0),
@@ -367,7 +367,7 @@ fn of_what_is_as_fast_the_thriftier_is_taken() {
         let lasts = Nanos(held_up.0 / 4);
         Came { packed, took: undisturbed(Nanos((seconds * 1e9) as u64)), lasts, held_up }
     });
-    assert_eq!(LADDER[controller.plan[class.place()]], Way::Lz4);
+    assert_eq!(LADDER[controller.plan[class.index()]], Coding::Lz4);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn odd_payloads_spoil_no_way_for_good() {
     // kind of data follows another, and take next to no time.
     let mut controller = Controller::new(Tick(0), 2);
     let mut sizes = 0.0;
-    replay(&mut controller, Class::of_ratio(2.0), Tick(0), 0..3000, |payload, rung| {
+    replay(&mut controller, Compressibility::of_ratio(2.0), Tick(0), 0..3000, |payload, rung| {
         let (seconds, size) = match rung {
             0 => (0.0, 1.0),
             _ if payload < 40 => (1e-5, 1.0),
@@ -408,15 +408,21 @@ fn a_clock_that_saw_nothing_of_a_payload_spoils_no_way() {
 #[test]
 fn noise_does_not_keep_others_from_being_timed() {
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(2.0);
+    let class = Compressibility::of_ratio(2.0);
     let mut timed = 0;
     for payload in 0..10_000_u64 {
         let now = Tick(payload * 100_000);
         for class in [NOISE, class] {
-            let way = controller.choose(now, class, PAYLOAD);
-            if controller.is_timed(now, class, way) {
-                assert_ne!(way, Way::Raw);
-                controller.packed(class, way, PAYLOAD, PAYLOAD / 2, undisturbed(Nanos(1_000_000)));
+            let coding = controller.choose(now, class, PAYLOAD);
+            if controller.is_timed(now, class, coding) {
+                assert_ne!(coding, Coding::Raw);
+                controller.packed(
+                    class,
+                    coding,
+                    PAYLOAD,
+                    PAYLOAD / 2,
+                    undisturbed(Nanos(1_000_000)),
+                );
                 timed += 1;
             }
         }
@@ -429,8 +435,8 @@ fn noise_does_not_keep_others_from_being_timed() {
 fn plans_that_are_alike_do_not_take_turns() {
     // Raw, the wire is done in 10.5 ns a byte; packed, the receiver in 10.
     let mut controller = Controller::new(Tick(0), 2);
-    let class = Class::of_ratio(2.0);
-    controller.shares[class.place()] = 1.0;
+    let class = Compressibility::of_ratio(2.0);
+    controller.shares[class.index()] = 1.0;
     controller.link.rate = Some(95e6);
     controller.receiver.seconds = [10e-9; Codec::COUNT];
     controller.receiver.seconds[Codec::Raw as usize] = 0.0;

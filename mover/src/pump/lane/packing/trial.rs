@@ -61,7 +61,7 @@ impl Turns {
         }
     }
 
-    fn place(&self) -> usize {
+    fn index(&self) -> usize {
         (self.taken % 2) as usize
     }
 
@@ -85,7 +85,7 @@ impl Turns {
         if spent < TURN || self.payloads < PAYLOADS_MIN {
             return false;
         }
-        let place = self.place();
+        let place = self.index();
         let (bytes, time) = &mut self.moved[place];
         *bytes += self.bytes;
         *time += spent;
@@ -105,7 +105,7 @@ impl Turns {
         let (bytes, time) = self.moved[0];
         let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
         let holder = bytes as f64 / time.seconds().max(1e-9);
-        self.place() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
+        self.index() == 1 && since_begun > HOPELESS_AFTER && rate < holder * HOPELESS_SHARE
     }
 
     /// How much more the other moved than the holder.
@@ -124,22 +124,20 @@ impl Trial {
     /// What is in force now.
     pub(super) fn mode(&self) -> Mode {
         match &self.turns {
-            Some(turns) if turns.place() == 1 => self.holder.other(),
+            Some(turns) if turns.index() == 1 => self.holder.other(),
             _ => self.holder,
         }
     }
 
     /// A payload has left.
     pub(super) fn sent(&mut self, now: Tick, raw_bytes: u32) {
-        match &mut self.turns {
-            Some(turns) => {
-                if turns.sent(now, raw_bytes) {
-                    let gain = turns.gain();
-                    self.decide(now, gain);
-                }
+        if let Some(turns) = &mut self.turns {
+            if turns.sent(now, raw_bytes) {
+                let gain = turns.gain();
+                self.decide(now, gain);
             }
-            None if now >= self.next_at => self.turns = Some(Turns::begin()),
-            None => {}
+        } else if now >= self.next_at {
+            self.turns = Some(Turns::begin());
         }
     }
 

@@ -18,9 +18,9 @@ const PLAIN: Typed<'static> =
 
 fn job(typed: Typed<'_>) -> Job {
     Job {
-        sources: typed.sources.iter().map(|path| Place::Path(path.into())).collect(),
+        sources: typed.sources.iter().map(|path| Location::Path(path.into())).collect(),
         source_host: Some("far".into()),
-        target: Place::Path(".".into()),
+        target: Location::Path(".".into()),
         target_host: None,
         settings: Settings {
             recursive: typed.recursive,
@@ -184,11 +184,11 @@ fn filters() {
 fn what_is_made_up() {
     let typed = |place| Job { sources: vec![place], ..job(PLAIN) };
     let cases = [
-        (Place::Null { len: 100 }, "s null", false),
-        (Place::Zero { len: 100 }, "s zero", false),
-        (Place::Random { len: 100, seed: 1 }, "s random", false),
-        (Place::Made { set: DataSet::Text, len: 100, seed: 1 }, "s text", false),
-        (Place::Endless, "p null", true),
+        (Location::Null { len: 100 }, "s null", false),
+        (Location::Zero { len: 100 }, "s zero", false),
+        (Location::Random { len: 100, seed: 1 }, "s random", false),
+        (Location::Synthetic { set: DataSet::Text, len: 100, seed: 1 }, "s text", false),
+        (Location::Endless, "p null", true),
     ];
     for (place, allowed, endless) in cases {
         let origin = Origin { single: true, endless };

@@ -2,7 +2,7 @@
 
 use crate::io::volume::{Handle, READ_THROUGH, Volume};
 use crate::pump::sink::journal::{
-    DigestKind, ExtentSet, Held, Journal, Key, MADE_BYTES, Made, Origin, Partial, PriorRuns,
+    DigestKind, ExtentSet, FileDigest, Held, Journal, Key, MADE_BYTES, Origin, Partial, PriorRuns,
     Record, front_of,
 };
 use crate::work::digest::{Node, node_matches, nodes_of};
@@ -152,7 +152,7 @@ impl PriorRuns {
 
     /// The digest of a file that an earlier run completed, where it did and the file is the same
     /// still.
-    pub fn done(&self, key: &Key) -> Result<Option<Made>, Fault> {
+    pub fn done(&self, key: &Key) -> Result<Option<FileDigest>, Fault> {
         let tail = &self.tail;
         let front = front_of(key);
         let from = self.done.partition_point(|(other, _)| *other < front);

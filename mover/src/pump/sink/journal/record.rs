@@ -1,7 +1,7 @@
 //! The records of a journal, and how they are written.
 
 use crate::io::volume::{Identity, Mtime};
-use crate::pump::sink::journal::{Key, Made, Origin, TransferId};
+use crate::pump::sink::journal::{FileDigest, Key, Origin, TransferId};
 use crate::wire::reader::{Reader, Writer};
 use crate::work::digest::Node;
 use base::fault::{Class, Fault};
@@ -31,7 +31,7 @@ pub enum Record {
         file: u32,
     },
     Done {
-        files: Vec<(Key, Made)>,
+        files: Vec<(Key, FileDigest)>,
     },
     Drop {
         file: u32,

@@ -6,8 +6,8 @@
 //! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
 //! and the rate are fitted to their times.
 
+use crate::model::end_to_end::cost::{Misses, Parts, spread};
 use crate::model::shape::Shape;
-use crate::model::whole::cost::{Misses, Parts, spread};
 use crate::record::sample::Record;
 
 /// Which way: over which host, in which direction, and how connections are set up.
@@ -40,7 +40,7 @@ pub struct Crossing {
 
 /// What is known of a way.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct PathModel {
     pub copies: usize,
     pub rtt_s: f64,
     pub rate_bytes_per_s: f64,
@@ -95,23 +95,23 @@ impl Crossing {
     }
 
     /// The logarithm of the factor by which a way misses it.
-    fn off(&self, way: &Way) -> f64 {
-        let said = way.at(self.files, self.bytes, self.streams).total_s() + self.login_s;
+    fn off(&self, path_model: &PathModel) -> f64 {
+        let said = path_model.at(self.files, self.bytes, self.streams).total_s() + self.login_s;
         ((self.seconds + self.login_s) / said.max(1e-9)).ln().abs()
     }
 }
 
-impl Way {
+impl PathModel {
     /// What these copies say; `None` of none. The newest count as much as the oldest.
-    pub fn of(crossings: &[Crossing]) -> Option<Way> {
+    pub fn of(crossings: &[Crossing]) -> Option<PathModel> {
         let sound: Vec<Crossing> = crossings.iter().copied().filter(Crossing::is_sound).collect();
-        let way = fit(&sound)?;
+        let path_model = fit(&sound)?;
         let misses: Misses = match sound.len() {
             0..LEFT_OUT_FROM => Vec::new(),
             _ => (0..sound.len()).filter_map(|place| left_out(&sound, place)).collect(),
         };
         let spread = if misses.is_empty() { SPREAD_OF_FEW } else { spread(&misses) };
-        Some(Way { spread, ..way })
+        Some(PathModel { spread, ..path_model })
     }
 
     /// What a copy takes beyond its login.
@@ -144,7 +144,7 @@ fn ramp_s(bytes: f64, streams: u16, rate: f64, rtt_s: f64) -> f64 {
 }
 
 /// The rate that explains the copies best; for each rate the other two are known.
-fn fit(crossings: &[Crossing]) -> Option<Way> {
+fn fit(crossings: &[Crossing]) -> Option<PathModel> {
     let average = |crossing: &Crossing| crossing.bytes as f64 / crossing.seconds;
     // No copy can have been faster than the path.
     let slowest = crossings.iter().map(average).fold(f64::NAN, f64::max);
@@ -164,7 +164,7 @@ fn fit(crossings: &[Crossing]) -> Option<Way> {
     let (_, rate, [fixed_s, file_s]) = finer.map(try_rate).reduce(better)?;
     let bytes: f64 = crossings.iter().map(|crossing| crossing.bytes as f64).sum();
     let cpu = |of: fn(&Crossing) -> f64| crossings.iter().map(of).sum::<f64>() / bytes;
-    Some(Way {
+    Some(PathModel {
         copies: crossings.len(),
         rtt_s,
         rate_bytes_per_s: rate,
@@ -298,21 +298,24 @@ mod tests {
                 planted(files, (2 << i.min(7)) * 1_000_000, 1 << (i % 4), offs[i as usize % 7])
             })
             .collect();
-        let way = Way::of(&all).unwrap();
+        let path_model = PathModel::of(&all).unwrap();
         for (files, bytes, streams) in [(1, 5_000_000, 4), (100, 70_000_000, 2), (1, 1 << 30, 1)] {
             let expect = planted(files, bytes, streams, 1.0).seconds;
-            let got = way.at(files, bytes, streams).total_s();
-            assert!((got / expect - 1.0).abs() < 0.06, "{bytes}: {got} against {expect}, {way:?}");
+            let got = path_model.at(files, bytes, streams).total_s();
+            assert!(
+                (got / expect - 1.0).abs() < 0.06,
+                "{bytes}: {got} against {expect}, {path_model:?}"
+            );
         }
-        assert!((way.rate_bytes_per_s / RATE - 1.0).abs() < 0.05, "{way:?}");
-        assert!((0.02..0.5).contains(&way.spread), "{way:?}");
-        assert!((way.cpu_sink_byte_s - 6e-9).abs() < 1e-12);
+        assert!((path_model.rate_bytes_per_s / RATE - 1.0).abs() < 0.05, "{path_model:?}");
+        assert!((0.02..0.5).contains(&path_model.spread), "{path_model:?}");
+        assert!((path_model.cpu_sink_byte_s - 6e-9).abs() < 1e-12);
     }
 
     #[test]
     fn few_copies_say_something_and_none_say_nothing() {
-        assert_eq!(Way::of(&[]), None);
-        let one = Way::of(&[planted(1, 100_000_000, 4, 1.0)]).unwrap();
+        assert_eq!(PathModel::of(&[]), None);
+        let one = PathModel::of(&[planted(1, 100_000_000, 4, 1.0)]).unwrap();
         assert_eq!(one.spread, SPREAD_OF_FEW);
         let (got, expect) = (one.at(1, 100_000_000, 4).total_s(), 0.6 + 0.002 + 8.5);
         assert!((got / expect - 1.0).abs() < 0.1, "{got} against {expect}");
@@ -322,8 +325,8 @@ mod tests {
             Crossing { rtt_s: -1.0, ..planted(1, 5, 4, 1.0) },
             Crossing { bytes: 0, ..planted(1, 5, 4, 1.0) },
         ];
-        assert_eq!(Way::of(&odd), None);
-        let tiny = Way::of(&[planted(u64::MAX, u64::MAX, u16::MAX, 1.0)]).unwrap();
+        assert_eq!(PathModel::of(&odd), None);
+        let tiny = PathModel::of(&[planted(u64::MAX, u64::MAX, u16::MAX, 1.0)]).unwrap();
         assert!(tiny.at(1, 1, 1).total_s().is_finite());
     }
 

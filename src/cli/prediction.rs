@@ -13,7 +13,7 @@ use crate::results::installed;
 use analysis::model::HostModel;
 use analysis::model::shape::Shape;
 use analysis::model::travelling;
-use analysis::predict::way::{self, Sought, Way};
+use analysis::predict::path_model::{self, PathModel, Sought};
 use analysis::predict::{Plan, Prediction};
 use base::job::{Carrier, Job, Outcome};
 use base::settings::Settings;
@@ -35,12 +35,12 @@ pub(super) fn told() -> String {
 
 /// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
 /// that was made. `None` without a model, and where something made it another copy.
-pub(crate) fn foretell(
+pub(crate) fn predict(
     outcome: &Outcome,
     shape: &Shape,
     settings: &Settings,
     near: Option<&HostModel>,
-    way: Option<&Way>,
+    path_model: Option<&PathModel>,
 ) -> Option<Prediction> {
     let disturbed = outcome.retries > 0
         || outcome.resumed_bytes > 0
@@ -50,12 +50,12 @@ pub(crate) fn foretell(
         return None;
     }
     let far = outcome.far.as_ref().and_then(|far| travelling::heard(&far.about.model));
-    Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), way)
+    Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), path_model)
 }
 
 /// What earlier copies say of the way to the far host of a job: one that was only tried, or one
 /// that was made and is not recorded yet.
-pub(super) fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<Way> {
+pub(super) fn path_model(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<PathModel> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
@@ -67,7 +67,7 @@ pub(super) fn way(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<
         window_bytes: *window_bytes,
         pace: pace.typed(),
     };
-    Way::of(&way::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
+    PathModel::of(&path_model::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
 }
 
 /// So many of the newest copies are looked through.

@@ -16,7 +16,7 @@ use xtask::step::output;
 
 /// The program under test, as it is shipped.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Testbed {
     pub program: PathBuf,
     /// Words behind the name, for an experiment that takes some.
     pub options: Vec<String>,
@@ -70,9 +70,9 @@ impl Order {
     }
 }
 
-impl Desk {
-    pub(crate) fn of(program: PathBuf) -> Desk {
-        Desk { program, options: Vec::new(), mover: OnceLock::new() }
+impl Testbed {
+    pub(crate) fn of(program: PathBuf) -> Testbed {
+        Testbed { program, options: Vec::new(), mover: OnceLock::new() }
     }
 
     pub(crate) fn copy(&self, order: &Order) -> Result<Run, String> {

@@ -13,7 +13,7 @@ use base::units::Nanos;
 
 /// A copy that ran to its end, and what is known around it.
 #[derive(Clone, Debug)]
-pub struct Copied<'a> {
+pub struct CopyRecord<'a> {
     /// `copy` or `demo`.
     pub command: &'a str,
     /// As typed.
@@ -73,8 +73,8 @@ impl Series {
     }
 }
 
-pub fn record_of_copy(copied: &Copied<'_>) -> Record {
-    let Copied { settings, outcome, .. } = copied;
+pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
+    let CopyRecord { settings, outcome, .. } = copied;
     let (source, sink) = match &outcome.far {
         None => (&outcome.near, None),
         Some(far) if outcome.near_is_source => (&outcome.near, Some(far)),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn record(outcome: &Outcome) -> Record {
-        record_of_copy(&Copied {
+        record_of_copy(&CopyRecord {
             command: "copy",
             sources: vec!["host:a".into()],
             target: "b".into(),

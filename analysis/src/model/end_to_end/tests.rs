@@ -3,17 +3,17 @@ use crate::record::sample::Record;
 use serde_json::Value;
 
 /// A copy with these costs, a little off.
-fn planted(trial: &Trial, number: usize) -> WholeSample {
+fn planted(trial: &Trial, number: usize) -> EndToEndSample {
     let shape = trial.load.shape();
     let (start, file, byte) = match (trial.far, trial.sink) {
-        (false, Ground::Memory) => (0.004, 2e-5, 4e-10),
-        (false, Ground::Disk) => (0.02, 2e-4, 6e-10),
+        (false, Medium::Memory) => (0.004, 2e-5, 4e-10),
+        (false, Medium::Disk) => (0.02, 2e-4, 6e-10),
         (true, _) => (0.03, 1e-4, 1.1e-9),
     };
     let seconds = start + file * shape.files as f64 + byte * shape.bytes() as f64;
     let off = 1.0 + 0.03 * ((number * 7 % 11) as f64 / 5.0 - 1.0);
-    let name = |ground| if ground == Ground::Memory { "tmpfs" } else { "ext4" }.to_string();
-    WholeSample {
+    let name = |medium| if medium == Medium::Memory { "tmpfs" } else { "ext4" }.to_string();
+    EndToEndSample {
         carrier: if trial.far { "tcp" } else { "memory" }.into(),
         source: name(trial.source),
         sink: name(trial.sink),
@@ -29,11 +29,11 @@ fn planted(trial: &Trial, number: usize) -> WholeSample {
     }
 }
 
-pub(crate) fn planted_whole() -> Whole {
+pub(crate) fn planted_end_to_end() -> EndToEnd {
     let jobs = calibration_jobs(1, 2);
-    let samples: Vec<WholeSample> =
+    let samples: Vec<EndToEndSample> =
         jobs.iter().enumerate().map(|(number, trial)| planted(trial, number)).collect();
-    Whole::fit(&samples, 2, 0.0)
+    EndToEnd::fit(&samples, 2, 0.0)
 }
 
 #[test]
@@ -42,14 +42,14 @@ fn jobs_are_mixed_and_complete() {
     assert_eq!(jobs, calibration_jobs(7, 2), "the seed alone says the order");
     assert_ne!(jobs, calibration_jobs(8, 2));
     assert_eq!(jobs.len(), LOADS.len() * (8 * 2 + 4));
-    assert!(jobs.iter().all(|job| !job.cold || job.source == Ground::Disk));
+    assert!(jobs.iter().all(|job| !job.cold || job.source == Medium::Disk));
     let bytes: u64 = jobs.iter().map(|job| job.load.shape().bytes()).sum();
     assert!(bytes < 80 << 30, "{bytes} bytes take too long");
 }
 
 #[test]
 fn planted_costs_are_found() {
-    let whole = planted_whole();
+    let whole = planted_end_to_end();
     assert_eq!(whole.routes.len(), 12);
     assert!(whole.is_sound());
     let cases = [
@@ -68,11 +68,11 @@ fn planted_costs_are_found() {
 
 #[test]
 fn odd_samples_break_nothing() {
-    let odd = |elapsed_s: f64, files: u64| WholeSample {
+    let odd = |elapsed_s: f64, files: u64| EndToEndSample {
         carrier: "tcp".into(),
         elapsed_s,
         files,
-        ..WholeSample::default()
+        ..EndToEndSample::default()
     };
     let cases = [
         vec![],
@@ -82,7 +82,7 @@ fn odd_samples_break_nothing() {
         vec![odd(1.0, 1), odd(1.0, 1), odd(1e300, u64::MAX)],
     ];
     for samples in cases {
-        let whole = Whole::fit(&samples, 2, 0.0);
+        let whole = EndToEnd::fit(&samples, 2, 0.0);
         for route in &whole.routes {
             for cost in [route.elapsed, route.cpu_source, route.cpu_sink] {
                 assert!(cost.numbers().iter().all(|n| n.is_finite() && *n >= 0.0), "{samples:?}");
@@ -94,9 +94,9 @@ fn odd_samples_break_nothing() {
 #[test]
 fn runs_of_the_store_there_and_back() {
     let jobs = calibration_jobs(1, 1);
-    let samples: Vec<WholeSample> = jobs.iter().map(|trial| planted(trial, 3)).collect();
+    let samples: Vec<EndToEndSample> = jobs.iter().map(|trial| planted(trial, 3)).collect();
     let of = jobs.len();
-    let made = jobs.iter().zip(&samples).enumerate().map(|(place, (trial, sample))| Made {
+    let made = jobs.iter().zip(&samples).enumerate().map(|(place, (trial, sample))| TrialCopy {
         trial: *trial,
         sample: sample.clone(),
         source: "/a".into(),
@@ -109,7 +109,7 @@ fn runs_of_the_store_there_and_back() {
         made.map(|made| records::record(&made, "measure-1", 1, 7)).collect();
     assert_eq!(records::samples(&runs), samples);
     let whole = records::fitted(&runs, 2).unwrap();
-    assert_eq!(whole.routes, Whole::fit(&samples, 2, 0.0).routes);
+    assert_eq!(whole.routes, EndToEnd::fit(&samples, 2, 0.0).routes);
     assert!(whole.fitted_unix_s > of as f64 - 2.0);
     assert!(runs.iter().all(records::is_whole), "no part was measured");
     // What somebody has done to a store is no reason to fall.

@@ -1,12 +1,12 @@
 //! What whole copies cost, as a table.
 
 use super::sheet::{Sheet, ns, percent, us};
-use crate::model::whole::cost::Cost;
-use crate::model::whole::{Route, Whole};
+use crate::model::end_to_end::cost::Cost;
+use crate::model::end_to_end::{EndToEnd, Route};
 use base::settings::Settings;
 
 /// A row for the time, and one for the CPU of each side, of every route.
-pub fn sheet(whole: &Whole) -> Sheet {
+pub fn sheet(whole: &EndToEnd) -> Sheet {
     let mut sheet = Sheet::new("What copies cost", COLUMNS);
     let mut routes: Vec<&Route> = whole.routes.iter().collect();
     routes.sort_by_key(|route| (&route.carrier, &route.source, &route.sink, route.cold));
@@ -74,8 +74,8 @@ mod tests {
             ..Route::default()
         };
         let routes = vec![route("tcp", true), route("memory", false)];
-        let text = sheet(&Whole { cpus: 2, fitted_unix_s: 0.0, routes }).write(Form::Text);
-        insta::assert_snapshot!("whole", text);
+        let text = sheet(&EndToEnd { cpus: 2, fitted_unix_s: 0.0, routes }).write(Form::Text);
+        insta::assert_snapshot!("end_to_end", text);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 1 + 1 + 2 + 3 + 1, "{text}");
         assert!(lines[2].contains("memory: ext4 to tmpfs "), "{text}");

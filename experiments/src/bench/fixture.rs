@@ -12,7 +12,7 @@ use super::shuffle::Shuffle;
 use super::{Options, far};
 use xtask::step::target_folder;
 
-pub(super) struct Ground {
+pub(super) struct Fixture {
     /// On tmpfs: `src`, `dst` and `log`.
     memory: TempDir,
     /// On a disk: `src` and `dst`.
@@ -20,27 +20,27 @@ pub(super) struct Ground {
     pub sizes: Sizes,
 }
 
-impl Ground {
+impl Fixture {
     /// Makes what the scenarios that will be run need.
-    pub(super) fn lay(options: &Options) -> Result<Ground, String> {
+    pub(super) fn lay(options: &Options) -> Result<Fixture, String> {
         println!("\n== data");
-        Ground::make(options).map_err(|why| format!("the bench's data cannot be made: {why}"))
+        Fixture::make(options).map_err(|why| format!("the bench's data cannot be made: {why}"))
     }
 
-    fn make(options: &Options) -> io::Result<Ground> {
+    fn make(options: &Options) -> io::Result<Fixture> {
         let shm = Path::new("/dev/shm");
         let memory = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
         let folder =
             |parent: &Path| tempfile::Builder::new().prefix("datapump-bench-").tempdir_in(parent);
         fs::create_dir_all(&options.disk)?;
-        let mut ground = Ground {
+        let mut fixture = Fixture {
             memory: folder(&memory)?,
             disk: folder(&options.disk)?,
             sizes: Sizes { big: options.bytes, small: 0, wire: WIRE_FACTOR * options.bytes },
         };
-        let src = ground.memory.path().join("src");
+        let src = fixture.memory.path().join("src");
         for name in ["src", "dst", "log"] {
-            fs::create_dir(ground.memory.path().join(name))?;
+            fs::create_dir(fixture.memory.path().join(name))?;
         }
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
         fs::write(src.join("two"), "2\n")?;
@@ -48,24 +48,24 @@ impl Ground {
             random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
         }
         if wanted(Scenario::Small) {
-            ground.sizes.small = small_files(&src.join("small"), options.small_files)?;
+            fixture.sizes.small = small_files(&src.join("small"), options.small_files)?;
         }
         if wanted(Scenario::Memory) {
             empty_files(&src.join("empty"), options.empty_files)?;
         }
         if wanted(Scenario::Disk) {
-            random_file(&ground.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
+            random_file(&fixture.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
         }
-        let log = ground.log();
+        let log = fixture.log();
         let module = format!(
             "use chroot = no\n[b]\npath = {}\nread only = no\nuid = {}\ngid = {}\n",
-            ground.memory.path().display(),
+            fixture.memory.path().display(),
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
         fs::write(log.join("rsyncd.conf"), module)?;
         fs::write(log.join("wdt-one"), "big\n")?;
-        Ok(ground)
+        Ok(fixture)
     }
 
     pub(super) fn log(&self) -> PathBuf {

@@ -7,8 +7,8 @@ use super::console::Console;
 use crate::host::environment;
 use crate::measure::trials::{self, Order};
 use crate::results::Store;
-use analysis::model::whole::Made;
-use analysis::model::whole::records::record;
+use analysis::model::end_to_end::TrialCopy;
+use analysis::model::end_to_end::records::record;
 use analysis::report::json::Event;
 use analysis::report::live;
 use base::fault::Fault;
@@ -84,8 +84,8 @@ impl Stage {
     }
 }
 
-fn told(made: &Made, left_s: f64) -> String {
-    let Made { sample, number, of, .. } = made;
+fn told(made: &TrialCopy, left_s: f64) -> String {
+    let TrialCopy { sample, number, of, .. } = made;
     format!(
         "{number} of {of} copies, {} left: {} {} to {}, {} in {} files: {}",
         live::clock(Nanos((left_s * 1e9) as u64)),

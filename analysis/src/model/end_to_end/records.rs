@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Made, Whole, WholeSample};
+use super::{EndToEnd, EndToEndSample, TrialCopy};
 use crate::record::options::Options;
 use crate::record::sample::{Conditions, Moved, PlaceInExperiment, Record, Scenario, Side};
 use base::settings::Settings;
 
 /// A copy of a calibration as a run of an experiment. `environment` is this host's in the store.
-pub fn record(made: &Made, experiment: &str, seed: u64, environment: i64) -> Record {
-    let Made { trial, sample, .. } = made;
+pub fn record(made: &TrialCopy, experiment: &str, seed: u64, environment: i64) -> Record {
+    let TrialCopy { trial, sample, .. } = made;
     let bytes = sample.shape().bytes();
     let side = |cpu_s: f64| Side { environment, cpu_user_s: cpu_s, ..Side::default() };
     let whole = serde_json::to_value(sample).unwrap_or_default();
@@ -51,17 +51,17 @@ pub fn record(made: &Made, experiment: &str, seed: u64, environment: i64) -> Rec
 }
 
 /// The samples among runs: those that a model of whole copies is fitted to.
-pub fn samples(records: &[Record]) -> Vec<WholeSample> {
+pub fn samples(records: &[Record]) -> Vec<EndToEndSample> {
     let of = |record: &Record| serde_json::from_value(record.more.get(WHOLE)?.clone()).ok();
     records.iter().filter(|record| record.void_reason.is_none()).filter_map(of).collect()
 }
 
 /// What whole copies cost, by the runs of a calibration among these; `None` where there are none.
-pub fn fitted(records: &[Record], cpus: u32) -> Option<Whole> {
+pub fn fitted(records: &[Record], cpus: u32) -> Option<EndToEnd> {
     let ends = records.iter().filter(|record| is_whole(record));
     let ended = ends.map(|record| record.started_unix_s + record.moved.elapsed_s);
     let samples = samples(records);
-    let whole = Whole::fit(&samples, cpus, ended.fold(0.0, f64::max));
+    let whole = EndToEnd::fit(&samples, cpus, ended.fold(0.0, f64::max));
     (!whole.routes.is_empty() && whole.is_sound()).then_some(whole)
 }
 

@@ -17,7 +17,7 @@ pub mod records;
 
 /// What whole copies cost on one host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Whole {
+pub struct EndToEnd {
     pub cpus: u32,
     pub fitted_unix_s: f64,
     pub routes: Vec<Route>,
@@ -44,7 +44,7 @@ pub struct Route {
 
 /// A copy that was made to learn from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WholeSample {
+pub struct EndToEndSample {
     pub carrier: String,
     pub source: String,
     pub sink: String,
@@ -59,9 +59,9 @@ pub struct WholeSample {
     pub cpu_sink_s: f64,
 }
 
-impl WholeSample {
+impl EndToEndSample {
     pub fn shape(&self) -> Shape {
-        let WholeSample { files, small_bytes, large_bytes, .. } = *self;
+        let EndToEndSample { files, small_bytes, large_bytes, .. } = *self;
         Shape { files, small_bytes, large_bytes }
     }
 
@@ -74,9 +74,9 @@ impl WholeSample {
     }
 }
 
-impl Whole {
+impl EndToEnd {
     /// Fits each route that was copied on.
-    pub fn fit(samples: &[WholeSample], cpus: u32, fitted_unix_s: f64) -> Whole {
+    pub fn fit(samples: &[EndToEndSample], cpus: u32, fitted_unix_s: f64) -> EndToEnd {
         let mut routes: Vec<(&str, &str, &str, bool)> = Vec::new();
         for sample in samples {
             if !routes.contains(&sample.route()) {
@@ -84,7 +84,7 @@ impl Whole {
             }
         }
         let fitted = routes.into_iter().map(|route| {
-            let own: Vec<&WholeSample> =
+            let own: Vec<&EndToEndSample> =
                 samples.iter().filter(|sample| sample.route() == route).collect();
             Route::fit(route, &own)
         });
@@ -109,7 +109,7 @@ impl Whole {
                 };
             }
         }
-        Whole { cpus, fitted_unix_s, routes }
+        EndToEnd { cpus, fitted_unix_s, routes }
     }
 
     /// The route with these ends: carrier, source, sink.
@@ -142,7 +142,7 @@ impl Whole {
     }
 }
 
-impl Whole {
+impl EndToEnd {
     /// True when every number in it can be calculated with.
     pub fn is_sound(&self) -> bool {
         let sound = |number: f64| number.is_finite() && (0.0..=COST_MAX).contains(&number);
@@ -162,12 +162,12 @@ impl Whole {
 impl Route {
     fn fit(
         (carrier, source, sink, cold): (&str, &str, &str, bool),
-        samples: &[&WholeSample],
+        samples: &[&EndToEndSample],
     ) -> (Route, [Misses; 3]) {
-        let most = |of: fn(&WholeSample) -> u64| {
+        let most = |of: fn(&EndToEndSample) -> u64| {
             samples.iter().map(|sample| of(sample) as f64).fold(0.0, f64::max)
         };
-        let cost = |seconds: fn(&WholeSample) -> f64, beside_s: fn(&WholeSample) -> f64| {
+        let cost = |seconds: fn(&EndToEndSample) -> f64, beside_s: fn(&EndToEndSample) -> f64| {
             let points = samples.iter().map(|s| s.point(seconds(s), beside_s(s)));
             Cost::fit(&points.collect::<Vec<_>>())
         };
@@ -223,7 +223,7 @@ fn waits(file_system: &str) -> bool {
 
 /// Where an end of a trial lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum Medium {
     Memory,
     Disk,
 }
@@ -250,17 +250,17 @@ impl Load {
 pub struct Trial {
     /// Through a far side, which is another process here.
     pub far: bool,
-    pub source: Ground,
-    pub sink: Ground,
+    pub source: Medium,
+    pub sink: Medium,
     pub cold: bool,
     pub load: Load,
 }
 
 /// A copy that was made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct TrialCopy {
     pub trial: Trial,
-    pub sample: WholeSample,
+    pub sample: EndToEndSample,
     pub source: PathBuf,
     pub target: PathBuf,
     pub started_unix_s: f64,
@@ -272,18 +272,17 @@ pub struct Made {
 /// All trials of a calibration, mixed, so that a slow minute of the machine hits no route more than
 /// the others.
 pub fn calibration_jobs(seed: u64, repeats: u32) -> Vec<Trial> {
-    let grounds = [Ground::Memory, Ground::Disk];
+    let media = [Medium::Memory, Medium::Disk];
     let mut generator = Pcg64::seed_from_u64(seed);
     let mut all = Vec::new();
     for repeat in 0..repeats {
         let mut pass = Vec::new();
         for far in [false, true] {
-            for (source, sink) in grounds.iter().flat_map(|a| grounds.iter().map(move |b| (*a, *b)))
-            {
+            for (source, sink) in media.iter().flat_map(|a| media.iter().map(move |b| (*a, *b))) {
                 let trial = |load, cold| Trial { far, source, sink, cold, load };
                 pass.extend(LOADS.iter().map(|load| trial(*load, false)));
                 // What is in memory is never cold.
-                if source == Ground::Disk && repeat == 0 {
+                if source == Medium::Disk && repeat == 0 {
                     pass.extend(LOADS.iter().map(|load| trial(*load, true)));
                 }
             }
@@ -312,5 +311,5 @@ pub const LOADS: &[Load] = &[
 mod tests;
 #[cfg(test)]
 pub mod planted {
-    pub(crate) use crate::model::whole::tests::planted_whole;
+    pub(crate) use crate::model::end_to_end::tests::planted_end_to_end;
 }
