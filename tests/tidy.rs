@@ -4,6 +4,8 @@
 mod code;
 #[path = "tidy/packages.rs"]
 mod packages;
+#[path = "tidy/vocabulary.rs"]
+mod vocabulary;
 #[path = "tidy/wire_hash.rs"]
 mod wire_hash;
 
@@ -30,7 +32,7 @@ struct Rule {
 }
 
 #[test]
-fn the_house_is_tidy() {
+fn the_repository_is_tidy() {
     let pages = project();
     let findings: Vec<String> = RULES
         .iter()
@@ -244,6 +246,24 @@ const RULES: &[Rule] = &[
                 "1. `mover/src/pump/lane.rs` `depart`: of `mover/src/pump/lane.rs` `POOL`.",
             ),
             ("mover/src/pump/lane.rs", "static POOL: u8 = 1;\nfn depart() {}"),
+        ],
+    },
+    Rule {
+        name: "names are the field's, see docs/GLOSSARY.md",
+        look: vocabulary::private_names,
+        bad: &[
+            ("mover/src/pump/lane.rs", "struct CrewMember;"),
+            ("src/cli/mod.rs", "//! What the knobs mean."),
+            ("src/cli/mod.rs", "fn set_knob() {}"),
+            ("src/cli/mod.rs", "enum Voice {}"),
+            ("README.md", "a WAN on the desk"),
+        ],
+        good: &[
+            (
+                "src/cli/mod.rs",
+                "/// A voice is heard, in a place on the ground.\nfn f(desktop: u8) {}",
+            ),
+            ("docs/decisions/0031-compression.md", "a crew at its desk"),
         ],
     },
     Rule {

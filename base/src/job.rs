@@ -115,7 +115,7 @@ pub struct Outcome {
     /// How often a lost connection was made again.
     pub retries: u32,
     /// What a dry run found of room at the destination; `None` for a real run.
-    pub dry: Option<Room>,
+    pub dry: Option<FreeSpace>,
     /// The exit code's class when something failed: the most serious of the objects' faults.
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
@@ -197,7 +197,7 @@ impl PathRole {
 
 /// The room that a dry run found at the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// `None` where the destination is no file system of the host that was asked.
     pub free_bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What the knobs mean once they are parsed. The same value travels to the far side.
+//! What the options mean once they are parsed. The same value travels to the far side.
 
 use super::codec::Compress;
 use super::dscp::Dscp;
@@ -172,7 +172,7 @@ impl Settings {
     }
 }
 
-/// A knob with a few named values: the table of names makes parser, help and wire at once.
+/// An option with a few named values: the table of names makes parser, help and wire at once.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*

@@ -71,9 +71,9 @@ cargo xtask COMMAND
                          runs/DATE-net-test.md
   bench instructions     instructions a request by callgrind, against benches/instructions.txt
   experiment NAME...|list|all [--program FILE]
-                         what the seeds found out about paths, over the emulated WAN;
-                         writes runs/DATE-NAME.md and runs/data/
-  experiment g37 [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
+                         findings of the reports (docs/REFERENCES.md), found again
+                         over an emulated WAN; writes runs/DATE-NAME.md and runs/data/
+  experiment compression-grid [--only DATA/LINK] [--seconds N] [--resume] [--program FILE]
                          compression left to the program beside every fixed way; 3 hours; goes
                          on where it stopped with --resume
   wan up|set|cut|mend|run|status|test|down …

@@ -151,7 +151,7 @@ pub(super) fn run(args: &MeasureArgs, started: Instant) -> u8 {
     code
 }
 
-/// The far eye: the exit code.
+/// The far probe: the exit code.
 pub(super) fn probe() -> u8 {
     probe::main(environment::here)
 }

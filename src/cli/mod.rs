@@ -45,9 +45,9 @@ use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::Record;
 use analysis::report::explain as page;
-use analysis::report::foretold;
 use analysis::report::json::{self, EndEvent, Event, Start};
 use analysis::report::live::{Phase, count};
+use analysis::report::predicted;
 use analysis::report::text;
 use base::fault::{Class, Fault};
 use base::job::{Outcome, Verified};
@@ -214,9 +214,9 @@ impl Said {
     /// Adds what was expected.
     fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>) -> Said {
         let text = match (expected, outcome.dry) {
-            (Some(expected), Some(_)) => foretold::expected(expected, outcome),
-            (Some(expected), None) => foretold::compared(expected, outcome),
-            (None, Some(_)) if outcome.files > 0 => foretold::unknown(),
+            (Some(expected), Some(_)) => predicted::expected(expected, outcome),
+            (Some(expected), None) => predicted::compared(expected, outcome),
+            (None, Some(_)) if outcome.files > 0 => predicted::unknown(),
             (None, _) => String::new(),
         };
         self.summary.push_str(&text);

@@ -66,11 +66,11 @@ pub(crate) struct Observer<'a> {
 
 impl fmt::Debug for Observer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Audience")
+        f.write_str("Observer")
     }
 }
 
-/// The eye on a host, and the number of its environment in the store.
+/// The probe of a host, and the number of its environment in the store.
 #[derive(Debug)]
 pub(crate) struct HostProbe {
     pub probe: Probe,

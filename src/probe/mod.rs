@@ -1,4 +1,4 @@
-//! The eye on one host while something is measured: a process of its own, here or over ssh, which
+//! The probe of one host while something is measured: a process of its own, here or over ssh, which
 //! is asked in JSON, one object a line, and answers so.
 //!
 //! It is a process of its own so that its soakers and its reading of clocks are nobody's CPU time,

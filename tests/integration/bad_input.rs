@@ -89,7 +89,7 @@ fn command_lines() {
 }
 
 #[test]
-fn knobs_out_of_range_name_the_range() {
+fn options_out_of_range_name_the_range() {
     check(&[
         ("copy --streams 0 @/file @/out", 2, &["--streams", "1 to 64"]),
         ("copy --streams 65 @/file @/out", 2, &["--streams", "1 to 64"]),
@@ -327,17 +327,23 @@ fn data_ports_that_cannot_be_reached() {
     let lines =
         format!("exec {unshare} --net sh -c 'ip link set lo up; exec \"$@\"' sh $PROGRAM \"$@\"");
     let ends = [("", "far:"), ("far:", "")];
-    let knobs = ["", "--seal off --streams 8", "--seal auth --digest crc64"];
-    each(ends.iter().flat_map(|ends| knobs.map(|knobs| (ends, knobs))), |((from, to), knobs)| {
-        let scene = Scene::new();
-        scene.far_script(&lines);
-        data::write_tree(&scene.path("src"));
-        let ran = scene.succeed(&format!("copy -r {knobs} {from}@/src/ {to}@/dst"));
-        assert_same(&scene.path("src"), &scene.path("dst"));
-        let said =
-            ran.stderr.lines().filter(|line| line.contains("over the control connection")).count();
-        assert_eq!(said, 1, "{ran}");
-    });
+    let options = ["", "--seal off --streams 8", "--seal auth --digest crc64"];
+    each(
+        ends.iter().flat_map(|ends| options.map(|options| (ends, options))),
+        |((from, to), options)| {
+            let scene = Scene::new();
+            scene.far_script(&lines);
+            data::write_tree(&scene.path("src"));
+            let ran = scene.succeed(&format!("copy -r {options} {from}@/src/ {to}@/dst"));
+            assert_same(&scene.path("src"), &scene.path("dst"));
+            let said = ran
+                .stderr
+                .lines()
+                .filter(|line| line.contains("over the control connection"))
+                .count();
+            assert_eq!(said, 1, "{ran}");
+        },
+    );
 }
 
 /// As a firewall does that drops: what is sent to the far address is never answered.

@@ -106,8 +106,8 @@ fn check_pairing(direction: Direction, source: Source, sink: Sink) {
     fs::create_dir(scene.path("folder")).unwrap();
     fs::write(scene.path("zeros"), vec![0; PAIRING_BYTES]).unwrap();
     let (from, to) = direction.hosts();
-    let knobs = if source == Source::Tree { "-r" } else { "" };
-    let line = format!("copy {knobs} {from}{} {to}{}", source_words(source), sink_words(sink));
+    let options = if source == Source::Tree { "-r" } else { "" };
+    let line = format!("copy {options} {from}{} {to}{}", source_words(source), sink_words(sink));
 
     let input = data::bytes(1, PAIRING_BYTES);
     let ran = run::to_end(scene.command(&scene.words(&line)), &input);
@@ -218,7 +218,7 @@ fn seals_and_digests() {
     }
     cases.push((Direction::Pull, "--seal auth --digest crc64".into()));
     cases.push((Direction::Pull, "--seal off --digest none".into()));
-    each(cases, |(direction, knobs)| check_tree(*direction, knobs));
+    each(cases, |(direction, options)| check_tree(*direction, options));
 }
 
 #[test]
@@ -227,18 +227,18 @@ fn engines_sizes_and_direct() {
     for engine in ["uring", "threads"] {
         for size in ["4K", "12K", "64K", "1M"] {
             for direct in ["on", "off"] {
-                let knobs = format!("--engine {engine} --request-size {size} --direct {direct}");
-                cases.extend([(Direction::Local, knobs.clone()), (Direction::Push, knobs)]);
+                let options = format!("--engine {engine} --request-size {size} --direct {direct}");
+                cases.extend([(Direction::Local, options.clone()), (Direction::Push, options)]);
             }
         }
         cases.push((Direction::Pull, format!("--engine {engine} --request-size 12K --direct on")));
     }
-    each(cases, |(direction, knobs)| check_tree(*direction, knobs));
+    each(cases, |(direction, options)| check_tree(*direction, options));
 }
 
 #[test]
-fn the_other_knobs() {
-    let knobs = [
+fn the_other_options() {
+    let options = [
         "--streams 1",
         "--streams 2 --request-size 16M",
         "--streams 64 --request-size 4K",
@@ -254,16 +254,17 @@ fn the_other_knobs() {
         "--interval 0.1",
         "-q",
     ];
-    let cases = knobs.iter().flat_map(|knob| [(Direction::Push, *knob), (Direction::Pull, *knob)]);
-    each(cases, |(direction, knob)| check_tree(*direction, knob));
+    let cases =
+        options.iter().flat_map(|option| [(Direction::Push, *option), (Direction::Pull, *option)]);
+    each(cases, |(direction, option)| check_tree(*direction, option));
 }
 
-/// Copies a tree with these knobs and compares it.
-fn check_tree(direction: Direction, knobs: &str) {
+/// Copies a tree with these options and compares it.
+fn check_tree(direction: Direction, options: &str) {
     let scene = Scene::new();
     write_tree(&scene.path("src"));
     let (from, to) = direction.hosts();
-    scene.succeed(&format!("copy -r {knobs} {from}@/src/ {to}@/dst"));
+    scene.succeed(&format!("copy -r {options} {from}@/src/ {to}@/dst"));
     assert_same(&scene.path("src"), &scene.path("dst"));
 }
 
@@ -372,7 +373,7 @@ fn where_things_arrive() {
 
 #[test]
 fn overwrite_rules() {
-    // Knob, whether the destination is older than the source, exit code, whether it is replaced.
+    // Option, whether the destination is older than the source, exit code, whether it is replaced.
     let rules = [
         ("", true, 3, false),
         ("--overwrite never", true, 3, false),
@@ -381,7 +382,7 @@ fn overwrite_rules() {
         ("--overwrite always", false, 0, true),
     ];
     let cases = WAYS.iter().flat_map(|direction| rules.iter().map(move |rule| (*direction, *rule)));
-    each(cases, |(direction, (knob, destination_is_older, code, replaced))| {
+    each(cases, |(direction, (option, destination_is_older, code, replaced))| {
         let scene = Scene::new();
         fs::create_dir(scene.path("src")).unwrap();
         fs::create_dir(scene.path("dst")).unwrap();
@@ -393,7 +394,7 @@ fn overwrite_rules() {
         set_age(&scene.path("src/both"), hour);
         set_age(&scene.path("dst/both"), age);
         let (from, to) = direction.hosts();
-        let line = format!("copy -r {knob} {from}@/src/ {to}@/dst");
+        let line = format!("copy -r {option} {from}@/src/ {to}@/dst");
         let ran = scene.run(&line);
         assert_eq!(ran.code, *code, "{line}\n{ran}");
         if *code == 3 {

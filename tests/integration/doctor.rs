@@ -19,7 +19,7 @@ struct Plant {
     undo: &'static str,
     /// In front of the program, and behind its words.
     before: &'static str,
-    knobs: &'static str,
+    options: &'static str,
     found: &'static [(&'static str, &'static str)],
 }
 
@@ -31,7 +31,7 @@ enum Side {
 
 impl std::fmt::Debug for Plant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}: {}{}{}", self.side, self.make, self.before, self.knobs)
+        write!(f, "{:?}: {}{}{}", self.side, self.make, self.before, self.options)
     }
 }
 
@@ -45,7 +45,7 @@ const fn setting(
     undo: &'static str,
     found: &'static [(&'static str, &'static str)],
 ) -> Plant {
-    Plant { side, make, undo, before: "", knobs: "", found }
+    Plant { side, make, undo, before: "", options: "", found }
 }
 
 const PLANTS: &[Plant] = &[
@@ -118,7 +118,7 @@ const PLANTS: &[Plant] = &[
     ),
     // What comes from that port goes nowhere: nobody is told, as with most firewalls.
     Plant {
-        knobs: " --ports 50000-50000",
+        options: " --ports 50000-50000",
         ..setting(
             Side::Far,
             "ip rule add ipproto tcp sport 50000 blackhole",
@@ -127,7 +127,7 @@ const PLANTS: &[Plant] = &[
         )
     },
     Plant { before: "ulimit -n 300; ", ..setting(Side::Near, "", "", &[(HERE, "open files")]) },
-    Plant { knobs: " --file @/full", ..setting(Side::Near, "", "", &[(HERE, "free space")]) },
+    Plant { options: " --file @/full", ..setting(Side::Near, "", "", &[(HERE, "free space")]) },
 ];
 
 #[test]
@@ -148,7 +148,7 @@ fn what_is_planted_is_found_and_nothing_else() {
     assert_eq!(settings(), before, "a doctor changes nothing");
     each(PLANTS, |plant| {
         sh(&wan, plant.side, plant.make);
-        let ran = doctor(&scene, &wan, plant.before, &format!("--target 100Mbit{}", plant.knobs));
+        let ran = doctor(&scene, &wan, plant.before, &format!("--target 100Mbit{}", plant.options));
         sh(&wan, plant.side, plant.undo);
         let found: BTreeSet<_> = findings(&ran).difference(&usual).cloned().collect();
         let expect = plant.found.iter().map(|(of, check)| (of.to_string(), check.to_string()));
@@ -181,8 +181,8 @@ fn a_host_that_cannot_be_asked_is_the_finding() {
     }
 }
 
-fn doctor(scene: &Scene, wan: &Wan, before: &str, knobs: &str) -> Ran {
-    let asked = wan.datapump(scene, &format!("doctor --json {knobs} far"));
+fn doctor(scene: &Scene, wan: &Wan, before: &str, options: &str) -> Ran {
+    let asked = wan.datapump(scene, &format!("doctor --json {options} far"));
     let words: Vec<String> = std::iter::once(asked.get_program())
         .chain(asked.get_args())
         .map(|word| format!("'{}'", word.to_string_lossy()))

@@ -73,8 +73,8 @@ fn a_list_of_names_outlives_its_connection() {
         write_file(&scene.path("src/other"), 9, 1000);
         let ssh = relay.ssh.display();
         let (from, to) = if way == &"push" { ("", "127.0.0.1:") } else { ("127.0.0.1:", "") };
-        let knobs = format!("--files-from @/list --json --rate 80Mbit --streams 2 --ssh {ssh}");
-        let words = format!("copy {knobs} {from}@/src {to}@/dst");
+        let options = format!("--files-from @/list --json --rate 80Mbit --streams 2 --ssh {ssh}");
+        let words = format!("copy {options} {from}@/src {to}@/dst");
         fs::write(scene.path("list"), names.join("\n")).unwrap();
         let running = run::start(scene.command(&scene.words(&words)));
         wait_for(&relay, 3_000_000, way);
@@ -106,13 +106,13 @@ fn set_up(troubles: Vec<Trouble>) -> (Scene, Relay) {
     (scene, relay)
 }
 
-fn line(way: &str, relay: &Relay, knobs: &str) -> String {
+fn line(way: &str, relay: &Relay, options: &str) -> String {
     let ssh = relay.ssh.display();
     let ends = match way {
         "push" => "@/in 127.0.0.1:@/dst/out",
         _ => "127.0.0.1:@/in @/dst/out",
     };
-    format!("copy {knobs} --streams 4 --request-size 64K --ssh {ssh} {ends}")
+    format!("copy {options} --streams 4 --request-size 64K --ssh {ssh} {ends}")
 }
 
 const BYTES: usize = 8 << 20;

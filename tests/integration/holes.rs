@@ -80,8 +80,8 @@ fn only_data_travels() {
         islands.write(&scene.path("in"));
         fs::create_dir(scene.path("dst")).unwrap();
         let size = ["64K", "1M", "16M", "256K"][number % 4];
-        let knobs = format!("{} --request-size {size}", choices(*number));
-        let line = format!("copy {knobs} --json {from}@/in {to}@/dst/out");
+        let options = format!("{} --request-size {size}", choices(*number));
+        let line = format!("copy {options} --json {from}@/in {to}@/dst/out");
         let ran = scene.succeed(&line);
         check_copy(&scene, islands, &line);
         let moved = &ran.events().pop().unwrap()["record"]["moved"];
@@ -148,8 +148,8 @@ fn data_goes_on_and_holes_stay_holes() {
         fs::create_dir(scene.path("dst")).unwrap();
         let ends = format!("{from}@/in {to}@/dst/out");
         // A rate asks for small requests, and what goes on for the same.
-        let knobs = format!("{} --request-size 64K", choices(*number));
-        let slow = format!("copy {knobs} --rate 600KB {ends}");
+        let options = format!("{} --request-size 64K", choices(*number));
+        let slow = format!("copy {options} --rate 600KB {ends}");
         let running = run::start(scene.command(&scene.words(&slow)));
         data::wait_for_flush(&scene.path("dst"));
         let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
@@ -158,7 +158,7 @@ fn data_goes_on_and_holes_stay_holes() {
         if from.is_empty() && to.is_empty() {
             spoil_end(&scene.path("dst"), islands.size());
         }
-        let line = format!("copy {knobs} --json {ends}");
+        let line = format!("copy {options} --json {ends}");
         let ran = scene.succeed(&line);
         let end = ran.events().pop().unwrap();
         check_sent(&end["record"]["moved"], islands, islands.size(), &line);

@@ -443,8 +443,8 @@ fn folders_that_become_links() {
         while swapper.swaps() < SWAPS || failures < MET {
             let has = format!("{} swaps, {failures} copies met one", swapper.swaps());
             assert!(begun.elapsed() < PATIENCE, "{has}: no race");
-            let knobs = "--overwrite always --fsync off";
-            let line = format!("copy -r {knobs} @/src/ {host}@/dst");
+            let options = "--overwrite always --fsync off";
+            let line = format!("copy -r {options} @/src/ {host}@/dst");
             let ran = scene.run(&line);
             failures += u64::from(ran.code != 0);
             assert!(!ran.stderr.contains("panicked"), "{ran}");
@@ -502,12 +502,12 @@ fn thousands_of_strangers() {
                 thread::spawn(move || pester(kind, port, &stop))
             })
             .collect();
-        let knobs = format!("--seal {seal} --ports {port}-{port} --rate 16Mbit");
+        let options = format!("--seal {seal} --ports {port}-{port} --rate 16Mbit");
         let begun = Instant::now();
-        let ran = scene.run(&format!("copy {knobs} @/in far:@/out"));
+        let ran = scene.run(&format!("copy {options} @/in far:@/out"));
         stop.store(true, SeqCst);
         let met: u64 = strangers.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(ran.code, 0, "{knobs}\n{ran}");
+        assert_eq!(ran.code, 0, "{options}\n{ran}");
         data::assert_same(&scene.path("in"), &scene.path("out"));
         println!("{seal}: {met} connections of strangers in {:?}", begun.elapsed());
     });

@@ -119,7 +119,7 @@ fn the_other_end_on_another_host() {
     let runs = runs(&ran);
     assert_eq!(runs.len(), 4, "{ran}");
     for run in runs {
-        assert_eq!(run["machines"].as_array().unwrap().len(), 2, "an eye on each host: {run}");
+        assert_eq!(run["machines"].as_array().unwrap().len(), 2, "a probe on each host: {run}");
         assert_eq!(run["conditions"]["carrier"], "tcp");
     }
     let left = fs::read_dir(scene.path("")).unwrap().flatten().map(|entry| entry.file_name());

@@ -114,8 +114,8 @@ fn holes_need_no_room() {
             }
             let dst = format!("room/dst-{data_mib}");
             fs::create_dir(scene.path(&dst)).unwrap();
-            let line = |knobs: &str| {
-                format!("copy --request-size 128K {knobs} {from}@/in-{data_mib} {to}@/{dst}/out")
+            let line = |options: &str| {
+                format!("copy --request-size 128K {options} {from}@/in-{data_mib} {to}@/{dst}/out")
             };
             if !fits {
                 let ran = scene.run(&line(""));

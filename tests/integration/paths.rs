@@ -371,8 +371,8 @@ fn lost_streams_keep_what_was_seen() {
             _ => "127.0.0.1:@/in @/out",
         };
         // Slow enough for another stream to take the place of the lost one.
-        let knobs = "--streams 4 --request-size 64K --seal tls --stall 1s --rate 64Mbit";
-        let paths = recorded(&scene, &format!("copy {knobs} --ssh {ssh} {ends}"));
+        let options = "--streams 4 --request-size 64K --seal tls --stall 1s --rate 64Mbit";
+        let paths = recorded(&scene, &format!("copy {options} --ssh {ssh} {ends}"));
         let near: BTreeSet<u32> = paths
             .iter()
             .filter(|path| path.side == PathSide::Near)

@@ -1,5 +1,5 @@
 //! What a copy's samples say of pauses and losses is what its packets say; and the pump makes no
-//! pauses of its own. `cargo xtask experiment g22 no-stops` does it at length.
+//! pauses of its own. `cargo xtask experiment retransmission-count no-stops` does it at length.
 
 use std::fs;
 

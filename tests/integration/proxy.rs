@@ -67,8 +67,8 @@ fn flips(seal: &str, digests: &[&str], places: &[(u64, &str)]) {
         // The other stream may carry all of the file: the first has a handshake and an end then.
         let connection = (*at_byte < 1000).then_some(0);
         let trouble = Trouble { connection, toward: *toward, at_byte: *at_byte, what };
-        let knobs = format!("--seal {seal} --digest {digest}");
-        let (scene, ran) = copy(&knobs, vec![trouble], 1);
+        let options = format!("--seal {seal} --digest {digest}");
+        let (scene, ran) = copy(&options, vec![trouble], 1);
         check(&scene, &ran);
         let words = ran.stderr.to_lowercase();
         assert!(!words.contains("panicked"), "{ran}");
@@ -135,14 +135,14 @@ fn secrets_stay_secret() {
 }
 
 /// Copies one file over a path with these troubles, all of which must come.
-fn copy(knobs: &str, troubles: Vec<Trouble>, happen_min: usize) -> (Scene, Ran) {
+fn copy(options: &str, troubles: Vec<Trouble>, happen_min: usize) -> (Scene, Ran) {
     let scene = Scene::new();
     write_file(&scene.path("in"), 1, BYTES);
     fs::create_dir(scene.path("dst")).unwrap();
     let relay = Relay::start(&scene, troubles);
     let ssh = relay.ssh.display();
     let fixed = "--streams 2 --request-size 256K --fsync off";
-    let ran = scene.run(&format!("copy {knobs} {fixed} --ssh {ssh} @/in 127.0.0.1:@/dst/out"));
+    let ran = scene.run(&format!("copy {options} {fixed} --ssh {ssh} @/in 127.0.0.1:@/dst/out"));
     assert!(relay.happened() >= happen_min, "the trouble did not come: {}", relay.happened());
     (scene, ran)
 }

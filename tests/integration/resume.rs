@@ -66,14 +66,14 @@ fn what_has_arrived_stays_where_nothing_comes() {
         let scene = Scene::new();
         data::write_file(&scene.path("in"), 1, 8 << 20);
         fs::create_dir(scene.path("dst")).unwrap();
-        let begin = |relay: &Relay, knobs: &str| {
+        let begin = |relay: &Relay, options: &str| {
             let ends = match *way {
                 "push" => "@/in 127.0.0.1:@/dst/out",
                 _ => "127.0.0.1:@/in @/dst/out",
             };
             let ssh = relay.ssh.display();
             let always = "copy --json --interval 0.1 --seal auth --request-size 64K --stall 60s";
-            let words = scene.words(&format!("{always} {knobs} --ssh {ssh} {ends}"));
+            let words = scene.words(&format!("{always} {options} --ssh {ssh} {ends}"));
             run::start(scene.command(&words))
         };
         let relay = Relay::start(&scene, Vec::new());
@@ -146,8 +146,8 @@ fn with_other_options() {
         let scene = Scene::new();
         data::write_file(&scene.path("in"), 1, 8 << 20);
         fs::create_dir(scene.path("dst")).unwrap();
-        let knobs = format!("--rate 2MB {first}");
-        end_by(&scene, start(&scene, way, &knobs), Blow::Near(Signal::INT), 1);
+        let options = format!("--rate 2MB {first}");
+        end_by(&scene, start(&scene, way, &options), Blow::Near(Signal::INT), 1);
         let here = Here::of(&scene);
         let sure = match *first {
             // What was not flushed cannot be read back and compared.
@@ -226,7 +226,7 @@ fn what_is_given_up_is_said() {
 /// What a later run does not ask for: gone where its source is, kept where that was left out.
 #[test]
 fn what_nobody_asks_for() {
-    each([("--exclude long", true), ("", false)], |(knobs, left_out)| {
+    each([("--exclude long", true), ("", false)], |(options, left_out)| {
         let scene = Scene::new();
         fs::create_dir(scene.path("tree")).unwrap();
         data::write_file(&scene.path("tree/long"), 1, 8 << 20);
@@ -239,7 +239,7 @@ fn what_nobody_asks_for() {
             fs::remove_file(scene.path("tree/long")).unwrap();
         }
         let here = Here::of(&scene).bytes();
-        let ran = scene.succeed(&format!("{line} {knobs} @/tree/ @/dst"));
+        let ran = scene.succeed(&format!("{line} {options} @/tree/ @/dst"));
         if *left_out {
             assert_eq!(Here::of(&scene).bytes(), here, "{ran}");
             let ran = scene.succeed(&format!("{line} @/tree/ @/dst"));
@@ -384,17 +384,17 @@ fn with_ending(scene: &Scene, ending: &str) -> Option<PathBuf> {
     files.into_iter().find(|path| path.to_string_lossy().ends_with(ending))
 }
 
-fn start(scene: &Scene, way: &str, knobs: &str) -> Running {
-    run::start(scene.command(&scene.words(&line(way, knobs))))
+fn start(scene: &Scene, way: &str, options: &str) -> Running {
+    run::start(scene.command(&scene.words(&line(way, options))))
 }
 
-fn line(way: &str, knobs: &str) -> String {
+fn line(way: &str, options: &str) -> String {
     let ends = match way {
         "local" => "@/in @/dst/out",
         "push" => "@/in far:@/dst/out",
         _ => "far:@/in @/dst/out",
     };
-    format!("copy --json --interval 0.1 --streams 2 {knobs} {ends}")
+    format!("copy --json --interval 0.1 --streams 2 {options} {ends}")
 }
 
 /// Hits a run when it has flushed so often, and waits until both its sides are gone.
@@ -431,16 +431,16 @@ fn strike(scene: &Scene, mut running: Running, blow: Blow, flushes: usize) -> Op
 }
 
 /// Runs it to a good end, which sends nothing again of these bytes.
-fn goes_on(scene: &Scene, way: &str, knobs: &str, here: u64) -> Ran {
-    let ran = goes_on_with(scene, way, knobs);
+fn goes_on(scene: &Scene, way: &str, options: &str, here: u64) -> Ran {
+    let ran = goes_on_with(scene, way, options);
     assert!(resumed_bytes(&ran) >= here && here > 0, "{way}: {here} bytes were here\n{ran}");
     data::assert_same(&scene.path("in"), &scene.path("dst/out"));
     scene.assert_holds("dst", &["out"]);
     ran
 }
 
-fn goes_on_with(scene: &Scene, way: &str, knobs: &str) -> Ran {
-    scene.succeed(&line(way, knobs))
+fn goes_on_with(scene: &Scene, way: &str, options: &str) -> Ran {
+    scene.succeed(&line(way, options))
 }
 
 fn resumed_bytes(ran: &Ran) -> u64 {

@@ -29,22 +29,22 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn odd_trees_arrive_as_they_are() {
     need_root("files of other owners are made and compared");
-    let knobs = [
+    let options = [
         "",
         "--request-size 64K --engine threads",
         "--request-size 4K --streams 2 --direct on",
         "--seal auth --digest crc64",
         "--seal off --digest none --preallocate on",
     ];
-    let cases = WAYS.iter().flat_map(|way| knobs.iter().map(move |knobs| (way, *knobs)));
-    each(cases, |((from, to), knobs)| {
+    let cases = WAYS.iter().flat_map(|way| options.iter().map(move |options| (way, *options)));
+    each(cases, |((from, to), options)| {
         let scene = Scene::new();
         write_odd_tree(&scene.path("src"));
-        scene.succeed(&format!("copy -r -A {knobs} {from}@/src/ {to}@/dst"));
+        scene.succeed(&format!("copy -r -A {options} {from}@/src/ {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-HAX");
         assert_no_temporary(&scene.path("dst"));
         // Again, over what is there: names that share a file are taken apart and joined again.
-        scene.succeed(&format!("copy -r -A --overwrite always {knobs} {from}@/src/ {to}@/dst"));
+        scene.succeed(&format!("copy -r -A --overwrite always {options} {from}@/src/ {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-HAX");
         assert_no_temporary(&scene.path("dst"));
     });
@@ -70,8 +70,8 @@ fn holes_stay_holes() {
     each(cases, |((from, to), size)| {
         let scene = Scene::new();
         write_sparse_files(&scene.path("src"));
-        let knobs = format!("--request-size {size}");
-        let ran = scene.succeed(&format!("copy -r --json {knobs} {from}@/src/ {to}@/dst"));
+        let options = format!("--request-size {size}");
+        let ran = scene.succeed(&format!("copy -r --json {options} {from}@/src/ {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-H");
         for file in data::files_below(&scene.path("src")) {
             let arrived = scene.path("dst").join(file.file_name().unwrap());
@@ -89,7 +89,7 @@ fn holes_stay_holes() {
         for file in data::files_below(&scene.path("src")) {
             let name = file.file_name().unwrap().to_str().unwrap();
             if to.is_empty() {
-                let ran = scene.succeed(&format!("copy {knobs} {from}@/src/{name} -"));
+                let ran = scene.succeed(&format!("copy {options} {from}@/src/{name} -"));
                 fs::write(scene.path("piped"), &ran.stdout).unwrap();
                 data::assert_same(&file, &scene.path("piped"));
             }
@@ -143,7 +143,7 @@ fn modes_and_times_are_kept_by_default() {
     });
 }
 
-/// What happens to the destination folder itself: its mode before, the knobs, and its mode after.
+/// What happens to the destination folder itself: its mode before, the options, and its mode after.
 #[test]
 fn the_destination_itself() {
     need_root("special bits are made");
@@ -155,14 +155,14 @@ fn the_destination_itself() {
         ("src", Some(0o1777), "-A", 0o1777),
     ];
     let cases = WAYS.iter().flat_map(|way| cases.iter().map(move |case| (way, case)));
-    each(cases, |((from, to), (source, before, knobs, after))| {
+    each(cases, |((from, to), (source, before, options, after))| {
         let scene = Scene::new();
         make_folder(&scene.path("src"), 0o751);
         data::write_file(&scene.path("src/file"), 1, 10);
         if let Some(mode) = before {
             make_folder(&scene.path("dst"), *mode);
         }
-        scene.succeed(&format!("copy -r {knobs} {from}@/{source} {to}@/dst"));
+        scene.succeed(&format!("copy -r {options} {from}@/{source} {to}@/dst"));
         let mode = fs::metadata(scene.path("dst")).unwrap().mode() & 0o7777;
         assert_eq!(mode, *after, "{mode:o}");
     });
@@ -170,7 +170,7 @@ fn the_destination_itself() {
 
 #[test]
 fn links_are_copied_followed_or_skipped() {
-    // The knob, exit code, words on standard error, and what arrives.
+    // The option, exit code, words on standard error, and what arrives.
     let cases: [(&str, i32, &[&str], &[&str]); 3] = [
         ("copy", 0, &[], &["dangling", "loop", "to-file", "to-folder", "folder/file"]),
         (
@@ -183,7 +183,7 @@ fn links_are_copied_followed_or_skipped() {
     ];
     let all = ["dangling", "loop", "to-file", "to-folder", "to-folder/file", "folder/file"];
     let cases = WAYS.iter().flat_map(|way| cases.iter().map(move |case| (way, case)));
-    each(cases, |((from, to), (knob, code, words, arrives))| {
+    each(cases, |((from, to), (option, code, words, arrives))| {
         let scene = Scene::new();
         fs::create_dir_all(scene.path("src/folder")).unwrap();
         data::write_file(&scene.path("src/folder/file"), 3, 5000);
@@ -196,7 +196,7 @@ fn links_are_copied_followed_or_skipped() {
         ] {
             symlink(target, scene.path("src").join(name)).unwrap();
         }
-        let ran = scene.run(&format!("copy -r --links {knob} {from}@/src/ {to}@/dst"));
+        let ran = scene.run(&format!("copy -r --links {option} {from}@/src/ {to}@/dst"));
         assert_eq!(ran.code, *code, "{ran}");
         let folder = scene.path("").display().to_string();
         for word in *words {
@@ -205,12 +205,12 @@ fn links_are_copied_followed_or_skipped() {
         }
         for name in all {
             let there = fs::symlink_metadata(scene.path("dst").join(name));
-            let followed = *knob == "copy" && name == "to-folder/file";
+            let followed = *option == "copy" && name == "to-folder/file";
             assert_eq!(there.is_ok(), arrives.contains(&name) || followed, "{name}\n{ran}");
             let is_link = there.is_ok_and(|meta| meta.is_symlink());
-            assert!(!is_link || *knob == "copy", "{name} is a link");
+            assert!(!is_link || *option == "copy", "{name} is a link");
         }
-        if *knob == "follow" {
+        if *option == "follow" {
             data::assert_same(&scene.path("elsewhere"), &scene.path("dst/to-file"));
         }
     });
@@ -296,9 +296,9 @@ fn another_user_keeps_what_is_allowed() {
 #[test]
 fn folders_that_may_not_be_listed() {
     need_root("setpriv makes a process of another user");
-    let knobs = ["", "--fsync off", "--request-size 64K --direct on", "--preallocate on"];
-    let cases = WAYS.iter().flat_map(|way| knobs.map(|knobs| (way, knobs)));
-    each(cases, |((from, to), knobs)| {
+    let options = ["", "--fsync off", "--request-size 64K --direct on", "--preallocate on"];
+    let cases = WAYS.iter().flat_map(|way| options.map(|options| (way, options)));
+    each(cases, |((from, to), options)| {
         let scene = Scene::new();
         make_folder(&scene.path("src"), 0o711);
         make_folder(&scene.path("dst"), 0o733);
@@ -317,19 +317,19 @@ fn folders_that_may_not_be_listed() {
         let same = |source: &str, arrived: &str| {
             data::assert_same(&scene.path(source), &scene.path(arrived));
         };
-        let ran = run(&format!("copy {knobs} {from}@/src/long {from}@/src/short {to}@/dst"));
+        let ran = run(&format!("copy {options} {from}@/src/long {from}@/src/short {to}@/dst"));
         assert_eq!(ran.code, 0, "{ran}");
         same("src/long", "dst/long");
         same("src/short", "dst/short");
-        let ran = run(&format!("copy {knobs} {from}@/src/long {to}@/dst/other"));
+        let ran = run(&format!("copy {options} {from}@/src/long {to}@/dst/other"));
         assert_eq!(ran.code, 0, "{ran}");
         same("src/long", "dst/other");
         let always = "--overwrite always";
-        let ran = run(&format!("copy {knobs} {always} {from}@/src/short {to}@/dst/other"));
+        let ran = run(&format!("copy {options} {always} {from}@/src/short {to}@/dst/other"));
         assert_eq!(ran.code, 0, "{ran}");
         same("src/short", "dst/other");
         let list = format!("-r -A {always} --files-from @/list");
-        let ran = run(&format!("copy {knobs} {list} {from}@/src {to}@/dst"));
+        let ran = run(&format!("copy {options} {list} {from}@/src {to}@/dst"));
         assert_eq!(ran.code, 0, "{ran}");
         same("src/folder/empty", "dst/folder/empty");
         assert_no_temporary(&scene.path("dst"));
@@ -491,7 +491,7 @@ fn without_openat2() {
     assert_eq!(new.0.clone().map(|(code, _)| code), [0, 0, 0, 3, 3], "{new:?}");
 }
 
-/// In a folder that everybody writes in a stranger has foreseen our names, and holds what they lead
+/// In a folder that everybody writes in a stranger has guessed our names, and holds what they lead
 /// to. The copy goes on beside it, and `clean` finds what such a copy leaves.
 #[test]
 fn names_that_a_stranger_has_taken() {
@@ -509,7 +509,7 @@ fn names_that_a_stranger_has_taken() {
         chown(scene.path("victims"), Some(NOBODY), Some(NOBODY)).unwrap();
         let copy = "copy -r --streams 1 --request-size 64K @/src/ @/dst";
         let mut taken = stop_under_way(&scene, &format!("{copy} --json --rate 200KB"));
-        // The names of a small file and of a link are foreseen as well as that of the long one.
+        // The names of a small file and of a link are guessed as well as that of the long one.
         let part = taken.iter().find(|name| name.ends_with(".part")).unwrap();
         let tag = part.rsplit_once('-').unwrap().0.to_string();
         let front = |path: &str| blake3::hash(path.as_bytes()).to_hex()[..16].to_string();

@@ -175,7 +175,7 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
         return None;
     }
     let open = window.fill < FILLED && !queue_stands(window);
-    // Between processes of one machine, or of one room, a queue of microseconds is no queue.
+    // Between processes of one machine, or of one building, a queue of microseconds is no queue.
     let near = window.queue_s() < NEAR_QUEUE_SECONDS && context.losses.episodes == 0;
     (open || near).then_some(Bottleneck::HostCpu)
 }
@@ -283,7 +283,8 @@ pub(crate) fn goes_silent(losses: &Losses) -> bool {
 /// More than a moment's queue: a quarter of the round trip, or less of it where that is steady.
 fn queue_stands(window: &Features) -> bool {
     let queue_s = window.queue_s();
-    // Within a machine or a room a thread that waits for its turn delays as much as a queue does.
+    // Within a machine or a building a thread that waits for its turn delays as much as a queue
+    // does.
     let noise_s = match window.round_trip_min_s < NEAR_SECONDS {
         true => NEAR_QUEUE_SECONDS,
         false => QUEUE_SECONDS_MIN,

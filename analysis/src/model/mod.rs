@@ -26,7 +26,7 @@ pub enum Part {
     NetSink,
 }
 
-/// The seed model over a range of request sizes.
+/// The model of Mayr and Gray over a range of request sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Regime {
     pub request_bytes_min: u32,

@@ -21,7 +21,7 @@ pub struct Packed {
     /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
     /// were.
     pub bytes_by_way: BTreeMap<String, u64>,
-    /// Time of packing over that of unpacking (c/x of the SLAC study), where both are known.
+    /// Time of packing over that of unpacking (c/x of SLAC (2001)), where both are known.
     pub pack_over_unpack: Option<f64>,
     /// Of a copy.
     pub without: Option<Without>,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base::codec::Coding;
 use base::fault::Fault;
-use base::job::{Carrier, Cleaned, Outcome, Room, Sight, Verified};
+use base::job::{Carrier, Cleaned, FreeSpace, Outcome, Sight, Verified};
 use base::settings::{Pace, Settings};
 use base::tally::{SideReport, Stage, Tally};
 use base::units::{Bytes, Nanos, Rate};
@@ -24,7 +24,7 @@ pub enum Dry {
 /// their life.
 pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     if let Some(room) = outcome.dry {
-        return foreseen(outcome, room);
+        return dry_run(outcome, room);
     }
     let mut text = headline(outcome);
     text.push('\n');
@@ -50,7 +50,7 @@ pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
 }
 
 /// What a dry run found.
-fn foreseen(outcome: &Outcome, room: Room) -> String {
+fn dry_run(outcome: &Outcome, room: FreeSpace) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
         failed => format!("; {failed} would NOT be copied"),
@@ -603,7 +603,7 @@ mod tests {
         (outcome.files, outcome.kept, outcome.failed) = (3, 2, 1);
         outcome.near.excluded = 4;
         outcome.excluded = 4;
-        outcome.dry = Some(Room { free_bytes: Some(3 << 30) });
+        outcome.dry = Some(FreeSpace { free_bytes: Some(3 << 30) });
         check(
             &outcome,
             "\

@@ -49,7 +49,7 @@ impl Packed {
         (self.ratio > GAIN_MIN).then_some(slower)
     }
 
-    /// How many times as long packing takes as unpacking: c/x of the SLAC study.
+    /// How many times as long packing takes as unpacking: c/x of SLAC (2001).
     pub fn pack_over_unpack(&self) -> Option<f64> {
         self.unpack_bytes_per_s.map(|unpack| unpack / self.pack_bytes_per_s)
     }

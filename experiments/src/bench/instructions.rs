@@ -13,7 +13,7 @@ const REQUESTS: u64 = 4096;
 /// How far a count may be from its budget, either way: what got cheaper is written down too.
 const SHARE_MAX: f64 = 0.02;
 
-/// A journey inside one process, with the knobs that it takes.
+/// A journey inside one process, with the options that it takes.
 const SUBJECTS: &[(&str, &str)] = &[
     ("null to null", "--digest none"),
     ("null to null, 4K requests with crc64", "--digest crc64 --request-size 4K"),
@@ -27,8 +27,9 @@ pub(crate) fn instructions() -> Result<(), String> {
     let budgets = fs::read_to_string(root().join("benches/instructions.txt"))
         .map_err(|why| format!("benches/instructions.txt: {why}"))?;
     let mut wrong = Vec::new();
-    for (subject, knobs) in SUBJECTS {
-        let each = count(knobs, 2 * REQUESTS)?.saturating_sub(count(knobs, REQUESTS)?) / REQUESTS;
+    for (subject, options) in SUBJECTS {
+        let each =
+            count(options, 2 * REQUESTS)?.saturating_sub(count(options, REQUESTS)?) / REQUESTS;
         let budget = budget_of(&budgets, subject)?;
         let share = each as f64 / budget as f64 - 1.0;
         let percent = share * 100.0;
@@ -57,12 +58,12 @@ fn budget_of(budgets: &str, subject: &str) -> Result<u64, String> {
 }
 
 /// Instructions of a whole run that moves so many requests on one lane.
-fn count(knobs: &str, requests: u64) -> Result<u64, String> {
-    let request_bytes = if knobs.contains("4K") { 4096 } else { 512 << 10 };
+fn count(options: &str, requests: u64) -> Result<u64, String> {
+    let request_bytes = if options.contains("4K") { 4096 } else { 512 << 10 };
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(target_folder().join("release/datapump"));
-    command.args(["copy", "--quiet", "--streams", "1"]).args(knobs.split(' '));
+    command.args(["copy", "--quiet", "--streams", "1"]).args(options.split(' '));
     command.arg(format!("null:{}", requests * request_bytes)).arg("null:");
     let output = command.output().map_err(|why| format!("valgrind: {why}"))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -70,5 +71,5 @@ fn count(knobs: &str, requests: u64) -> Result<u64, String> {
     collected
         .and_then(|(_, number)| number.trim().parse().ok())
         .filter(|_| output.status.success())
-        .ok_or_else(|| format!("callgrind of {knobs} gave no count:\n{said}"))
+        .ok_or_else(|| format!("callgrind of {options} gave no count:\n{said}"))
 }

@@ -394,7 +394,7 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
     let mut text = format!(
         "# Predictions and copies\n\n{} copies, none of which a model was made from, in a random \
          order (seed {}). Each was predicted by `datapump copy --dry-run` and then made, with \
-         default knobs: 4 streams, TLS, BLAKE3, fsync. Push and pull go over loopback through \
+         default options: 4 streams, TLS, BLAKE3, fsync. Push and pull go over loopback through \
          sshd; memory is tmpfs. The command: `cargo xtask bench predict{}`.\n\n",
         rows.len(),
         options.seed,

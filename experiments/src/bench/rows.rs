@@ -223,7 +223,7 @@ fn sealed(sizes: Sizes) -> Vec<Row> {
             .datapump(("TLS 1.3", "blake3", "off")),
         row("datapump tls crc64", "dp --streams 1 --digest crc64 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "crc64", "off")),
-        row("datapump, no knob set", "dp $SRC/big far:$DST/")
+        row("datapump, default options", "dp $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "file")),
     ]
 }
@@ -265,7 +265,7 @@ fn small(sizes: Sizes) -> Vec<Row> {
             "dp -r --seal off --digest crc64 --fsync off $SRC/small far:$DST/",
         )
         .datapump(("off", "crc64", "off")),
-        row("datapump, no knob set, tree", "dp -r $SRC/small far:$DST/")
+        row("datapump, default options, tree", "dp -r $SRC/small far:$DST/")
             .datapump(("TLS 1.3", "blake3", "file")),
     ]
 }
@@ -331,7 +331,7 @@ fn disk(sizes: Sizes) -> Vec<Row> {
             .needs("fio"),
         row("datapump disk crc64", &copy("crc64"), Clock::Datapump).terms(local("crc64")),
         row("datapump disk blake3", &copy("blake3"), Clock::Datapump).terms(local("blake3")),
-        row("datapump disk, no knob set", "dp $DISK/src $DISK/dst/f", Clock::Datapump)
+        row("datapump disk, default options", "dp $DISK/src $DISK/dst/f", Clock::Datapump)
             .terms(local("blake3")),
     ]
 }

@@ -1,4 +1,4 @@
-//! Campaigns over paths on the desk, as a site would run them: `datapump sweep`, its store, and
+//! Campaigns over emulated paths, as a site would run them: `datapump sweep`, its store, and
 //! what it says of it.
 
 use std::fs;
@@ -18,7 +18,7 @@ use analysis::statistics::Spread;
 use xtask::step::output;
 
 pub(super) const SLAC: Experiment = Experiment {
-    name: "g2",
+    name: "compression-campaign",
     title: "SLAC's campaign, short, over four paths and two hosts",
     about: "Windows, streams and levels in a printed order on some thirty hosts, ten seconds each, \
             a pause as long as the measurement before it, round trips with and without load. Here \
@@ -30,7 +30,7 @@ pub(super) const SLAC: Experiment = Experiment {
 
 /// Hours of campaign: run by name only.
 pub(super) const WHOLE: Experiment = Experiment {
-    name: "g2-whole",
+    name: "compression-campaign-whole",
     title: "SLAC's campaign, whole, over four paths and two hosts",
     about: "Windows, streams and levels in a printed order on some thirty hosts, ten seconds each, \
             a pause as long as the measurement before it, round trips with and without load. Here \
@@ -41,7 +41,7 @@ pub(super) const WHOLE: Experiment = Experiment {
 };
 
 pub(super) const LINEAR: Experiment = Experiment {
-    name: "g11",
+    name: "small-window-streams",
     title: "a window of 16 KB, streams 1 to 40",
     about: "With windows of 16 KB the rate grew in a fairly linear fashion with streams, from 1.3 \
             to over 115 Mbit/s; level 1 was the best for fewer than 18 streams. Here over 300 \

@@ -15,7 +15,7 @@ use super::testbed::{Order, Testbed};
 use crate::bench::shuffle::Shuffle;
 
 pub(super) const BOTH_ENDS: Experiment = Experiment {
-    name: "g9",
+    name: "source-and-target-cpu",
     title: "CPU of the source against CPU of the target",
     about: "Over 25 hosts the source needed 1.2 ± 0.3 of the target's CPU for each byte, whatever \
             the rate and the number of streams. Here four rates and five numbers of streams over \
@@ -24,8 +24,8 @@ pub(super) const BOTH_ENDS: Experiment = Experiment {
 };
 
 pub(super) const SLOW_TARGET: Experiment = Experiment {
-    name: "g10",
-    title: "a slow target is foretold",
+    name: "slow-target",
+    title: "a slow target is predicted",
     about: "From what unpacking costs a slow target, 125 Mbit/s were predicted of it, and 96 seen. \
             Here the far side unpacks with a share of a CPU, and the prediction is that share by \
             what a byte costs it at a tenth of a CPU. Rates are of what is unpacked.",
@@ -33,7 +33,7 @@ pub(super) const SLOW_TARGET: Experiment = Experiment {
 };
 
 pub(super) const MEMORY: Experiment = Experiment {
-    name: "g15",
+    name: "memory-plan",
     title: "memory of both sides",
     about: "1 MB of the sender and 75 MB of the receiver, and no paging, by top. Here the peak of \
             each process, beside what the program says that it plans, and the memory of its \
@@ -156,7 +156,7 @@ fn slow_target(testbed: &Testbed) -> Result<Shown, String> {
         ]);
     }
     shown.table(table);
-    shown.check("foretold within 15 %", format!("{worst:.1} % at worst"), worst.abs() <= 15.0);
+    shown.check("predicted within 15 %", format!("{worst:.1} % at worst"), worst.abs() <= 15.0);
     shown.check("held back by a slow receiver", format!("{named} of {cells}"), named == cells);
     Ok(shown)
 }
@@ -165,11 +165,11 @@ fn memory(testbed: &Testbed) -> Result<Shown, String> {
     let mut shown = Shown::default();
     let mut table = Table::new(
         "Over 200 Mbit/s and 50 ms, in MiB (sockets: the most that the kernel says the data \
-         sockets of that host hold; foretold: what the program plans but for its ledgers, which \
+         sockets of that host hold; predicted: what the program plans but for its ledgers, which \
          one file leaves empty, with four windows for each stream of the source, whose send \
          buffers are that large):",
-        "window | streams | request | source peak | sockets | foretold | off % | target peak \
-         | sockets | foretold | off %",
+        "window | streams | request | source peak | sockets | predicted | off % | target peak \
+         | sockets | predicted | off %",
     );
     let (mut worst, mut above) = (0.0f64, 0);
     let (faults, swapped) = (counted("pgmajfault"), counted("pswpin"));
@@ -196,11 +196,11 @@ fn memory(testbed: &Testbed) -> Result<Shown, String> {
         {
             let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
             let (peak, plan) = (mib(of.peak_memory_bytes), mib(of.planned_memory_bytes));
-            let foretold = plan - LEDGERS_MIB + windows * f64::from(window_kib * streams) / 1024.0;
-            let off = ((peak + sockets[side]) / foretold - 1.0) * 100.0;
+            let predicted = plan - LEDGERS_MIB + windows * f64::from(window_kib * streams) / 1024.0;
+            let off = ((peak + sockets[side]) / predicted - 1.0) * 100.0;
             worst = if off.abs() > worst.abs() { off } else { worst };
             above += usize::from(peak > plan);
-            cells.extend([peak, sockets[side], foretold, off].map(|value| format!("{value:.1}")));
+            cells.extend([peak, sockets[side], predicted, off].map(|value| format!("{value:.1}")));
         }
         table.row(cells);
     }
@@ -209,7 +209,7 @@ fn memory(testbed: &Testbed) -> Result<Shown, String> {
     let swapped = counted("pswpin") - swapped;
     shown.check("no process above its plan", format!("{above} of 12"), above == 0);
     shown.check(
-        "within 25 % of what is foretold",
+        "within 25 % of what is predicted",
         format!("{worst:.0} % at worst"),
         worst.abs() <= 25.0,
     );

@@ -7,7 +7,7 @@ use super::shown::{Shown, Table};
 use super::testbed::{Order, Run, Testbed};
 
 pub(super) const TOLD_WHOLE: Experiment = Experiment {
-    name: "g20",
+    name: "lockstep-mover",
     title: "a mover that stops every 32 MiB, told whole",
     about: "ORNL to NERSC, 1 GB, 256 KB of window: 6.5 Mbit/s of 100, a sawtooth; every 32 MB the \
             sender paused more than 200 ms for its peer and then sent 200 KB at once, most of \
@@ -18,7 +18,7 @@ pub(super) const TOLD_WHOLE: Experiment = Experiment {
 };
 
 pub(super) const SLOWER_SENDER: Experiment = Experiment {
-    name: "g24",
+    name: "paced-sender",
     title: "a slower sender is better",
     about: "A host with a 100 Mbit/s interface moved more from ORNL than one with gigabit. Here \
             the sender is as fast as the host, paced, or behind a token bucket of 100 Mbit/s; it \

@@ -8,10 +8,10 @@ use super::shown::{Shown, Table};
 use super::testbed::{Order, Run, Testbed};
 
 pub(super) const RESTART: Experiment = Experiment {
-    name: "g25",
+    name: "restart-after-idle",
     title: "slow start behind a pause, or not, or a pace",
     about: "AIX sent a whole window at once when a pause was over, where others begin with slow \
-            start; the seed adds that slow start loses too. Here both, for pauses of several \
+            start; Dunigan adds that slow start loses too. Here both, for pauses of several \
             lengths behind every 16 MiB, with cubic and bbr as they are and with cubic at a pace \
             of 90 Mbit/s; 64 MiB over 100 Mbit/s, 102 ms and a queue of 128 KiB.",
     run: restart,

@@ -14,7 +14,7 @@ use super::testbed::Testbed;
 use analysis::statistics::Spread;
 
 pub(super) const SIZES: Experiment = Experiment {
-    name: "g12",
+    name: "transfer-size",
     title: "from which size on the rate no longer grows",
     about: "Files of 1 to 100 MB and more to CERN and on SLAC's LAN: asymptotic from 100 MB (7 to \
             10 s) and from 50 to 100 MB (1 to 2 s). Here sizes doubling on two paths, as \
@@ -25,7 +25,7 @@ pub(super) const SIZES: Experiment = Experiment {
 };
 
 pub(super) const DURATIONS: Experiment = Experiment {
-    name: "g14",
+    name: "transfer-duration",
     title: "duration against window, one stream",
     about: "iperf for 2 to 320 s with windows of 256 KB to 4 MB: medians still rose by about 10 % \
             from 10 to 20 s, so 10 s were chosen. Here 2 to 20 s in three passes and 40 s in one, \

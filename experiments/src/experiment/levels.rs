@@ -1,4 +1,4 @@
-//! What the SLAC study found out about compression levels, with zlib as it was used there.
+//! What SLAC (2001) found out about compression levels, with zlib as it was used there.
 
 use analysis::record::packed::Packed;
 use analysis::statistics::median;
@@ -16,7 +16,7 @@ use super::timed::{self, Programs, Stretch};
 use analysis::statistics::Spread;
 
 pub(super) const LEVELS: Experiment = Experiment {
-    name: "g3",
+    name: "compression-levels",
     title: "from level 0 to 1 much is won, from 1 to 9 little",
     about: "SLAC to ANL with bbcp: from level 0 to 1 both ratio and CPU time grew about sevenfold, \
             from 1 to 9 the ratio less than 10 %. Here records over the loopback, every level of \
@@ -25,7 +25,7 @@ pub(super) const LEVELS: Experiment = Experiment {
 };
 
 pub(super) const COST: Experiment = Experiment {
-    name: "g4",
+    name: "compression-cost",
     title: "what a byte costs packed and not",
     about: "8.3 ± 0.9 cycles a byte were spent without compression, 57.3 ± 0.5 with level 1: 6.9 \
             times as many. Here records over the loopback, by turns; CPU time of the sending \
@@ -34,7 +34,7 @@ pub(super) const COST: Experiment = Experiment {
 };
 
 pub(super) const LINKS: Experiment = Experiment {
-    name: "g5",
+    name: "compression-crossover",
     title: "a compressed rate is flat over links, and helps below a crossover",
     about: "To 22 hosts compressed data moved at about 50 Mbit/s whatever the link, so it helped \
             below and hurt above; over 10 Mbit/s it was more than four times as fast. Here the \
@@ -45,7 +45,7 @@ pub(super) const LINKS: Experiment = Experiment {
 };
 
 pub(super) const BARE: Experiment = Experiment {
-    name: "g7",
+    name: "codec-pipeline",
     title: "the pipeline beside the bare codec",
     about: "gzip alone was 6 to 17 % slower than bbcp with the same level. Here each side has a \
             CPU of its own and neither seals nor digests; what the copy moves beside what \
@@ -54,16 +54,17 @@ pub(super) const BARE: Experiment = Experiment {
 };
 
 pub(super) const QUOTAS: Experiment = Experiment {
-    name: "g8",
+    name: "compression-by-cpu",
     title: "compressed rates are as fast as the CPU",
-    about: "On hosts of 336 to 1131 MHz the compressed rate was linear in MHz (g6: in their \
-            sum), and packing took 3.3 to 4.4 times as long as unpacking. Here the sender has a \
-            quota of 10 to 100 % of a CPU, records go over the loopback with zlib 1.",
+    about: "On hosts of 336 to 1131 MHz the compressed rate was linear in MHz (from memory and \
+            disk: in their sum), and packing took 3.3 to 4.4 times as long as unpacking. Here \
+            the sender has a quota of 10 to 100 % of a CPU, records go over the loopback with \
+            zlib 1.",
     run: quotas,
 };
 
 pub(super) const CROSSING: Experiment = Experiment {
-    name: "g11-crossing",
+    name: "small-window-crossover",
     title: "with how many streams compression no longer pays",
     about: "With windows of 16 KB level 1 was the best for fewer than 18 streams, and none for \
             more: each stream adds a window a round trip, packed or not, until the CPU packs no \

@@ -1,6 +1,7 @@
-//! `cargo xtask experiment`: what the seeds found out about paths, found out again over the WAN on
-//! the desk, with the program as it is shipped. One name is one experiment: it lays its path, runs
-//! real copies, prints its table, says what was wanted beside what was seen, and writes its page.
+//! `cargo xtask experiment`: what the reports in docs/REFERENCES.md found out about paths, found
+//! out again over an emulated WAN, with the program as it is shipped. One name is one experiment:
+//! it lays its path, runs real copies, prints its table, says what was wanted beside what was seen,
+//! and writes its page.
 
 mod campaign;
 mod codec_peers;
@@ -36,7 +37,7 @@ use xtask::step::{cargo, run, target_folder};
 pub(crate) struct Experiment {
     pub name: &'static str,
     pub title: &'static str,
-    /// What the seed did and saw, and what is done here.
+    /// What the report did and saw, and what is done here.
     pub about: &'static str,
     pub run: fn(&Testbed) -> Result<Shown, String>,
 }
@@ -55,8 +56,8 @@ pub(crate) fn experiment(words: &[&str]) -> Result<(), String> {
     let options: Vec<String> = options.iter().map(|word| (*word).to_string()).collect();
     match names {
         ["list"] => {
-            println!("{:<10} {WINDOWS_TITLE}", "g1");
-            ALL.iter().for_each(|one| println!("{:<10} {}", one.name, one.title));
+            println!("{WINDOWS:<28} {WINDOWS_TITLE}");
+            ALL.iter().for_each(|one| println!("{:<28} {}", one.name, one.title));
             Ok(())
         }
         // Some take hours, and have to be asked for.
@@ -65,7 +66,7 @@ pub(crate) fn experiment(words: &[&str]) -> Result<(), String> {
             let all = ALL.iter().filter(|one| !long.contains(&one.name));
             each(&all.collect::<Vec<_>>(), program, options)
         }
-        ["g1"] => match &program {
+        [WINDOWS] => match &program {
             Some(file) => bench::windows(&["--program", &file.to_string_lossy()]),
             None => bench::windows(&[]),
         },
@@ -117,6 +118,7 @@ fn each(
     }
 }
 
+const WINDOWS: &str = "windows";
 const WINDOWS_TITLE: &str = "windows are what they say (that is `bench windows`)";
 
 const ALL: &[Experiment] = &[

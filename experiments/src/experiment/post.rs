@@ -13,12 +13,12 @@ use super::timed::{self, Programs, Stretch};
 use super::tools::Tool;
 
 pub(super) const POST: Experiment = Experiment {
-    name: "g16",
+    name: "ssh-compression",
     title: "compression in ssh: zeros and noise",
     about: "Files of zeros and of noise through ssh over about 72 Mbit/s: zeros at 9.1 MB/s \
             without compression, 13.3 with zlib 6, 8.0 with 9 and 55.5 with 1; noise at 8.6, 2.9, \
             2.1 and 5.7. Here over the same rate, and what sends has so little of a CPU that \
-            zlib 6 packs zeros at one and a half times the link. (g17 is the noise.) Tools that \
+            zlib 6 packs zeros at one and a half times the link. Tools that \
             use ssh have their ssh under the quota too; what receives has all it wants.",
     run: post,
 };

@@ -111,8 +111,7 @@ impl Shown {
     }
 
     fn page(&self, experiment: &Experiment, files: &[String]) -> String {
-        let code = experiment.name.to_uppercase();
-        let mut text = format!("# {code}: {}\n\n{}\n\n", experiment.title, experiment.about);
+        let mut text = format!("# {}\n\n{}\n\n", experiment.title, experiment.about);
         let _ = writeln!(text, "`cargo xtask experiment {}`\n", experiment.name);
         for note in machine::notes(self.disk.as_deref().unwrap_or(Path::new("/dev/shm"))) {
             let _ = writeln!(text, "- {note}");
@@ -144,9 +143,9 @@ mod tests {
     #[test]
     fn a_page_has_its_tables_and_what_failed() {
         let experiment = Experiment {
-            name: "g0",
+            name: "example",
             title: "a title",
-            about: "A seed.",
+            about: "A report.",
             run: |_| Err(String::new()),
         };
         let mut shown = Shown::default();
@@ -155,13 +154,13 @@ mod tests {
         shown.table(table);
         shown.check("at least 10 Mbit/s", "9.5", false);
         shown.check("no pause", "0", true);
-        let page = shown.page(&experiment, &["data/g0.csv".into()]);
+        let page = shown.page(&experiment, &["data/example.csv".into()]);
         for line in [
-            "# G0: a title",
+            "# a title",
             "| path | Mbit/s |\n|---|---|\n| long | 9.5 |",
             "| at least 10 Mbit/s | 9.5 | **failed** |",
             "| no pause | 0 | passed |",
-            "Data: [data/g0.csv](data/g0.csv)",
+            "Data: [data/example.csv](data/example.csv)",
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }

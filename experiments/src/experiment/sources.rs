@@ -16,7 +16,7 @@ use analysis::statistics::Spread;
 use xtask::step::{output, target_folder};
 
 pub(super) const SOURCES: Experiment = Experiment {
-    name: "g6",
+    name: "compression-memory-and-disk",
     title: "compressed rates by the CPU of the source, from memory and from a disk",
     about: "Three source hosts: without compression 400 Mbit/s from memory and 165 from a disk, \
             compressed 140 on 1131 MHz. Here the sender has a quarter, a half and a whole of a \
@@ -30,7 +30,8 @@ type Seen = [[[Vec<f64>; 2]; 2]; 3];
 
 fn sources(testbed: &Testbed) -> Result<Shown, String> {
     let told = |why: std::io::Error| format!("a file on a disk: {why}");
-    let folder = tempfile::Builder::new().prefix("datapump-g6-").tempdir_in(target_folder());
+    let folder =
+        tempfile::Builder::new().prefix("datapump-experiment-").tempdir_in(target_folder());
     let folder = folder.map_err(told)?;
     let file = folder.path().join("records");
     let mut fill = Command::new(&testbed.program);

@@ -8,7 +8,7 @@ use super::testbed::{Order, Run, Testbed};
 use analysis::statistics::median;
 
 pub(super) const RAMP: Experiment = Experiment {
-    name: "g13",
+    name: "steady-rate",
     title: "rates rise fast, and stay",
     about: "Four copies with windows of 64 KB on four streams, one of them for 200 s: the rate of \
             each second rises at once and is flat from then on. Here over 100 Mbit/s and 25 ms, \
@@ -17,7 +17,7 @@ pub(super) const RAMP: Experiment = Experiment {
 };
 
 pub(super) const FAST_PATH: Experiment = Experiment {
-    name: "g18",
+    name: "paced-stream",
     title: "one paced stream fills an OC-12",
     about: "Two hosts with gigabit reached 300 Mbit/s over the OC-12 between ORNL and NERSC (622 \
             Mbit/s, 102 ms). Here one stream of a paced sender over the same path, whose queue \
@@ -26,7 +26,7 @@ pub(super) const FAST_PATH: Experiment = Experiment {
 };
 
 pub(super) const STAGING: Experiment = Experiment {
-    name: "g19",
+    name: "large-window-pauses",
     title: "NERSC to ORNL: a large window and pauses",
     about: "The way back of the 1 GB, with windows of 2 MB: 71 Mbit/s, with visible pauses. Here \
             1 GB over 100 Mbit/s and 102 ms with a window of 2 MiB, once as our program moves it \
@@ -35,7 +35,7 @@ pub(super) const STAGING: Experiment = Experiment {
 };
 
 pub(super) const CEILING: Experiment = Experiment {
-    name: "g21",
+    name: "window-limit",
     title: "a window of 256 KB at 102 ms",
     about: "The window was only 256 KB, limiting bandwidth to roughly 20 Mbit/s: window by round \
             trip. Here a window of 256 KiB on a path that has nothing else to hold it back.",

@@ -7,7 +7,7 @@ use super::testbed::{Order, Run, Testbed};
 use super::{Experiment, hpss, packets, series};
 
 pub(super) const EPISODES: Experiment = Experiment {
-    name: "g22",
+    name: "retransmission-count",
     title: "episodes and retransmissions by samples and by a capture",
     about: "tcptrace found 2233 retransmissions in 33 recovery events in the capture of the 1 GB, \
             about 30 MB apart: the mover's block. Here both are counted twice: from TCP_INFO, as \
@@ -17,7 +17,7 @@ pub(super) const EPISODES: Experiment = Experiment {
 };
 
 pub(super) const ZOOM: Experiment = Experiment {
-    name: "g23",
+    name: "pause-capture",
     title: "one pause from near",
     about: "The sender paused more than 200 ms at the end of a block, sent 200 KB at once, and \
             lost most of them. Here every pause of the mover is measured twice, by samples and in \

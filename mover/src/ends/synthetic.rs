@@ -71,7 +71,7 @@ impl Maker {
     }
 }
 
-/// A stand-in for the Objectivity files of the SLAC study: a header that counts, measurements with
+/// A stand-in for the Objectivity files of SLAC (2001): a header that counts, measurements with
 /// two decimals, and room that is reserved and empty. zlib 1 makes them 6.8 times smaller, and 9
 /// hardly more.
 fn records(seed: u64) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The engine room: the only unsafe code, and the only system calls on data.
+//! The I/O engine: the only unsafe code, and the only system calls on data.
 
 pub mod attributes;
 pub mod backend;

@@ -16,9 +16,9 @@ use base::units::Tick;
 /// Which way a request is going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
-    /// From the source into the house.
+    /// From the source into the program.
     In,
-    /// Out of the house to the sink.
+    /// Out of the program to the sink.
     Out,
 }
 

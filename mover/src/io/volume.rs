@@ -1,4 +1,4 @@
-//! What a file system is to the house: names, handles, and changes that can be lost.
+//! What a file system is to this program: names, handles, and changes that can be lost.
 //!
 //! Data goes through a `Backend`, many transfers at once. What a volume does is small, synchronous
 //! and about names; the simulator has one of its own, so that it can lose every change that was not

@@ -15,17 +15,17 @@ mod credit;
 pub mod expected;
 pub mod finisher;
 mod folders;
+mod free_space;
 mod held;
 pub mod journal;
 mod metadata;
 pub mod objects;
 pub mod places;
 pub mod resume;
-mod room;
 mod target;
 
 use folders::Folders;
-use room::Rooms;
+use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
@@ -83,7 +83,7 @@ pub struct SinkSide {
     /// Objects that another run might still bring.
     lacking: u64,
     offered_objects: u64,
-    rooms: Rooms,
+    space_needed: SpaceNeeded,
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
     same: BTreeSet<u64>,
@@ -152,7 +152,7 @@ impl SinkSide {
             stretches: BTreeMap::new(),
             lacking: 0,
             offered_objects: 0,
-            rooms: Rooms::default(),
+            space_needed: SpaceNeeded::default(),
             offers: Offers::Going,
             same: BTreeSet::new(),
             warnings: Vec::new(),
@@ -239,7 +239,7 @@ impl SinkSide {
     /// What has landed since the last acknowledgement.
     pub fn acknowledge(&mut self) -> Option<Message> {
         let landed = self.objects.take_landed(RANGES_MAX)?;
-        self.rooms.landed(&landed.data_on);
+        self.space_needed.landed(&landed.data_on);
         Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
     }
 
@@ -408,7 +408,7 @@ impl SinkSide {
             let needed = self.needed_bytes(number, entry, missing);
             let begun = if held > 0 && !entry.sparse { missing } else { 0 };
             let file_system = self.file_system_of(&entry.path);
-            self.rooms.want(file_system, &entry.path, needed, begun);
+            self.space_needed.want(file_system, &entry.path, needed, begun);
             if self.alone {
                 gauge.bytes_found.fetch_add(missing, Relaxed);
             }

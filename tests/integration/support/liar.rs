@@ -68,7 +68,7 @@ pub(crate) fn near_on(
     let socat = need("socat", "socat");
     let lines = format!("exec {} -t 0.05 - UNIX-CONNECT:{}", socat.display(), socket.display());
     let ssh = scene.script("ssh", &lines);
-    let line = format!("copy --ssh {} {KNOBS} {codings}", ssh.display());
+    let line = format!("copy --ssh {} {OPTIONS} {codings}", ssh.display());
     let running = run::start(scene.command(&scene.words(&line)));
     let watched = watch(running.pid());
     let (connection, _) = listener.accept().unwrap();
@@ -192,7 +192,7 @@ pub(crate) fn payload(start: u64, body: &[u8]) -> Move {
 }
 
 /// How the honest side talks: everything on the control connection, and nothing is sealed.
-const KNOBS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
+const OPTIONS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
 
 /// The same for an honest far side.
 pub(crate) fn settings() -> Settings {

@@ -239,7 +239,7 @@ impl Pump {
                 self.forward(&buffer[start..at]);
                 recorded.extend_from_slice(&buffer[start..at]);
                 start = at;
-                if self.bear(trouble.what, &recorded) == Over::Yes {
+                if self.apply(trouble.what, &recorded) == Over::Yes {
                     return;
                 }
             }
@@ -257,7 +257,7 @@ impl Pump {
         }
     }
 
-    fn bear(&self, what: What, recorded: &[u8]) -> Over {
+    fn apply(&self, what: What, recorded: &[u8]) -> Over {
         match what {
             What::Cut => {
                 let _ = self.from.shutdown(Shutdown::Both);

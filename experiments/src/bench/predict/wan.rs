@@ -169,7 +169,7 @@ fn page(rows: &[Row], seed: u64) -> String {
          over each of {} ways some copies were made and recorded, in a random order (seed {seed}). \
          Then {} others, of other sizes, were each predicted by `datapump copy --dry-run` from \
          that store alone, and made without being recorded. Files in memory at both ends, \
-         default knobs but for the streams. Time includes the login, which the dry run \
+         default options but for the streams. Time includes the login, which the dry run \
          measures.\n\n",
         WAYS.len(),
         rows.len(),

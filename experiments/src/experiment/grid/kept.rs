@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_interrupted_grid_goes_on() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("g37.csv");
+        let path = folder.path().join("compression-grid.csv");
         let row = |stage, way: &str, mbit: f64| Row {
             key: Key::new("text", "2Mbit", stage, way, 2.5),
             mbit,

@@ -18,7 +18,7 @@ use kept::{Kept, Key, Row, Stage};
 use xtask::step::root;
 
 pub(super) const GRID: Experiment = Experiment {
-    name: "g37",
+    name: "compression-grid",
     title: "auto beside every fixed way of packing",
     about: "Six kinds of data over seven links. Each fixed way is run once in every cell; then \
             auto and the two that were best take turns. Rates are of payload that has arrived, \
@@ -79,7 +79,7 @@ fn options(words: &[String]) -> Result<Options, String> {
     let mut options = Options { only: None, seconds: 10.0, resume: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("experiment g37: {word} needs a value"));
+        let mut value = || words.next().ok_or(format!("{NAME}: {word} needs a value"));
         match word.as_str() {
             "--resume" => options.resume = true,
             "--only" => options.only = Some(value()?.clone()),
@@ -87,10 +87,10 @@ fn options(words: &[String]) -> Result<Options, String> {
                 let text = value()?;
                 let seconds = text.parse().ok().filter(|seconds| (1.0..=600.0).contains(seconds));
                 options.seconds = seconds.ok_or_else(|| {
-                    format!("experiment g37: --seconds {text}: write a number from 1 to 600")
+                    format!("{NAME}: --seconds {text}: write a number from 1 to 600")
                 })?;
             }
-            _ => return Err(format!("experiment g37: {word} is unknown: {USAGE}")),
+            _ => return Err(format!("{NAME}: {word} is unknown: {USAGE}")),
         }
     }
     Ok(options)
@@ -109,7 +109,7 @@ fn cells(only: Option<&str>) -> Result<Vec<(&'static Link, &'static str)>, Strin
     match cells.is_empty() {
         false => Ok(cells),
         true => Err(format!(
-            "experiment g37: --only takes DATA/LINK, DATA or LINK, of {} and {}",
+            "{NAME}: --only takes DATA/LINK, DATA or LINK, of {} and {}",
             DATA.join(", "),
             LINKS.iter().map(|link| link.name).collect::<Vec<_>>().join(", ")
         )),
@@ -198,7 +198,8 @@ impl Cell<'_> {
     }
 }
 
-const USAGE: &str = "experiment g37 [--only DATA/LINK] [--seconds N] [--resume]";
+const NAME: &str = "experiment compression-grid";
+const USAGE: &str = "experiment compression-grid [--only DATA/LINK] [--seconds N] [--resume]";
 const DATA: [&str; 6] = ["zero", "random", "records", "text", "mix", "runs"];
 /// Of several kinds: what a copy sees depends on how far it has come.
 const MIXED: [&str; 2] = ["mix", "runs"];
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn the_best_two_take_turns_with_auto() {
         let folder = tempfile::tempdir().unwrap();
-        let mut kept = Kept::open(&folder.path().join("g37.csv")).unwrap();
+        let mut kept = Kept::open(&folder.path().join("compression-grid.csv")).unwrap();
         let link = &LINKS[6];
         for (place, way) in CANDIDATES.iter().enumerate() {
             assert_eq!(turns(&kept, "text", link, 2.0), None);

@@ -385,24 +385,24 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_back_to_its_own_desk() {
+    fn everything_comes_back_to_its_own_handle() {
         const BODY_BYTES: u32 = 8192;
         for workers in [1, 3] {
             let passage = || Passage::new(vec![Box::new(Pack::new(Coding::Zlib(1), BODY_BYTES))]);
             let worker_pool =
                 Arc::new(start((0..workers).map(|_| passage()).collect(), Work::Pack));
-            let mut desks: Vec<PoolHandle> =
+            let mut handles: Vec<PoolHandle> =
                 (0..2).map(|_| worker_pool.handle(Arc::new(Asleep), 0)).collect();
             drop(worker_pool);
             for round in 0..40_u32 {
-                let handle = &mut desks[(round % 2) as usize];
+                let handle = &mut handles[(round % 2) as usize];
                 let mut request = Request::new(BODY_BYTES);
                 let extent = Extent { start: round.into(), len: BODY_BYTES };
                 let body_len = BODY_BYTES;
                 request.label = Label { kind: Kind::Data, extent, body_len, ..Label::default() };
                 handle.give(request);
             }
-            for (number, handle) in desks.iter_mut().enumerate() {
+            for (number, handle) in handles.iter_mut().enumerate() {
                 let mut passed = Vec::new();
                 handle.take(&mut passed);
                 assert_eq!(handle.away() + passed.len(), 20);

@@ -273,7 +273,7 @@ pub(crate) fn journal_name(transfer: &TransferId) -> Vec<u8> {
     format!(".datapump-{id:016x}.journal").into_bytes()
 }
 
-/// The same for a tag that nobody could foresee.
+/// The same for a tag that nobody could guess.
 pub(crate) fn spare_journal_name(tag: &str) -> Vec<u8> {
     format!(".datapump-{tag}00000000.journal").into_bytes()
 }

@@ -22,7 +22,7 @@ pub struct ResumeCallbacks<'a> {
 
 impl fmt::Debug for ResumeCallbacks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Voice")
+        f.write_str("ResumeCallbacks")
     }
 }
 
@@ -177,7 +177,7 @@ pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
     [&path[..directory], name.as_bytes()].concat()
 }
 
-/// The same, or a name that nobody can foresee where somebody else has that one.
+/// The same, or a name that nobody can guess where somebody else has that one.
 pub(crate) fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
     let name = temporary(tag, path);
     let mut bytes = [0; 8];

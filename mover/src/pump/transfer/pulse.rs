@@ -19,7 +19,7 @@ impl Pulse {
         self.handing_on.store(false, Relaxed);
     }
 
-    /// True when anything was felt since this was asked last.
+    /// True when anything was seen since this was asked last.
     pub(crate) fn is_peer_active(&self) -> bool {
         self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
     }

@@ -9,7 +9,7 @@ use crate::pump::transfer::Done;
 use crate::pump::watch::Watch;
 use crate::wire::message::Role;
 use base::fault::{Class, Fault};
-use base::job::{Job, Location, Outcome, Room};
+use base::job::{FreeSpace, Job, Location, Outcome};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 
@@ -25,7 +25,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
         failed: done.failed,
         kept: done.kept,
         excluded,
-        dry: how.settings.dry_run.then_some(Room { free_bytes }),
+        dry: how.settings.dry_run.then_some(FreeSpace { free_bytes }),
         worst: done.worst,
         bytes: done.bytes,
         held_files: watch.gauge.files_held.load(Relaxed),

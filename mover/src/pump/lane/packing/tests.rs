@@ -1,4 +1,4 @@
-//! The controller replayed over simulated processors, wires and receivers, against each fixed way.
+//! The controller replayed over simulated processors, links and receivers, against each fixed way.
 
 use base::codec::{Codec, CodecTime};
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ fn it_is_as_fast_as_the_best_fixed_way() {
         }
     }
     shares.sort_by(f64::total_cmp);
-    // What misses most: text and noise in turns on wires of 125 MB/s and more.
+    // What misses most: text and noise in turns on links of 125 MB/s and more.
     assert!(worst.0 > 0.93, "{}", worst.1);
     assert!(shares[shares.len() / 10] > 0.96, "a tenth of the cells is below {shares:?}");
     assert!(shares[shares.len() / 4] > 0.98, "a quarter of the cells is below {shares:?}");

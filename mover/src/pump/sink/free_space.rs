@@ -10,12 +10,12 @@ use base::units::Bytes;
 
 /// What is wanted, by the file system that it goes to.
 #[derive(Debug, Default)]
-pub(super) struct Rooms {
-    rooms: BTreeMap<u64, Room>,
+pub(super) struct SpaceNeeded {
+    by_file_system: BTreeMap<u64, Needed>,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct Needed {
     /// A path that is on it.
     path: Vec<u8>,
     wanted_bytes: u64,
@@ -24,20 +24,20 @@ struct Room {
     landed_bytes: u64,
 }
 
-impl Rooms {
+impl SpaceNeeded {
     /// An object at `path` needs so much, and has maybe room for some of it.
     pub(super) fn want(&mut self, file_system: u64, path: &[u8], needed: u64, begun: u64) {
-        let room = self.rooms.entry(file_system).or_default();
-        if room.path.is_empty() {
-            room.path = path.to_vec();
+        let all = self.by_file_system.entry(file_system).or_default();
+        if all.path.is_empty() {
+            all.path = path.to_vec();
         }
-        room.wanted_bytes = room.wanted_bytes.saturating_add(needed);
-        room.begun_bytes = room.begun_bytes.saturating_add(begun);
+        all.wanted_bytes = all.wanted_bytes.saturating_add(needed);
+        all.begun_bytes = all.begun_bytes.saturating_add(begun);
     }
 
     pub(super) fn landed(&mut self, on: &BTreeMap<u64, u64>) {
         for (file_system, bytes) in on {
-            self.rooms.entry(*file_system).or_default().landed_bytes += bytes;
+            self.by_file_system.entry(*file_system).or_default().landed_bytes += bytes;
         }
     }
 }
@@ -54,9 +54,9 @@ impl SinkSide {
     /// Ends a transfer that cannot fit, before it is begun where the size is known.
     pub(super) fn check_room(&self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume() else { return Ok(()) };
-        for (file_system, room) in &self.rooms.rooms {
-            let missing = room.wanted_bytes.saturating_sub(room.landed_bytes);
-            let free = match volume.free_bytes(&room.path) {
+        for (file_system, needed) in &self.space_needed.by_file_system {
+            let missing = needed.wanted_bytes.saturating_sub(needed.landed_bytes);
+            let free = match volume.free_bytes(&needed.path) {
                 Ok(free) => free,
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(_) => continue, // its directory is gone: the objects say so
@@ -66,14 +66,14 @@ impl SinkSide {
             }
             // What is free excludes what is reserved. Asked in this order, nothing counts twice.
             let reserved = self.objects.reserved_bytes(*file_system);
-            let missing = missing.saturating_sub(reserved.saturating_add(room.begun_bytes));
+            let missing = missing.saturating_sub(reserved.saturating_add(needed.begun_bytes));
             if missing <= free {
                 continue;
             }
             let is_root = volume.file_system_of(b"").ok() == Some(*file_system);
             let place = match is_root {
                 true => volume.root().display().to_string(),
-                false => format!("the file system of {}", show(&**volume, &room.path)),
+                false => format!("the file system of {}", show(&**volume, &needed.path)),
             };
             let text = format!(
                 "'{place}' has no room: {} are still to come, {} are free, {} are missing",
