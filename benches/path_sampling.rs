@@ -198,7 +198,7 @@ fn copy(streams: u16, seal: Seal, path_samples: PathSamples) -> (Cost, usize) {
     let far = outcome.far.as_ref().expect("a far side");
     let sides = [&outcome.near, far];
     let cpu: u64 = sides.iter().map(|side| side.cpu_user.0 + side.cpu_system.0).sum();
-    let time = outcome.elapsed - outcome.login;
+    let time = outcome.moving();
     let samples = outcome.paths.iter().map(|path| path.samples.len()).sum();
     ((Rate::of(BYTES, time).bytes_per_second, cpu as f64 / BYTES as f64), samples)
 }

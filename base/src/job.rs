@@ -6,7 +6,7 @@ use super::cpus::Cpus;
 use super::path::PathSample;
 use super::settings::{DataSet, Settings};
 use super::tally::SideReport;
-use super::units::Nanos;
+use super::units::{Nanos, Rate};
 use crate::addresses::AddressList;
 
 /// One end of a transfer on its host.
@@ -120,7 +120,8 @@ pub struct Outcome {
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
     pub elapsed: Nanos,
-    /// How long it took of that until the far side had answered; nothing without one.
+    /// How long it took of that until the far side had answered for the first time; nothing without
+    /// one.
     pub login: Nanos,
     pub streams: u16,
     /// The size of requests as it was: a limited rate has smaller ones.
@@ -133,6 +134,23 @@ pub struct Outcome {
     pub far: Option<SideReport>,
     /// Each TCP stream as each of its ends saw it, lost and replaced ones too.
     pub paths: Vec<StreamPath>,
+}
+
+impl Outcome {
+    /// Bytes that moved in this run; what an earlier one had left did not.
+    pub fn moved_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.resumed_bytes)
+    }
+
+    /// The time in which bytes could move: from the far side's first answer to the end.
+    pub fn moving(&self) -> Nanos {
+        self.elapsed - self.login
+    }
+
+    /// The one rate of a run, wherever it is told.
+    pub fn rate(&self) -> Rate {
+        Rate::of(self.moved_bytes(), self.moving())
+    }
 }
 
 /// One data stream over time, seen from one of its ends.

@@ -166,27 +166,34 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     scale(text, number, factor)
 }
 
-/// Reads a rate: `100Mbit` and `1.5Gbit` are decimal bits a second, `100M` and `12MiB` binary bytes
-/// and `80MB` decimal bytes a second; a trailing `/s` is allowed.
+/// Reads a rate: `100Mbit`, `1.5 Gbit/s` and `100Mbps` are decimal bits a second, `100M` and
+/// `12MiB` binary bytes and `80MB` decimal bytes a second. It always has a unit.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let plain = text.strip_suffix("/s").unwrap_or(text);
-    let (number, unit) = split_number(plain)?;
-    let bits = match unit {
+    let (number, unit) = split_number(text.trim())?;
+    let unit = unit.trim_start();
+    let in_bits = |unit: &str| match unit.to_ascii_lowercase().as_str() {
         "bit" => Some(1.0),
-        "kbit" | "Kbit" => Some(1e3),
-        "Mbit" => Some(1e6),
-        "Gbit" => Some(1e9),
-        "Tbit" => Some(1e12),
+        "kbit" => Some(1e3),
+        "mbit" => Some(1e6),
+        "gbit" => Some(1e9),
+        "tbit" => Some(1e12),
         _ => None,
     };
-    let factor = match bits {
-        Some(bits) => bits / 8.0,
-        None => byte_factor(unit).ok_or_else(|| {
-            format!(
-                "'{text}' is no rate: write 100Mbit, 1.5Gbit (bits) or 100M, 80MB (bytes a second)"
-            )
-        })?,
+    // By custom bps with a small b are bits.
+    let bits = match unit.strip_suffix("bps") {
+        Some(prefix) => in_bits(&format!("{prefix}bit")),
+        None => in_bits(unit.strip_suffix("/s").unwrap_or(unit)),
     };
+    let bytes = || {
+        let unit = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
+        Some(unit).filter(|unit| !unit.is_empty()).and_then(byte_factor)
+    };
+    let factor = bits.map(|bits| bits / 8.0).or_else(bytes).ok_or_else(|| {
+        format!(
+            "'{text}' has no unit of a rate: write {text}Mbit (bits) or {text}MB (bytes a second)",
+            text = number
+        )
+    })?;
     let bytes_per_second = number * factor;
     match bytes_per_second.is_finite() && bytes_per_second >= 1.0 {
         true => Ok(Rate { bytes_per_second }),
@@ -258,13 +265,21 @@ mod tests {
 
     #[test]
     fn rates() {
-        let cases: [(&str, Option<f64>); 8] = [
+        let cases: [(&str, Option<f64>); 16] = [
             ("100Mbit", Some(12.5e6)),
+            ("3.31 Gbit/s", Some(413.75e6)),
+            ("100Mbps", Some(12.5e6)),
+            ("100MBps", Some(100e6)),
+            ("250 MB/s", Some(250e6)),
+            ("2B", Some(2.0)),
+            ("100", None),
+            ("100/s", None),
+            ("100Mb", None),
             ("1.5Gbit/s", Some(187.5e6)),
             ("10M", Some(10485760.0)),
             ("80MB/s", Some(80e6)),
             ("0", None),
-            ("100mbit", None),
+            ("100mbit", Some(12.5e6)),
             ("fast", None),
             ("1bit", None),
         ];

@@ -705,7 +705,7 @@ fn both(fixture: &mut Fixture, seal: u64, trace: &mut Trace) -> Vec<Host> {
     let pushes = fixture.shape == Shape::Push;
     let (of_source, of_sink) = sessions(pushes, &fixture.settings, fixture.world.now());
     let (to_sink, from_source) = stream(&fixture.world, seal, 0);
-    let peer = |session, drives| Some(PeerSetup { session, drives, dials: drives });
+    let peer = |session, drives| Some(PeerSetup { session, drives, dials: drives, host: None });
     let source = Part {
         has_source: true,
         has_sink: false,

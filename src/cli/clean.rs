@@ -12,9 +12,9 @@ use super::progress::Heard;
 use super::typed::Typed;
 use super::words::quote;
 use super::{Said, conclude, start};
+use analysis::report::files::{self, Dry};
 use analysis::report::json;
 use analysis::report::live::count;
-use analysis::report::text::{self, Dry};
 use base::fault::Class;
 use base::job::{Cleaned, Location, Sight};
 use mover::pump::sink::clean::{self, Cleaning};
@@ -72,14 +72,15 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
                     heard.failed_count += 1;
                     console.error(&fault.text);
                 }
-                told => console.summary(&text::sight(told, dry)),
+                told => console.summary(&files::sight(told, dry)),
             }
         });
         all.add(&cleaned);
     }
     let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);
     let said = Said {
-        summary: text::cleaned(&all, dry),
+        run: None,
+        summary: files::cleaned(&all, dry),
         trouble: (all.failed > 0)
             .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
         end,

@@ -1,7 +1,10 @@
 //! The one door through which the program speaks: text or JSON, standard output or error, and the
 //! progress line that everything else must be printed around.
 
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,6 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::order::{Amount, Channel, Form, Show};
 use analysis::report::escape;
 use analysis::report::json::{self, Event, Stamp};
+use analysis::report::utc::utc;
+use base::fault::Fault;
 
 #[derive(Debug)]
 pub(crate) struct Console {
@@ -16,11 +21,28 @@ pub(crate) struct Console {
     started: Instant,
     /// Hidden unless standard error is a terminal and text is wanted.
     bar: ProgressBar,
+    /// Where everything that is told is written too.
+    log: Option<Mutex<File>>,
 }
 
 impl Console {
+    /// The same with a log, which is appended to.
+    pub(super) fn with_log(
+        show: Show,
+        started: Instant,
+        log: Option<&Path>,
+    ) -> Result<Console, Fault> {
+        let open = |path: &Path| {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            opened
+                .map_err(|why| Fault::system(&format!("write the log '{}'", path.display()), &why))
+        };
+        let log = log.map(open).transpose()?.map(Mutex::new);
+        Ok(Console { log, ..Console::new(show, started) })
+    }
+
     pub(super) fn new(show: Show, started: Instant) -> Console {
-        let draws = show.form == Form::Text && show.amount == Amount::All;
+        let draws = show.form == Form::Text && show.amount >= Amount::Usual;
         let target = match draws {
             true => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND),
             false => ProgressDrawTarget::hidden(),
@@ -29,7 +51,7 @@ impl Console {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
-        Console { show, started, bar }
+        Console { show, started, bar, log: None }
     }
 
     pub(super) fn show(&self) -> Show {
@@ -51,6 +73,14 @@ impl Console {
         self.bar.tick();
     }
 
+    /// The width that a progress line may have.
+    pub(super) fn columns(&self) -> usize {
+        // The spinner and a blank stand before it.
+        let size = rustix::termios::tcgetwinsize(io::stderr());
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        (if columns == 0 { COLUMNS } else { columns }).saturating_sub(2)
+    }
+
     /// Takes the progress line away.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
@@ -58,13 +88,22 @@ impl Console {
 
     /// A passing remark, such as a line of progress. Not for programs, not when quiet.
     pub(crate) fn remark(&self, text: &str) {
-        if self.show.form == Form::Text && self.show.amount == Amount::All {
+        if self.show.form == Form::Text && self.show.amount >= Amount::Usual {
             self.say(Channel::Stderr, &escape::page(text));
+        }
+    }
+
+    /// A file that was copied, or would be: for who asks for each, and for the log.
+    pub(super) fn file(&self, text: &str) {
+        self.note(text);
+        if self.show.form == Form::Text && self.show.amount == Amount::Verbose {
+            self.say(self.show.channel, &escape::line(text));
         }
     }
 
     /// Something that people should know although the run goes on.
     pub(super) fn warning(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
         match self.show.form {
             Form::Json => self.event(&Event::Warning { text: text.to_string() }),
             Form::Text => self.remark(&format!("datapump: warning: {}", escape::line(text))),
@@ -73,6 +112,7 @@ impl Console {
 
     /// Something that went wrong. Also beside JSON, unless that has the channel.
     pub(super) fn error(&self, text: &str) {
+        self.note(&format!("error: {text}"));
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
             self.say(Channel::Stderr, &format!("datapump: {}", escape::line(text)));
         }
@@ -80,7 +120,8 @@ impl Console {
 
     /// The summary of a run.
     pub(super) fn summary(&self, text: &str) {
-        if self.show.form == Form::Text && self.show.amount == Amount::All {
+        text.lines().filter(|line| !line.is_empty()).for_each(|line| self.note(line));
+        if self.show.form == Form::Text && self.show.amount >= Amount::Usual {
             self.say(self.show.channel, &escape::page(text.trim_end()));
         }
     }
@@ -99,6 +140,15 @@ impl Console {
             let stamp = Stamp { unix, since_start: self.started.elapsed().into() };
             self.say(self.show.channel, &json::line(stamp, event));
         }
+    }
+
+    /// A line in the log. Whoever takes the log away has what it had until then.
+    fn note(&self, text: &str) {
+        let Some(log) = &self.log else { return };
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = format!("{} {}\n", utc(unix), escape::line(text));
+        let mut file = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = file.write_all(line.as_bytes());
     }
 
     fn say(&self, channel: Channel, text: &str) {
@@ -121,3 +171,5 @@ pub(crate) fn print_line(out: &mut dyn Write, text: &str) {
 }
 
 const DRAWS_PER_SECOND: u8 = 10;
+/// Where a terminal does not say how wide it is.
+const COLUMNS: usize = 80;

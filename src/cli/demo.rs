@@ -23,6 +23,7 @@ pub(crate) struct DemoArgs {
     /// The small ones beside it.
     files: u64,
     explain: bool,
+    stats: bool,
     show: Show,
     recording: Recording,
 }
@@ -37,6 +38,7 @@ impl DemoArgs {
             bytes: typed.value_or_default(&copying::DEMO_BYTES)?,
             files: typed.value_or_default(&copying::DEMO_FILES)?,
             explain: typed.has(&showing::EXPLAIN),
+            stats: typed.has(&showing::STATS),
             show: Show::of(typed)?,
             recording: Recording::of(typed)?,
         })
@@ -53,8 +55,8 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
         let made = (&outcome, &order.settings);
         let ends = record::Ends::of_demo();
         let record = record::keep(&console, &args.recording, "demo", &ends, made, &heard);
-        let said = moved(made, record);
-        said.explained(&console, (&outcome, &order.settings), args.explain)
+        let said = moved(made, record, args.stats);
+        said.explained(&console, made, args.explain)
     });
     conclude(&console, said, heard)
 }

@@ -78,6 +78,9 @@ enum Subject {
 impl MeasureArgs {
     pub(super) fn of(typed: &Typed) -> Result<MeasureArgs, String> {
         let words = typed.words("WHAT");
+        if words.is_empty() {
+            return Err(WHAT.into());
+        }
         let shown: Vec<String> =
             words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Ok(MeasureArgs {
@@ -503,6 +506,9 @@ fn words_of(cell: Cell) -> String {
 }
 
 const WHOLE: &str = "whole";
+const WHAT: &str = "measure loads this host, so say what: 'measure all' takes about 18 minutes and \
+                    is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take a \
+                    part of that, and 'measure codec FILE' compares compressions";
 const ALL: &str = "all";
 /// Deep enough that most requests find others in the air.
 const DEPTH_APART: u16 = 4;

@@ -11,6 +11,7 @@ mod doctor;
 mod end_to_end;
 mod endpoint;
 mod explain;
+mod habits;
 mod help;
 mod measure;
 mod model;
@@ -45,6 +46,7 @@ use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::Record;
 use analysis::report::explain as page;
+use analysis::report::files::{self, Direction};
 use analysis::report::json::{self, EndEvent, Event, Start};
 use analysis::report::live::{Phase, count};
 use analysis::report::predicted;
@@ -116,7 +118,13 @@ fn perform(args: &Args, started: Instant) -> u8 {
 
 /// Names what is wrong with the command line.
 fn refuse(form: Form, started: Instant, why: &str) -> u8 {
-    let show = Show { form, amount: Amount::All, channel: Channel::Stdout, interval: None };
+    let show = Show {
+        form,
+        amount: Amount::Usual,
+        channel: Channel::Stdout,
+        direction: Direction::ToHere,
+        interval: None,
+    };
     let console = Console::new(show, started);
     console.refusal(why);
     console.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
@@ -136,9 +144,12 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
 }
 
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
-    let CopyArgs { sources, target, order, explain, recording } = args;
+    let CopyArgs { sources, target, order, explain, stats, log, recording } = args;
     let Order { job, receipt, show, idle } = order;
-    let console = Arc::new(Console::new(*show, started));
+    let console = match Console::with_log(*show, started, log.as_deref()) {
+        Ok(console) => Arc::new(console),
+        Err(fault) => return conclude(&Console::new(*show, started), Err(fault), Heard::default()),
+    };
     let settings = Some(&job.settings);
     console.event(&start("copy", sources.clone(), Some(target.clone()), settings));
     idle.iter().for_each(|text| console.warning(text));
@@ -170,8 +181,8 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &job.settings);
         let record = record::keep(&console, recording, "copy", &ends, made, &heard);
-        let said = moved(made, record).beside(&outcome, heard.expected.as_ref());
-        said.explained(&console, (&outcome, &job.settings), *explain)
+        let said = moved(made, record, *stats).beside(&outcome, heard.expected.as_ref(), *stats);
+        said.explained(&console, made, *explain)
     });
     conclude(&console, said, heard)
 }
@@ -205,17 +216,20 @@ fn watched<T>(
 /// What is said about work that ran to its end.
 struct Said {
     summary: String,
+    /// The number under which it was recorded.
+    run: Option<i64>,
     /// What was not as it should be, if something was.
     trouble: Option<(Class, String)>,
     end: EndEvent,
 }
 
 impl Said {
-    /// Adds what was expected.
-    fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>) -> Said {
+    /// Adds what was expected: of a dry run, and beside the figures.
+    fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>, stats: bool) -> Said {
         let text = match (expected, outcome.dry) {
             (Some(expected), Some(_)) => predicted::expected(expected, outcome),
-            (Some(expected), None) => predicted::compared(expected, outcome),
+            (Some(expected), None) if stats => predicted::compared(expected, outcome),
+            (Some(_), None) => String::new(),
             (None, Some(_)) if outcome.files > 0 => predicted::unknown(),
             (None, _) => String::new(),
         };
@@ -241,7 +255,7 @@ impl Said {
     }
 }
 
-fn moved((outcome, settings): (&Outcome, &Settings), record: Record) -> Said {
+fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool) -> Said {
     let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
     let free_bytes = outcome.dry.and_then(|room| room.free_bytes);
     let no_room = free_bytes.is_some_and(|free| free < outcome.bytes);
@@ -249,11 +263,15 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record) -> Said {
         worst = worst.max(Some(Class::NoSpace));
     }
     Said {
-        summary: text::summary(outcome, settings),
+        summary: match stats && outcome.dry.is_none() {
+            true => text::summary(outcome, settings) + &text::statistics(outcome, settings),
+            false => text::summary(outcome, settings),
+        },
+        run: (record.id > 0).then_some(record.id),
         trouble: worst.map(|class| {
             let failed = count(outcome.failed, "file");
             let text = match outcome.dry {
-                Some(_) if no_room => "the destination has not the room for it".to_string(),
+                Some(_) if no_room => "not enough free space at the destination".to_string(),
                 Some(_) => format!("{failed} would not be copied; the others would"),
                 None => format!("{failed} not copied; the others are complete"),
             };
@@ -268,7 +286,8 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
     let bad = found.differing + found.missing + found.unreadable;
     let end = json::end(worst, None);
     Said {
-        summary: text::verified(found, elapsed),
+        summary: files::verified(found, elapsed),
+        run: None,
         trouble: worst
             .map(|class| (class, format!("{} not as the receipt says", count(bad, "file")))),
         end: EndEvent { verified: Some(json::found(found, elapsed)), ..end },
@@ -285,14 +304,14 @@ fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 
     let no_receipt = receipt.err().map(|fault| (fault.class, fault.text));
     let (end, trouble) = match result {
         Ok(said) => {
-            console.summary(&said.summary);
+            let run = said.run.map(|run| {
+                format!("  recorded as run {run}: 'datapump results show {run}' has the details\n")
+            });
+            console.summary(&format!("{}{}", said.summary, run.unwrap_or_default()));
             (said.end, said.trouble.or(no_receipt))
         }
         Err(fault) => (json::end(Some(fault.class), None), Some((fault.class, fault.text))),
     };
-    for (path, fault) in &heard.failed {
-        console.error(&text::failed(path, fault));
-    }
     if let Some((_, text)) = &trouble {
         console.error(text);
     }

@@ -401,7 +401,7 @@ fn show(
         Passed::of(direction_samples.direction, interval, &direction_samples.between(from, to));
     report::lines(&passed).iter().for_each(|line| console.summary(line));
     let bytes = passed.sum.bytes;
-    if console.show().amount == order::Amount::All {
+    if console.show().amount >= order::Amount::Usual {
         console.event(&Event::Interval(Box::new(passed)));
     }
     bytes

@@ -11,6 +11,7 @@ use super::parser::ENDS;
 use super::record::Recording;
 use super::settings::{remote, settings};
 use super::typed::Typed;
+use analysis::report::files::Direction;
 use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
@@ -26,6 +27,10 @@ pub(crate) struct CopyArgs {
     pub order: Order,
     /// Show the evidence of what held the copy back, not only the sentence.
     pub explain: bool,
+    /// Show the figures of the run too.
+    pub stats: bool,
+    /// Where each file, warning and error is written too.
+    pub log: Option<PathBuf>,
     pub recording: Recording,
 }
 
@@ -78,6 +83,8 @@ pub(crate) struct Show {
     pub form: Form,
     pub amount: Amount,
     pub channel: Channel,
+    /// Where files go, as a list of them shows it.
+    pub direction: Direction,
     /// How often a line of progress is printed; `None` leaves it to where it is printed.
     pub interval: Option<Nanos>,
 }
@@ -88,10 +95,13 @@ pub(super) enum Form {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Amount {
-    All,
+    /// Errors only.
     Quiet,
+    Usual,
+    /// Each file too.
+    Verbose,
 }
 
 /// Where the summary or the JSON goes.
@@ -129,6 +139,8 @@ impl CopyArgs {
             target: target_typed,
             order,
             explain: typed.has(&showing::EXPLAIN),
+            stats: typed.has(&showing::STATS),
+            log: typed.value(&showing::LOG)?,
             recording: Recording::of(typed)?,
         })
     }
@@ -184,9 +196,13 @@ impl Order {
             Location::Stdio => Channel::Stderr,
             _ => Channel::Stdout,
         };
+        let direction = match target.host {
+            Some(_) => Direction::ToFar,
+            None => Direction::ToHere,
+        };
         Ok(Order {
             receipt,
-            show: Show { channel, ..wanted.show },
+            show: Show { channel, direction, ..wanted.show },
             idle,
             job: Job {
                 sources: ends.into_iter().map(|end| end.location).collect(),
@@ -207,15 +223,24 @@ impl Show {
         let is_set = |option| Ok::<_, String>(typed.maybe(option)?.unwrap_or(false));
         let (json, quiet) = (is_set(&showing::JSON)?, is_set(&showing::QUIET)?);
         let interval = typed.maybe(&showing::INTERVAL)?;
+        let verbose = is_set(&showing::VERBOSE)?;
         if quiet && interval.is_some() {
             return Err(
                 "--quiet shows no progress and --interval asks for it: leave one out".into()
             );
         }
+        if quiet && verbose {
+            return Err("--quiet and --verbose contradict each other: leave one out".into());
+        }
         Ok(Show {
             form: if json { Form::Json } else { Form::Text },
-            amount: if quiet { Amount::Quiet } else { Amount::All },
+            amount: match (quiet, verbose) {
+                (true, _) => Amount::Quiet,
+                (false, true) => Amount::Verbose,
+                (false, false) => Amount::Usual,
+            },
             channel: Channel::Stdout,
+            direction: Direction::ToHere,
             interval,
         })
     }
@@ -473,7 +498,7 @@ mod tests {
             ("copy - b -n", "--dry-run reads nothing"),
             ("copy a b -0", "--null is about the names of --files-from"),
             ("copy a b -n --manifest m", "--dry-run copies nothing"),
-            ("copy a b -q -P 1", "--quiet shows no progress and --interval asks for it"),
+            ("copy a b -q --interval 1", "--quiet shows no progress and --interval asks for it"),
             (
                 "copy a b -s 64 --request-size 16M",
                 "64 streams with 2 requests of 16M each need 2.00 GiB of buffers, and --memory is \

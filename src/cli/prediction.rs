@@ -157,6 +157,8 @@ impl PredictArgs {
             target: target_typed,
             order,
             explain: false,
+            stats: false,
+            log: None,
             recording,
         };
         Ok(PredictArgs { copy })

@@ -36,6 +36,7 @@ pub(super) fn options(
 }
 
 fn option(line: &str, command: CommandId) -> Result<(&'static dyn AnyOption, OsString), String> {
+    let line = line.strip_prefix("--").unwrap_or(line);
     let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let known = options::find(command, name).filter(|_| name != PROFILE.name);
     let option = known.ok_or_else(|| format!("{} has no option --{name}", command.typed()))?;
@@ -73,6 +74,7 @@ mod tests {
             ("streams 8\nstraems 9\n", Err("line 2 of '")),
             ("streams 99\n", Err("line 1 of '")),
             ("profile x\n", Err("line 1 of '")),
+            ("--streams 8\n", Ok((8, None))),
         ];
         for (text, expect) in cases {
             fs::write(&path, text).unwrap();

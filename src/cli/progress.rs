@@ -11,9 +11,9 @@ use super::order::{Amount, Form};
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
+use analysis::report::files;
 use analysis::report::json;
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
-use analysis::report::text;
 use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::units::Nanos;
@@ -31,7 +31,7 @@ pub(crate) struct Followed {
 /// What was heard until the end.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// The first failures; the rest were told at once.
+    /// The first failures, for the end of a JSON run.
     pub failed: Vec<(Vec<u8>, Fault)>,
     pub failed_count: u64,
     /// All that finished files gave, unless writing it failed.
@@ -62,6 +62,9 @@ pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Recei
         meter,
         before,
         interval: interval(console),
+        connected_at: None,
+        moved_before: 0,
+        last_moved: 0,
         heard: Heard { receipt: receipt.map(Ok), ..Heard::default() },
     };
     let thread = thread::spawn(move || follower.run(&notices));
@@ -107,6 +110,12 @@ struct Follower {
     /// At the end of the last interval.
     before: Seen,
     interval: Option<Nanos>,
+    /// When there was something else to do than to connect for the first time.
+    connected_at: Option<Nanos>,
+    /// What moved before a connection was lost.
+    moved_before: u64,
+    /// At the last look.
+    last_moved: u64,
     heard: Heard,
 }
 
@@ -147,25 +156,27 @@ impl Follower {
             }
             Notice::FileDone { path, bytes, digest } => {
                 self.heard.shape.add(bytes);
-                if self.console.show().amount == Amount::All {
+                if self.console.show().amount >= Amount::Usual {
                     self.console.event(&json::file_done(&path, bytes, digest.as_deref()));
                 }
+                self.console.file(&files::itemized(self.console.show().direction, &path, bytes));
                 if let Some(digest) = digest {
                     self.note(&path, &digest);
                 }
             }
             Notice::WouldCopy { path, bytes } => {
                 self.heard.shape.add(bytes);
-                if self.console.show().amount == Amount::All {
+                if self.console.show().amount >= Amount::Usual {
                     self.console.event(&json::would_copy(&path, bytes));
                 }
+                self.console.file(&files::itemized(self.console.show().direction, &path, bytes));
             }
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
+                self.console.error(&files::failed(&path, &fault));
                 self.heard.failed_count += 1;
-                match self.heard.failed.len() < FAILED_KEPT {
-                    true => self.heard.failed.push((path, fault)),
-                    false => self.console.error(&text::failed(&path, &fault)),
+                if self.heard.failed.len() < FAILED_KEPT {
+                    self.heard.failed.push((path, fault));
                 }
             }
         }
@@ -184,9 +195,13 @@ impl Follower {
             self.heard.receipt = Some(Err(fault));
         }
         // The gauges begin at nothing again: what was moved before says nothing about the rate.
-        let first = self.first;
-        self.before =
-            Seen { at: self.console.started().elapsed().into(), first, ..Seen::default() };
+        self.first = Phase::Reconnecting;
+        self.moved_before += std::mem::take(&mut self.last_moved);
+        self.before = Seen {
+            at: self.console.started().elapsed().into(),
+            first: self.first,
+            ..Seen::default()
+        };
         self.meter = Meter::default();
         self.meter.see(&self.before);
     }
@@ -206,11 +221,15 @@ impl Follower {
             return;
         };
         let seen = self.seen(&watch);
+        if seen.phase() != Phase::Connecting {
+            self.connected_at.get_or_insert(seen.at);
+        }
+        self.last_moved = seen.moved();
         self.heard.series.add(seen.at, seen.bytes_done.saturating_sub(seen.bytes_held));
         self.meter.see(&seen);
         // Not while connecting: ssh may be asking for a password on the same line.
         if self.console.has_line() && seen.phase() != Phase::Connecting {
-            self.console.draw(live::line(&seen, &self.meter));
+            self.console.draw(live::line(&seen, &self.meter, self.console.columns()));
         }
         if self.interval.is_some_and(|interval| seen.at - self.before.at >= interval) {
             match self.console.show().form {
@@ -223,8 +242,9 @@ impl Follower {
 
     fn seen(&self, watch: &Watch) -> Seen {
         let gauge = &watch.gauge;
+        let at = self.console.started().elapsed().into();
         Seen {
-            at: self.console.started().elapsed().into(),
+            at,
             bytes_done: gauge.bytes_done.load(Relaxed),
             bytes_held: gauge.bytes_held.load(Relaxed),
             bytes_found: gauge.bytes_found.load(Relaxed),
@@ -236,6 +256,8 @@ impl Follower {
                 (false, false) => Walk::Looking,
             },
             first: self.first,
+            connected_at: self.connected_at.unwrap_or(at),
+            moved_before: self.moved_before,
         }
     }
 }

@@ -9,6 +9,7 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::command_id::{self, Branch, CommandId, Group};
+use super::habits;
 use super::help;
 use super::options::moving::PROFILE;
 use super::options::{self, AnyOption, CliOption, Shape, any_of};
@@ -270,15 +271,28 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
             };
             Stop::wrong(words, format!("{} '{typed}': write {}", group.name, any_of(&names)))
         }
+        (ErrorKind::UnknownArgument, _) if tip(why).is_some() => {
+            Stop::wrong(words, tip(why).unwrap_or_default())
+        }
         (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
             if !is_misspelt(why) && means_copy(words) =>
         {
-            let typed: Vec<String> =
-                words[1..].iter().map(|word| words::quote(&word.to_string_lossy())).collect();
+            let typed: Vec<String> = habits::without_tool(&words[1..])
+                .iter()
+                .map(|word| words::quote(&word.to_string_lossy()))
+                .collect();
             let line = typed.join(" ");
             Stop::wrong(words, format!("the command is missing; write: datapump copy {line}"))
         }
         _ => Stop::wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
+    }
+}
+
+/// What is written here for an option of another tool.
+fn tip(why: &clap::Error) -> Option<String> {
+    match why.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) => habits::option(typed),
+        _ => None,
     }
 }
 

@@ -111,7 +111,7 @@ fn of_cell(cell: &Cell, around: &Around<'_>) -> record::Cell {
         choice: cell.kind.name().to_string(),
         extent_bytes,
         extent_s,
-        moving_s: Some((outcome.elapsed - outcome.login).seconds()),
+        moving_s: Some(outcome.moving().seconds()),
         pause_s: Some(around.paused.seconds()),
         loaded_s: Some(around.copied.moving.1.since(around.copied.moving.0).seconds()),
         compression_ratio: Some(outcome.near.tally.packing.ratio().unwrap_or(1.0)),

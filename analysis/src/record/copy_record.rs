@@ -118,10 +118,8 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
 }
 
 fn moved(outcome: &Outcome, source: &SideReport) -> Moved {
-    let bytes = outcome.bytes.saturating_sub(outcome.resumed_bytes);
-    let elapsed_s = outcome.elapsed.seconds();
     Moved {
-        bytes,
+        bytes: outcome.moved_bytes(),
         files: outcome.files,
         directories: outcome.directories,
         failed: outcome.failed,
@@ -130,8 +128,8 @@ fn moved(outcome: &Outcome, source: &SideReport) -> Moved {
         resumed_bytes: outcome.resumed_bytes,
         held_files: outcome.held_files,
         wire_bytes: source.tally.wire_bytes,
-        elapsed_s,
-        goodput_bytes_per_s: if elapsed_s > 0.0 { bytes as f64 / elapsed_s } else { 0.0 },
+        elapsed_s: outcome.elapsed.seconds(),
+        goodput_bytes_per_s: outcome.rate().bytes_per_second,
         steady_bytes_per_s: None,
         steady_from_s: None,
         retries: outcome.retries,
@@ -176,8 +174,8 @@ fn side(report: &SideReport, environment: i64) -> Side {
 fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
     let mut points = seen.points().to_vec();
     let last_s = points.last().map_or(0.0, |point| point.at_s);
-    let bytes = outcome.bytes.saturating_sub(outcome.resumed_bytes);
-    points.push(SeriesPoint { at_s: outcome.elapsed.seconds().max(last_s), bytes });
+    let at_s = outcome.elapsed.seconds().max(last_s);
+    points.push(SeriesPoint { at_s, bytes: outcome.moved_bytes() });
     points
 }
 

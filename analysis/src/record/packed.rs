@@ -120,7 +120,7 @@ impl Packed {
 
 impl Without {
     fn of(outcome: &Outcome, source: &SideReport, sink: &SideReport) -> Without {
-        let seconds = (outcome.elapsed.seconds() - outcome.login.seconds()).max(1e-9);
+        let seconds = outcome.moving().seconds().max(1e-9);
         let rate = source.tally.bytes as f64 / seconds;
         let wire = source.tally.packing.packed_bytes as f64 / seconds;
         let held_by = HeldBy::of(&source.tally.life, &sink.tally.life);

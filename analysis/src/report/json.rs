@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::files::Dry;
 use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
-use super::text::Dry;
 use super::utc::utc;
 use crate::diagnosis::Verdict;
 use crate::doctor::Finding;

@@ -20,6 +20,10 @@ pub struct Seen {
     pub walk: Walk,
     /// What it is busy with until something is found.
     pub first: Phase,
+    /// When it was connected for the first time, so that bytes could move.
+    pub connected_at: Nanos,
+    /// What moved before the connection was lost and made again.
+    pub moved_before: u64,
 }
 
 /// How much is known of what there is to do.
@@ -38,6 +42,8 @@ pub enum Walk {
 pub enum Phase {
     #[default]
     Connecting,
+    /// The connection was lost, and is being made again.
+    Reconnecting,
     Finding,
     Moving,
     Finishing,
@@ -47,6 +53,7 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Phase::Connecting => "connecting",
+            Phase::Reconnecting => "reconnecting",
             Phase::Finding => "finding files",
             Phase::Moving => "moving",
             Phase::Finishing => "finishing",
@@ -78,12 +85,12 @@ impl Seen {
         }
     }
 
-    /// The mean rate since the start.
+    /// The mean rate since bytes could move, over all connections.
     pub(crate) fn average(&self) -> Rate {
-        Rate::of(self.moved(), self.at)
+        Rate::of(self.moved_before + self.moved(), self.at - self.connected_at)
     }
 
-    /// Bytes that moved in this run.
+    /// Bytes that moved in this run, since it was connected last.
     pub fn moved(&self) -> u64 {
         self.bytes_done.saturating_sub(self.bytes_held)
     }
@@ -110,10 +117,15 @@ impl Seen {
 pub struct Meter {
     /// Oldest first; spans `SPAN` at most.
     past: VecDeque<(Nanos, u64)>,
+    /// When bytes were seen to have moved last.
+    moved_at: Nanos,
 }
 
 impl Meter {
     pub fn see(&mut self, seen: &Seen) {
+        if self.past.back().is_none_or(|last| last.1 != seen.moved()) {
+            self.moved_at = seen.at;
+        }
         self.past.push_back((seen.at, seen.moved()));
         while self.past.len() > 2 && self.past.front().is_some_and(|p| seen.at - p.0 > SPAN) {
             self.past.pop_front();
@@ -123,6 +135,11 @@ impl Meter {
     /// The rate of the last second or so.
     pub fn now(&self) -> Rate {
         self.over(NOW)
+    }
+
+    /// For how long nothing has moved, where that is longer than usual.
+    pub fn still(&self, seen: &Seen) -> Option<Nanos> {
+        Some(seen.at - self.moved_at).filter(|still| *still >= STILL)
     }
 
     /// How long the rest takes at the rate of the last seconds. Only once all files are found.
@@ -146,42 +163,53 @@ impl Meter {
     }
 }
 
-/// The progress line. What matters least stands at the end, where a narrow terminal cuts it off.
-pub fn line(seen: &Seen, meter: &Meter) -> String {
+/// The progress line, of at most so many columns: what matters least is left out whole.
+pub fn line(seen: &Seen, meter: &Meter, columns: usize) -> String {
     let phase = seen.phase();
-    let parts = match phase {
-        Phase::Connecting => vec![clock(seen.at)],
-        Phase::Finding => {
-            vec![format!("{} so far", count(seen.files_found, "file")), bytes_found(seen)]
-        }
+    let average = || format!("average {}", seen.average());
+    // Each field with its rank: the highest goes first where there are too few columns.
+    let mut fields = match phase {
+        Phase::Connecting | Phase::Reconnecting => vec![(1, clock(seen.at))],
+        Phase::Finding => vec![
+            (1, format!("{} so far", count(seen.files_found, "file"))),
+            (2, Bytes(seen.bytes_found).to_string()),
+        ],
         Phase::Moving => moving(seen, meter),
         Phase::Finishing => {
-            let rate = format!("average {}", seen.average());
-            [seen.files(), Some(Bytes(seen.bytes_done).to_string()), Some(rate)]
-                .into_iter()
-                .flatten()
-                .collect()
+            let files = seen.files().map(|files| (1, files));
+            let rest = [(2, Bytes(seen.bytes_done).to_string()), (3, average())];
+            files.into_iter().chain(rest).collect()
         }
     };
-    format!("{}  {}", phase.name(), parts.join("  "))
+    loop {
+        let words: Vec<&str> = fields.iter().map(|(_, text)| &**text).collect();
+        let line = format!("{}  {}", phase.name(), words.join("  "));
+        let last = fields.iter().map(|(rank, _)| *rank).max();
+        match last {
+            Some(last) if line.chars().count() > columns => {
+                fields.retain(|(rank, _)| *rank != last);
+            }
+            _ => return line.trim_end().to_string(),
+        }
+    }
 }
 
-fn moving(seen: &Seen, meter: &Meter) -> Vec<String> {
+fn moving(seen: &Seen, meter: &Meter) -> Vec<(u8, String)> {
+    let rate = match meter.still(seen) {
+        Some(still) => format!("no data for {}", clock(still)),
+        None => meter.now().to_string(),
+    };
     [
-        seen.percent().map(|percent| format!("{percent:>2} %")),
-        Some(seen.bytes()),
-        Some(meter.now().to_string()),
-        meter.left(seen).map(|left| format!("ETA {}", clock(left))),
-        seen.files(),
-        Some(format!("average {}", seen.average())),
+        (1, seen.percent().map(|percent| format!("{percent:>2} %"))),
+        (4, Some(seen.bytes())),
+        (2, Some(rate)),
+        (3, meter.left(seen).map(|left| format!("ETA {}", clock(left)))),
+        (5, seen.files()),
+        (6, Some(format!("average {}", seen.average()))),
     ]
     .into_iter()
-    .flatten()
+    .filter_map(|(rank, text)| Some((rank, text?)))
     .collect()
-}
-
-fn bytes_found(seen: &Seen) -> String {
-    Bytes(seen.bytes_found).to_string()
 }
 
 /// One interval of a run, as `-P` prints it: when, how far, the rate of the interval and the
@@ -227,6 +255,8 @@ pub fn count(number: u64, noun: &str) -> String {
 }
 
 const NOW: Nanos = Nanos::from_millis(1500);
+/// Slow disks and paths pause for shorter.
+const STILL: Nanos = Nanos::from_millis(3000);
 const SPAN: Nanos = Nanos::from_millis(10_000);
 
 #[cfg(test)]
@@ -242,7 +272,7 @@ mod tests {
             files_done: files.0,
             files_found: files.1,
             walk,
-            first: Phase::Connecting,
+            ..Seen::default()
         }
     }
 
@@ -271,6 +301,10 @@ mod tests {
                 "finishing  8 of 9 files  1 GiB  average 268 MB/s (2.15 Gbit/s)",
             ),
             (
+                Seen { first: Phase::Reconnecting, ..seen(9, 0, 0, (0, 0), Walk::Looking) },
+                "reconnecting  0:09",
+            ),
+            (
                 seen(0, 0, G, (0, 1), Walk::Done),
                 "moving   0 %  0 B of 1 GiB  0.0 kB/s (0.0 kbit/s)  average 0.0 kB/s (0.0 kbit/s)",
             ),
@@ -280,13 +314,53 @@ mod tests {
             ),
         ];
         let here = Seen { first: Phase::Finding, ..Seen::default() };
-        assert_eq!(line(&here, &Meter::default()), "finding files  0 files so far  0 B");
+        assert_eq!(line(&here, &Meter::default(), 200), "finding files  0 files so far  0 B");
         for (seen, expect) in cases {
             let mut meter = Meter::default();
             meter.see(&Seen::default());
             meter.see(&seen);
-            assert_eq!(line(&seen, &meter), expect);
+            assert_eq!(line(&seen, &meter, 200), expect);
         }
+    }
+
+    /// Whole fields are left out, and what is left is true.
+    #[test]
+    fn narrow_terminals() {
+        const G: u64 = 1 << 30;
+        let mut meter = Meter::default();
+        meter.see(&Seen::default());
+        let seen = seen(4, G, 4 * G, (3, 9), Walk::Done);
+        meter.see(&seen);
+        let cases = [
+            (
+                120,
+                "moving  25 %  1 GiB of 4 GiB  268 MB/s (2.15 Gbit/s)  ETA 0:12  3 of 9 files  \
+                 average 268 MB/s (2.15 Gbit/s)",
+            ),
+            (80, "moving  25 %  1 GiB of 4 GiB  268 MB/s (2.15 Gbit/s)  ETA 0:12  3 of 9 files"),
+            (66, "moving  25 %  1 GiB of 4 GiB  268 MB/s (2.15 Gbit/s)  ETA 0:12"),
+            (60, "moving  25 %  268 MB/s (2.15 Gbit/s)  ETA 0:12"),
+            (40, "moving  25 %  268 MB/s (2.15 Gbit/s)"),
+            (20, "moving  25 %"),
+            (3, "moving"),
+        ];
+        for (columns, expect) in cases {
+            assert_eq!(line(&seen, &meter, columns), expect, "{columns}");
+        }
+        let later = Seen { at: seen.at + Nanos::from_millis(6000), ..seen };
+        meter.see(&later);
+        assert_eq!(line(&later, &meter, 40), "moving  25 %  no data for 0:06  ETA 0:30");
+    }
+
+    /// An average is over all connections, and over the time in which bytes could move.
+    #[test]
+    fn averages_hold_across_reconnections() {
+        let seen = Seen {
+            connected_at: Nanos::from_millis(2000),
+            moved_before: 300,
+            ..seen(12, 700, 1000, (0, 1), Walk::Done)
+        };
+        assert_eq!(seen.average().bytes_per_second, 100.0);
     }
 
     #[test]
@@ -317,7 +391,7 @@ mod tests {
         let seen = Seen { bytes_held: 2 * G, ..seen(4, 3 * G, 4 * G, (0, 1), Walk::Done) };
         meter.see(&seen);
         assert_eq!(
-            line(&seen, &meter),
+            line(&seen, &meter, 200),
             "moving  75 %  3 GiB of 4 GiB  268 MB/s (2.15 Gbit/s)  ETA 0:04  \
              average 268 MB/s (2.15 Gbit/s)"
         );

@@ -109,7 +109,7 @@ pub fn costs(outcomes: &[&Outcome]) -> Vec<Cost> {
     let near = near.reduce(|a, b| if a.0 + a.1 >= b.0 + b.1 { a } else { b });
     let far = outcomes.iter().filter_map(|outcome| outcome.far.as_ref()).map(cpu);
     let far = far.reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-    let moved = outcomes.iter().map(|outcome| (outcome.elapsed - outcome.login).seconds());
+    let moved = outcomes.iter().map(|outcome| outcome.moving().seconds());
     let seconds = moved.fold(0.0, f64::max);
     let percent = |cpu_s: f64| if seconds > 0.0 { cpu_s / seconds * 100.0 } else { 0.0 };
     let cost = |(host, (user_s, system_s))| Cost {

@@ -1,11 +1,8 @@
 //! The end of a run as text.
 
-use std::path::Path;
-
 use base::codec::Coding;
-use base::fault::Fault;
-use base::job::{Carrier, Cleaned, FreeSpace, Outcome, Sight, Verified};
-use base::settings::{Pace, Settings};
+use base::job::{Carrier, FreeSpace, Outcome};
+use base::settings::{Overwrite, Pace, Settings, SkipUnchanged};
 use base::tally::{SideReport, Stage, Tally};
 use base::units::{Bytes, Nanos, Rate};
 
@@ -13,21 +10,24 @@ use super::escape;
 use super::live::count;
 use crate::record::packed::{HeldBy, Packed, Without};
 
-/// Whether things were done, or only would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dry {
-    Yes,
-    No,
-}
-
-/// The summary of a transfer: what moved, how, what it cost each side, and where requests spent
-/// their life.
+/// The summary of a transfer in a few lines: what moved and how fast, and what came before it.
 pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     if let Some(room) = outcome.dry {
-        return dry_run(outcome, room);
+        return dry_run(outcome, settings, room);
     }
-    let mut text = headline(outcome);
-    text.push('\n');
+    let mut text = headline(outcome, settings);
+    let before: Vec<String> =
+        history(outcome).into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    if !before.is_empty() {
+        text.push_str(&format!("  {}\n", before.join("; ")));
+    }
+    text
+}
+
+/// The figures of a transfer: how it moved, what it cost each side, and where requests spent their
+/// life.
+pub fn statistics(outcome: &Outcome, settings: &Settings) -> String {
+    let mut text = String::from("\n");
     for (name, value) in facts(outcome, settings) {
         text.push_str(&format!("  {name:<NAME_WIDTH$}{value}\n"));
     }
@@ -50,27 +50,25 @@ pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
 }
 
 /// What a dry run found.
-fn dry_run(outcome: &Outcome, room: FreeSpace) -> String {
+fn dry_run(outcome: &Outcome, settings: &Settings, room: FreeSpace) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
         failed => format!("; {failed} would NOT be copied"),
     };
     let mut text = format!(
-        "dry run, nothing was copied: {} in {}{} would be{}{failed}\n\n",
-        Bytes(outcome.bytes),
+        "Dry run: would copy {}, {}{}{failed}\n",
         count(outcome.files, "file"),
-        folders(outcome),
-        kept(outcome),
+        Bytes(outcome.bytes),
+        kept(outcome, settings),
     );
-    let mut facts = vec![("bytes", outcome.bytes.to_string())];
-    facts.extend(history(outcome));
+    let mut facts = history(outcome);
     if let Some(free_bytes) = room.free_bytes {
         let missing = outcome.bytes.saturating_sub(free_bytes);
         let verdict = match missing {
             0 => "enough".to_string(),
             missing => format!("{} are missing", Bytes(missing)),
         };
-        facts.push(("room", format!("{} are free, {verdict}", Bytes(free_bytes))));
+        facts.push(("free space", format!("{}, {verdict}", Bytes(free_bytes))));
     }
     for (name, value) in facts {
         text.push_str(&format!("  {name:<NAME_WIDTH$}{value}\n"));
@@ -78,10 +76,17 @@ fn dry_run(outcome: &Outcome, room: FreeSpace) -> String {
     text
 }
 
-fn kept(outcome: &Outcome) -> String {
+/// Files that stay as they are, and why.
+fn kept(outcome: &Outcome, settings: &Settings) -> String {
+    let skips = settings.skip_unchanged != SkipUnchanged::No;
+    let why = match settings.overwrite {
+        Overwrite::Older if skips => "unchanged or newer at the destination",
+        Overwrite::Older => "not older at the destination",
+        _ => "unchanged",
+    };
     match outcome.kept {
         0 => String::new(),
-        kept => format!("; {kept} unchanged"),
+        kept => format!("; {kept} kept ({why})"),
     }
 }
 
@@ -93,26 +98,38 @@ fn folders(outcome: &Outcome) -> String {
     }
 }
 
-fn headline(outcome: &Outcome) -> String {
+/// `1.46 GiB in 3.40 s, 1 file: 461 MB/s (3.69 Gbit/s)`.
+fn headline(outcome: &Outcome, settings: &Settings) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
         failed => format!("; {failed} NOT copied"),
     };
-    let (kept, folders) = (kept(outcome), folders(outcome));
+    let (kept, folders) = (kept(outcome, settings), folders(outcome));
+    let of_all = match outcome.resumed_bytes {
+        0 => String::new(),
+        _ => format!(" of {}", Bytes(outcome.bytes)),
+    };
+    let login = match outcome.far {
+        Some(_) => format!(" after {} of login", outcome.login),
+        None => String::new(),
+    };
+    let rate = match outcome.moved_bytes() {
+        0 => String::new(),
+        _ => format!(": {}", outcome.rate()),
+    };
     format!(
-        "{} in {}, {}{folders}: {}{kept}{failed}\n",
-        Bytes(outcome.bytes),
-        outcome.elapsed,
+        "{}{of_all} in {}{login}, {}{folders}{rate}{kept}{failed}\n",
+        Bytes(outcome.moved_bytes()),
+        outcome.moving(),
         count(outcome.files, "file"),
-        Rate::of(outcome.bytes.saturating_sub(outcome.resumed_bytes), outcome.elapsed),
     )
 }
 
 /// What was asked for and what it became, one fact a line.
 fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> {
     let checks = format!("digest {}, fsync {}", settings.digest.name(), settings.fsync.name());
-    let mut facts = vec![("bytes", outcome.bytes.to_string())];
-    facts.extend(history(outcome));
+    let mut facts = vec![("bytes", outcome.moved_bytes().to_string())];
+    facts.extend(since_connected(outcome));
     match outcome.carrier {
         Carrier::Memory => {
             facts.push(("path", "inside this process, no network".to_string()));
@@ -168,15 +185,23 @@ fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
     }
     if outcome.retries > 0 {
         let times = count(outcome.retries.into(), "time");
-        facts.push(("connection", format!("reconnected {times}")));
+        facts.push(("connection", format!("lost and made again {times}")));
     }
     facts
 }
 
+/// What a side counts, it counts since the two sides were connected last.
+fn since_connected(outcome: &Outcome) -> Option<(&'static str, String)> {
+    let bytes = source(outcome).tally.bytes;
+    let text =
+        || format!("what follows is since the last reconnect: {} of these bytes", Bytes(bytes));
+    (outcome.retries > 0).then(|| ("connection", text()))
+}
+
 /// `4.02 GiB, 0.52 % more than the bytes themselves`.
 fn wire(outcome: &Outcome) -> String {
-    let wire_bytes = source(outcome).tally.wire_bytes;
-    match outcome.bytes {
+    let Tally { wire_bytes, bytes, .. } = source(outcome).tally;
+    match bytes {
         0 => Bytes(wire_bytes).to_string(),
         bytes => {
             let more = (wire_bytes as f64 / bytes as f64 - 1.0) * 100.0;
@@ -212,7 +237,7 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let spent: Vec<Nanos> =
         sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
     if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.pack_over_unpack) {
-        let text = format!("{pack} to pack, {unpack} to unpack: {c_over_x:.1} times as long");
+        let text = format!("{pack} to pack, {unpack} to unpack: packing is {c_over_x:.1}x slower");
         facts.push(("codec", text));
     }
     facts.extend(packed.without.map(|without| ("off", without_packing(without))));
@@ -223,12 +248,12 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
 fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
-        HeldBy::Wire => ("", "the wire carried what it could"),
+        HeldBy::Wire => ("", "the network was the limit"),
         HeldBy::Packing => (" at least", "packing held this back, so the wire was never full"),
         HeldBy::Unpacking => (" at least", "unpacking held this back, so the wire was never full"),
         HeldBy::Source => ("", "the source held this back"),
     };
-    format!("would have moved {rate}{bound}: {why}")
+    format!("uncompressed estimate {rate}{bound}: {why}")
 }
 
 /// The window that was asked for, and the largest that the sink's TCP advertised to the source.
@@ -276,7 +301,7 @@ fn cpu_of_all(outcome: &Outcome) -> String {
         .iter()
         .fold(Nanos(0), |spent, (_, side)| spent + side.cpu_user + side.cpu_system);
     let who = if outcome.far.is_some() { " on both sides" } else { "" };
-    match per_byte(spent, outcome.bytes) {
+    match per_byte(spent, source(outcome).tally.bytes) {
         Some(per_byte) => format!("{spent}{who}, {per_byte} a byte"),
         None => format!("{spent}{who}"),
     }
@@ -386,7 +411,7 @@ fn life(name: &str, tally: &Tally) -> String {
         false => format!(" ({})", steps.join(", ")),
     };
     format!(
-        "  {name}: a request lived {} on average{steps}:\n    \
+        "  {name}: mean request time {}{steps}:\n    \
          {}, {}, {}, {}.\n",
         mean(total),
         part("filling", life.fill),
@@ -410,67 +435,6 @@ fn source(outcome: &Outcome) -> &SideReport {
         Some(far) if !outcome.near_is_source => far,
         _ => &outcome.near,
     }
-}
-
-/// What `verify` says at the end.
-pub fn verified(found: &Verified, elapsed: Nanos) -> String {
-    let rate = Rate::of(found.bytes, elapsed);
-    let read = format!("{} read in {elapsed}: {rate}", Bytes(found.bytes));
-    if found.worst().is_none() {
-        return format!("{} what the receipt says; {read}\n", all_of(found.files));
-    }
-    let bad = [
-        (found.differing, "differing"),
-        (found.missing, "missing"),
-        (found.unreadable, "unreadable"),
-    ];
-    let bad: Vec<String> = bad
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, how)| format!("{number} {how}"))
-        .collect();
-    format!("{}, {} as the receipt says; {read}\n", bad.join(", "), found.files)
-}
-
-/// What `clean` says of one thing. `dry` is for what only would be done.
-pub fn sight(sight: &Sight, dry: Dry) -> String {
-    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
-    match sight {
-        Sight::Removed { path, bytes } => format!("{word}: {} ({})", shown(path), Bytes(*bytes)),
-        Sight::Held(path) => format!("left: {} (of a copy that runs)", shown(path)),
-        Sight::Failed(fault) => fault.text.clone(),
-    }
-}
-
-/// And at its end.
-pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
-    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
-    let held = match cleaned.held {
-        0 => String::new(),
-        held => format!("; {} left, of a copy that runs", count(held, "file")),
-    };
-    format!("{} {word}, {}{held}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
-}
-
-fn all_of(files: u64) -> String {
-    match files {
-        0 => "no files are".to_string(),
-        1 => "the file is".to_string(),
-        files => format!("all {files} files are"),
-    }
-}
-
-/// A failed object in one line: its name, unless the fault says it, and why.
-pub fn failed(path: &[u8], fault: &Fault) -> String {
-    let name = String::from_utf8_lossy(path);
-    match path.is_empty() || fault.text.contains(name.as_ref()) {
-        true => fault.text.clone(),
-        false => format!("{name}: {}", fault.text),
-    }
-}
-
-fn shown(path: &Path) -> String {
-    escape::line(&path.to_string_lossy())
 }
 
 /// The width of a name with the gap behind it.
@@ -555,46 +519,21 @@ mod tests {
     use super::*;
     use base::fault::Class;
 
-    fn check(outcome: &Outcome, expect: &str) {
-        let got = summary(outcome, &Settings::default());
-        assert_eq!(got, expect, "\n{got}");
+    /// What a copy prints, and with `--stats`.
+    fn check(name: &str, outcome: &Outcome) {
+        let settings = Settings::default();
+        let summary = summary(outcome, &settings);
+        assert!(summary.lines().count() <= 3, "{summary}");
+        let statistics = match outcome.dry {
+            None => statistics(outcome, &settings),
+            Some(_) => String::new(),
+        };
+        insta::assert_snapshot!(name, format!("{summary}{statistics}"));
     }
 
     #[test]
     fn a_push() {
-        check(
-            &sample::push(),
-            "\
-4 GiB in 3.62 s, 1 file: 1186 MB/s (9.49 Gbit/s)
-
-  bytes             4294967296
-  path              4 TCP streams to the far port
-  wire              4.02 GiB, 0.54 % more than the bytes themselves
-  checks            seal tls, digest blake3, fsync file
-  window            left to TCP, advertised 6 MiB
-  requests          16384 of 1 MiB each
-  cpu               4.30 s on both sides, 1.00 ns a byte
-
-                    source (here)           sink (there)
-  engine            uring                   threads
-  depth             16                      4
-  congestion        cubic                   cubic
-  cpu user          1.21 s                  1.21 s
-  cpu system        940.0 ms                940.0 ms
-  cpu per byte      0.50 ns                 0.50 ns
-  calls             32768                   32768
-  partial returns   none                    120, 64 KiB on average
-  memory peak       41 MiB, planned 38 MiB  41 MiB, planned 38 MiB
-
-  source (here): a request lived 854.5 µs on average (digest 54.9 µs, seal 36.6 µs):
-    filling 50 % (427.2 µs), passing 11 % (91.6 µs), waiting 25 % (213.6 µs), \
-            draining 14 % (122.1 µs).
-  sink (there): a request lived 854.5 µs on average (digest 54.9 µs, seal 36.6 µs):
-    filling 50 % (427.2 µs), passing 11 % (91.6 µs), waiting 25 % (213.6 µs), \
-            draining 14 % (122.1 µs).
-  sink (there): engine threads: io_uring is switched off: kernel.io_uring_disabled = 2
-",
-        );
+        check("push", &sample::push());
     }
 
     #[test]
@@ -604,30 +543,19 @@ mod tests {
         outcome.near.excluded = 4;
         outcome.excluded = 4;
         outcome.dry = Some(FreeSpace { free_bytes: Some(3 << 30) });
-        check(
-            &outcome,
-            "\
-dry run, nothing was copied: 4 GiB in 3 files would be; 2 unchanged; 1 would NOT be copied
-
-  bytes             4294967296
-  left out          4 names by filters
-  room              3 GiB are free, 1 GiB are missing
-",
-        );
+        check("dry-run", &outcome);
     }
 
+    /// One denominator for what moved now, and another for what the sides counted since they were
+    /// connected last.
     #[test]
     fn an_earlier_run_and_reconnections() {
         let mut outcome = sample::push();
         (outcome.resumed_bytes, outcome.held_files, outcome.retries) = (2 << 30, 7, 2);
-        let text = summary(&outcome, &Settings::default());
-        for line in [
-            "4 GiB in 3.62 s, 1 file: 593 MB/s (4.75 Gbit/s)\n",
-            "  resumed           2 GiB were there from an earlier run, and 7 finished files\n",
-            "  connection        reconnected 2 times\n",
-        ] {
-            assert!(text.contains(line), "{line}{text}");
+        for side in [&mut outcome.near, outcome.far.as_mut().unwrap()] {
+            (side.tally.bytes, side.tally.wire_bytes) = (1 << 30, (1 << 30) + (5 << 20));
         }
+        check("resumed-and-reconnected", &outcome);
     }
 
     #[test]
@@ -637,101 +565,34 @@ dry run, nothing was copied: 4 GiB in 3 files would be; 2 unchanged; 1 would NOT
         outcome.carrier = Carrier::Control;
         (outcome.files, outcome.directories, outcome.failed) = (340, 12, 2);
         outcome.worst = Some(Class::SomeFailed);
-        check(
-            &outcome,
-            "\
-4 GiB in 3.62 s, 340 files, 12 folders: 1186 MB/s (9.49 Gbit/s); 2 NOT copied
-
-  bytes             4294967296
-  path              the ssh connection: no data port could be reached
-  wire              4.02 GiB, 0.54 % more than the bytes themselves
-  checks            digest blake3, fsync file
-  requests          16384 of 1 MiB each
-  cpu               4.30 s on both sides, 1.00 ns a byte
-
-                    source (there)          sink (here)
-  engine            threads                 uring
-  depth             4                       16
-  cpu user          1.21 s                  1.21 s
-  cpu system        940.0 ms                940.0 ms
-  cpu per byte      0.50 ns                 0.50 ns
-  calls             32768                   32768
-  partial returns   120, 64 KiB on average  none
-  memory peak       41 MiB, planned 38 MiB  41 MiB, planned 38 MiB
-
-  source (there): a request lived 854.5 µs on average (digest 54.9 µs, seal 36.6 µs):
-    filling 50 % (427.2 µs), passing 11 % (91.6 µs), waiting 25 % (213.6 µs), \
-            draining 14 % (122.1 µs).
-  sink (here): a request lived 854.5 µs on average (digest 54.9 µs, seal 36.6 µs):
-    filling 50 % (427.2 µs), passing 11 % (91.6 µs), waiting 25 % (213.6 µs), \
-            draining 14 % (122.1 µs).
-  source (there): engine threads: io_uring is switched off: kernel.io_uring_disabled = 2
-",
-        );
+        check("pull-over-ssh", &outcome);
     }
 
     #[test]
     fn nothing_at_all_on_this_host() {
         let mut outcome = sample::push();
         (outcome.bytes, outcome.files, outcome.far) = (0, 0, None);
-        outcome.carrier = Carrier::Memory;
+        (outcome.carrier, outcome.login) = (Carrier::Memory, Nanos(0));
         outcome.near = SideReport { engine: "threads".into(), depth: 1, ..SideReport::default() };
-        check(
-            &outcome,
-            "\
-0 B in 3.62 s, 0 files: 0.0 kB/s (0.0 kbit/s)
-
-  bytes             0
-  path              inside this process, no network
-  checks            digest blake3, fsync file
-  requests          0 of 1 MiB each
-  cpu               0 ns
-
-                    this host
-  engine            threads
-  depth             1
-  cpu user          0 ns
-  cpu system        0 ns
-  cpu per byte      -
-  calls             0
-  partial returns   none
-  memory peak       0 B, planned 0 B
-
-  this host: no request was timed.
-",
-        );
+        check("nothing", &outcome);
     }
 
+    /// What stays has its reason.
     #[test]
-    fn verdicts() {
-        let second = Nanos::from_millis(1000);
-        let well = Verified { files: 3, bytes: 1 << 30, ..Verified::default() };
+    fn what_is_kept_is_told_why() {
+        let outcome = Outcome { kept: 2, ..sample::push() };
         let cases = [
+            (Overwrite::Never, SkipUnchanged::Times, "; 2 kept (unchanged)"),
+            (Overwrite::Older, SkipUnchanged::No, "; 2 kept (not older at the destination)"),
             (
-                well,
-                "all 3 files are what the receipt says; 1 GiB read in 1.00 s: \
-                 1074 MB/s (8.59 Gbit/s)\n",
-            ),
-            (
-                Verified { differing: 1, unreadable: 2, ..well },
-                "1 differing, 2 unreadable, 3 as the receipt says; 1 GiB read in 1.00 s: \
-                 1074 MB/s (8.59 Gbit/s)\n",
+                Overwrite::Older,
+                SkipUnchanged::Times,
+                "; 2 kept (unchanged or newer at the destination)",
             ),
         ];
-        for (found, expect) in cases {
-            assert_eq!(verified(&found, second), expect);
-        }
-    }
-
-    #[test]
-    fn a_failure_names_its_file_once() {
-        let cases: [(&[u8], &str, &str); 3] = [
-            (b"a", "cannot open 'a': no", "cannot open 'a': no"),
-            (b"b", "no room", "b: no room"),
-            (b"", "no room", "no room"),
-        ];
-        for (path, why, expect) in cases {
-            assert_eq!(failed(path, &Fault::new(Class::Local, why)), expect);
+        for (overwrite, skip_unchanged, expect) in cases {
+            let settings = Settings { overwrite, skip_unchanged, ..Settings::default() };
+            assert_eq!(kept(&outcome, &settings), expect);
         }
     }
 }

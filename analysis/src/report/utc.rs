@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// `2026-11-20T12:15:03.123Z`. The days become a date as Howard Hinnant's `civil_from_days` does
 /// it: years begin in March, so that the leap day is the last of its year.
-pub(crate) fn utc(unix: Duration) -> String {
+pub fn utc(unix: Duration) -> String {
     let seconds = unix.as_secs();
     let days = seconds / 86_400 + 719_468; // since 0000-03-01
     let era = days / 146_097;

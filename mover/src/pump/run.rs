@@ -59,6 +59,8 @@ pub struct Peer {
     pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
     pub drives: bool,
+    /// The other host as people know it, for what it says of its files.
+    pub host: Option<String>,
 }
 
 /// One host's part: the source, the sink, or both.
@@ -397,8 +399,8 @@ enum Settled {
 }
 
 fn connection(peer: Peer) -> (Connection, PeerSetup) {
-    let Peer { session, line, pulse, dial, drives } = peer;
-    let setup = PeerSetup { session, drives, dials: dial.is_some() };
+    let Peer { session, line, pulse, dial, drives, host } = peer;
+    let setup = PeerSetup { session, drives, dials: dial.is_some(), host };
     (Connection { line, was_full: false, pulse, dial, drives }, setup)
 }
 

@@ -168,6 +168,8 @@ pub struct PeerSetup {
     pub drives: bool,
     /// True for the side that opens streams.
     pub dials: bool,
+    /// What people call it, where they know it by a name.
+    pub host: Option<String>,
 }
 
 /// What a part did.
@@ -290,6 +292,7 @@ struct Peer {
     session: Session,
     drives: bool,
     dials: bool,
+    host: Option<String>,
     line_is_full: bool,
     /// It has given a sign of life since the session was asked last.
     was_active: bool,
@@ -323,10 +326,10 @@ impl Core {
         watch: Arc<Watch>,
         carrier: Carrier,
     ) -> Core {
-        let peer = peer.map(|PeerSetup { mut session, drives, dials }| {
+        let peer = peer.map(|PeerSetup { mut session, drives, dials, host }| {
             session.set_timeout(now, settings.stall);
             let (line_is_full, was_active, is_gone) = (false, false, false);
-            Peer { session, drives, dials, line_is_full, was_active, is_gone }
+            Peer { session, drives, dials, host, line_is_full, was_active, is_gone }
         });
         Core {
             streams: StreamStates::new(settings.streams),
@@ -478,7 +481,7 @@ impl Core {
         }
         let text = format!(
             "{} failed, and --max-errors allows {most}; the last: {}; what has its final name is \
-             complete, and the same command goes on",
+             complete; run the same command again for the rest",
             self.done.failed, self.failed_last
         );
         Err(Fault::new(self.done.worst.unwrap_or(Class::SomeFailed), text))

@@ -19,7 +19,7 @@ use crate::pump::watch::Watch;
 use crate::wire::message::Role;
 use base::fault::{Class, Fault};
 use base::job::{Job, Outcome};
-use base::units::Tick;
+use base::units::{Nanos, Tick};
 
 mod conclude;
 mod far;
@@ -57,19 +57,22 @@ pub fn run_with(
     let mut tries = Tries::default();
     loop {
         let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
-        let opened = &Cell::new(false);
+        let opened = &Cell::new(None);
         let attempt = Attempt { resolved, launch, watch, started, login, opened };
         let fault = match attempt.run() {
             Ok(outcome) => return Ok(tries.add_to(outcome)),
             Err(fault) => fault,
         };
         tries.note(opened.get(), watch);
+        // What never was connected has nothing to be resumed.
+        let has_begun = opened.get().is_some() || tries.lost_at.is_some();
+        let with_hint = |fault| if has_begun { with_hint(fault, job) } else { fault };
         let lost = fault.class == Class::Unreachable;
         if lost && is_stopped(watch) {
-            return Err(with_hint(Fault::interrupted(), job));
+            return Err(with_hint(Fault::interrupted()));
         }
         if !lost || !is_resumable(job) {
-            return Err(with_hint(fault, job));
+            return Err(with_hint(fault));
         }
         match tries.next(job.remote.retry_for) {
             Some(pause) => {
@@ -77,7 +80,7 @@ pub fn run_with(
                 watch.begin_again(text);
                 wait(pause, watch);
             }
-            None => return Err(with_hint(fault, job)),
+            None => return Err(with_hint(fault)),
         }
     }
 }
@@ -96,8 +99,8 @@ struct Attempt<'a> {
     watch: &'a Arc<Watch>,
     started: Tick,
     login: Login,
-    /// Set once the two sides have understood each other.
-    opened: &'a Cell<bool>,
+    /// When the two sides have understood each other, since the copy was begun.
+    opened: &'a Cell<Option<Nanos>>,
 }
 
 impl Attempt<'_> {

@@ -102,6 +102,14 @@ struct Relay {
 }
 
 impl Launch {
+    /// The far host, as it was typed.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Launch::Ssh { host, .. } => Some(host),
+            Launch::Process { .. } => None,
+        }
+    }
+
     /// Starts the far side of a copy. What ssh says on the way goes to `tell`.
     pub fn start(
         &self,

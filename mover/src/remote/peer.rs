@@ -123,6 +123,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
             pulse: carried_data.pulse.clone(),
             drives: false,
             dial: None,
+            host: None,
         }),
         resume_state: prepared.resume_state,
         expected: Expected::Anything,

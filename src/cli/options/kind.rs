@@ -82,9 +82,9 @@ impl<T> Kind<T> {
             }
             Kind::List(limits, range, make) => make(limits.list(*range, text)?),
             Kind::RateOr(word, make) if text == *word => make(None),
-            Kind::RateOr(word, make) => make(Some(parse_rate(text).map_err(|_| {
-                format!("write 100Mbit (bits) or 80MB (bytes a second), or {word}")
-            })?)),
+            Kind::RateOr(word, make) => {
+                make(Some(parse_rate(text).map_err(|why| format!("{why}, or {word}"))?))
+            }
             Kind::NameOr(word, make) if text == *word => make(None),
             Kind::NameOr(_, make) => make(Some(kernel_name(text)?)),
             Kind::Choice(names, make) => {

@@ -38,7 +38,7 @@ pub(crate) static OMIT: CliOption<Nanos> = CliOption {
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
-    letter: Some('P'),
+    letter: Some('i'),
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",

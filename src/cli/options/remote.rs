@@ -93,7 +93,7 @@ pub(crate) static RETRY_FOR: CliOption<Nanos> = CliOption {
     kind: Kind::Time(|time| time),
     default: "10m",
     help: "How long a lost ssh connection is made again",
-    more: "off ends the copy at once; the same command goes on where it stopped.",
+    more: "off ends the copy at once; the same command resumes it.",
     group: Group::Remote,
     commands: COPY,
 };

@@ -1,7 +1,9 @@
 //! The options that say what is shown.
 
+use std::path::PathBuf;
+
 use super::kind::Kind;
-use super::{AnyOption, CliOption, Group};
+use super::{AnyOption, COPY, CliOption, Group, MOVING};
 use crate::cli::command_id::CommandId;
 use base::units::Nanos;
 
@@ -39,11 +41,12 @@ const QUIET_TOO: &[CommandId] = &[
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
-pub(crate) const TABLE: &[&dyn AnyOption] = &[&INTERVAL, &JSON, &QUIET, &EXPLAIN];
+pub(crate) const TABLE: &[&dyn AnyOption] =
+    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN];
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
-    letter: Some('P'),
+    letter: None,
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",
@@ -78,6 +81,43 @@ pub(crate) static QUIET: CliOption<bool> = CliOption {
     more: "With --json the events progress and file (of files that went well) are left out.",
     group: Group::Showing,
     commands: QUIET_TOO,
+};
+
+pub(crate) static VERBOSE: CliOption<bool> = CliOption {
+    name: "verbose",
+    letter: Some('v'),
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "List each file that is copied; with --dry-run each that would be",
+    more: "One line a file, as rsync itemizes: '<f' is a file that is sent to another host, '>f' \
+           one that is received or copied on this host; then its size and its name.",
+    group: Group::Showing,
+    commands: MOVING,
+};
+
+pub(crate) static STATS: CliOption<bool> = CliOption {
+    name: "stats",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Print the figures of the run: path, wire, checks, CPU, engines, request times",
+    more: "The same figures are in --json and in 'datapump results show'.",
+    group: Group::Showing,
+    commands: MOVING,
+};
+
+pub(crate) static LOG: CliOption<PathBuf> = CliOption {
+    name: "log",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|file| file),
+    default: "",
+    help: "Append a line to FILE for each file, warning and error, and the summary",
+    more: "Each line begins with the time in UTC. It is written with --quiet and --json too.",
+    group: Group::Showing,
+    commands: COPY,
 };
 
 pub(crate) static EXPLAIN: CliOption<bool> = CliOption {

@@ -57,11 +57,16 @@ impl ResumeState {
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
         let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
+        let mut warn_at = Some(clock::now().after(BUSY_WITHIN));
         let (mut prior_runs, mut journal) = loop {
             match journal::open(volume, &name, transfer, settings.cut()) {
                 Ok(Opened::Ours(found)) => break *found,
                 // What was cut off a moment ago may still be ending.
                 Ok(Opened::Busy) if clock::now() < give_up && !(callbacks.stopping)() => {
+                    if clock::now() >= warn_at.unwrap_or(give_up) {
+                        warn_at = None;
+                        (callbacks.warn)(waits_for_another(&**volume, settings));
+                    }
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 Ok(Opened::Busy) if (callbacks.stopping)() => return Err(Fault::interrupted()),
@@ -142,6 +147,14 @@ fn prepare(
     Ok(cut)
 }
 
+fn waits_for_another(volume: &dyn Volume, settings: &Settings) -> String {
+    format!(
+        "another copy to '{}' is running, or was just broken off: waiting up to {} for it to end",
+        show(volume, b""),
+        Nanos(settings.stall.0 + LEAVING.0)
+    )
+}
+
 /// Requests as large as there is memory for some of them on every stream.
 fn request_bytes_max(settings: &Settings) -> u32 {
     let most = settings.memory_bytes / 16 / u64::from(settings.streams);
@@ -165,6 +178,8 @@ fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
 
 /// How long a far side that has lost its other side may take to leave, once it knows.
 const LEAVING: Nanos = Nanos::from_millis(10_000);
+/// A copy that was broken off a moment ago is gone by then.
+const BUSY_WITHIN: Nanos = Nanos::from_millis(700);
 /// Reading back less than this is not worth a word.
 const TOLD_BYTES: u64 = 1 << 30;
 

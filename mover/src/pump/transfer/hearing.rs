@@ -22,7 +22,7 @@ impl Core {
     /// A message that the session has seen.
     pub(super) fn hear_checked(&mut self, message: Message) -> Result<(), Fault> {
         match message {
-            Message::Stop(fault) => Err(fault),
+            Message::Stop(fault) => Err(self.of_peer(fault)),
             Message::Ping => Ok(()),
             Message::Warning { text } => {
                 self.watch.warn(text);
@@ -51,6 +51,16 @@ impl Core {
             }
             message if self.source.is_some() => self.tell_source(message),
             message => self.tell_sink(message),
+        }
+    }
+
+    /// A fault of the far host says so: its paths are not this host's.
+    fn of_peer(&self, fault: Fault) -> Fault {
+        let host = self.peer.as_ref().and_then(|peer| peer.host.as_ref());
+        let is_own = matches!(fault.class, Class::Interrupted | Class::Peer | Class::Unreachable);
+        match host.filter(|_| !is_own) {
+            Some(host) => Fault { text: format!("{host}: {}", fault.text), ..fault },
+            None => fault,
         }
     }
 
@@ -139,6 +149,7 @@ impl Core {
             Message::PipeEnd { bytes } => sink.objects.end_pipe(bytes),
             Message::Unoffered { path, fault } => {
                 sink.note_unoffered();
+                let fault = self.of_peer(fault);
                 self.failed(path, fault);
                 Ok(())
             }
@@ -196,6 +207,7 @@ impl Core {
             }
             Message::Failed { object, fault } => {
                 let settled = source.settle(object)?;
+                let fault = self.of_peer(fault);
                 self.failed(settled.path, fault);
                 Ok(())
             }

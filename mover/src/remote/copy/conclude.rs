@@ -53,14 +53,15 @@ pub(super) struct Tries {
     held_least: Option<(u64, u64)>,
     /// What attempts that were lost have moved.
     moved: (u64, u64),
+    /// How long it took until the first of them had been answered.
+    login: Option<Nanos>,
 }
 
 impl Tries {
     /// An attempt has ended early; did it get as far as a conversation?
-    pub(super) fn note(&mut self, opened: bool, watch: &Watch) {
-        if !opened {
-            return;
-        }
+    pub(super) fn note(&mut self, opened: Option<Nanos>, watch: &Watch) {
+        let Some(login) = opened else { return };
+        self.login.get_or_insert(login);
         let gauge = &watch.gauge;
         let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
         let done = (gauge.files_done.load(Relaxed), gauge.bytes_done.load(Relaxed));
@@ -99,7 +100,8 @@ impl Tries {
         let held_files = not_sent(outcome.held_files, self.moved.0, least.map(|(files, _)| files));
         let resumed_bytes =
             not_sent(outcome.resumed_bytes, self.moved.1, least.map(|(_, bytes)| bytes));
-        Outcome { retries: self.retries, held_files, resumed_bytes, ..outcome }
+        let login = self.login.unwrap_or(outcome.login);
+        Outcome { retries: self.retries, held_files, resumed_bytes, login, ..outcome }
     }
 }
 
@@ -132,7 +134,7 @@ pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
     let kept = matches!(job.target, Location::Path(_)) && is_resumable(job);
     match resumes && kept {
         true => {
-            let text = format!("{fault}; the same command goes on from what has arrived");
+            let text = format!("{fault}; run the same command again to resume");
             Fault { text, ..fault }
         }
         false => fault,

@@ -67,8 +67,8 @@ impl Near<'_> {
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
         let opened = self.converse(&mut session, &open, &events);
         let opened = opened.map_err(|fault| self.explain(fault, launched))?;
-        self.attempt.opened.set(true);
         let login = clock::now().since(self.attempt.started);
+        self.attempt.opened.set(Some(login));
         let expected = self.expected(&opened)?;
         let (target, resume_state) = self.target(&opened)?;
         let cut = self.agree(&opened, &resume_state, &mut session)?;
@@ -103,6 +103,7 @@ impl Near<'_> {
                 pulse: self.carrier.pulse.clone(),
                 drives: true,
                 dial,
+                host: self.attempt.launch.host().map(str::to_string),
             }),
             rename: opened.rename,
             carrier,
@@ -160,7 +161,8 @@ impl Near<'_> {
             _ if self.attempt.watch.stopping() => Fault::interrupted(),
             Class::Unreachable | Class::Peer => {
                 let Explained { fault, was_there } = launched.explain(fault);
-                self.attempt.opened.set(was_there);
+                let login = clock::now().since(self.attempt.started);
+                self.attempt.opened.set(was_there.then_some(login));
                 fault
             }
             _ => fault,

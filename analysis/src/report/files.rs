@@ -1,0 +1,135 @@
+//! What became of single files as text: copied, failed, verified, cleaned away.
+
+use std::path::Path;
+
+use base::fault::Fault;
+use base::job::{Cleaned, Sight, Verified};
+use base::units::{Bytes, Nanos, Rate};
+
+use super::escape;
+use super::live::count;
+
+/// Whether things were done, or only would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dry {
+    Yes,
+    No,
+}
+
+/// Which way files go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    ToFar,
+    #[default]
+    ToHere,
+}
+
+/// What `verify` says at the end.
+pub fn verified(found: &Verified, elapsed: Nanos) -> String {
+    let rate = Rate::of(found.bytes, elapsed);
+    let read = format!("{} read in {elapsed}: {rate}", Bytes(found.bytes));
+    if found.worst().is_none() {
+        return format!("{} what the receipt says; {read}\n", all_of(found.files));
+    }
+    let bad = [
+        (found.differing, "differing"),
+        (found.missing, "missing"),
+        (found.unreadable, "unreadable"),
+    ];
+    let bad: Vec<String> = bad
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, how)| format!("{number} {how}"))
+        .collect();
+    format!("{}, {} as the receipt says; {read}\n", bad.join(", "), found.files)
+}
+
+/// What `clean` says of one thing. `dry` is for what only would be done.
+pub fn sight(sight: &Sight, dry: Dry) -> String {
+    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
+    match sight {
+        Sight::Removed { path, bytes } => format!("{word}: {} ({})", shown(path), Bytes(*bytes)),
+        Sight::Held(path) => format!("left: {} (of a copy that runs)", shown(path)),
+        Sight::Failed(fault) => fault.text.clone(),
+    }
+}
+
+/// And at its end.
+pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
+    let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
+    let held = match cleaned.held {
+        0 => String::new(),
+        held => format!("; {} left, of a copy that runs", count(held, "file")),
+    };
+    format!("{} {word}, {}{held}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
+}
+
+fn all_of(files: u64) -> String {
+    match files {
+        0 => "no files are".to_string(),
+        1 => "the file is".to_string(),
+        files => format!("all {files} files are"),
+    }
+}
+
+/// A file in one line, as rsync itemizes: `>f      12 MiB  name`.
+pub fn itemized(direction: Direction, path: &[u8], bytes: u64) -> String {
+    let sign = match direction {
+        Direction::ToFar => '<',
+        Direction::ToHere => '>',
+    };
+    format!("{sign}f {:>11}  {}", Bytes(bytes).to_string(), String::from_utf8_lossy(path))
+}
+
+/// A failed object in one line: its name, unless the fault says it, and why.
+pub fn failed(path: &[u8], fault: &Fault) -> String {
+    let name = String::from_utf8_lossy(path);
+    let is_named = fault.text.contains(name.as_ref()) || fault.text.contains('\'');
+    match path.is_empty() || is_named {
+        true => fault.text.clone(),
+        false => format!("{name}: {}", fault.text),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    escape::line(&path.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::fault::Class;
+
+    #[test]
+    fn verdicts() {
+        let second = Nanos::from_millis(1000);
+        let well = Verified { files: 3, bytes: 1 << 30, ..Verified::default() };
+        let cases = [
+            (
+                well,
+                "all 3 files are what the receipt says; 1 GiB read in 1.00 s: \
+                 1074 MB/s (8.59 Gbit/s)\n",
+            ),
+            (
+                Verified { differing: 1, unreadable: 2, ..well },
+                "1 differing, 2 unreadable, 3 as the receipt says; 1 GiB read in 1.00 s: \
+                 1074 MB/s (8.59 Gbit/s)\n",
+            ),
+        ];
+        for (found, expect) in cases {
+            assert_eq!(verified(&found, second), expect);
+        }
+    }
+
+    #[test]
+    fn a_failure_names_its_file_once() {
+        let cases: [(&[u8], &str, &str); 3] = [
+            (b"a", "cannot open 'a': no", "cannot open 'a': no"),
+            (b"b", "no room", "b: no room"),
+            (b"", "no room", "no room"),
+        ];
+        for (path, why, expect) in cases {
+            assert_eq!(failed(path, &Fault::new(Class::Local, why)), expect);
+        }
+    }
+}
