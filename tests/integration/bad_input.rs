@@ -99,7 +99,8 @@ fn options_out_of_range_name_the_range() {
         ("copy --depth-source 0 @/file @/out", 2, &["--depth-source", "1 to 256"]),
         ("copy --depth-sink 257 @/file @/out", 2, &["--depth-sink", "1 to 256"]),
         ("copy --window 2G @/file @/out", 2, &["--window", "4K to 1G"]),
-        ("copy --rate 100mbit @/file @/out", 2, &["100mbit", "100Mbit"]),
+        ("copy --rate 100 @/file @/out", 2, &["'100' has no unit", "100Mbit", "100MB"]),
+        ("copy -P 22 @/file @/out", 2, &["--ssh 'ssh -p PORT'", "--interval"]),
         ("copy --engine epoll @/file @/out", 2, &["auto, uring or threads"]),
         ("copy --direct maybe @/file @/out", 2, &["auto, on or off"]),
         ("copy --seal none @/file @/out", 2, &["tls, auth or off"]),
@@ -108,7 +109,7 @@ fn options_out_of_range_name_the_range() {
         ("copy --overwrite yes @/file @/out", 2, &["never, older or always"]),
         ("copy --memory 1M @/file @/out", 2, &["--memory", "64M"]),
         ("copy --ports 9-8 @/file @/out", 2, &["--ports", "LO-HI"]),
-        ("copy -P 0 @/file @/out", 2, &["0.1 to 3600"]),
+        ("copy --interval 0 @/file @/out", 2, &["0.1 to 3600"]),
         ("copy --manifest @/m --digest none @/file @/out", 2, &["--manifest", "--digest"]),
     ]);
 }

@@ -132,7 +132,7 @@ fn a_dry_run_says_what_a_copy_will_take() {
 fn a_copy_is_compared_with_what_was_expected() {
     let scene = set_up();
     let store = scene.path("store.db");
-    let text = copied(&scene, "copy @/source @/one", &store).stdout_text();
+    let text = copied(&scene, "copy --stats @/source @/one", &store).stdout_text();
     assert!(text.contains(" of CPU; it took "), "{text}");
     let json = expected(&copied(&scene, "copy --json @/source far:@/two", &store));
     let listed = scene.succeed("results export --format json --results @/store.db");

@@ -53,7 +53,7 @@ fn words_of_a_peer() {
         fs::create_dir(scene.path("dst")).unwrap();
         let origin = Origin { single: true, endless: false };
         let opened = liar::opened(Some(origin));
-        let (ran, _) = liar::near_with(&scene, "127.0.0.1:f @/dst", opened, |speaker| {
+        let (ran, _) = liar::near_with(&scene, "--stats 127.0.0.1:f @/dst", opened, |speaker| {
             if let Some(first) = first {
                 speaker.say(first);
             }

@@ -202,8 +202,7 @@ fn wrong_values_are_told_what_to_type() {
             "rate",
             "100",
             "--rate '100': '100' has no unit of a rate: write 100Mbit (bits) or 100MB (bytes a \
-             second)",
-        ), or unlimited",
+             second), or unlimited",
         ),
         ("engine", "epoll", "--engine 'epoll': write auto, uring or threads"),
         ("fsync", "all", "--fsync 'all': write file or off"),
