@@ -247,7 +247,8 @@ impl Said {
         if let Some(verdict) = explain::of_copy(outcome, settings) {
             self.summary.push_str(&match explain {
                 true => format!("\n{}", page::page(&verdict)),
-                false => page::line(&verdict),
+                false if outcome.moved_bytes() > 0 => page::line(&verdict),
+                false => String::new(),
             });
             console.event(&Event::Verdict(Box::new(verdict)));
         }
