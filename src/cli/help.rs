@@ -155,7 +155,12 @@ const TEXT_COLUMNS: usize = 82;
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
     use super::*;
+    use crate::cli::typed::Typed;
+    use crate::cli::words;
 
     /// The README's table and the man page say what the code says.
     #[test]
@@ -173,6 +178,34 @@ mod tests {
         for (code, text) in exit_codes() {
             assert!(status.contains(&format!("\\fB{code}\\fR\n{text}\n")), "{code}: {status}");
         }
+    }
+
+    /// Each command line of README and guide is one that the program takes.
+    #[test]
+    fn commands_of_the_documents_are_commands() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let chapters = std::fs::read_dir(root.join("docs/guide")).unwrap();
+        let chapters = chapters.map(|entry| entry.unwrap().path());
+        let pages = chapters.filter(|path| path.extension().is_some_and(|end| end == "md"));
+        let mut lines = 0;
+        for path in pages.chain([root.join("README.md")]) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let blocks = text.split("```sh\n").skip(1);
+            for line in blocks.flat_map(|block| block.split("```").next().unwrap().lines()) {
+                let words: Vec<OsString> =
+                    words::split(line).unwrap().into_iter().map(OsString::from).collect();
+                assert!(["datapump", "cargo"].contains(&&*words[0].to_string_lossy()), "{line}");
+                if words[0] != "datapump" {
+                    continue;
+                }
+                lines += 1;
+                let told = Typed::parse(&words);
+                // A profile is a file, which is not there.
+                let is_there = !line.contains("--profile");
+                assert!(told.is_ok() || !is_there, "{}: {line}: {told:?}", path.display());
+            }
+        }
+        assert!(lines > 80, "{lines} commands are few");
     }
 
     #[test]

@@ -102,3 +102,59 @@ fn metadata() -> Value {
     assert!(ran.status.success(), "cargo metadata: {said}");
     serde_json::from_slice(&ran.stdout).unwrap()
 }
+
+/// What `deny.toml` says of licences, bans and sources holds for every package that Cargo resolves:
+/// here, so that nobody has to build another tool for it.
+#[test]
+fn dependencies_are_allowed() {
+    let rules = include_str!("../../deny.toml");
+    let quoted = |line: &str| line.split('"').nth(1).map(str::to_string);
+    let list = |key: &str| -> Vec<String> {
+        let lines = rules.lines().skip_while(|line| *line != format!("{key} = ["));
+        lines.skip(1).take_while(|line| *line != "]").filter_map(quoted).collect()
+    };
+    let (allow, deny) = (list("allow"), list("deny"));
+    assert!(allow.len() > 5 && deny.len() > 3, "deny.toml is not read: {allow:?}, {deny:?}");
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    let mut findings = Vec::new();
+    for package in packages {
+        let text = |key: &str| package[key].as_str().unwrap_or_default().to_string();
+        let (name, licence, source) = (text("name"), text("license"), text("source"));
+        if !is_licensed(&licence, &allow) {
+            findings.push(format!("{name}: the licence '{licence}' is not allowed"));
+        }
+        if deny.contains(&name) {
+            findings.push(format!("{name} is banned"));
+        }
+        if !source.is_empty() && !source.starts_with("registry+") {
+            findings.push(format!("{name} comes from {source}"));
+        }
+    }
+    assert!(packages.len() > 100, "only {} packages are seen", packages.len());
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+    // The rule bites.
+    let only_mit = ["MIT".to_string()];
+    for (licence, expect) in [
+        ("MIT", true),
+        ("Apache-2.0/MIT", true),
+        ("MIT AND ISC", false),
+        ("(MIT OR ISC) AND MIT", true),
+        ("GPL-3.0", false),
+        ("", false),
+    ] {
+        assert_eq!(is_licensed(licence, &only_mit), expect, "{licence}");
+    }
+}
+
+/// Whether an SPDX expression can be met by licences of the list; `/` is an old form of OR.
+fn is_licensed(expression: &str, allow: &[String]) -> bool {
+    let expression = expression.replace('/', " OR ");
+    let all = expression.split(" AND ").map(|part| part.trim_matches(['(', ')', ' ']));
+    all.into_iter().all(|part| {
+        part.split(" OR ").any(|one| {
+            let one = one.trim_matches(['(', ')', ' ']);
+            allow.iter().any(|allowed| allowed == one)
+        })
+    })
+}
