@@ -111,7 +111,11 @@ impl Prediction {
         far: Option<&HostModel>,
         path_model: Option<&PathModel>,
     ) -> Option<Prediction> {
-        let Some(path_model) = path_model.filter(|_| plan.carrier == "tcp") else {
+        // A copy of a few bytes says nothing of how fast a path is.
+        let bytes = plan.shape.bytes() as f64;
+        let is_comparable = |model: &&PathModel| bytes <= COMPARABLE * model.bytes_max;
+        let path_model = path_model.filter(|_| plan.carrier == "tcp").filter(is_comparable);
+        let Some(path_model) = path_model else {
             return Prediction::of(plan, near, far);
         };
         let hosts = Outlook::of_hosts(plan, near, far);
@@ -353,6 +357,8 @@ fn around(middle: f64, spread: f64) -> [f64; 3] {
 
 /// An interval is never narrower than 3 %: clocks and ticks alone are that.
 const SPREAD_MIN: f64 = 0.03;
+/// A path is known for copies of at most so many times the bytes of the largest one before.
+const COMPARABLE: f64 = 100.0;
 /// How much wider an interval becomes with each doubling beyond what was measured.
 const EXTRAPOLATION: f64 = 0.25;
 const UNUSUAL_WIDER: f64 = 2.0;

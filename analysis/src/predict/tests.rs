@@ -145,6 +145,9 @@ fn a_way_that_is_known_needs_no_model_of_the_hosts() {
     let fast = PathModel { rate_bytes_per_s: 1e12, ..path_model.clone() };
     let got = Prediction::over(&across, Some(&model), None, Some(&fast)).unwrap();
     assert_ne!(got.binding, Binding::Net, "{got:?}");
+    // Four bytes on a path say nothing of gigabytes.
+    let tiny = PathModel { bytes_max: 4.0, rate_bytes_per_s: 70.0, ..path_model.clone() };
+    assert_eq!(Prediction::over(&across, None, None, Some(&tiny)), None);
     // Over the ssh connection it is another way.
     let carried = Plan { carrier: "control", ..across };
     assert_eq!(Prediction::over(&carried, None, None, Some(&path_model)), None);
