@@ -94,6 +94,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn another_tool_in_front() {
+        for tool in TOOLS {
+            let words = ["datapump", tool, "a", "b"].map(OsString::from);
+            let told = format!("{:?}", crate::cli::typed::Typed::parse(&words).unwrap_err());
+            assert!(told.contains("write: datapump copy a b"), "{told}");
+        }
+    }
+
     /// What a tip names is there, and what `copy` has needs no tip.
     #[test]
     fn tips_name_options_that_exist() {

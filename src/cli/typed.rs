@@ -318,6 +318,7 @@ fn means_copy(words: &[OsString]) -> bool {
     };
     match names.first() {
         Some(first) if command(first) => false,
+        Some(_) if habits::without_tool(&words[1..]).len() < words.len() - 1 => names.len() > 1,
         Some(_) => names.len() > 1 && names.iter().any(|word| looks_like_an_end(word)),
         None => false,
     }
