@@ -1,4 +1,4 @@
-//! Everything that is known of a cell, as a record.
+//! A cell and its copy as a record.
 
 use std::collections::BTreeMap;
 
@@ -25,21 +25,21 @@ pub struct CopyRecord {
     pub warnings: Vec<String>,
 }
 
-/// What is known around a copy.
+/// What was measured around a copy.
 #[derive(Debug)]
 pub struct Around<'a> {
     pub job: &'a Job,
     pub copied: &'a CopyRecord,
     pub round_trips: Option<RoundTrips>,
-    /// How long nothing moved before it.
+    /// How long nothing was copied before it.
     pub paused: Nanos,
-    /// Here and there: when the pause began, before the copy, and after it.
+    /// On the near and the far host: when the pause began, before the copy, and after it.
     pub moments: [[Moment; 2]; 3],
     pub environments: [i64; 2],
     pub near_facts: &'a Environment,
 }
 
-/// The record, but for its place in the campaign.
+/// The record, without its index in the campaign.
 pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
     let Around { job, copied, .. } = around;
     let far_host = job.target_host.as_deref();
@@ -78,8 +78,8 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
     record
 }
 
-/// What both machines did; what they did in the pause is their background. A path is measured
-/// beside whatever its hosts have to do, so a gate that fails is told and voids nothing.
+/// What both machines did; what they did in the pause is their background load. A path is measured
+/// on hosts that have other work, so a gate that fails is recorded, and voids no run.
 fn machines(record: &mut Record, around: &Around<'_>) {
     let [resting, before, after] = &around.moments;
     for end in 0..2 {
@@ -100,7 +100,7 @@ fn machines(record: &mut Record, around: &Around<'_>) {
     }
 }
 
-/// Where it stands in the grid, and the time that counts: from the login to the last byte.
+/// Its values in the grid, and the time that is counted: from the login to the last byte.
 fn of_cell(cell: &Cell, around: &Around<'_>) -> record::Cell {
     let outcome = &around.copied.outcome;
     let (extent_bytes, extent_s) = match cell.extent {
@@ -119,8 +119,7 @@ fn of_cell(cell: &Cell, around: &Around<'_>) -> record::Cell {
     }
 }
 
-/// TCP's own account of the streams, as their sending ends have it; what the receiving ends
-/// advertise.
+/// TCP's own counts of the streams, from their sending ends; and what the receiving ends advertise.
 fn of_tcp(paths: &[StreamPath]) -> Tcp {
     let of = |role| paths.iter().filter(move |path| path.role == role);
     let samples = |role| of(role).flat_map(|path: &StreamPath| &path.samples);

@@ -1,6 +1,6 @@
 //! A campaign: which settings are tried on which hosts, in which order, how often; a copy of it as
-//! a record; and what its records say. Pure: the same plan gives the same order. It knows no host
-//! and no store.
+//! a record; and the analysis of its records. Pure: the same plan gives the same order. It needs no
+//! host and no store.
 
 pub mod fields;
 pub mod study;
@@ -16,11 +16,11 @@ use base::units::{Bytes, Nanos};
 /// What is tried, and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How many hosts there are: a cell names its host by its place among them.
+    /// How many hosts there are: a cell has the index of its host among them.
     pub hosts: usize,
     pub grid: Grid,
-    /// What the program does where nobody chooses; tried in every pass, to be compared with the
-    /// best of the grid.
+    /// The program's own choice of settings; tried in every pass, to be compared with the best of
+    /// the grid.
     pub auto: Vec<Setting>,
     /// One pass through all cells is one replicate.
     pub passes: u32,
@@ -53,7 +53,7 @@ pub struct Setting {
     pub compress: Compress,
 }
 
-/// Whether a cell is one of the grid or what the program would do by itself.
+/// Whether a cell is one of the grid, or the program's own choice of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Grid,
@@ -63,7 +63,7 @@ pub enum Kind {
 /// One copy of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Its place in the order of all, from 0.
+    /// Its index in the order of all cells, from 0.
     pub index: u32,
     pub host: usize,
     pub kind: Kind,
@@ -77,7 +77,7 @@ pub struct Cell {
 pub struct Load {
     pub cells: usize,
     pub duration_s: f64,
-    /// Of the whole duration, the time in which the path to any one host is loaded.
+    /// The part of the whole duration in which the path to any one host is loaded.
     pub path_busy_s: f64,
 }
 
@@ -98,8 +98,7 @@ impl Plan {
         cells
     }
 
-    /// In the order of the lists, the last of them turning fastest; what the program does by itself
-    /// comes behind them.
+    /// In the order of the lists: the last one varies fastest. The program's own choice comes last.
     fn pass_of_host(&self, pass: u32, host: usize) -> Vec<Cell> {
         let cell = |kind, setting, extent| Cell { index: 0, host, kind, setting, extent, pass };
         let mut cells = Vec::new();
@@ -119,8 +118,8 @@ impl Plan {
         cells
     }
 
-    /// What it takes if each copy is followed by a pause of its own length. How long a number of
-    /// bytes takes is known by trying only: `assumed_bytes_per_s` stands for it.
+    /// The duration if each copy is followed by a pause of its own length. The rate of a copy is
+    /// not known before it is made: `assumed_bytes_per_s` stands for it.
     pub fn load(&self, assumed_bytes_per_s: f64) -> Load {
         let cells = self.cells();
         let busy_s = |cell: &Cell| {
@@ -141,7 +140,7 @@ impl Plan {
 }
 
 impl Extent {
-    /// As it would be typed.
+    /// As typed on the command line.
     pub fn typed(self) -> String {
         match self {
             Extent::Time(time) => format!("{}s", time.seconds()),
@@ -159,12 +158,12 @@ impl Kind {
     }
 }
 
-/// The orders of SLAC's measurements of 2001, as their page prints them: windows in KiB.
+/// The orders of SLAC's measurements of 2001, as printed on their page: windows in KiB.
 pub const SLAC_WINDOWS_KIB: [u32; 8] = [8, 1024, 16, 512, 32, 256, 128, 64];
 pub const SLAC_STREAMS: [u16; 17] = [1, 20, 5, 12, 8, 10, 4, 25, 11, 3, 7, 40, 15, 9, 2, 30, 6];
 pub const SLAC_LEVELS: [u8; 8] = [0, 5, 1, 7, 3, 9, 2, 4];
 
-/// The login and the farewell of a copy.
+/// Login before a copy, and its end.
 const AROUND_A_COPY_S: f64 = 0.6;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What the cells of a campaign say: medians with their spread, the best setting of each host, what
-//! the program does by itself beside it, how long a copy must be, and what is different from
-//! another campaign. Pure functions of records.
+//! Analysis of a campaign's cells: medians with their spread, the best setting of each host, the
+//! program's own choice beside it, how long a copy must be, and what changed since another
+//! campaign. Pure functions of records.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::record::sample::{Record, Side};
 use crate::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
 use base::units::Nanos;
 
-/// All cells that are alike.
+/// Cells with the same host, choice and length.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     pub host: String,
@@ -31,7 +31,7 @@ pub struct Choice {
     pub level: String,
 }
 
-/// What the cells of a point say together.
+/// Summary of the cells of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub point: Point,
@@ -39,7 +39,7 @@ pub struct Row {
     pub rates: Vec<f64>,
     pub rate: Spread,
     pub compression_ratio: Option<f64>,
-    /// Of one CPU, of each side.
+    /// As a share of one CPU, on each side.
     pub cpu_source: Option<f64>,
     pub cpu_sink: Option<f64>,
     pub rtt_unloaded_s: Option<f64>,
@@ -49,12 +49,12 @@ pub struct Row {
     pub disturbed: usize,
 }
 
-/// The best of a host's grid, and beside it what the program does by itself.
+/// The best of a host's grid, and beside it the program's own choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best<'a> {
     pub host: &'a str,
     pub grid: Option<&'a Row>,
-    /// Each with its median over that of the best cell.
+    /// Each with the ratio of its median to that of the best cell.
     pub auto: Vec<(&'a Row, Option<Estimate>)>,
 }
 
@@ -63,15 +63,15 @@ pub struct Best<'a> {
 pub(crate) struct Growth<'a> {
     /// From the shortest to the longest.
     pub lengths: Vec<Length<'a>>,
-    /// The median of all copies of the three longest.
+    /// The median of the pooled copies of the three longest lengths.
     pub asymptote: Estimate,
-    /// The first whose median is within 5 % of that.
+    /// The first length whose median is at most 5 % below that.
     pub close_at: Option<Length<'a>>,
-    /// The first of those whose interval also overlaps: nothing is gained by a longer one.
+    /// The first of those whose interval also overlaps: a longer copy gains nothing.
     pub reached_at: Option<Length<'a>>,
-    /// A length and a longer one whose rate is lower beyond doubt: their intervals are apart.
+    /// A length, and a longer one that is significantly slower: their intervals are disjoint.
     pub fall: Option<[Length<'a>; 2]>,
-    /// `time = t0 + bytes / rate`, where numbers of bytes were copied.
+    /// `time = t0 + bytes / rate`, where lengths were given in bytes.
     pub model: Option<Model>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Growth<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length<'a> {
     pub row: &'a Row,
-    /// Their median with its interval.
+    /// Their median rate with its interval.
     pub rate: Estimate,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Model {
     pub bytes_per_s: Estimate,
 }
 
-/// A point of two campaigns.
+/// A point that is in two campaigns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change<'a> {
     pub before: &'a Row,
@@ -98,14 +98,14 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// True where the interval leaves 1 out, and is one.
+    /// True where there is an interval, and 1 is outside of it.
     pub(crate) fn is_one(&self) -> bool {
         let leaves_out = |ratio: Estimate| ratio.low > 1.0 || ratio.high < 1.0;
         has_interval(self.before, self.after) && self.ratio.is_some_and(leaves_out)
     }
 }
 
-/// One row for each point, those of a host together.
+/// One row for each point, sorted by host.
 pub fn rows(records: &[Record]) -> Vec<Row> {
     let mut by_point: BTreeMap<Point, Vec<&Record>> = BTreeMap::new();
     let counted = records.iter().filter(|record| record.void_reason.is_none());
@@ -160,7 +160,7 @@ fn moving_s(record: &Record) -> Option<f64> {
     record.cell.as_ref()?.moving_s.filter(|seconds| *seconds > 0.0)
 }
 
-/// The share of the time in which a path was loaded; `None` for none.
+/// The share of the time in which a path was loaded; `None` without any time.
 pub fn duty(records: &[Record]) -> Option<f64> {
     let pause = |record: &Record| record.cell.as_ref()?.pause_s;
     let busy_s: f64 = records.iter().map(|record| record.moved.elapsed_s).sum();
@@ -192,14 +192,14 @@ fn beside(row: &Row, other: &Row) -> Option<Estimate> {
     ratio_of_medians(&row.rates, &other.rates, SEED)
 }
 
-/// Of one pass or two, an interval of their ratio says nothing.
+/// With fewer passes than `PASSES_MIN`, an interval of the ratio means nothing.
 fn has_interval(row: &Row, other: &Row) -> bool {
     row.rate.n.min(other.rate.n) >= PASSES_MIN
 }
 
 impl<'a> Best<'a> {
-    /// What is worth to be set: the best of all, where it is faster beyond doubt than a copy that
-    /// is told nothing.
+    /// The setting to recommend: the best of all, where it is significantly faster than a copy with
+    /// default options.
     pub(crate) fn advised(&self) -> Option<&'a Row> {
         let auto = self.auto.iter().map(|(row, _)| *row);
         let best = auto.chain(self.grid).max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))?;
@@ -212,8 +212,8 @@ impl<'a> Best<'a> {
         }
     }
 
-    /// What a copy of files does that is told nothing: it chooses how to pack. Where packing was
-    /// not tried, that is what it does with what does not shrink.
+    /// A copy of files with default options, which chooses its compression. Where compression was
+    /// not tried, a copy without it, as for data that does not shrink.
     pub fn usual(&self) -> Option<&'a Row> {
         let of = |level| {
             self.auto.iter().map(|(row, _)| *row).find(|row| row.point.choice.level == level)
@@ -261,7 +261,7 @@ fn fall<'a>(lengths: &[Length<'a>]) -> Option<[Length<'a>; 2]> {
     lengths.iter().enumerate().find_map(fall_to)
 }
 
-/// The time that a copy takes has the form of a cost: so much for each byte and so much at all.
+/// The time of a copy has the form of a cost: a fixed time, and a time per byte.
 fn model(rows: &[&Row]) -> Option<Model> {
     let mut runs = Vec::new();
     for (number, row) in (1..).zip(rows) {
@@ -289,7 +289,7 @@ fn model(rows: &[&Row]) -> Option<Model> {
     })
 }
 
-/// What is in both campaigns.
+/// The points that are in both campaigns.
 pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
     let of = |after: &'a Row| {
         let before = before.iter().find(|row| row.point == after.point)?;
@@ -300,9 +300,9 @@ pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
 
 const CLOSE_SHARE: f64 = 0.95;
 const LENGTHS_MIN: usize = 3;
-/// How many passes it takes to say that something is faster than something else.
+/// How many passes are needed before something can be called faster than something else.
 pub const PASSES_MIN: usize = 3;
-/// Any: the same records give the same intervals.
+/// Any value will do: the same records give the same intervals.
 const SEED: u64 = 1;
 
 #[cfg(test)]
@@ -374,7 +374,7 @@ pub(crate) mod tests {
         assert_eq!(best(&rows)[0].advised(), None);
     }
 
-    /// What is best stands beside a copy that chooses how to pack, where that was tried.
+    /// Where compression was tried, the best is compared with a copy that chooses its compression.
     #[test]
     fn the_usual_copy_packs_where_packing_was_tried() {
         let at_level = |level: &str, kind, megabytes| {
@@ -393,7 +393,7 @@ pub(crate) mod tests {
         assert!(best(&rows(&records))[0].advised().is_none());
     }
 
-    /// Every second copy would be faster than another, and slower than it next time.
+    /// With two passes, every second difference would be called significant by chance.
     #[test]
     fn two_passes_say_nothing_of_what_is_faster() {
         for (passes, is_said) in [(2, false), (3, true)] {
@@ -443,7 +443,7 @@ pub(crate) mod tests {
         assert_eq!(growth.fall, None);
     }
 
-    /// Five copies of each length: medians in MB/s, and from the least to the most.
+    /// Five copies of each length: median rate and range, in MB/s.
     #[test]
     fn a_length_is_long_enough_by_its_median_and_its_interval() {
         type Found = (Option<usize>, Option<usize>, Option<[usize; 2]>);
@@ -468,23 +468,23 @@ pub(crate) mod tests {
             );
             assert_eq!(found, expect, "{medians:?}");
         };
-        // The first of those that are as fast.
+        // The first of those that are equally fast.
         check(&[(50.0, 4.0), (99.0, 4.0), (100.0, 4.0), (101.0, 4.0)], (Some(1), Some(1), None));
-        // 96 % of the asymptote, lower beyond doubt and not.
+        // 96 % of the asymptote: significantly lower, and not.
         check(&[(96.0, 1.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(0), Some(1), None));
         check(&[(96.0, 12.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(0), Some(0), None));
-        // An interval alone does not do.
+        // An overlapping interval is not enough.
         check(&[(94.0, 30.0), (100.0, 1.0), (100.0, 1.0), (100.5, 1.0)], (Some(1), Some(1), None));
-        // What a queue swallows is faster than the path.
+        // A short copy that fits into a queue looks faster than the path.
         let swallowed = [(150.0, 4.0), (120.0, 4.0), (100.0, 4.0), (100.0, 4.0), (101.0, 4.0)];
         check(&swallowed, (Some(0), Some(2), Some([0, 1])));
-        // A dip within the intervals is none.
+        // A dip within the intervals does not count.
         check(&[(99.0, 8.0), (96.0, 8.0), (100.0, 8.0), (100.0, 8.0)], (Some(0), Some(0), None));
         check(
             &[(100.0, 2.0), (90.0, 2.0), (100.0, 2.0), (100.0, 2.0)],
             (Some(0), Some(0), Some([0, 1])),
         );
-        // Each is faster than the one before, and the second longest is in the middle of three.
+        // Rates never level off: the pooled median of the last three is that of the second longest.
         check(&[(10.0, 0.1), (20.0, 0.1), (40.0, 0.1), (80.0, 0.1)], (Some(2), Some(2), None));
     }
 }
