@@ -1,15 +1,15 @@
 //! A part's costs over all request sizes: one fit, or one on either side of a knee.
 //!
-//! Bytes cost more once the requests in flight no longer fit into a core's own cache. Where that is
-//! follows from the cache and the depth; it is not searched for, and two fits are taken only where
-//! one does not do.
+//! Bytes cost more once the requests in flight no longer fit into a core's own cache. Where the
+//! knee is follows from the cache and the depth; it is not searched for. Two fits are made only
+//! where one is not adequate.
 
 use serde::{Deserialize, Serialize};
 
 use super::Regime;
 use super::fit::{Fit, Known, NoFit, Observation, SizeFit};
 
-/// What became of the knee.
+/// Whether there is a knee, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knee {
@@ -17,11 +17,11 @@ pub enum Knee {
     None,
     /// One fit is adequate.
     NotNeeded,
-    /// One fit is not adequate, but a side has fewer than three sizes: a misfit that stays.
+    /// One fit is not adequate, but one side has fewer than three sizes: the misfit stays.
     TooFewSizes,
     /// Two fits are hardly better than one.
     DoesNotPay,
-    /// Two fits: requests of up to so many bytes, and larger ones.
+    /// Two fits: for requests of up to this size, and for larger ones.
     At(u32),
 }
 
@@ -81,7 +81,7 @@ impl Curve {
         self.fits.iter().flat_map(|fit| &fit.sizes)
     }
 
-    /// True where the cost of a start is told from that of a request.
+    /// True where a start has a cost of its own, apart from that of a request.
     pub(crate) fn has_starts(&self) -> bool {
         self.fits.iter().any(|fit| fit.cs_ns.is_some())
     }
@@ -116,17 +116,17 @@ fn sizes_beside(fit: &Fit, knee_bytes: u32) -> (usize, usize) {
     (below, sizes.len() - below)
 }
 
-/// The request size from which requests are at most the share `share` of all cost: `RS*/share`.
+/// The request size from which requests are at most `share` of the total cost: `RS*/share`.
 pub(crate) fn request_share_bytes(balance_bytes: f64, share: f64) -> f64 {
     balance_bytes / share
 }
 
-/// Bytes a second that so many CPUs can do at a cost for each byte.
+/// Bytes a second that this many CPUs can process at a cost per byte.
 pub(crate) fn cpu_bound_rate(cpus: u32, ns_per_byte: f64) -> Option<f64> {
     (ns_per_byte > 0.0).then(|| f64::from(cpus) * 1e9 / ns_per_byte)
 }
 
-/// What one request size did.
+/// What was measured at one request size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     pub request_bytes: u32,
@@ -136,8 +136,8 @@ pub struct Offer {
     pub cost_ns: f64,
 }
 
-/// The smallest request size, and of that the smallest depth, that is within 3 % of the best rate
-/// and of the least cost. Where none is near both, rate decides before cost.
+/// The smallest request size, and of that the smallest depth, that is within 3 % of both the best
+/// rate and the least cost. Where there is none, the rate comes before the cost.
 pub(crate) fn advised(offers: &[Offer]) -> Option<Offer> {
     let finite = |offer: &&Offer| offer.cost_ns.is_finite() && offer.cost_ns > 0.0;
     let mut offers: Vec<Offer> = offers.iter().filter(finite).copied().collect();
@@ -150,9 +150,9 @@ pub(crate) fn advised(offers: &[Offer]) -> Option<Offer> {
     fast.into_iter().find(|offer| offer.cost_ns <= (1.0 + NEAR) * cheapest)
 }
 
-/// A line through two points fits anything.
+/// A line through two points always fits.
 const SIZES_MIN: usize = 3;
-/// Two fits must err by a fifth less than one.
+/// The error of two fits must be a fifth smaller than that of one.
 const PAYS: f64 = 0.8;
 const NEAR: f64 = 0.03;
 

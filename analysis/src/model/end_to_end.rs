@@ -1,5 +1,5 @@
-//! What whole copies cost on this host: copies of the default kind that are made for it, and the
-//! costs of each route that are fitted to them.
+//! What whole copies cost on this host: calibration copies with default options, and the costs of
+//! each route that are fitted to them.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ pub struct Route {
     pub cpu_sink: Cost,
 }
 
-/// A copy that was made to learn from it.
+/// A copy that was made for calibration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndToEndSample {
     pub carrier: String,
@@ -75,7 +75,7 @@ impl EndToEndSample {
 }
 
 impl EndToEnd {
-    /// Fits each route that was copied on.
+    /// Fits each route of the samples.
     pub fn fit(samples: &[EndToEndSample], cpus: u32, fitted_unix_s: f64) -> EndToEnd {
         let mut routes: Vec<(&str, &str, &str, bool)> = Vec::new();
         for sample in samples {
@@ -99,7 +99,7 @@ impl EndToEnd {
                 .collect();
             for (i, cost) in routes[place].costs_mut().into_iter().enumerate() {
                 let own = &misses[place][i];
-                // Where a route has few, those of its kind stand for it.
+                // A route with few misses takes the spread of all routes of its kind.
                 cost.spread = match own.len() >= MISSES_MIN {
                     true => spread(own),
                     false => {
@@ -117,14 +117,14 @@ impl EndToEnd {
         self.routes.iter().find(|route| route.ends() == ends && route.cold == cold)
     }
 
-    /// The route that is most like the one with these ends, and in what it is not the same.
+    /// The route that is most like the one with these ends, and in what it differs.
     pub fn nearest(&self, ends: (&str, &str, &str), cold: bool) -> Option<(&Route, Vec<String>)> {
         let (carrier, source, sink) = ends;
         if let Some(route) = self.find(ends, cold) {
             return Some((route, Vec::new()));
         }
         let like = |wanted: &str, measured: &str| waits(wanted) == waits(measured);
-        // Between two processes is what is most like a connection that carries all.
+        // The control connection is measured nowhere: TCP between two processes is closest to it.
         let carrier = if carrier == "control" { "tcp" } else { carrier };
         let route = self.routes.iter().find(|route| {
             route.carrier == carrier
@@ -143,7 +143,7 @@ impl EndToEnd {
 }
 
 impl EndToEnd {
-    /// True when every number in it can be calculated with.
+    /// True when every number in it is finite and within its limits.
     pub fn is_sound(&self) -> bool {
         let sound = |number: f64| number.is_finite() && (0.0..=COST_MAX).contains(&number);
         let large = |number: f64| number.is_finite() && (0.0..=COUNT_MAX).contains(&number);
@@ -189,7 +189,7 @@ impl Route {
         (route, [elapsed_misses, source_misses, sink_misses])
     }
 
-    /// Routes on which the same things go wrong.
+    /// Routes whose predictions err in a similar way.
     fn kind(&self) -> (String, bool) {
         (self.carrier.clone(), waits(&self.sink))
     }
@@ -203,25 +203,25 @@ impl Route {
     }
 }
 
-/// Names are printed; nothing in them may move a cursor.
+/// Names are printed: they must not contain terminal control sequences.
 fn is_plain(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.chars().all(|c| c.is_ascii_graphic())
 }
 
-/// With fewer the ninth decile is the largest.
+/// With fewer, the ninth decile would be the largest value.
 const MISSES_MIN: usize = 20;
-/// Seconds that anything may cost: a byte, a file, a copy.
+/// Upper limit in seconds for the cost of a byte, a file or a copy.
 const COST_MAX: f64 = 1e6;
 const COUNT_MAX: f64 = 1e18;
 const ROUTES_MAX: usize = 64;
 const CPUS_MAX: u32 = 1 << 16;
 
-/// True of file systems that have a device behind them; what is not known is taken for one.
+/// True of file systems on a device; an unknown one is taken for one of these.
 fn waits(file_system: &str) -> bool {
     !matches!(file_system, "tmpfs" | "ramfs" | "null" | "made" | "pipe")
 }
 
-/// Where an end of a trial lies.
+/// Where one end of a trial is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     Memory,
@@ -245,10 +245,10 @@ impl Load {
     }
 }
 
-/// A copy that is to be made.
+/// A copy to be made for calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Through a far side, which is another process here.
+    /// To a far side, which is another process on this host.
     pub far: bool,
     pub source: Medium,
     pub sink: Medium,
@@ -256,7 +256,7 @@ pub struct Trial {
     pub load: Load,
 }
 
-/// A copy that was made.
+/// A calibration copy that was made.
 #[derive(Clone, Debug)]
 pub struct TrialCopy {
     pub trial: Trial,
@@ -264,13 +264,13 @@ pub struct TrialCopy {
     pub source: PathBuf,
     pub target: PathBuf,
     pub started_unix_s: f64,
-    /// Which of how many it is, from 1.
+    /// Its number, from 1, and how many there are.
     pub number: usize,
     pub of: usize,
 }
 
-/// All trials of a calibration, mixed, so that a slow minute of the machine hits no route more than
-/// the others.
+/// All trials of a calibration in random order, so that a slow minute of the machine affects no
+/// route more than the others.
 pub fn calibration_jobs(seed: u64, repeats: u32) -> Vec<Trial> {
     let media = [Medium::Memory, Medium::Disk];
     let mut generator = Pcg64::seed_from_u64(seed);
@@ -281,7 +281,7 @@ pub fn calibration_jobs(seed: u64, repeats: u32) -> Vec<Trial> {
             for (source, sink) in media.iter().flat_map(|a| media.iter().map(move |b| (*a, *b))) {
                 let trial = |load, cold| Trial { far, source, sink, cold, load };
                 pass.extend(LOADS.iter().map(|load| trial(*load, false)));
-                // What is in memory is never cold.
+                // A source in memory is never cold.
                 if source == Medium::Disk && repeat == 0 {
                     pass.extend(LOADS.iter().map(|load| trial(*load, true)));
                 }
@@ -293,8 +293,8 @@ pub fn calibration_jobs(seed: u64, repeats: u32) -> Vec<Trial> {
     all
 }
 
-/// What a calibration copies: enough sizes to tell apart what a copy, a file, and a byte of either
-/// kind cost.
+/// The loads of a calibration: enough sizes to separate the costs of a copy, of a file, and of
+/// small and large bytes.
 pub const LOADS: &[Load] = &[
     Load { files: 1, file_bytes: 1 << 20 },
     Load { files: 1, file_bytes: 12 << 20 },

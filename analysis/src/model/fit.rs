@@ -1,11 +1,11 @@
-//! The fit: `CPU = B·Cb + N·Cr + S·Cs` over runs, robust, with relative errors, and what can be
-//! said of how well it fits.
+//! The fit: `CPU = B·Cb + N·Cr + S·Cs` over runs, robust, with relative errors, and figures of how
+//! well it fits.
 //!
-//! Each run is put as cost per byte, `c = Cb + Cr·N/B + Cs·S/B`, and its residual is divided by the
-//! median cost of its cell, the runs of one request size and depth: errors of a measured CPU time
-//! are in proportion to it. `N` is B/RS where requests return whole, and the counted calls where
-//! they do not. `S` is the starts: requests that found nothing of their lane's files in the air.
-//! Where there are as many starts to each request in every cell, their cost is within `Cr`.
+//! Each run is a cost per byte, `c = Cb + Cr·N/B + Cs·S/B`, and its residual is divided by the
+//! median cost of its cell (the runs of one request size and depth): errors of a measured CPU time
+//! are proportional to it. `N` is B/RS where requests return whole, and the counted calls where
+//! they do not. `S` is the starts: requests submitted while their lane had no file request in
+//! flight. Where every cell has the same number of starts per request, `Cr` includes their cost.
 
 use nalgebra::{Matrix3, Vector3};
 use rand::RngExt;
@@ -21,19 +21,19 @@ use crate::statistics::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     pub request_bytes: u32,
-    /// Requests in flight; 0 where that is not known.
+    /// Requests in flight; 0 where this is not known.
     pub depth: u16,
     pub bytes: f64,
-    /// Calls that were counted, or requests where no call returned less than it was asked for.
+    /// Counted calls; the number of requests where no call was partial.
     pub calls: f64,
-    /// Requests that found nothing of their lane's files in the air; as many as requests where they
-    /// were not counted.
+    /// Requests submitted while their lane had no file request in flight; equal to the number of
+    /// requests where starts were not counted.
     pub starts: f64,
     pub cpu_s: f64,
 }
 
 impl Observation {
-    /// Cost for each byte, where only that is known.
+    /// Cost per byte, where only that is known.
     pub fn per_byte(request_bytes: u32, ns: f64) -> Observation {
         let bytes = f64::from(request_bytes);
         let cpu_s = ns * bytes / 1e9;
@@ -59,8 +59,8 @@ impl Observation {
     }
 }
 
-/// A cost that is known already and taken off before the fit: the pump's own, for each byte and for
-/// each request whatever the number of calls.
+/// A cost that is already known and is subtracted before the fit: the pump's own, per byte and per
+/// request, whatever the number of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Known {
     pub cb_ns: f64,
@@ -73,7 +73,7 @@ impl Known {
     }
 }
 
-/// Which of the costs would be below 0 if they might.
+/// Which of the costs would be negative without the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtBound {
     pub cb: bool,
@@ -92,22 +92,22 @@ impl AtBound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Intervals {
-    /// Runs of each cell were drawn again.
+    /// Runs of each cell were resampled.
     Runs,
-    /// There is one value for each cell: what the fit leaves over was dealt out again.
+    /// There is one value for each cell: residuals of the fit were resampled.
     Residuals,
 }
 
-/// One request size at one depth: what was seen and what the fit says.
+/// One request size at one depth: observed and predicted cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeFit {
     pub request_bytes: u32,
     pub depth: u16,
     pub n: usize,
-    /// The median of the runs, in nanoseconds for each byte.
+    /// The median of the runs, in nanoseconds per byte.
     pub observed_ns: f64,
     pub predicted_ns: f64,
-    /// The calls and the starts for each byte that the prediction is for.
+    /// Calls and starts per byte that the prediction is made for.
     pub calls_per_byte: f64,
     pub starts_per_byte: f64,
 }
@@ -123,13 +123,13 @@ impl SizeFit {
     }
 }
 
-/// The variance between cells that the model leaves, against that within them (NIST
+/// Lack of fit: the variance between cells that the model leaves, against that within cells (NIST
 /// e-Handbook 4.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LackOfFit {
     pub f: f64,
     pub degrees: (usize, usize),
-    /// How often runs of a model that is right would give as much.
+    /// How often a correct model would show this much.
     pub p: f64,
 }
 
@@ -137,7 +137,7 @@ pub struct LackOfFit {
 pub struct Fit {
     pub cb_ns: Estimate,
     pub cr_ns: Estimate,
-    /// `None` where there are as many starts to each call everywhere: then they are within `Cr`.
+    /// `None` where every cell has the same number of starts per call: then `Cr` includes them.
     pub cs_ns: Option<Estimate>,
     pub at_bound: AtBound,
     pub intervals: Intervals,
@@ -146,10 +146,10 @@ pub struct Fit {
     /// Runs without a usable number: no bytes, no cost, not finite.
     pub left_out: usize,
     pub sizes: Vec<SizeFit>,
-    /// `None` without repeats, or with two sizes only: then the errors alone judge.
+    /// `None` without repeats, or with two sizes only: then only the errors are judged.
     pub lack_of_fit: Option<LackOfFit>,
-    /// Cb and Cr by Theil and Sen, who know no bounds: intercept and slope of what is left when
-    /// starts are taken off.
+    /// Cb and Cr by Theil-Sen, without bounds: intercept and slope after the cost of starts is
+    /// subtracted.
     pub theil_sen: Option<Line>,
 }
 
@@ -162,7 +162,7 @@ pub enum NoFit {
     OneSize {
         request_bytes: u32,
     },
-    /// The number of calls for each byte is the same at all sizes.
+    /// The number of calls per byte is the same at all sizes.
     CallsAlike,
 }
 
@@ -188,13 +188,13 @@ impl std::fmt::Display for NoFit {
 }
 
 impl Fit {
-    /// Fits the costs to runs, after `known` was taken off. The order of runs does not matter;
-    /// the same runs and seed give the same numbers.
+    /// Fits the costs to runs after `known` is subtracted. The order of runs does not matter; the
+    /// same runs and seed give the same numbers.
     pub fn of(runs: &[Observation], known: Known, seed: u64) -> Result<Fit, NoFit> {
         Fit::resampled(runs, known, seed, RESAMPLES)
     }
 
-    /// The same with so many resamples; with none the intervals are points.
+    /// The same with this many resamples; with none the intervals are points.
     pub(crate) fn resampled(
         runs: &[Observation],
         known: Known,
@@ -227,7 +227,7 @@ impl Fit {
         })
     }
 
-    /// What a byte costs at a request size, with all that was known: nanoseconds.
+    /// Cost per byte at a request size, including what was known: nanoseconds.
     pub fn cost_ns(&self, request_bytes: u32, calls_per_byte: f64, starts_per_byte: f64) -> f64 {
         let starts = self.cs_ns.map_or(0.0, |cs| cs.value * starts_per_byte);
         let own = self.cb_ns.value + self.cr_ns.value * calls_per_byte + starts;
@@ -242,7 +242,7 @@ impl Fit {
         self.errors().into_iter().fold(0.0, f64::max)
     }
 
-    /// With an error without end at one size or more, the median may have none either.
+    /// The error of a size may be infinite, and so may the median.
     pub fn median_error(&self) -> f64 {
         let mut errors = self.errors();
         errors.sort_by(f64::total_cmp);
@@ -258,8 +258,8 @@ impl Fit {
         self.lack_of_fit.map(|lack| lack.p >= SIGNIFICANCE)
     }
 
-    /// The model is adequate where lack of fit cannot be shown, or where it is small: with many
-    /// repeats any misfit can be shown.
+    /// The model is adequate where lack of fit is not significant, or where the error is small:
+    /// with many repeats any misfit is significant.
     pub fn adequate(&self) -> bool {
         self.lack_of_fit_passes() == Some(true) || self.max_error() <= ERROR_SMALL
     }
@@ -276,17 +276,17 @@ pub fn balance_bytes(cb_ns: f64, cr_ns: f64) -> Option<f64> {
     (cb_ns > 0.0 && cr_ns >= 0.0).then(|| cr_ns / cb_ns)
 }
 
-/// Numbers as the solver wants them.
+/// Input of the solver.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// Nanoseconds for each byte, without what is known.
+    /// Nanoseconds per byte, without what is known.
     cost: f64,
-    /// For each byte.
+    /// Per byte.
     calls: f64,
     starts: f64,
     /// The median cost of its cell, with what is known.
     scale: f64,
-    /// What was taken off.
+    /// What was subtracted.
     known: f64,
 }
 
@@ -308,7 +308,7 @@ struct Costs {
     at_bound: AtBound,
 }
 
-/// What is fitted.
+/// The terms that are fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Terms {
     BytesAndCalls,
@@ -345,7 +345,7 @@ impl Sample {
         let mut sample = Sample { rows: vec![], cells: vec![], strata: vec![] };
         for group in runs.chunk_by(|a, b| cell(a) == cell(b)) {
             let costs: Vec<f64> = group.iter().map(Observation::cost_ns).collect();
-            // Errors are in proportion to a cost; of a cell that costs nothing none can be had.
+            // Errors are relative to the cost of a cell, so a cell whose cost is 0 is left out.
             let Some(scale) = median(&costs).filter(|scale| *scale > 0.0) else { continue };
             let known = known.cost_ns(group[0].request_bytes);
             let first = sample.rows.len();
@@ -366,8 +366,8 @@ impl Sample {
         }
     }
 
-    /// Starts are told from calls where a call has more of them in one cell than in another, by
-    /// more than what chance does.
+    /// Starts are separate from calls where the starts per call differ between cells by more than
+    /// chance explains.
     fn terms(&self) -> Terms {
         let share = |stratum: &Vec<usize>| {
             let of = |i: &usize| self.rows[*i].starts / self.rows[*i].calls;
@@ -376,7 +376,7 @@ impl Sample {
         let shares: Vec<f64> = self.strata.iter().filter_map(share).collect();
         let most = shares.iter().copied().fold(0.0, f64::max);
         let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-        // One unknown more than cells would fit anything.
+        // More unknowns than cells would fit anything.
         match most - least > STARTS_VARY && self.strata.len() > Terms::WithStarts.count() {
             true => Terms::WithStarts,
             false => Terms::BytesAndCalls,
@@ -394,8 +394,8 @@ impl Sample {
         (drawn.collect(), Intervals::Runs)
     }
 
-    /// Without repeats: the residuals, made larger by what the fitted numbers took from them, are
-    /// dealt to other cells.
+    /// Without repeats: residuals, scaled up for the degrees of freedom of the fit, are resampled
+    /// over all cells.
     fn dealt_out(&self, solved: Costs, seed: u64, times: usize) -> Vec<Costs> {
         let all: Vec<usize> = (0..self.rows.len()).collect();
         let terms = self.terms();
@@ -464,9 +464,9 @@ impl Sample {
     }
 }
 
-/// Iteratively reweighted least squares with Huber's weights: what is further than 1.345 standard
-/// deviations, as the median absolute residual tells them, counts less and less. `None` where calls
-/// for each byte are all alike.
+/// Iteratively reweighted least squares with Huber's weights: a run further off than 1.345 standard
+/// deviations, estimated by the median absolute residual, counts less. `None` where the calls per
+/// byte are all alike.
 fn robust(rows: &[Row], chosen: &[usize], terms: Terms) -> Option<Costs> {
     let mut weights = vec![1.0; chosen.len()];
     let mut costs = least_squares(rows, chosen, &weights, terms)?;
@@ -491,9 +491,8 @@ fn robust(rows: &[Row], chosen: &[usize], terms: Terms) -> Option<Costs> {
     Some(costs)
 }
 
-/// Weighted least squares of relative residuals with no cost below 0. With three unknowns at most
-/// the active set is found by looking at all of them: of those in which no cost is below 0, the one
-/// that explains most.
+/// Weighted least squares of relative residuals with no cost below 0. With three unknowns at most,
+/// all active sets are tried: of those without a negative cost, the one that explains most.
 fn least_squares(rows: &[Row], chosen: &[usize], weights: &[f64], terms: Terms) -> Option<Costs> {
     let mut normal = Matrix3::<f64>::zeros();
     let mut right = Vector3::<f64>::zeros();
@@ -504,7 +503,7 @@ fn least_squares(rows: &[Row], chosen: &[usize], weights: &[f64], terms: Terms) 
         normal += *weight * design * design.transpose();
         right += *weight * design * (row.cost / row.scale);
     }
-    // All columns get the length 1, so that nanoseconds and calls for each byte are alike.
+    // All columns are scaled to length 1, so that bytes and calls have comparable units.
     let mut length = normal.diagonal().map(f64::sqrt);
     if terms == Terms::BytesAndCalls {
         (normal[(2, 2)], length[2]) = (1.0, 1.0);
@@ -529,7 +528,7 @@ fn non_negative(
 ) -> Option<(Vector3<f64>, AtBound)> {
     let starts = terms == Terms::WithStarts;
     let solve = |free: [bool; 3]| {
-        // What is not free has an equation of its own: it is 0.
+        // A cost that is not free has the equation: it is 0.
         let reduced = Matrix3::from_fn(|row, column| match free[row] && free[column] {
             true => normal[(row, column)],
             false => f64::from(u8::from(row == column)),
@@ -538,7 +537,7 @@ fn non_negative(
         let solved = reduced.try_inverse()? * wanted;
         solved.iter().all(|cost| *cost >= 0.0).then_some(solved)
     };
-    // Nothing explains more than what is free.
+    // The unconstrained solution explains most.
     if let Some(solved) = solve([true, true, starts]) {
         return Some((solved, AtBound::default()));
     }
@@ -549,22 +548,22 @@ fn non_negative(
     Some((solved, AtBound { cb: !cb, cr: !cr, cs: starts && !cs }))
 }
 
-/// 95 % efficiency where errors are normal (Huber 1964; Holland and Welsch 1977).
+/// 95 % efficiency with normal errors (Huber 1964; Holland and Welsch 1977).
 const HUBER: f64 = 1.345;
 /// The median of a normal variate's absolute value, in standard deviations.
 const MEDIAN_OF_NORMAL: f64 = 0.6745;
 const ITERATIONS_MAX: usize = 50;
 const TOLERANCE: f64 = 1e-9;
-/// Relative residuals below this are the rounding of floating point.
+/// Relative residuals below this are floating point rounding.
 const ROUNDING: f64 = 1e-12;
-/// Of the squared volume that the columns span: of two, the squared sine between them.
+/// Of the squared volume that the columns span; with two, the squared sine of their angle.
 const ALIKE: f64 = 1e-9;
-/// What is larger has the same p, and the distribution's own arithmetic ends somewhere.
+/// Above this p is the same, and the arithmetic of the distribution may overflow.
 const F_MAX: f64 = 1e9;
 const SIGNIFICANCE: f64 = 0.05;
-/// Starts to a call, from the cell with the fewest to that with the most.
+/// Difference in starts per call, from the cell with the fewest to that with the most.
 const STARTS_VARY: f64 = 0.2;
-/// A misfit up to this is small enough for a model to be of use.
+/// With an error of up to this a model is useful.
 const ERROR_SMALL: f64 = 0.10;
 
 #[cfg(test)]

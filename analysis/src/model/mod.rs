@@ -1,5 +1,5 @@
-//! What a byte costs: `CPU = B·Cb + N·Cr + S·Cs`, fitted to samples, and what follows from it.
-//! Pure arithmetic over numbers and records: it knows no experiment, no store and no clock.
+//! What a byte costs: `CPU = B·Cb + N·Cr + S·Cs`, fitted to samples, and what follows from it. Pure
+//! arithmetic over numbers and records: no experiment, no store, no clock.
 
 pub mod curve;
 pub mod end_to_end;
@@ -35,23 +35,23 @@ pub struct Regime {
     pub cb_ns: Estimate,
     /// Per request (or per counted call), in nanoseconds.
     pub cr_ns: Estimate,
-    /// Per start, a request that finds nothing of its lane's files in the air; `None` where it
-    /// could not be told from `cr_ns`, which holds it then.
+    /// Per start: a request submitted while its lane had no file request in flight. `None` where it
+    /// could not be separated from `cr_ns`, which then includes it.
     #[serde(default)]
     pub cs_ns: Option<Estimate>,
 }
 
-/// What one part costs under one set of conditions: the pump's own cost is taken off, but from the
+/// What one part costs under given conditions. The pump's own cost is subtracted, except for the
 /// pump itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Component {
     pub part: Part,
-    /// What it was measured under, as words: `ext4 direct`, `tmpfs`, `tcp loopback bbr any`.
+    /// The conditions of the measurement, in words: `ext4 direct`, `tmpfs`, `tcp loopback bbr any`.
     pub conditions: String,
     pub regimes: Vec<Regime>,
     /// The rate that it reached alone, by request size, in bytes a second.
     pub bandwidth: Vec<(u32, Estimate)>,
-    /// Calls for each full request, by request size: more than 1 where returns are partial.
+    /// Calls per full request, by request size: more than 1 where calls are partial.
     pub calls_per_request: Vec<(u32, f64)>,
 }
 
@@ -60,7 +60,7 @@ pub struct Component {
 pub struct HostModel {
     pub host: String,
     pub cpus: u32,
-    /// The experiment that it was made from, and when.
+    /// The experiment that it was fitted to, and when.
     pub experiment: String,
     pub fitted_unix_s: f64,
     pub components: Vec<Component>,
@@ -70,7 +70,7 @@ pub struct HostModel {
 }
 
 impl HostModel {
-    /// This model with what only an older one of the same host knows. It is as new as the newer.
+    /// This model, completed by what only an older one of the same host has. The newer time counts.
     pub fn merged(self, older: HostModel) -> HostModel {
         let knows_parts = !self.components.is_empty();
         HostModel {
@@ -111,7 +111,7 @@ mod tests {
             cpus: 4,
             ..parts(at)
         };
-        // What was kept, what comes, and then: components of, whole copies of, CPUs, as of.
+        // Older, newer, merged: experiment, time of the whole copies, CPUs, time of the fit.
         let cases = [
             (parts(1.0), whole(2.0), ("measure-1", Some(2.0), 4, 2.0)),
             (whole(1.0), parts(2.0), ("measure-2", Some(1.0), 2, 2.0)),

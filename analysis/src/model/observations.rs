@@ -1,12 +1,12 @@
-//! Measurements by anything, as comma-separated values: request sizes with what a byte cost, or
-//! with bytes, calls and CPU time.
+//! Measurements by other programs, as comma-separated values: request sizes with the cost per byte,
+//! or with bytes, calls and CPU time.
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::fit::Observation;
 use base::units::parse_size;
 
-/// Reads measurements. An error names the line and what to write there.
+/// Reads measurements. An error names the line and what is expected there.
 pub fn read(text: &[u8]) -> Result<Vec<Observation>, String> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter(text))
@@ -31,7 +31,7 @@ pub fn read(text: &[u8]) -> Result<Vec<Observation>, String> {
     }
 }
 
-/// Where what is known stands in a row.
+/// The column of each value in a row.
 struct Columns {
     request_size: usize,
     depth: Option<usize>,
@@ -100,7 +100,7 @@ impl Columns {
     }
 }
 
-/// A size as the program reads it elsewhere, and as old reports write it: `32KB` is 32 KiB there.
+/// A size as the program reads it elsewhere, or as in old reports: there `32KB` is 32 KiB.
 fn request_size(text: &str) -> Result<u32, String> {
     let plain = text.replace("KB", "K").replace("MB", "M").replace(' ', "");
     let size = parse_size(&plain).ok().and_then(|size| u32::try_from(size).ok());
@@ -128,7 +128,7 @@ fn above_0(name: &str, text: &str) -> Result<f64, String> {
     })
 }
 
-/// What stood in a cell: short, and without what a terminal would act upon.
+/// The text of a cell for a message: short, without terminal control characters.
 fn shown(text: &str) -> String {
     match text {
         "" => "missing".into(),
@@ -155,7 +155,7 @@ fn plain(why: &csv::Error) -> String {
 fn delimiter(text: &[u8]) -> u8 {
     let data = text.split(|byte| *byte == b'\n').find(|line| !line.starts_with(b"#"));
     let count = |one: u8| data.unwrap_or(b"").iter().filter(|byte| **byte == one).count();
-    // Of equals the last is taken.
+    // With equal counts the last one wins.
     [b'\t', b';', b','].into_iter().max_by_key(|one| count(*one)).unwrap_or(b',')
 }
 

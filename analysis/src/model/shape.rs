@@ -1,9 +1,9 @@
-//! What is copied, in the numbers that a copy's costs depend on.
+//! What is copied, as the numbers that the cost of a copy depends on.
 
 use base::limits::DIRECT_BYTES_MIN;
 
-/// How many files and bytes. Files of 16 MiB and more go around the page cache at a disk, and never
-/// share a request: their bytes cost another price.
+/// Number of files and bytes. Files of 16 MiB and more bypass the page cache at a disk and never
+/// share a request: their bytes have another cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shape {
     pub files: u64,
@@ -11,7 +11,7 @@ pub struct Shape {
     pub large_bytes: u64,
 }
 
-/// The length from which a file's bytes are large.
+/// The length from which the bytes of a file count as large.
 pub(crate) const LARGE_FROM_BYTES: u64 = DIRECT_BYTES_MIN;
 
 impl Shape {

@@ -1,11 +1,11 @@
-//! The model of a host as it travels to a peer, and what is believed of one that came from there.
+//! The model of a host as it is sent to a peer, and the checks of one that was received.
 
 use base::limits::MODEL_BYTES_MAX;
 
 use super::HostModel;
 use super::end_to_end::EndToEnd;
 
-/// What a far side tells of its host's model: what a prediction needs, or nothing.
+/// The part of this host's model that a prediction needs, as text for the peer; or nothing.
 pub fn told(model: &HostModel) -> String {
     let short = HostModel { components: Vec::new(), ..model.clone() };
     let known = model.whole.is_some();
@@ -14,7 +14,7 @@ pub fn told(model: &HostModel) -> String {
     if text.len() <= MODEL_BYTES_MAX { text } else { String::new() }
 }
 
-/// A peer's model, where it is one that can be believed: what is wrong with it is the peer's loss.
+/// A peer's model, if it is sound; any other is ignored, at the peer's expense alone.
 pub fn heard(text: &str) -> Option<HostModel> {
     if text.is_empty() || text.len() > MODEL_BYTES_MAX {
         return None;
@@ -37,7 +37,7 @@ mod tests {
             HostModel { cpus: 2, whole: Some(planted_end_to_end()), ..HostModel::default() };
         let text = told(&model);
         assert!(text.len() <= MODEL_BYTES_MAX, "{}", text.len());
-        // The last digit of a number may be lost on the way.
+        // The last digit of a number may be lost in the text.
         let routes = |model: &HostModel| model.whole.as_ref().map_or(0, |whole| whole.routes.len());
         assert_eq!(routes(&heard(&text).unwrap()), routes(&model));
         let spoil = |what: &dyn Fn(&mut EndToEnd)| {

@@ -1,5 +1,4 @@
-//! Five costs that are fitted to whole copies: nonnegative, robust, with a spread that was checked
-//! on copies left out.
+//! Five costs, fitted to whole copies: nonnegative, robust, with a spread from cross-validation.
 
 use crate::statistics::median;
 use nalgebra::{DMatrix, DVector};
@@ -39,11 +38,11 @@ pub struct Cost {
     pub file_s: f64,
     pub small_byte_s: f64,
     pub large_byte_s: f64,
-    /// Nine of ten copies are within this factor's logarithm of what the costs say.
+    /// Nine of ten copies are within `exp(spread)` times the prediction.
     pub spread: f64,
 }
 
-/// A cost, divided by what it comes from.
+/// A cost, divided by its causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts {
     pub start_s: f64,
@@ -56,7 +55,7 @@ impl Parts {
         self.start_s + self.files_s + self.bytes_s
     }
 
-    /// `share` of these and the rest of the others.
+    /// `share` of these, and the rest from the others.
     pub(crate) fn blend(&self, others: &Parts, share: f64) -> Parts {
         let mix = |mine: f64, theirs: f64| mine * share + theirs * (1.0 - share);
         Parts {
@@ -67,13 +66,13 @@ impl Parts {
     }
 }
 
-/// One copy as a fit sees it.
+/// One copy, as input of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub features: Features,
-    /// What is explained.
+    /// The time to be explained.
     pub seconds: f64,
-    /// What was spent beside it and is known, as for the login: errors are relative to the sum.
+    /// Known time that was spent in addition, such as the login: errors are relative to the sum.
     pub beside_s: f64,
 }
 
@@ -87,8 +86,8 @@ impl Cost {
         }
     }
 
-    /// The costs that fit best, and by how much they miss copies that they do not know. All zero
-    /// where there are no points.
+    /// The costs that fit best, and their errors in cross-validation. All zero where there are no
+    /// points.
     pub fn fit(points: &[Point]) -> (Cost, Misses) {
         let points: Vec<Point> = points.iter().copied().filter(Point::is_sound).collect();
         let misses = left_out(&points);
@@ -100,7 +99,7 @@ impl Cost {
         Cost { fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread: 0.0 }
     }
 
-    /// Every number, for whoever checks them.
+    /// Every number, for a check of their limits.
     pub fn numbers(&self) -> [f64; COSTS + 1] {
         let Cost { fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread } = *self;
         [fixed_s, lane_s, file_s, small_byte_s, large_byte_s, spread]
@@ -118,14 +117,14 @@ impl Point {
         self.seconds + self.beside_s
     }
 
-    /// How far off a fit is: the logarithm of the factor.
+    /// The error of a fit: the logarithm of the factor.
     fn off(&self, cost: &Cost) -> f64 {
         let predicted = cost.at(&self.features).total_s() + self.beside_s;
         (self.whole_s() / predicted.max(1e-9)).ln()
     }
 }
 
-/// Huber's weights on relative residuals, a few times over.
+/// Iteratively reweighted least squares: Huber's weights on relative residuals.
 fn robust(points: &[Point]) -> Cost {
     let mut weights = vec![1.0; points.len()];
     let mut cost = Cost::default();
@@ -140,13 +139,13 @@ fn robust(points: &[Point]) -> Cost {
     cost
 }
 
-/// Weighted least squares of relative errors with no cost below zero. The costs are few, so every
-/// set of those that are not zero is tried.
+/// Weighted least squares of relative errors with no cost below zero. There are few costs, so every
+/// subset of nonzero costs is tried.
 fn nonnegative(points: &[Point], weights: &[f64]) -> [f64; COSTS] {
     let mut best = ([0.0; COSTS], f64::INFINITY);
     let mut sets: Vec<Vec<usize>> =
         (1..1_u32 << COSTS).map(|set| (0..COSTS).filter(|i| set >> i & 1 == 1).collect()).collect();
-    // Fewer costs come first: more of them must be better, not only as good.
+    // Subsets with fewer costs come first: a larger one must be better, not equal.
     sets.sort_by_key(Vec::len);
     for set in sets.iter().filter(|set| set.len() <= points.len()) {
         let Some(costs) = solve(points, weights, set) else { continue };
@@ -173,7 +172,7 @@ fn solve(points: &[Point], weights: &[f64], set: &[usize]) -> Option<[f64; COSTS
     let normal = left.transpose() * &left;
     let strength = normal.diagonal().max();
     let solved = normal.cholesky().filter(|factor| {
-        // A set whose costs cannot be told apart has no pivot left for one of them.
+        // Where the costs of a subset cannot be told apart, one of its pivots is close to zero.
         factor.l_dirty().diagonal().iter().all(|pivot| pivot * pivot > strength * 1e-10)
     })?;
     let found = solved.solve(&(left.transpose() * right));
@@ -192,12 +191,11 @@ fn miss(points: &[Point], weights: &[f64], costs: &[f64; COSTS]) -> f64 {
     points.iter().zip(weights).map(one).sum()
 }
 
-/// How far off copies are that were left out of their own fit: logarithms of factors, none below
-/// zero.
+/// Errors of copies that were left out of their own fit: absolute logarithms of factors.
 pub(crate) type Misses = Vec<f64>;
 
-/// What nine of ten copies to come keep within: the ninth decile of those that were left out, with
-/// one more for the copy to come. With few it is the largest.
+/// The limit that nine of ten future copies keep: the ninth decile of the errors of copies that
+/// were left out, counting one more for the future copy. With few errors it is the largest.
 pub fn spread(misses: &[f64]) -> f64 {
     let mut off = misses.to_vec();
     off.sort_by(f64::total_cmp);
@@ -206,9 +204,9 @@ pub fn spread(misses: &[f64]) -> f64 {
     found.copied().unwrap_or(SPREAD_UNKNOWN).min(SPREAD_MAX)
 }
 
-/// Where a size lies between others all its repeats go together, so the fit does not know the size
-/// that it is asked about; the smallest and the largest are left out one copy at a time, as without
-/// them nothing would tell a cost of theirs.
+/// Cross-validation. A size between others is left out with all its repeats, so the fit does not
+/// know the size that it predicts. The smallest and the largest sizes are left out one copy at a
+/// time: without them some cost would be undetermined.
 fn left_out(points: &[Point]) -> Misses {
     let mut off: Vec<f64> = Vec::new();
     for (place, point) in points.iter().enumerate() {
@@ -221,7 +219,7 @@ fn left_out(points: &[Point]) -> Misses {
                 all.map(|(_, other)| *other).collect()
             }
         };
-        // A size that was copied once, and lies at an end, can only be asked of the whole fit.
+        // A size at an end that was copied only once: the fit must include it.
         let known = kept.iter().any(|other| other.features == point.features);
         let between = is_between(point, &kept);
         let cost = if known || between { robust(&kept) } else { robust(points) };
@@ -230,7 +228,7 @@ fn left_out(points: &[Point]) -> Misses {
     off
 }
 
-/// True when others have less and others more of all that a copy has.
+/// True when, for each feature, some other copy has no less and some other no more.
 fn is_between(point: &Point, others: &[Point]) -> bool {
     (0..COSTS).all(|i| {
         let own = point.features.row()[i];
@@ -242,7 +240,7 @@ fn is_between(point: &Point, others: &[Point]) -> bool {
 const COSTS: usize = 5;
 const ROUNDS: usize = 8;
 const HUBER: f64 = 1.345;
-/// The median of a normal distribution's absolute value.
+/// The median of the absolute value of a normal variate, in standard deviations.
 const NORMAL_MEDIAN: f64 = 0.6745;
 const SPREAD_UNKNOWN: f64 = 0.7;
 const SPREAD_MAX: f64 = 3.0;

@@ -1,4 +1,4 @@
-//! Copies of a calibration as runs of the store, and back.
+//! Copies of a calibration as records in the store, and back.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::record::options::Options;
 use crate::record::sample::{Conditions, Moved, PlaceInExperiment, Record, Scenario, Side};
 use base::settings::Settings;
 
-/// A copy of a calibration as a run of an experiment. `environment` is this host's in the store.
+/// A copy of a calibration as a record. `environment` is this host's in the store.
 pub fn record(made: &TrialCopy, experiment: &str, seed: u64, environment: i64) -> Record {
     let TrialCopy { trial, sample, .. } = made;
     let bytes = sample.shape().bytes();
@@ -27,7 +27,7 @@ pub fn record(made: &TrialCopy, experiment: &str, seed: u64, environment: i64) -
             repeat: 0,
             block: 0,
         }),
-        // What copies are made with when nobody says how.
+        // The default options of a copy.
         options: Options { streams: sample.streams, ..Options::of(&Settings::default()) },
         conditions: Conditions {
             cache: if trial.cold { "cold" } else { "warm" }.into(),
@@ -50,13 +50,13 @@ pub fn record(made: &TrialCopy, experiment: &str, seed: u64, environment: i64) -
     }
 }
 
-/// The samples among runs: those that a model of whole copies is fitted to.
+/// The samples in these records: the input of a model of whole copies.
 pub fn samples(records: &[Record]) -> Vec<EndToEndSample> {
     let of = |record: &Record| serde_json::from_value(record.more.get(WHOLE)?.clone()).ok();
     records.iter().filter(|record| record.void_reason.is_none()).filter_map(of).collect()
 }
 
-/// What whole copies cost, by the runs of a calibration among these; `None` where there are none.
+/// What whole copies cost, from the calibration in these records; `None` where there is none.
 pub fn fitted(records: &[Record], cpus: u32) -> Option<EndToEnd> {
     let ends = records.iter().filter(|record| is_whole(record));
     let ended = ends.map(|record| record.started_unix_s + record.moved.elapsed_s);
@@ -65,10 +65,10 @@ pub fn fitted(records: &[Record], cpus: u32) -> Option<EndToEnd> {
     (!whole.routes.is_empty() && whole.is_sound()).then_some(whole)
 }
 
-/// True of a run that is a copy of a calibration: no part was measured in it.
+/// True of a record that is a copy of a calibration: no part was measured in it.
 pub fn is_whole(record: &Record) -> bool {
     record.more.contains_key(WHOLE)
 }
 
-/// The name under which a run has its sample.
+/// The key under which a record has its sample.
 const WHOLE: &str = "whole";

@@ -2,7 +2,7 @@ use super::*;
 use crate::record::sample::Record;
 use serde_json::Value;
 
-/// A copy with these costs, a little off.
+/// A copy with these costs, plus a small error.
 fn planted(trial: &Trial, number: usize) -> EndToEndSample {
     let shape = trial.load.shape();
     let (start, file, byte) = match (trial.far, trial.sink) {
@@ -112,7 +112,7 @@ fn runs_of_the_store_there_and_back() {
     assert_eq!(whole.routes, EndToEnd::fit(&samples, 2, 0.0).routes);
     assert!(whole.fitted_unix_s > of as f64 - 2.0);
     assert!(runs.iter().all(records::is_whole), "no part was measured");
-    // What somebody has done to a store is no reason to fall.
+    // Values that somebody changed in a store must not cause a panic.
     for odd in [Value::Null, Value::from(1), serde_json::json!({ "carrier": 3 })] {
         runs[0].more.insert("whole".into(), odd);
         assert_eq!(records::samples(&runs).len(), of - 1);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const SIZES: [u32; 7] = [16, 32, 64, 128, 256, 512, 1024];
 
-/// Runs of a part with planted costs. `partial` is how many calls a request takes, by size.
+/// Runs of a part with planted costs. `calls` gives the calls for a request, by size.
 fn planted(cb: f64, cr: f64, noise: f64, seed: u64, calls: fn(u32) -> f64) -> Vec<Observation> {
     let mut generator = generator(seed);
     let mut normal = || (0..12).map(|_| generator.random::<f64>()).sum::<f64>() - 6.0;
@@ -71,7 +71,7 @@ fn what_is_known_is_taken_off_once() {
     assert!(fit.max_error() < 0.03, "the whole cost is predicted: {:?}", fit.sizes);
 }
 
-/// Runs at several depths, where fewer and fewer requests find nothing in the air.
+/// Runs at several depths: at greater depths fewer requests are starts.
 fn planted_starts(cb: f64, cr: f64, cs: f64, noise: f64, depths: &[u16]) -> Vec<Observation> {
     let mut all = Vec::new();
     for depth in depths {
@@ -90,7 +90,7 @@ fn planted_starts(cb: f64, cr: f64, cs: f64, noise: f64, depths: &[u16]) -> Vec<
 
 #[test]
 fn planted_starts_are_found_where_they_can_be_told() {
-    // At one depth each request is a start: Cr holds both.
+    // At one depth every request is a start: Cr includes both.
     type Case<'a> = (&'a [u16], f64, Option<f64>, f64);
     let cases: [Case<'_>; 5] = [
         (&[1], 21_000.0, None, 30_000.0),
@@ -113,7 +113,7 @@ fn planted_starts_are_found_where_they_can_be_told() {
     }
 }
 
-/// Requests that cost more the fewer of them find nothing in the air.
+/// Requests that cost more when fewer of them are starts.
 #[test]
 fn starts_that_would_give_time_back_are_at_their_bound() {
     let mut runs = planted_starts(0.05, 9_000.0, 0.0, 0.02, &[1, 4]);
@@ -122,7 +122,7 @@ fn starts_that_would_give_time_back_are_at_their_bound() {
     assert_eq!((fit.at_bound.names(), fit.cs_ns.unwrap().value), (vec!["Cs"], 0.0));
 }
 
-/// A cost that grows with the request size would take a request that gives time back.
+/// A cost that grows with the request size would need a negative cost per request.
 #[test]
 fn a_bound_is_named() {
     let growing = [(32 << 10, 39.0), (64 << 10, 40.0), (128 << 10, 43.0)];
@@ -156,7 +156,7 @@ fn a_misfit_is_shown() {
     assert!(!fit.adequate() && fit.max_error() > 0.2, "{:?}", fit.sizes);
 }
 
-/// Runs that are the same to the last digit leave nothing to compare a misfit with.
+/// Runs that are equal to the last digit have no variance to compare a misfit with.
 #[test]
 fn equal_runs_do_no_harm() {
     let sizes = [(16 << 10, 3.0), (32 << 10, 2.0), (64 << 10, 1.9), (128 << 10, 1.0)];
@@ -184,8 +184,8 @@ fn without_enough_there_is_no_fit() {
     }
 }
 
-/// Of a hundred fits, intervals at 95 % hold what was planted in most: 88 is what a fair one falls
-/// below once in three hundred, and percentile intervals of ten runs are a little short.
+/// Of a hundred fits, most 95 % intervals contain what was planted: a correct interval would give
+/// less than 88 once in three hundred, and percentile intervals of ten runs are a little narrow.
 #[test]
 fn intervals_cover() {
     let mut held = (0, 0);
