@@ -1,5 +1,5 @@
-//! What a sample says: its middle, its spread, how sure both are. Everything here is a pure
-//! function of numbers and, where it resamples, of a seed: it knows no record and no other module.
+//! Summaries of a sample: median, spread, and intervals of both. Everything here is a pure function
+//! of numbers and, where it resamples, of a seed: no record and no other module.
 
 use std::borrow::Borrow;
 
@@ -26,7 +26,7 @@ impl Estimate {
     }
 }
 
-/// The middle and the spread of a sample. What is not a finite number is left out and counted.
+/// Median and spread of a sample. Values that are not finite are left out and counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub n: usize,
@@ -36,16 +36,16 @@ pub struct Spread {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
-    /// Of the mean; 0 where there is one value only.
+    /// Of the mean; 0 where there is only one value.
     pub standard_error: f64,
-    /// Values beyond 1.5 interquartile ranges from the quartiles. They are flagged, and kept.
+    /// Values beyond 1.5 interquartile ranges from the quartiles. They are flagged and kept.
     pub outliers: usize,
     /// Those of them beyond 3.
     pub far_outliers: usize,
     pub not_numbers: usize,
 }
 
-/// How far a value is from where most are, by Tukey's fences.
+/// How far a value is from the others, by Tukey's fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     Inside,
@@ -105,7 +105,7 @@ impl Spread {
     pub(crate) fn fence(&self, value: f64) -> Fence {
         let beyond = (self.lower_quartile - value).max(value - self.upper_quartile);
         let range = self.interquartile_range();
-        // Of values that are all but equal, the last digit makes nobody an outlier.
+        // Of values that are almost equal, rounding makes none an outlier.
         let slack = 1e-9 * self.median.abs();
         match beyond {
             beyond if beyond > 3.0 * range + slack => Fence::Far,
@@ -115,7 +115,7 @@ impl Spread {
     }
 }
 
-/// The numbers among values, in order.
+/// The finite values, sorted.
 fn finite(values: &[f64]) -> Vec<f64> {
     let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
@@ -136,11 +136,11 @@ fn quantile(finite: &[f64], share: f64) -> f64 {
     }
 }
 
-/// How many times a sample is drawn again.
+/// How many times a sample is resampled.
 pub(crate) const RESAMPLES: usize = 2000;
 
-/// Draws every stratum again from itself, with replacement: `strata` are indices of a sample, each
-/// answer is indices of as many.
+/// Resamples every stratum, with replacement: `strata` are indices of a sample, and each result has
+/// as many indices.
 #[derive(Debug)]
 pub(crate) struct Bootstrap<'a> {
     strata: &'a [Vec<usize>],
@@ -160,19 +160,19 @@ impl<'a> Bootstrap<'a> {
     }
 }
 
-/// The stream of random numbers that belongs to a seed.
+/// The random number generator of a seed.
 pub fn generator(seed: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), PCG_STREAM)
 }
 
-/// The 95 % percentile interval of what resamples gave, widened where it must be so that it holds
+/// The 95 % percentile interval of the resampled values, widened where necessary to contain
 /// `value`.
 pub(crate) fn percentile_interval(value: f64, resampled: &[f64]) -> Estimate {
     let finite = finite(resampled);
     if finite.is_empty() {
         return Estimate { value, low: value, high: value };
     }
-    // The definition with no interpolation beyond the sample: percentiles of 2000 values.
+    // Percentiles without interpolation.
     let last = (finite.len() - 1) as f64;
     let at = |share: f64| finite[(share * last).round() as usize];
     Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) }
@@ -189,8 +189,8 @@ pub(crate) fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     Some(percentile_interval(value, &drawn))
 }
 
-/// The ratio of two medians with its bootstrap interval. Something is faster only where that
-/// interval leaves 1 out. `None` where there is nothing to divide, or to divide by.
+/// The ratio of two medians with its bootstrap interval. A difference is significant only where 1
+/// is outside that interval. `None` where there is nothing to divide, or to divide by.
 pub(crate) fn ratio_of_medians(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     let (above, below) = (finite(above), finite(below));
     let ratio = |above: &[f64], below: &[f64]| {
@@ -215,15 +215,15 @@ fn picked(values: &[f64], indices: &[usize]) -> Vec<f64> {
     indices.iter().map(|index| values[*index]).collect()
 }
 
-/// A line by the median of the slopes of all pairs of points, and the median of what is left
-/// (Theil 1950, Sen 1968): up to 29 % of the points may be anything. `None` where all points stand
-/// above one place.
+/// A line by the median of the slopes of all pairs of points, and the median of the residuals
+/// (Theil 1950, Sen 1968): up to 29 % of the points may be outliers. `None` where all points have
+/// the same x.
 pub fn theil_sen(points: &[(f64, f64)]) -> Option<Line> {
     let mut points: Vec<(f64, f64)> =
         points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    // Pairs grow with the square of points: beyond a thousand, every second, third, … point is
-    // enough.
+    // The number of pairs grows with the square of the points: beyond a thousand points, every
+    // second, third, … is enough.
     let step = points.len().div_ceil(THEIL_SEN_POINTS_MAX).max(1);
     let points: Vec<(f64, f64)> = points.into_iter().step_by(step).collect();
     let mut slopes = Vec::new();
@@ -250,9 +250,9 @@ pub struct Steady {
 }
 
 /// Finds where a series became steady by MSER-5 (White 1997; White, Cobb and Spratt 2000): of all
-/// places to cut, the one after which the standard error of the mean of batches of five is least.
-/// `None` where the series is too short, or where that place is in its second half: then it never
-/// was steady for long enough to tell.
+/// truncation points, the one that minimises the standard error of the mean of batches of five.
+/// `None` where the series is too short, or where that point is in its second half: then it was not
+/// steady for long enough.
 pub fn steady_state(rates: &[f64]) -> Option<Steady> {
     if rates.iter().any(|rate| !rate.is_finite()) {
         return None;
@@ -262,7 +262,7 @@ pub fn steady_state(rates: &[f64]) -> Option<Steady> {
     if batches.len() < MSER_BATCHES_MIN {
         return None;
     }
-    // The last batches are too few to say how much they vary.
+    // The last batches are too few to estimate their variance.
     let cuts = 0..=batches.len() - MSER_BATCHES_MIN / 2;
     let scored = cuts.map(|cut| (cut, squared_standard_error(&batches[cut..])));
     let (cut, _) = scored.min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -283,7 +283,7 @@ fn squared_standard_error(values: &[f64]) -> f64 {
     squares / (values.len() as f64).powi(2)
 }
 
-/// The report's relative error: how much larger the larger is. 0 where both are the same, and
+/// The relative error of Mayr and Gray (2000): `max/min - 1`. 0 where both are the same, and
 /// infinite where one is not above 0.
 pub fn symmetric_error(observed: f64, predicted: f64) -> f64 {
     let (low, high) = (observed.min(predicted), observed.max(predicted));
@@ -293,7 +293,7 @@ pub fn symmetric_error(observed: f64, predicted: f64) -> f64 {
     }
 }
 
-/// Any odd constant: the generator's stream, so that a seed means the same everywhere.
+/// Any odd constant: the stream of the generator, so that a seed always gives the same numbers.
 const PCG_STREAM: u128 = 0xa02b_dbf7_bb3c_0a7a_c28f_a16a_64ab_f96b;
 const THEIL_SEN_POINTS_MAX: usize = 1000;
 const MSER_BATCH: usize = 5;
