@@ -1,6 +1,6 @@
-//! What is known of runs, and what it means: records, models, diagnosis, predictions, and how they
-//! are told. Everything here is pure: no file, socket, program, thread or clock. The modules stand
-//! in order of dependency, which ARCHITECTURE.md has, and `tests/tidy.rs` keeps the walls.
+//! Records of runs, and what follows from them: models, diagnosis, predictions, reports. Everything
+//! here is pure: no file, socket, program, thread or clock. The modules are in the order of their
+//! dependencies (ARCHITECTURE.md), and `tests/tidy.rs` checks who may use whom.
 
 pub mod accounting;
 pub mod campaign;
