@@ -1,5 +1,4 @@
-//! What is looked at, and what is found: the facts of a host, a connection that was tried, and what
-//! a rule says of them.
+//! Input and output of the rules: the facts of a host, a test connection, and findings.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +6,12 @@ use serde::Serialize;
 
 use base::units::Nanos;
 
-/// How a host stands to one check.
+/// The result of one check on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     Good,
-    /// It could not be found out, or there is nothing to compare it with.
+    /// It could not be determined, or there is nothing to compare it with.
     Unknown,
     /// It costs speed on some paths or in some cases.
     Advice,
@@ -45,7 +44,7 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// What a rule says of what it looks at, before anybody knows whose it is.
+/// The result of a rule, before the host and the check are added.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Said {
     pub state: State,
@@ -86,7 +85,7 @@ impl Said {
     }
 }
 
-/// What copies are to reach, as far as it is known.
+/// The rate that copies should reach, and the round trip if it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     pub bytes_per_s: f64,
@@ -94,7 +93,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// What is in flight when the path is full; `None` where the round trip is not known.
+    /// The bandwidth-delay product; `None` where the round trip is not known.
     pub(crate) fn product_bytes(&self) -> Option<f64> {
         self.round_trip.map(|time| self.bytes_per_s * time.seconds())
     }
@@ -117,30 +116,30 @@ impl Facts<'_> {
         self.text(&format!("sysctl {name}"))
     }
 
-    /// The last of several numbers: the most that a buffer may become.
+    /// The last of several numbers: the upper limit of a buffer.
     pub(crate) fn sysctl_most(&self, name: &str) -> Option<f64> {
         self.sysctl(name)?.split_whitespace().last()?.parse().ok()
     }
 }
 
-/// One thing that is looked at; `None` where the facts say nothing of it.
+/// One check; `None` where its facts are missing.
 pub(super) type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
 
-/// What was seen of the path to a host.
+/// What a test connection and a login found out about the path to a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knocked {
-    /// Until the far program answered.
+    /// Time until the far program answered.
     pub login: Nanos,
-    /// Its name and version, which is ours.
+    /// Its name and version, the same as ours.
     pub program: String,
-    /// How far its clock is ahead of ours, and how long asking for it took.
+    /// How far its clock is ahead of ours, and how long that request took.
     pub clock_apart_s: f64,
     pub asked: Nanos,
-    /// The connection, or why there was none.
+    /// The test connection, or why there was none.
     pub tried: Result<Tried, String>,
 }
 
-/// A connection that came to be.
+/// A test connection that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
     pub address: String,
@@ -150,7 +149,7 @@ pub struct Tried {
     pub window_scaling: bool,
     pub selective: bool,
     pub timestamps: bool,
-    /// Many full packets arrived there, and here.
+    /// Many full packets arrived at the far host, and at this one.
     pub there: bool,
     pub back: bool,
 }

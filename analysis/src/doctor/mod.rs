@@ -1,8 +1,8 @@
-//! What about a host, and about the path to another, would hold copies back: each finding with what
-//! was found, why it matters and the command that changes it. Nothing is changed here.
+//! What limits copies on a host and on the path to another: each finding says what was found, why
+//! it matters, and which command changes it. Nothing is changed here.
 //!
-//! The facts are texts by name, as in an environment, read on the host that they are of. The rules
-//! are pure functions of them: who reads facts and tries connections is not known here.
+//! Facts are texts by name, as in an environment, read on the host that they describe. The rules
+//! are pure functions of them: facts are read and connections are tested elsewhere.
 
 mod finding;
 mod path;
@@ -15,18 +15,18 @@ use self::finding::{Facts, Said};
 pub use self::finding::{Finding, Goal, Knocked, State, Tried};
 use base::fault::{Class, Fault};
 
-/// Everything that is known of a host, judged. Checks that have nothing to look at are left out.
+/// All findings of a host. Checks without facts are left out.
 pub fn of_host(host: &str, facts: &BTreeMap<String, String>, goal: &Goal) -> Vec<Finding> {
     let all = tcp::RULES.iter().chain(rules::RULES);
     all.filter_map(|(check, rule)| Some(rule(&Facts(facts), goal)?.of(host, check))).collect()
 }
 
-/// The path to a host, judged by a connection that was tried.
+/// The findings of the path to a host, from a test connection.
 pub fn of_path(host: &str, knocked: &Knocked, near: &BTreeMap<String, String>) -> Vec<Finding> {
     path::findings(&format!("path to {host}"), knocked, &Facts(near))
 }
 
-/// A host that could not be asked: who is there to be looked at is all that is known.
+/// A host that could not be reached: the finding follows from the class of the fault.
 pub fn not_reached(host: &str, fault: &Fault) -> Finding {
     let (check, why) = match fault.class {
         Class::Version => ("versions", "both sides need programs that speak a common protocol"),

@@ -1,4 +1,4 @@
-//! The rules about the path between two hosts, from a connection that was tried over it.
+//! The rules for the path between two hosts, from a test connection over it.
 
 use super::finding::{Facts, Finding, Knocked, Said, Tried};
 use base::units::Nanos;
@@ -37,7 +37,7 @@ fn versions(knocked: &Knocked) -> Said {
 }
 
 fn clocks(knocked: &Knocked) -> Said {
-    // Half of what the question took is not known to be on the way there or back.
+    // How the request's time divides into both ways is unknown: the error is half of it at most.
     let doubt_s = knocked.asked.seconds() / 2.0;
     let apart_s = knocked.clock_apart_s;
     let found = format!("{:+.3} s apart, give or take {doubt_s:.3} s", apart_s);
@@ -67,8 +67,8 @@ fn round_trip(tried: &Tried) -> Said {
     Said::good(format!("{} least, {} smoothed", tried.round_trip_min, tried.round_trip))
 }
 
-/// A black hole swallows full packets and lets small ones pass, so connections come to be and
-/// then stand still.
+/// A black hole drops full packets and passes small ones, so connections are made and then stand
+/// still.
 fn full_packets(tried: &Tried) -> Said {
     let why = "packets of full size are lost and nobody says so (RFC 2923): connections stand \
                still as soon as data flows";

@@ -1,4 +1,4 @@
-//! The rules about a host's network interface, processors, limits and files.
+//! The rules for a host's network interface, processors, limits and files.
 
 use super::finding::{Facts, Goal, Rule, Said};
 use base::units::{Bytes, Rate};
@@ -98,7 +98,7 @@ fn backlog(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     })
 }
 
-/// One CPU that takes all interrupts of an interface is full long before the others.
+/// If one CPU takes all interrupts of an interface, it is at its limit long before the others.
 fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let name = facts.text("interface")?;
     let queues = facts.number("interrupt_queues")?;
@@ -153,7 +153,7 @@ fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let Some(all) = all else {
         return Some(Said::good("none: the clock is not for this system to choose"));
     };
-    // These drivers' powersave follows the load as schedutil does.
+    // With these drivers powersave follows the load, as schedutil does.
     let by_hardware = facts.text("frequency_driver").is_some_and(|driver| {
         driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate")
     });
@@ -303,15 +303,15 @@ fn free_space(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
 
 const MTU_USUAL: f64 = 1400.0;
 const MTU_LEAST: f64 = 1280.0;
-/// Queue disciplines that hold back or delay what is sent.
+/// Queue disciplines that limit or delay what is sent.
 const SHAPERS: &[&str] = &["netem", "tbf", "htb", "hfsc", "cbq", "cake"];
-/// One window of 64 KiB.
+/// Packets of one window of 64 KiB.
 const QUEUE_PACKETS: f64 = 44.0;
-/// What Linux gives where nothing is set.
+/// The default of Linux.
 const BACKLOG_USUAL: f64 = 1000.0;
-/// A share of interrupts that is no spread any more.
+/// From this share of interrupts on one CPU, they do not count as spread.
 const SPREAD: f64 = 0.9;
-/// Clocks that a program reads without a call.
+/// Clock sources that a program reads without a system call.
 const CLOCKS_READ_IN_PLACE: &[&str] =
     &["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "tod"];
 const ENTROPY_BITS: f64 = 128.0;

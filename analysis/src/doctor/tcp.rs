@@ -1,4 +1,4 @@
-//! The rules about TCP's settings on a host.
+//! The rules for TCP's settings on a host.
 
 use super::finding::{Facts, Goal, Rule, Said};
 use base::units::{Bytes, Rate};
@@ -24,7 +24,7 @@ fn send_buffer(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     buffer(facts, goal, "tcp_wmem")
 }
 
-/// The most that autotuning may give one stream. About half of a buffer is payload.
+/// The limit of autotuning for one stream. About half of a buffer is payload.
 fn buffer(facts: &Facts<'_>, goal: &Goal, name: &str) -> Option<Said> {
     let key = format!("net.ipv4.{name}");
     let most = facts.sysctl_most(&key)?;
@@ -53,7 +53,7 @@ fn buffer(facts: &Facts<'_>, goal: &Goal, name: &str) -> Option<Said> {
         Bytes(product as u64),
     );
     let remedy = raise(facts, &key, want);
-    // Several streams share the path: the default of four makes up for a factor of four.
+    // Several streams share the path: the default of four allows for a buffer a fourth of the size.
     Some(match most * STREAMS_USUAL >= want {
         true => Said::advice(found, why, remedy),
         false => Said::trouble(found, why, remedy),
@@ -94,7 +94,7 @@ fn timestamps(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     )
 }
 
-/// A switch that is to be on.
+/// A setting that should be on.
 fn on(facts: &Facts<'_>, key: &str, why: &str) -> Option<Said> {
     Some(match facts.sysctl(key)? {
         "0" => Said::trouble(format!("{key} = 0"), why, format!("sysctl -w {key}=1")),
@@ -106,7 +106,7 @@ fn explicit_windows(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
     let most = facts.sysctl_most(receive)?.min(facts.sysctl_most(send)?);
     let found = format!("{receive} and {send}: {} at least", Bytes(most as u64));
-    // The kernel doubles what is asked for, and half of that is payload.
+    // The kernel doubles the requested size, and half of that is payload.
     Some(match goal.product_bytes() {
         Some(product) if most < product => Said::advice(
             found,
@@ -121,7 +121,7 @@ fn slow_start_after_idle(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     let key = "net.ipv4.tcp_slow_start_after_idle";
     let value = facts.sysctl(key)?;
     let found = format!("{key} = {value}");
-    // On a short path the window is back before anybody notices.
+    // On a short path the congestion window grows back at once.
     let is_long = goal.round_trip.is_none_or(|time| time.seconds() >= LONG_S);
     let is_bbr = facts.sysctl(CONGESTION).is_some_and(|name| name.starts_with("bbr"));
     Some(match value != "0" && is_long && !is_bbr {
@@ -152,7 +152,7 @@ fn congestion_control(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     ))
 }
 
-/// All sockets of the host together.
+/// The memory limit of all TCP sockets of the host.
 fn memory(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     let key = "net.ipv4.tcp_mem";
     let most = facts.sysctl_most(key)? * PAGE;
@@ -173,15 +173,15 @@ fn memory(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
 }
 
 const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
-/// Those that grow with time or follow a model, and so fill a long path.
+/// Algorithms that grow with time or follow a model, and so fill a long path.
 const FOR_LONG_PATHS: &[&str] = &["bbr", "cubic", "bbr3", "bbr2", "htcp", "scalable", "illinois"];
 const MIB: f64 = 1048576.0;
 const PAGE: f64 = 4096.0;
-/// What Linux gives where nothing is set: 6 MiB to receive, 4 MiB to send.
+/// Defaults of Linux: 6 MiB to receive, 4 MiB to send.
 const BUFFER_USUAL: f64 = 4.0 * MIB;
 const BUFFER_LEAST: f64 = MIB;
 const MEMORY_LEAST: f64 = 64.0 * MIB;
-/// Streams of a copy where nothing is said.
+/// The default number of streams of a copy.
 const STREAMS_USUAL: f64 = 4.0;
-/// A path with a round trip of that is a long one.
+/// A path with at least this round trip is a long one.
 const LONG_S: f64 = 0.005;

@@ -2,7 +2,7 @@ use super::*;
 use base::fault::Class;
 use base::units::Nanos;
 
-/// A host with nothing to object to.
+/// The facts of a host on which every check is good.
 fn sound() -> BTreeMap<String, String> {
     let facts = [
         ("sysctl net.ipv4.tcp_rmem", "4096 131072 33554432"),
@@ -62,7 +62,7 @@ fn nothing_is_wrong_with_a_sound_host() {
     }
 }
 
-/// Each fault is found by its check, and by no other.
+/// Each fault is found by its own check, and by no other.
 #[test]
 fn each_fault_is_found() {
     use State::{Advice, Trouble, Unknown};
@@ -122,7 +122,7 @@ fn each_fault_is_found() {
     }
 }
 
-/// What a remedy asks for is enough.
+/// A buffer of the advised size passes the check.
 #[test]
 fn a_buffer_as_advised_is_good() {
     let mut facts = sound();
