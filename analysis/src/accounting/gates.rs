@@ -1,6 +1,6 @@
 //! Whether a measurement counts: calibrations of the soakers, the gates that a block of runs must
-//! pass, how far three ways of counting agree, and to whom the kernel's threads are charged. All of
-//! it is arithmetic over moments.
+//! pass, how well three ways of counting CPU time agree, and which side the kernel's threads are
+//! charged to. All of it is arithmetic over moments.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 use super::moment::Moment;
 use crate::record::sample::{Gate, KernelThread, Machine};
 
-/// What the soakers do while nothing is measured.
+/// What the soakers count while nothing is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     pub span_s: f64,
-    /// Iterations in a second that this machine had, by CPU.
+    /// Iterations a second of time that the CPU had for this machine, by CPU.
     pub rho: BTreeMap<u32, f64>,
-    /// The same while nobody disturbs: the best that is known of each CPU.
+    /// Iterations a second of the soaker's CPU time: the highest known for each CPU.
     pub rho_best: BTreeMap<u32, f64>,
-    /// What others took, as a share of the soaked CPUs: what the soakers' own clocks lack.
+    /// CPU time of others, as a share of the soaked CPUs: the time missing on the soakers' clocks.
     pub background: f64,
-    /// How fast the CPUs were, as a share of the best that is known of them.
+    /// How fast the CPUs were, as a share of the highest known speed.
     #[serde(default)]
     pub speed: f64,
-    /// What the host took, as a share of all CPUs.
+    /// Time stolen by the hypervisor, as a share of all CPUs.
     pub steal: f64,
-    /// What the kernel's threads do anyway, in seconds of CPU a second.
+    /// Background load of the kernel's threads, in seconds of CPU a second.
     pub kernel_threads: Vec<KernelThread>,
 }
 
 impl Calibration {
-    /// From two moments, some two seconds apart, with soakers at work. `best` is what earlier
-    /// calibrations know of these CPUs (`rho_best` of the last); empty for the first.
+    /// From two moments, some two seconds apart, with soakers running. `best` is `rho_best` of the
+    /// last calibration of these CPUs; empty for the first.
     ///
-    /// A soaker's own CPU clock stands still while others run: what it lacks is the background.
-    /// Steal that is not told, other threads of a core and a lower clock rate slow the soaker down
-    /// by that clock too: against those only the best ever seen helps, which says the speed.
+    /// A soaker's own CPU clock stops while others run: the time it lacks is the background. Steal
+    /// that is not reported, other threads of a core and a lower clock rate reduce the iterations
+    /// even by that clock: they only show in comparison with the best ever seen, as `speed`.
     pub fn between(from: &Moment, to: &Moment, best: &BTreeMap<u32, f64>) -> Calibration {
         let machine = from.until(to);
         let mut calibration = Calibration {
@@ -47,13 +47,13 @@ impl Calibration {
         for soaked in from.soaked_until(to) {
             let alone = soaked.iterations / soaked.cpu_s;
             let best = calibration.rho_best.entry(soaked.cpu).or_insert(alone);
-            // Also where one of them is not a number.
+            // `max` also works where one of them is NaN.
             *best = best.max(alone);
             lacks.push(1.0 - soaked.cpu_s / soaked.capacity_s);
             speeds.push(alone / *best);
             calibration.rho.insert(soaked.cpu, soaked.iterations / soaked.capacity_s);
         }
-        // Without a soaker nothing is known, and that is not a number either.
+        // Without a soaker nothing is known, and the mean is NaN.
         let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
         calibration.background = mean(&lacks);
         calibration.speed = mean(&speeds);
@@ -64,7 +64,7 @@ impl Calibration {
         calibration
     }
 
-    /// What holds for the runs between two calibrations: the mean of both.
+    /// The calibration for runs between two calibrations: the mean of both.
     pub fn mean(&self, other: &Calibration) -> Calibration {
         let mean = |a: f64, b: f64| (a + b) / 2.0;
         let both = |(cpu, rho): (&u32, &f64)| Some((*cpu, mean(*rho, *other.rho.get(cpu)?)));
@@ -89,10 +89,10 @@ impl Calibration {
         }
     }
 
-    /// What the machine did between two moments, with what the soakers' iterations say of it.
+    /// What the machine did between two moments, with `busy_iter_s` from the soakers' iterations.
     ///
-    /// A soaker that comes as far as in the calibration had a CPU that was as free as then: so
-    /// `busy_iter_s` is what is beyond the background, of the soaked CPUs only.
+    /// A soaker with as many iterations as in the calibration had a CPU as free as then: so
+    /// `busy_iter_s` is what exceeds the background, of the soaked CPUs only.
     pub fn referee(&self, from: &Moment, to: &Moment) -> Machine {
         let mut machine = from.until(to);
         let soaked = from.soaked_until(to);
@@ -112,7 +112,7 @@ impl Calibration {
         machine
     }
 
-    /// The kernel's threads during a run less what they do anyway.
+    /// Time of the kernel's threads during a run, less their background load.
     pub fn beyond_usual(&self, machine: &Machine) -> Vec<KernelThread> {
         let usual = |thread: &KernelThread| {
             let rate = self.kernel_threads.iter().find(|usual| same(usual, thread));
@@ -130,24 +130,24 @@ fn same(one: &KernelThread, other: &KernelThread) -> bool {
     (&one.name, one.cpu) == (&other.name, other.cpu)
 }
 
-/// What a thread that wanted all of a CPU got.
+/// The time that a busy-looping thread got on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spun {
     pub wall_ns: u64,
     pub cpu_ns: u64,
 }
 
-/// The share of a CPU that a soaker took from a thread that wanted all of it. Between the two
-/// moments there also was time before that thread began and after it ended, which the soaker could
-/// have: that much is not held against it.
+/// The share of a CPU that a soaker took from a busy-looping thread. Between the two moments there
+/// was also time before that thread started and after it ended: what the soaker used then is not
+/// counted.
 pub fn intruded(span_s: f64, soaker_s: f64, spun: Spun) -> f64 {
     let wall_s = spun.wall_ns as f64 / 1e9;
     let free_s = (span_s - wall_s).max(0.0);
     ((soaker_s - free_s) / wall_s).clamp(0.0, 1.0)
 }
 
-/// The gates that all runs between two calibrations have in common: `drift`, `background`,
-/// `slowness`, `steal` and `intrusion` (by CPU, as `probe::intrusion` gives it).
+/// The gates that all runs between two calibrations share: `drift`, `background`, `slowness`,
+/// `steal` and `intrusion` (by CPU, from `probe::intrusion`).
 pub fn of_block(
     before: &Calibration,
     after: &Calibration,
@@ -168,14 +168,14 @@ pub fn of_block(
     ]
 }
 
-/// True where a calibration passes what it can fail by itself.
+/// True where a calibration alone passes its gates.
 pub fn is_calm(calibration: &Calibration) -> bool {
     let gates = of_block(calibration, calibration, &BTreeMap::new());
     gates.iter().all(|gate| gate.passed || gate.name == "intrusion")
 }
 
-/// The gates of one run: `steal`, and `memory` where it moves a file of `file_bytes` that it is to
-/// find in the page cache, or to put there.
+/// The gates of one run: `steal`, and `memory` where it copies a file of `file_bytes` from or to
+/// the page cache.
 pub fn of_run(machine: &Machine, memory_available_bytes: u64, file_bytes: u64) -> Vec<Gate> {
     let steal = machine.steal_s / (f64::from(machine.cpus) * machine.span_s);
     let mut gates = vec![at_most("steal", steal, STEAL_MAX)];
@@ -187,12 +187,12 @@ pub fn of_run(machine: &Machine, memory_available_bytes: u64, file_bytes: u64) -
     gates
 }
 
-/// Why a run with these gates counts for nothing: a sentence on the first that it failed.
+/// Why a run with these gates is void: a sentence about the first that it failed.
 pub fn void_reason(gates: &[Gate]) -> Option<String> {
     gates.iter().find(|gate| !gate.passed).map(sentence)
 }
 
-/// What a gate found, and what to do where it failed.
+/// What a gate measured, and what to do where it failed.
 pub fn sentence(gate: &Gate) -> String {
     let percent = |share: f64| match share < UNKNOWN {
         true => format!("{:.1} %", share * 100.0),
@@ -234,7 +234,7 @@ fn at_most(name: &str, value: f64, limit: f64) -> Gate {
     Gate { name: name.into(), value, limit, passed: value <= limit }
 }
 
-/// The greatest; not a number where one of them is none, and where there is nothing to look at.
+/// The greatest; NaN where one of them is, and where there are none.
 fn worst(values: impl IntoIterator<Item = f64>) -> f64 {
     let greater = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
     values.into_iter().reduce(greater).unwrap_or(f64::NAN)
@@ -248,15 +248,15 @@ pub struct Comparison {
     pub other: &'static str,
     pub other_s: f64,
     pub agrees: bool,
-    /// What the difference is likely to be, where they do not agree.
+    /// The likely cause of the difference, where they do not agree.
     pub residue: Option<&'static str>,
 }
 
-/// Sets idle accounting, the soaker and the clocks of those who worked beside each other.
+/// Compares idle accounting, the soaker and the clocks of the threads.
 ///
-/// `own_s` is what the threads of the run used by their own clocks. The soaker speaks only where
-/// all CPUs were soaked. Two figures agree within 10 % of the larger, or within 2 % of what the
-/// machine has: ticks are no finer.
+/// `own_s` is the CPU time of the run's threads by their own clocks. The soaker is compared only
+/// where all CPUs were soaked. Two figures agree within 10 % of the larger, or within 2 % of what
+/// the machine has, the resolution of ticks.
 pub fn agreement(machine: &Machine, own_s: f64) -> Vec<Comparison> {
     let kernel_s: f64 = machine.kernel_threads.iter().map(|thread| thread.cpu_s).sum();
     let background_s = machine.background_s.unwrap_or(0.0);
@@ -276,7 +276,7 @@ pub fn agreement(machine: &Machine, own_s: f64) -> Vec<Comparison> {
         all.push(compare("soaker's clock", clock_s, "clocks", clocks_s, OTHERS_RAN, SAMPLED));
     }
     if let Some(iter_s) = machine.busy_iter_s {
-        // Iterations are counted against a calibration that had the background in it.
+        // Iterations are compared with a calibration that includes the background.
         let iter_s = iter_s + background_s;
         all.push(compare("iterations", iter_s, "idle accounting", idle_s, ABSORBED, FASTER));
     }
@@ -290,22 +290,21 @@ const ABSORBED: &str = "interrupts that the soaker absorbed, or CPUs that were s
                         calibration";
 const FASTER: &str = "CPUs that were faster than in the calibration";
 
-/// What of a host's work is to know whose its kernel threads are.
+/// What decides which side a kernel thread is charged to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuBinding {
-    /// The CPUs that the side is held to; empty for all.
+    /// The CPUs that the side is bound to; empty for all.
     pub cpus: Vec<u32>,
     pub reads_files: bool,
     pub writes_files: bool,
 }
 
-/// Charges the kernel's threads of one host to the sides that are on it: by name, for each side in
-/// the order given.
+/// Charges the kernel threads of a host to its sides: by name, for each side in the order given.
 ///
-/// A thread that is bound to a CPU serves the one side that is held to that CPU. Any other is that
-/// of the side that writes files (writing back, the journal, making room), else of the one that
-/// reads, else of the first, which is the source. With both sides on the same CPUs the bound ones
-/// go that way too.
+/// A thread that is bound to a CPU is charged to the one side that is bound to that CPU. Any other
+/// is charged to the side that writes files (write-back, journal, memory reclaim), else to the side
+/// that reads, else to the first, which is the source. Where both sides have the same CPUs, bound
+/// threads are charged that way too.
 pub fn attribute(threads: &[KernelThread], bindings: &[CpuBinding]) -> Vec<BTreeMap<String, f64>> {
     let mut charged = vec![BTreeMap::new(); bindings.len()];
     let roaming = bindings
@@ -330,13 +329,13 @@ pub fn attribute(threads: &[KernelThread], bindings: &[CpuBinding]) -> Vec<BTree
 
 const DRIFT_MAX: f64 = 0.03;
 const BACKGROUND_MAX: f64 = 0.02;
-/// All runs of a block share it: it changes seconds of CPU time by as much, and ratios not at all.
+/// All runs of a block share it: it changes CPU seconds by as much, and ratios not at all.
 const SLOWNESS_MAX: f64 = 0.10;
 const STEAL_MAX: f64 = 0.01;
 pub const INTRUSION_MAX: f64 = 0.01;
-/// Free memory over the file's size.
+/// Available memory over the file's size.
 const MEMORY_MIN: f64 = 2.0;
-/// What a gate found where nothing could be found: JSON has no other numbers than finite ones.
+/// Value of a gate without a measurement: JSON has only finite numbers.
 const UNKNOWN: f64 = f64::MAX;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! CPU time accounting: what a host's clocks said at two moments, what passed in between, whose CPU
-//! time it was, and whether a run counts. Pure: who reads the clocks is not known here.
+//! CPU time accounting: the clocks of a host at two moments, the difference between them, whose CPU
+//! time it was, and whether a run counts. Pure: the clocks are read elsewhere.
 
 pub mod gates;
 pub mod moment;

@@ -1,5 +1,5 @@
-//! All clocks of one host at one moment, and what passed between two moments. Reading stands in
-//! `probe`; here are the shapes, the texts of `/proc`, and the arithmetic.
+//! All clocks of one host at one moment, and the difference between two moments. `probe` reads
+//! them; here are the types, the parsers for `/proc`, and the arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::sample::{KernelThread, Machine};
 
-/// What one host's clocks said. Moments of one probe can be compared, others cannot.
+/// The clocks of one host. Only moments of the same probe can be compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Since the probe first looked at its clock.
+    /// Time since the probe first read its clock.
     pub at_ns: u64,
     /// Every CPU that is online.
     pub cpus: BTreeMap<u32, CpuTimes>,
-    /// CPUs whose soaker is at work.
+    /// CPUs with a running soaker.
     pub soakers: BTreeMap<u32, SoakerTimes>,
     pub kernel_threads: Vec<ThreadTime>,
-    /// What the probe itself has used, less its soakers.
+    /// CPU time of the probe itself, without its soakers.
     pub own_cpu_ns: u64,
-    /// What the kernel could give to programs without swapping.
+    /// Memory that programs can get without swapping.
     pub memory_available_bytes: u64,
-    /// Interrupts of all devices since the system was started.
+    /// Interrupts of all devices since boot.
     #[serde(default)]
     pub device_interrupts: u64,
 }
 
-/// One CPU's time since the system was started, as the kernel accounts for it.
+/// One CPU's time since boot, as the kernel accounts for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuTimes {
     pub idle_s: f64,
@@ -35,10 +35,10 @@ pub struct CpuTimes {
     pub total_s: f64,
 }
 
-/// How far a soaker has come.
+/// The counts of a soaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SoakerTimes {
-    /// When it was last set to work: between moments with another start it has rested.
+    /// When it was last started: between moments with different starts it was stopped.
     pub since_ns: u64,
     pub iterations: u64,
     pub cpu_ns: u64,
@@ -48,9 +48,9 @@ pub struct SoakerTimes {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadTime {
     pub pid: u32,
-    /// When it was started, in ticks: a process number is used again.
+    /// Start time in ticks: process numbers are reused.
     pub started: u64,
-    /// Without what changes from boot to boot.
+    /// Without the parts that change from boot to boot.
     pub name: String,
     /// The one CPU that it may run on, where it is only one.
     pub cpu: Option<u32>,
@@ -63,7 +63,7 @@ pub struct Soaked {
     pub cpu: u32,
     pub iterations: f64,
     pub cpu_s: f64,
-    /// The time that the CPU had for this machine: the span less what was stolen.
+    /// The time that the CPU had for this machine: the span less stolen time.
     pub capacity_s: f64,
 }
 
@@ -72,7 +72,7 @@ impl Moment {
         later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9
     }
 
-    /// What the machine did from here to there.
+    /// What the machine did from this moment to a later one.
     ///
     /// `busy_idle_s` is of all CPUs: a soaker's time counts as idle. `busy_clock_s` is of the CPUs
     /// in `soaked_cpus` only, and `busy_iter_s` needs a calibration: `gates::Calibration::referee`.
@@ -96,7 +96,7 @@ impl Moment {
         machine
     }
 
-    /// Soakers that worked all the time from here to there.
+    /// Soakers that ran all the time between both moments.
     pub fn soaked_until(&self, later: &Moment) -> Vec<Soaked> {
         let span_s = self.span_s(later);
         let both = self.soakers.iter().filter_map(|(cpu, from)| {
@@ -112,7 +112,7 @@ impl Moment {
         both.collect()
     }
 
-    /// The kernel lets idle and waiting time run back a little; what runs back has not passed.
+    /// The kernel may report idle and iowait times that decrease a little; that counts as 0.
     fn cpu_until(&self, later: &Moment, cpu: u32) -> CpuTimes {
         let of = |moment: &Moment| moment.cpus.get(&cpu).copied().unwrap_or_default();
         let (from, to) = (of(self), of(later));
@@ -124,7 +124,7 @@ impl Moment {
         }
     }
 
-    /// A thread that came meanwhile did all its work meanwhile. What one did that went is lost.
+    /// A new thread did all its work in between. The work of a thread that ended is lost.
     fn kernel_threads_until(&self, later: &Moment) -> Vec<KernelThread> {
         let key = |thread: &ThreadTime| (thread.pid, thread.started);
         let before: BTreeMap<_, u64> =
@@ -164,19 +164,19 @@ pub fn read_cpus(stat: &str, ticks_per_second: u64) -> BTreeMap<u32, CpuTimes> {
         .collect()
 }
 
-/// Interrupts that have a number, which are those of devices, in the text of `/proc/stat`. The
-/// first number of the line is the sum of these and of all others, as of the timers.
+/// Numbered interrupts, which are those of devices, in the text of `/proc/stat`. The first number
+/// of the line is the sum of these and all others, such as timers.
 pub fn read_device_interrupts(stat: &str) -> u64 {
     let line = stat.lines().find_map(|line| line.strip_prefix("intr "));
     let counts = line.into_iter().flat_map(|line| line.split_ascii_whitespace().skip(1));
     counts.filter_map(|count| count.parse::<u64>().ok()).fold(0, u64::saturating_add)
 }
 
-/// Name and start of a thread of the kernel in the text of its `/proc/PID/stat`; `None` for others.
+/// Name and start of a kernel thread in the text of its `/proc/PID/stat`; `None` for others.
 pub fn read_kernel_thread(stat: &str) -> Option<(String, u64)> {
-    /// `PF_KTHREAD`, as the kernel's sched.h has it.
+    /// `PF_KTHREAD` of the kernel's sched.h.
     const KERNEL_THREAD: u64 = 0x0020_0000;
-    // A name may contain anything, so the last bracket ends it.
+    // A name may contain anything, so the last parenthesis ends it.
     let (front, back) = stat.rsplit_once(") ")?;
     let (_, name) = front.split_once('(')?;
     let fields: Vec<&str> = back.split_ascii_whitespace().collect();
@@ -185,20 +185,20 @@ pub fn read_kernel_thread(stat: &str) -> Option<(String, u64)> {
     Some((plain_name(name), field(19)?))
 }
 
-/// `MemAvailable` in the text of `/proc/meminfo`; 0 where it is not there.
+/// `MemAvailable` in the text of `/proc/meminfo`; 0 where it is missing.
 pub fn read_available_bytes(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// A kernel thread's name without what changes from boot to boot: the number of a worker, of an
-/// interrupt, of a partition's journal. Workers are named by what they last worked on.
+/// A kernel thread's name without the parts that change from boot to boot: the number of a worker,
+/// of an interrupt, of a partition's journal. Workers have the name of their last work.
 pub(crate) fn plain_name(name: &str) -> String {
     if let Some(worker) = name.strip_prefix("kworker/") {
         let (pool, work) = worker.split_once(['-', '+']).unwrap_or((worker, ""));
         let pool = pool.split(':').next().unwrap_or(pool);
-        // A writer back is called after its device's numbers.
+        // A writeback worker has the numbers of its device in its name.
         return match work {
             "" => format!("kworker/{pool}"),
             work if work.starts_with("flush-") => format!("kworker/{pool}-writeback"),

@@ -1,8 +1,7 @@
 use super::*;
 use crate::accounting::moment::{CpuTimes, SoakerTimes};
 
-/// Two CPUs after so many seconds of which the soakers had these, at 1000 iterations a second of
-/// their clock.
+/// Two CPUs at `at_s`, with this much CPU time of the soakers, at 1000 iterations a second of it.
 fn moment(at_s: f64, soaker_s: [f64; 2], steal_s: f64) -> Moment {
     let soaker = |cpu_s: f64| SoakerTimes {
         since_ns: 1,
@@ -29,14 +28,14 @@ fn near(got: f64, expect: f64) -> bool {
 
 #[test]
 fn a_calibration_knows_the_background() {
-    // CPU 0 all free; CPU 1 a tenth taken by others.
+    // CPU 0 is free; others take a tenth of CPU 1.
     let found = calibration([2.0, 1.8], 0.0);
     assert!(near(found.rho[&0], 1000.0) && near(found.rho[&1], 900.0), "{found:?}");
     assert!(near(found.background, 0.05), "{found:?}");
-    // Half a second of each was stolen: nobody took anything of the rest.
+    // Half a second of each was stolen: of the rest others took nothing.
     let stolen = calibration([1.5, 1.5], 0.5);
     assert!(near(stolen.background, 0.0) && near(stolen.steal, 0.25), "{stolen:?}");
-    // A slower clock rate is seen against what was known before.
+    // A slower clock rate shows in comparison with the best known.
     let best = [(0, 1250.0), (1, 1250.0)].into();
     let (from, to) = (moment(0.0, [0.0; 2], 0.0), moment(2.0, [2.0, 2.0], 0.0));
     let slow = Calibration::between(&from, &to, &best);
@@ -114,11 +113,11 @@ fn gates_of_a_run() {
 fn iterations_count_what_is_beyond_the_background() {
     let usual = calibration([2.0, 1.8], 0.0);
     let cases = [
-        // Ten seconds as in the calibration: nothing was done.
+        // Ten seconds as in the calibration: the run used nothing.
         ([10.0, 9.0], 0.0, 0.0),
-        // The run had three seconds of CPU 0 and two of CPU 1.
+        // The run used three seconds of CPU 0 and two of CPU 1.
         ([7.0, 7.2], 0.0, 5.0),
-        // One second of each was stolen: there was less to have.
+        // One second of each was stolen: the capacity is smaller.
         ([9.0, 8.1], 1.0, 0.0),
     ];
     for (soaker_s, steal_s, expect) in cases {
@@ -200,7 +199,7 @@ fn three_ways_of_counting() {
     let cases: [(Machine, &[Option<&str>]); 6] = [
         (machine(10.0, Some(10.5), Some(9.5), None), &[None, None, None]),
         (machine(10.0, Some(10.5), Some(8.8), Some(0.9)), &[None, None, None]),
-        // Four hundredths of what the machine has is much beside ten percent of little.
+        // 2 % of the machine can be more than 10 % of a small time.
         (machine(13.0, None, None, None), &[Some(OTHERS_RAN)]),
         (machine(7.0, Some(7.0), None, None), &[Some(SAMPLED), Some(SAMPLED)]),
         (machine(10.0, Some(10.0), Some(12.0), None), &[None, None, Some(ABSORBED)]),
@@ -218,7 +217,7 @@ fn three_ways_of_counting() {
 fn what_a_soaker_takes_from_others() {
     let spun = |wall_s: f64| Spun { wall_ns: (wall_s * 1e9) as u64, cpu_ns: 0 };
     let cases = [
-        // All of what the soaker had was before and after.
+        // All of the soaker's time was before and after the thread.
         (0.5, 0.1, 0.4, 0.0),
         (0.5, 0.108, 0.4, 0.02),
         (0.5, 0.0, 0.4, 0.0),

@@ -112,7 +112,7 @@ fn pair() -> (Moment, Moment) {
     };
     let to = Moment {
         at_ns: 11_000_000_000,
-        // Waiting time ran back.
+        // iowait decreased.
         cpus: [(0, times(5.0, 0.5, 1.0)), (1, times(11.0, 1.0, 2.0))].into(),
         soakers: [(0, soaker(7, 9000, 10_000_000_000))].into(),
         kernel_threads: vec![
@@ -137,7 +137,7 @@ fn what_passed_between_two_moments() {
     assert_eq!(machine.soaked_cpus, [0]);
     let threads: Vec<_> =
         machine.kernel_threads.iter().map(|t| (t.name.as_str(), t.cpu, t.cpu_s)).collect();
-    // One worker went and its number was given to another; one thread did nothing.
+    // One worker ended and its number was reused; one thread did nothing.
     assert_eq!(threads, [("jbd2/vda1", None, 0.25), ("kworker/u8-writeback", None, 1.5)]);
 }
 
