@@ -1,11 +1,11 @@
-//! A record as one row of columns, for those who select and compute: SQL, CSV, Parquet, and the
-//! page of one run. Each column is a field of the record, found by where it stands in its JSON.
+//! A record as one row of columns, for SQL, CSV, Parquet, and the page of one run. Each column is a
+//! field of the record, found by its path in the JSON.
 
 use serde_json::Value;
 
 use super::sample::Record;
 
-/// A value with its type, which it has also where it is not there.
+/// A value with its type, also where the value is missing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Integer(Option<i64>),
@@ -18,28 +18,28 @@ pub enum Kind {
     Integer,
     Real,
     Text,
-    /// A list, or what is counted by name, as JSON text.
+    /// A list, or counts by name, as JSON text.
     Json,
 }
 
-/// A field of a record that every row has.
+/// A field that every record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Names of fields, from the record down, with dots between them.
+    /// Names of fields from the root of the record, separated by dots.
     pub path: &'static str,
     pub kind: Kind,
 }
 
 impl Column {
-    /// The path with `_` between its names. The groups that every record has once add nothing to a
-    /// name: `streams` is `options.streams`, and `source_cpu_user_s` is `source.cpu_user_s`.
+    /// The path with `_` between its names. The names of groups that exist once are left out:
+    /// `streams` is `options.streams`. Others stay: `source_cpu_user_s` is `source.cpu_user_s`.
     pub fn name(&self) -> String {
         let rest = GROUPS.iter().find_map(|group| self.path.strip_prefix(group));
         let name = rest.unwrap_or(self.path).replace('.', "_");
         if self.kind == Kind::Json { format!("{name}_json") } else { name }
     }
 
-    /// Of a record that is JSON already.
+    /// The cell of a record that is already JSON.
     pub fn cell(&self, record: &Value) -> Cell {
         let found = self.path.split('.').try_fold(record, |value, name| value.get(name));
         let value = found.filter(|value| !value.is_null());
@@ -52,19 +52,19 @@ impl Column {
     }
 }
 
-/// The JSON of a record, which the cells of a row are taken from. What consists of strings and
-/// numbers can always be written so.
+/// The JSON of a record, from which the cells of a row are taken. Strings and numbers can always be
+/// serialized.
 pub fn value(record: &Record) -> Value {
     serde_json::to_value(record).unwrap_or_default()
 }
 
-/// A number that SQL has no room for is the largest that it has room for.
+/// A number too large for SQL becomes the largest that SQL has.
 fn integer(value: &Value) -> Option<i64> {
     let whole = value.as_u64().map(|number| i64::try_from(number).unwrap_or(i64::MAX));
     value.as_i64().or(whole).or(value.as_bool().map(i64::from))
 }
 
-/// Numbers that may be larger than the integers of SQL are text too.
+/// Numbers that may be larger than the integers of SQL also become text.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
@@ -87,8 +87,8 @@ const fn json_at(path: &'static str) -> Column {
     Column { path, kind: Kind::Json }
 }
 
-/// Every field of a record but its number and what the store keeps apart. The test below knows
-/// whether one was forgotten.
+/// Every field of a record, except its number and what the store keeps separately. A test below
+/// fails if one is missing.
 pub const COLUMNS: &[Column] = &[
     integer_at("schema"),
     text_at("command"),
@@ -281,7 +281,7 @@ mod tests {
         Cell as CampaignCell, PlaceInExperiment, Predicted, Remote, RoundTrips, Scenario, Side, Tcp,
     };
 
-    /// Everything that may be there is there.
+    /// A record in which every optional field has a value.
     fn full() -> Record {
         Record {
             place: Some(PlaceInExperiment {
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// The paths of all that is no object, and of what has a column as a whole.
+    /// The paths of all values that are not objects, and of objects that have one column.
     fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) if !COLUMNS.iter().any(|column| column.path == at) => {

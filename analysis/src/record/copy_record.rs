@@ -1,4 +1,4 @@
-//! What a copy was, as a record.
+//! A copy as a record.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use base::settings::Settings;
 use base::tally::{SideReport, Stage};
 use base::units::Nanos;
 
-/// A copy that ran to its end, and what is known around it.
+/// A copy that ran to its end, and its circumstances.
 #[derive(Clone, Debug)]
 pub struct CopyRecord<'a> {
     /// `copy` or `demo`.
     pub command: &'a str,
-    /// As typed.
+    /// As typed on the command line.
     pub sources: Vec<String>,
     pub target: String,
     pub settings: &'a Settings,
     pub outcome: &'a Outcome,
     pub series: &'a Series,
     pub started_unix_s: f64,
-    /// This host's environment, as the store numbers it.
+    /// The number of this host's environment in the store.
     pub environment: i64,
-    /// Where an end is in files of this host.
+    /// Where an end is in files on this host.
     pub source_file_system: Option<String>,
     pub sink_file_system: Option<String>,
     pub predicted: Option<Predicted>,
-    /// As typed; `None` where both ends are here.
+    /// As typed; `None` where both ends are on this host.
     pub far_host: Option<&'a str>,
 }
 
-/// Bytes over time. Once there are many points every second goes and the next ones stand twice as
-/// far apart, so that a day takes no more room than a minute.
+/// Bytes over time. With too many points every second one is dropped and later ones are twice as
+/// far apart, so that a day needs no more space than a minute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     points: Vec<SeriesPoint>,
-    /// Of so many looks one is kept.
+    /// One of this many samples is kept.
     stride: u32,
     looks: u32,
 }
@@ -58,7 +58,7 @@ impl Series {
         self.looks = 0;
         self.points.push(SeriesPoint { at_s: at.seconds(), bytes });
         if self.points.len() == POINTS_MAX {
-            // The second, the fourth, …: the looks that the longer stride would have kept.
+            // The second, the fourth, …: the samples that the longer stride would have kept.
             let mut place = 0;
             self.points.retain(|_| {
                 place += 1;
@@ -170,7 +170,7 @@ fn side(report: &SideReport, environment: i64) -> Side {
     }
 }
 
-/// What was seen, and how it ended.
+/// The samples, and the end of the copy.
 fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
     let mut points = seen.points().to_vec();
     let last_s = points.last().map_or(0.0, |point| point.at_s);
@@ -179,11 +179,11 @@ fn series(seen: &Series, outcome: &Outcome) -> Vec<SeriesPoint> {
     points
 }
 
-/// What a record of a copy keeps for the copies to come: the far host, and the path's round trip.
+/// What a record keeps for predictions of later copies: the far host, and the path's round trip.
 fn remote(outcome: &Outcome, host: &str) -> Remote {
     let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
     let rtts = senders.flat_map(|path| path.samples.iter().map(|sample| sample.rtt_min.0));
-    // The kernel says 0, or all ones, where it has seen none.
+    // The kernel reports 0, or all ones, where it has measured none.
     let seen = rtts.filter(|rtt_ns| (1..u64::from(u32::MAX) * 1000).contains(rtt_ns));
     Remote {
         host: host.to_string(),
@@ -193,7 +193,7 @@ fn remote(outcome: &Outcome, host: &str) -> Remote {
     }
 }
 
-/// Segments with data that TCP sent, as its last looks have it; they are a little before the end.
+/// Segments with data that TCP sent, scaled up from its last samples to the end.
 fn segments_sent(outcome: &Outcome, source: &SideReport) -> Option<f64> {
     let senders = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
     let (segments, bytes) = senders
@@ -203,7 +203,7 @@ fn segments_sent(outcome: &Outcome, source: &SideReport) -> Option<f64> {
         .then(|| segments as f64 * (source.tally.wire_bytes as f64 / bytes as f64).max(1.0))
 }
 
-/// Two minutes of looks that are 100 ms apart.
+/// Two minutes of samples that are 100 ms apart.
 const POINTS_MAX: usize = 1200;
 
 #[cfg(test)]

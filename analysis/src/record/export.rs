@@ -1,4 +1,4 @@
-//! Records for other programs: CSV and Parquet with one row a run, JSON with all of it.
+//! Records for other programs: CSV and Parquet with one row per run, JSON with everything.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Format {
     pub const ALL: [(&str, Format); 3] =
         [("csv", Format::Csv), ("json", Format::Json), ("parquet", Format::Parquet)];
 
-    /// Only JSON has paths in it: they are no row.
+    /// Only JSON includes the paths, which do not fit into a row.
     pub fn write(
         self,
         records: &[Record],
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// What an export has rows of.
+/// What the rows of an export are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
     #[default]
@@ -67,13 +67,13 @@ pub fn flat(record: &Record) -> Vec<(String, Cell)> {
     row
 }
 
-/// CPU time of both sides, for each byte; `None` where nothing was moved.
+/// CPU time of both sides per byte; `None` where nothing was moved.
 pub fn cpu_ns_per_byte(record: &Record) -> Option<f64> {
     let spent_s = record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s);
     (record.moved.bytes > 0).then(|| spent_s * 1e9 / record.moved.bytes as f64)
 }
 
-/// One line of names and one for each run, as RFC 4180 has it.
+/// A header line, and a line for each run, as in RFC 4180.
 fn csv(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let names = flat(&Record::default()).into_iter().map(|(name, _)| name);
@@ -89,12 +89,12 @@ fn csv(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// One array of records as they are.
+/// One array of whole records.
 fn json(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"[")?;
     for (at, record) in records.iter().enumerate() {
         out.write_all(if at == 0 { b"\n" } else { b",\n" })?;
-        // One after the other: the paths of many runs are more than fits in memory.
+        // One at a time: the paths of many runs do not fit in memory.
         let whole = Record { paths: paths_of(record)?, ..record.clone() };
         serde_json::to_writer(&mut *out, &whole).map_err(io::Error::from)?;
     }
@@ -102,9 +102,9 @@ fn json(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::R
     out.flush()
 }
 
-/// One file with one group of rows for each so many runs.
+/// One file, with a row group for every so many runs.
 fn parquet(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
-    // Made in memory: the format's last word says where its parts are.
+    // In memory: the end of the file says where its parts are.
     let bytes = parquet_bytes(records).map_err(|why| io::Error::other(why.to_string()))?;
     out.write_all(&bytes)?;
     out.flush()
@@ -168,7 +168,7 @@ fn text(cell: &Cell) -> Option<&str> {
     if let Cell::Text(Some(value)) = cell { Some(value) } else { None }
 }
 
-/// What stopped the writing, such as a reader that has gone, is not hidden in an error of CSV.
+/// An I/O error, such as a closed pipe, is not hidden in an error of CSV.
 fn csv_error(why: csv::Error) -> io::Error {
     match why.into_kind() {
         csv::ErrorKind::Io(why) => why,
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A reader that goes away early is seen as what it is.
+    /// A closed pipe is reported as one.
     #[test]
     fn a_reader_that_has_gone_is_told() {
         struct Gone;

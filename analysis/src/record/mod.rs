@@ -1,5 +1,5 @@
-//! What is known of one run: the record that the store keeps, that exports have rows of, and that
-//! all models are made from. Pure: it knows no file, no store and no clock.
+//! The data of one run: the record that the store keeps, that exports write as rows, and that all
+//! models are fitted to. Pure: no file, no store, no clock.
 
 pub mod columns;
 pub mod copy_record;

@@ -1,4 +1,4 @@
-//! Numbers of a record in JSON, which knows no NaN: they are null there.
+//! Numbers of a record in JSON, which has no NaN: they are null there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The options of a run, by the names that the command line has for them.
+//! The options of a run, by their names on the command line.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use base::dscp::Dscp;
 use base::settings::Settings;
 
 /// How bytes are moved. Null where the choice is left to the program, empty or 0 where an older
-/// record does not say. Of a run that was made, `streams` and `request_bytes` are what it had.
+/// record lacks it. After a run, `streams` and `request_bytes` are the values that it used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
@@ -20,11 +20,11 @@ pub struct Options {
     /// `off`, `auto`, or bytes a second with a `B`.
     pub pace: String,
     pub dscp: Option<u8>,
-    /// `SIZE:TIME`, as it is typed.
+    /// `SIZE:TIME`, as typed.
     pub lockstep: Option<String>,
     pub engine: String,
     pub direct: String,
-    /// How a network source reads: `waitall` or `any`.
+    /// How a network source receives: `waitall` or `any`.
     pub receive: String,
     pub seal: String,
     pub digest: String,
@@ -43,13 +43,13 @@ pub struct Options {
     pub fresh: bool,
     pub stall_s: f64,
     pub path_samples: String,
-    /// `off`, or a codec with its level as it is typed.
+    /// `off`, or a codec with its level as typed.
     pub compress: String,
     pub null_cycle_bytes: u32,
 }
 
 impl Options {
-    /// Takes settings apart without `..`, so that a new one cannot be forgotten here.
+    /// Destructures settings without `..`, so that a new one cannot be forgotten here.
     pub fn of(settings: &Settings) -> Options {
         let Settings {
             streams,

@@ -1,4 +1,4 @@
-//! What packing made of a copy, and what the copy would have been without it.
+//! What compression did to a copy, and how fast the copy would have been without it.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,22 @@ use base::job::{Outcome, PathRole};
 use base::tally::{Life, SideReport, Stage};
 use base::units::Nanos;
 
-/// What became of payloads that were to be packed.
+/// The payloads of a copy with compression.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Packed {
     pub raw_bytes: u64,
-    /// What they were on the wire, without frames and seals.
+    /// Compressed size on the wire, without frame headers and TLS.
     pub packed_bytes: u64,
-    /// Bytes that went each way, by its name as it is typed; `off` is for those that went as they
-    /// were.
+    /// Bytes by coding, with its name as typed; `off` is for those that were sent as they were.
     pub bytes_by_way: BTreeMap<String, u64>,
-    /// Time of packing over that of unpacking (c/x of SLAC (2001)), where both are known.
+    /// Time of compression over that of decompression (c/x of SLAC (2001)), where both are known.
     pub pack_over_unpack: Option<f64>,
-    /// Of a copy.
+    /// Only of a copy.
     pub without: Option<Without>,
 }
 
-/// What the same copy would have been with `--compress off`.
+/// A prediction of the same copy with `--compress off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Without {
@@ -36,20 +35,20 @@ pub struct Without {
     pub held_by: HeldBy,
 }
 
-/// Where requests were most of their time: what held the copy back, and so why off would have been
-/// what is predicted.
+/// Where requests spent most of their time: what limited the copy, and so the basis of the
+/// prediction for `off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBy {
-    /// It carried what it could: raw bytes would have come no faster.
+    /// The network limited it: the wire rate would have been the same.
     #[default]
     Wire,
-    /// Raw bytes need no packing, so they would have been as fast as the wire: that is known only
-    /// from what it carried in its best moments.
+    /// Without compression it would have been as fast as the network, which is only known from its
+    /// highest delivery rate.
     Packing,
-    /// The same of the other end.
+    /// The same for decompression.
     Unpacking,
-    /// Bytes came no faster, packed or not.
+    /// The source limited it, with or without compression.
     Source,
 }
 
@@ -69,7 +68,7 @@ impl HeldBy {
         HeldBy::ALL.into_iter().find(|held_by| held_by.name() == text)
     }
 
-    /// By the life of requests at the source, and at the sink.
+    /// From the times of requests at the source and at the sink.
     fn of(source: &Life, sink: &Life) -> HeldBy {
         let gone = source.gate + source.drain;
         if source.fill > source.pass.max(gone) {
@@ -85,7 +84,7 @@ impl HeldBy {
 }
 
 impl Packed {
-    /// `None` where nothing was to be packed.
+    /// `None` where compression was off.
     pub fn of(outcome: &Outcome) -> Option<Packed> {
         let (source, sink) = match &outcome.far {
             Some(far) if outcome.near_is_source => (&outcome.near, far),
@@ -111,7 +110,7 @@ impl Packed {
         self.raw_bytes as f64 / self.packed_bytes.max(1) as f64
     }
 
-    /// The share of the bytes that went as they were.
+    /// The share of the bytes that was sent as it was.
     pub fn raw_share(&self) -> f64 {
         let raw = self.bytes_by_way.get(&Coding::Raw.typed()).copied().unwrap_or(0);
         raw as f64 / self.raw_bytes.max(1) as f64
@@ -134,8 +133,8 @@ impl Without {
     }
 }
 
-/// The most that TCP saw delivered on one stream, in bytes a second; nothing on a short path, where
-/// it sees batches instead of a rate.
+/// The highest delivery rate that TCP saw on one stream, in bytes a second; 0 on a short path,
+/// where it sees batches and no rate.
 fn best_moment(outcome: &Outcome) -> f64 {
     let ends = outcome.paths.iter().filter(|path| path.role == PathRole::Source);
     let looks = ends.flat_map(|path| &path.samples).filter(|look| look.rtt_min >= RTT_MIN);

@@ -1,4 +1,4 @@
-//! What was seen of streams, as a record has it in JSON.
+//! Samples of streams in the JSON of a record.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use base::job::{PathRole, PathSide, StreamPath};
 use base::packed;
 
-/// A table as JSON: names once, then numbers, since a run has thousands of samples.
+/// A table as JSON: names once, then only numbers, since a run has thousands of samples.
 #[derive(Serialize, Deserialize)]
 struct Table {
     stream: u32,
@@ -31,7 +31,7 @@ pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Stream
     tables.iter().map(|table| path(table).map_err(D::Error::custom)).collect()
 }
 
-/// Columns are found by name: who wrote them may have had fewer, or others.
+/// Columns are found by name: another version may have fewer, or others.
 fn path(table: &Table) -> Result<StreamPath, String> {
     let (side, role) = side_and_role(&table.side, &table.role)?;
     let places: Vec<Option<usize>> = packed::NAMES
@@ -49,7 +49,7 @@ fn path(table: &Table) -> Result<StreamPath, String> {
     Ok(StreamPath { stream: table.stream, side, role, samples })
 }
 
-/// The names that records have for the ends of a stream, read back.
+/// Parses the names that records have for the ends of a stream.
 pub fn side_and_role(side: &str, role: &str) -> Result<(PathSide, PathRole), String> {
     PathSide::parse(side)
         .zip(PathRole::parse(role))

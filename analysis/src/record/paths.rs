@@ -1,4 +1,4 @@
-//! What was seen of streams, as CSV.
+//! Samples of streams as CSV.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use super::sample::Record;
 use base::job::StreamPath;
 use base::packed;
 
-/// How the store is asked for the paths of a run.
+/// Reads the paths of a run from the store.
 pub(crate) type PathsOf<'a> = &'a dyn Fn(&Record) -> io::Result<Vec<StreamPath>>;
 
-/// One line of names and one for each sample of each stream of each run.
+/// A header line, and a line for each sample of each stream of each run.
 pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "run,stream,side,role,{}", packed::NAMES.join(","))?;
     for record in records {

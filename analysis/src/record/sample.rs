@@ -1,5 +1,5 @@
-//! What is known of one run: the one type that the results store keeps as JSON, that `--json` and
-//! exports write, and that all models are made from.
+//! The data of one run: the one type that the results store keeps as JSON, that `--json` and
+//! exports write, and that all models are fitted to.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::options::Options;
 use super::packed::Packed;
 use base::job::StreamPath;
 
-/// The pumps that are measured: each part alone between null ends, and what is composed of them.
+/// The pumps that are measured: each part alone between null ends, and their compositions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
@@ -26,9 +26,9 @@ pub enum Scenario {
     DiskDisk,
     /// file → net → file
     DiskNetDisk,
-    /// file → net → null: a network as this disk feeds it
+    /// file → net → null: a network supplied by this disk
     DiskNet,
-    /// null → net → file: a network as this disk drains it
+    /// null → net → file: a network drained by this disk
     NetDisk,
 }
 
@@ -67,7 +67,7 @@ impl Scenario {
         matches!(self, Scenario::Net | Scenario::DiskNetDisk) || self.is_half()
     }
 
-    /// True where a network stands between a disk and nothing.
+    /// True where a network is between a disk and a null end.
     pub fn is_half(self) -> bool {
         matches!(self, Scenario::DiskNet | Scenario::NetDisk)
     }
@@ -83,12 +83,12 @@ impl Scenario {
     }
 }
 
-/// The version of a record and of the JSON events. A field that is added needs no new one, as what
-/// an older record lacks has its default; a removed or renamed one does, and a way to read the
-/// older (`results/older.rs`).
+/// The version of a record and of the JSON events. A new field needs no new version, as an older
+/// record gets its default; a removed or renamed one does, and a conversion of older records
+/// (`results/older.rs`).
 pub const SCHEMA: u32 = 2;
 
-/// The schema that a record was written with: this one, as no other is read.
+/// The schema that a record was written with: always this one, as no other is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Schema(u32);
 
@@ -109,12 +109,12 @@ impl<'a> Deserialize<'a> for Schema {
     }
 }
 
-/// One run of `copy`, `net-test`, `measure` or `sweep`. A field that names no unit is a count, a
-/// text or a share; a number that is none (NaN, infinite) is null in JSON.
+/// One run of `copy`, `net-test`, `measure` or `sweep`. A field without a unit in its name is a
+/// count, a text or a share; NaN and infinite numbers are null in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub schema: Schema,
-    /// Its number in the store; 0 until it is there.
+    /// Its number in the store; 0 before it is stored.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub id: i64,
     /// `copy`, `measure` or `sweep`.
@@ -124,41 +124,41 @@ pub struct Record {
     /// Seconds since 1970-01-01T00:00:00Z.
     #[serde(deserialize_with = "number::or_nan")]
     pub started_unix_s: f64,
-    /// As typed.
+    /// As typed on the command line.
     pub sources: Vec<String>,
     pub target: String,
-    /// Where it stands in an experiment, if in one.
+    /// Its place in an experiment, if it is part of one.
     pub place: Option<PlaceInExperiment>,
     pub options: Options,
     pub conditions: Conditions,
     pub moved: Moved,
-    /// The other host; `None` where both ends are here.
+    /// The other host; `None` where both ends are on this one.
     pub remote: Option<Remote>,
-    /// The host with the source; with the sink too where `sink` is not there.
+    /// The host with the source; also with the sink where `sink` is `None`.
     pub source: Side,
     pub sink: Option<Side>,
-    /// What whole machines did meanwhile: the source's, then the sink's where it is another.
+    /// What whole machines did during the run: the source's, then the sink's if it is another.
     pub machines: Vec<Machine>,
     pub gates: Vec<Gate>,
-    /// Why this run counts for nothing; the first gate that it failed.
+    /// Why this run is void: the first gate that it failed.
     pub void_reason: Option<String>,
-    /// Of probes beside the run, where there were any.
+    /// From probes during the run, if there were any.
     pub round_trips: Option<RoundTrips>,
     pub predicted: Option<Predicted>,
-    /// What became of payloads that were to be packed; `None` where none were.
+    /// The payloads of a copy with compression; `None` without.
     pub packed: Option<Packed>,
-    /// Where it stands in a campaign, if in one.
+    /// Its cell of a campaign, if it is part of one.
     pub cell: Option<Cell>,
-    /// TCP's own account of the data streams, of runs in campaigns.
+    /// TCP's own counts of the data streams, for runs of campaigns.
     pub tcp: Option<Tcp>,
-    /// Bytes that were where they belong, over time. The store keeps them apart.
+    /// Bytes that have arrived at the sink, over time. The store keeps them separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<SeriesPoint>,
-    /// Each data stream as each of its ends saw it. The store keeps them apart, and gives them when
-    /// it is asked for them.
+    /// Each data stream as each of its ends saw it. The store keeps them separately, and returns
+    /// them on request.
     #[serde(default, with = "super::path_json", skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<StreamPath>,
-    /// What those who use records keep in them for themselves, by name: the verdict on a cell, the
+    /// Extra data by name, for parts of the program that use records: the verdict on a cell, the
     /// sample of a calibration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, serde_json::Value>,
@@ -170,27 +170,27 @@ pub struct Record {
 pub struct Remote {
     /// As typed: `[user@]host`.
     pub host: String,
-    /// True where the source is here.
+    /// True where the source is on this host.
     pub is_push: bool,
-    /// Until the far side had answered.
+    /// Time until the far side had answered.
     #[serde(deserialize_with = "number::or_nan")]
     pub login_s: f64,
-    /// The least that TCP has seen; `None` where nobody looked.
+    /// The least that TCP has measured; `None` where it was not read.
     pub rtt_min_s: Option<f64>,
 }
 
-/// A cell of a campaign: what was varied, and the time that counts.
+/// A cell of a campaign: what was varied, and the times that are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cell {
     /// Who chose the setting: `grid`, or `auto` for the program.
     pub choice: String,
-    /// What ends the copy: after so many bytes, or after so long.
+    /// What ends the copy: a number of bytes, or a time.
     pub extent_bytes: Option<u64>,
     pub extent_s: Option<f64>,
     /// From the login to the last byte.
     pub moving_s: Option<f64>,
-    /// While nothing moved, before the copy.
+    /// Pause before the copy, in which nothing was copied.
     pub pause_s: Option<f64>,
     /// While the path was loaded.
     pub loaded_s: Option<f64>,
@@ -198,7 +198,7 @@ pub struct Cell {
     pub cycles_per_byte_source: Option<f64>,
 }
 
-/// What TCP counted, as the ends that send have it; the receive buffers as the others have it.
+/// TCP's counts from the sending ends; the receive buffers are from the receiving ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tcp {
@@ -219,28 +219,28 @@ pub struct Tcp {
     pub receive_buffer_bytes: Option<u32>,
 }
 
-/// Where a run stands in an experiment.
+/// The place of a run in an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaceInExperiment {
-    /// All runs of one command have it in common.
+    /// The same for all runs of one command.
     pub experiment: String,
     pub scenario: Scenario,
     /// As text in JSON: it may be larger than the integers of SQL and of JavaScript.
     #[serde(with = "number::as_text")]
     pub seed: u64,
-    /// Counts runs in the order in which they were made.
+    /// Index of the run in the order in which they were made.
     pub order_index: u32,
-    /// Which repeat of its cell it is, from 0.
+    /// Which repeat of its cell this is, from 0.
     pub repeat: u32,
-    /// Which block of runs between two calibrations it is in.
+    /// The block of runs between two calibrations that it is in.
     pub block: u32,
 }
 
-/// What the run met.
+/// The conditions of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// What was asked for: `warm`, `cold`, or empty where nothing was.
+    /// The requested cache state: `warm`, `cold`, or empty.
     pub cache: String,
     /// The share of the source file that was in the page cache before the run, where it is known.
     pub resident_before: Option<f64>,
@@ -251,11 +251,11 @@ pub struct Conditions {
     pub sink_file_system: Option<String>,
     /// CPUs with a soaker.
     pub soaked_cpus: Vec<u32>,
-    /// Of all devices of the host that the run was made from, while it was made.
+    /// Interrupts of all devices of the host that started the run, during the run.
     pub device_interrupts: Option<u64>,
     /// True where files of that host are read from one device and written to another.
     pub has_two_devices: bool,
-    /// Room at the destination as a dry run found it.
+    /// Free space at the destination, from a dry run.
     pub free_bytes: Option<u64>,
 }
 
@@ -263,61 +263,61 @@ pub struct Conditions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moved {
-    /// Without those that an earlier run had brought.
+    /// Without those that an earlier run had copied.
     pub bytes: u64,
     pub files: u64,
     pub directories: u64,
     /// Files that were not copied.
     pub failed: u64,
-    /// Destination files that stay as they were.
+    /// Destination files that were left as they were.
     pub kept: u64,
-    /// Names that filters left out.
+    /// Names excluded by filters.
     pub excluded: u64,
-    /// Bytes and files that an earlier run had brought.
+    /// Bytes and files that an earlier run had copied.
     pub resumed_bytes: u64,
     pub held_files: u64,
     pub wire_bytes: u64,
-    /// From the first word of the transfer to its last.
+    /// From the first message of the transfer to the last.
     #[serde(deserialize_with = "number::or_nan")]
     pub elapsed_s: f64,
     /// `bytes` over `elapsed_s`.
     #[serde(deserialize_with = "number::or_nan")]
     pub goodput_bytes_per_s: f64,
-    /// The rate once it was steady, and when that was; `None` where it never was.
+    /// The rate once it was steady, and since when; `None` where it never was.
     pub steady_bytes_per_s: Option<f64>,
     pub steady_from_s: Option<f64>,
-    /// How often a lost connection was made again.
+    /// How often a lost connection was re-established.
     pub retries: u32,
-    /// Segments with data that TCP sent, as its last looks have it.
+    /// Segments with data that TCP sent, by its last samples.
     pub segments_sent: Option<f64>,
     pub exit_code: u8,
 }
 
-/// One host's part.
+/// One side of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Side {
-    /// The environment that it ran in, a row of the store; 0 until it is there.
+    /// The environment that it ran in, a row of the store; 0 before it is stored.
     pub environment: i64,
-    /// The CPUs that it was held to; empty for all.
+    /// The CPUs that it was bound to; empty for all.
     pub cpus: Vec<u32>,
     #[serde(deserialize_with = "number::or_nan")]
     pub cpu_user_s: f64,
     #[serde(deserialize_with = "number::or_nan")]
     pub cpu_system_s: f64,
-    /// What kernel threads did for it, by name.
+    /// CPU time that kernel threads used for it, by name.
     #[serde(deserialize_with = "number::all_or_nan")]
     pub kernel_threads_s: BTreeMap<String, f64>,
-    /// Payload that went through its lanes, and what of that was on the wire; 0 in older records.
+    /// Payload that went through its lanes, and its size on the wire; 0 in older records.
     pub bytes: u64,
     pub wire_bytes: u64,
     pub requests: u64,
     pub calls: u64,
     pub partial_returns: u64,
-    /// What those returned in all.
+    /// Bytes returned by those calls.
     pub partial_bytes: u64,
-    /// File requests that found no other of their lane in the air: each may have had to wake the
-    /// device.
+    /// File requests submitted while no other of their lane was in flight: each may have had to
+    /// wake up the device.
     pub starts: u64,
     #[serde(deserialize_with = "number::or_nan")]
     pub fill_s: f64,
@@ -336,16 +336,16 @@ pub struct Side {
     pub engine: String,
     pub depth: u16,
     pub congestion: String,
-    /// The largest that the sink's TCP advertised; 0 where unknown.
+    /// The largest window that the sink's TCP advertised; 0 where unknown.
     pub window_seen_bytes: u64,
-    /// Bits by which those windows are shifted, as agreed on in the first packets.
+    /// The window scale of TCP, in bits, as negotiated in the first packets.
     pub window_scale: Option<u8>,
-    /// What `--pace auto` has chosen for all streams together; `None` where it saw no need.
+    /// The rate that `--pace auto` chose for all streams together; `None` where it saw no need.
     pub pace_chosen_bytes_per_s: Option<u64>,
 }
 
 impl Side {
-    /// CPU time that is this side's: its own threads, and kernel threads on its account.
+    /// CPU time of this side: its own threads, and the kernel threads charged to it.
     pub fn cpu_s(&self) -> f64 {
         self.cpu_user_s + self.cpu_system_s + self.kernel_threads_s.values().sum::<f64>()
     }
@@ -358,7 +358,7 @@ pub struct Machine {
     pub cpus: u32,
     #[serde(deserialize_with = "number::or_nan")]
     pub span_s: f64,
-    /// All CPUs' time less idle, waiting and stolen time, as the kernel counts.
+    /// All CPUs' time less idle, iowait and stolen time, as the kernel counts.
     #[serde(deserialize_with = "number::or_nan")]
     pub busy_idle_s: f64,
     /// The CPUs with a soaker. The next two are of these only.
@@ -366,7 +366,7 @@ pub struct Machine {
     /// The same from the soaker's iterations and from its own CPU clock; `None` without a soaker.
     pub busy_iter_s: Option<f64>,
     pub busy_clock_s: Option<f64>,
-    /// What others took while nothing was measured, scaled to this run.
+    /// CPU time of others while nothing was measured, scaled to this run.
     pub background_s: Option<f64>,
     #[serde(deserialize_with = "number::or_nan")]
     pub steal_s: f64,
@@ -404,7 +404,7 @@ pub struct SeriesPoint {
     pub bytes: u64,
 }
 
-/// How long probes took to the other host and back, at rest and under the load of the run.
+/// Round-trip times of probes to the other host, at rest and under the load of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoundTrips {
@@ -412,24 +412,24 @@ pub struct RoundTrips {
     pub method: String,
     pub unloaded: Probes,
     pub loaded: Probes,
-    /// How far behind its time the latest probe was sent.
+    /// How late the latest probe was sent.
     #[serde(deserialize_with = "number::or_nan")]
     pub late_max_s: f64,
 }
 
-/// Probes of one state of the path. One that came back after a second was lost.
+/// Probes in one state of the path. One that takes longer than a second counts as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Probes {
     pub sent: u32,
     pub lost: u32,
-    /// Of those that came back; `None` where none did.
+    /// Of those that returned; `None` where none did.
     pub min_s: Option<f64>,
     pub median_s: Option<f64>,
     pub p95_s: Option<f64>,
 }
 
-/// What was expected of a run before it: the middle, and the ends of what is likely.
+/// A prediction made before the run: the middle, and the limits of the likely range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Predicted {
@@ -452,17 +452,17 @@ pub struct Predicted {
     pub cpu_sink_s: f64,
     #[serde(deserialize_with = "number::or_nan")]
     pub cpu_sink_high_s: f64,
-    /// The part that will hold it back.
+    /// The part that is predicted to be the bottleneck.
     pub binding: String,
     /// `None` in older records.
     pub rate_low_bytes_per_s: Option<f64>,
     pub rate_bytes_per_s: Option<f64>,
     pub rate_high_bytes_per_s: Option<f64>,
-    /// What the expectation rests on, where that is not what was measured.
+    /// Assumptions of the prediction, where it does not rest on measurements.
     pub notes: Vec<String>,
 }
 
-/// What a run ran in, captured once for all that share it.
+/// The environment of runs, captured once for all that share it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     pub host: String,
