@@ -1,12 +1,12 @@
-//! What to change, with numbers, and the rate that is expected then.
+//! What to change, with numbers, and the rate that is then expected.
 
 use super::evidence::{Evidence, Pace};
 use super::rules::{ReceiverLane, SATURATED};
 use super::stream::receiver_lane;
 use super::verdict::{Advice, Bottleneck, Change, ForLink, Stage, Verdict};
 
-/// For the primary class and each secondary one, in the order in which they help. What fills the
-/// path makes no advice beside another that does.
+/// For the primary class and each secondary one, in the order in which they help. A full path gives
+/// no advice beside another class that does.
 pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     let mut classes: Vec<Bottleneck> = verdict.primary.into_iter().collect();
     classes.extend(&verdict.secondary);
@@ -26,7 +26,7 @@ pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     let mut advice: Vec<Advice> = Vec::new();
     for class in classes {
         let (change, predicted) = adviser.on(class);
-        // What is expected of a change counts on top of what those before it brought.
+        // The prediction for a change includes the changes before it.
         let before = advice.last().map(|last| last.predicted_bytes_per_s);
         let predicted = match before {
             Some(Some(before)) if !matches!(change, Change::Pace { .. }) => {
@@ -41,7 +41,7 @@ pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     advice
 }
 
-/// What a change is to reach, and whether the path was seen to carry it.
+/// The rate that a change should reach, and whether the path was seen to carry it.
 struct Target {
     bytes_per_s: f64,
     is_seen: bool,
@@ -84,8 +84,8 @@ impl Adviser<'_> {
         self.verdict.streams.len().max(1) as f64
     }
 
-    /// What the path would carry if this held it back no more: what it was seen to carry; where
-    /// that is no more than now, or than our own spacing lets through, so many times as much.
+    /// The path's rate without this limit: the highest seen; where that is about the present rate,
+    /// or what TCP's pacing alone produces, the present rate times `unseen_factor`.
     fn target(&self, unseen_factor: f64) -> Target {
         let features = &self.verdict.figures.features;
         let is_spaced = self.evidence.asked.pace != Pace::None
@@ -104,8 +104,8 @@ impl Adviser<'_> {
         }
     }
 
-    /// A window or a buffer that carries the target. Where the path was not seen to carry it, all
-    /// that is known is what the present one carries.
+    /// A window or a buffer for the target. Where the path was not seen to carry it, the present
+    /// size is scaled with the rate.
     fn enough(&self, target: &Target, now_bytes: f64, headroom: f64) -> f64 {
         let round_trip_s = self.verdict.figures.round_trip_min_s;
         let product = target.bytes_per_s * round_trip_s / self.streams();
@@ -116,7 +116,7 @@ impl Adviser<'_> {
         bytes.max(now_bytes)
     }
 
-    /// A window for the next usual rate, unless that is what the target is.
+    /// A window for the next common link rate, unless the target is that rate.
     fn for_link(&self, target: &Target) -> Option<ForLink> {
         let wanted = 8.0 * target.bytes_per_s;
         let usual = LINK_BITS_PER_S.into_iter().find(|rate| *rate >= LINK_SLACK * wanted)?;
@@ -125,7 +125,7 @@ impl Adviser<'_> {
         (usual > wanted / LINK_SLACK).then_some(ForLink { bits_per_s: usual, bytes })
     }
 
-    /// rate(bytes) = bytes / (lost + bytes / steady): the rest makes up for what the ramp lost.
+    /// rate(bytes) = bytes / (lost + bytes / steady): the size at which the ramp's loss is 5 %.
     fn move_more(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
         let steady = figures.seen_bytes_per_s.max(self.rate());
@@ -145,7 +145,7 @@ impl Adviser<'_> {
         let blocks =
             figures.period.as_ref().map(|period| (bytes / period.bytes as f64).max(1.0) + 1.0);
         let change = Change::Prefetch { bytes, pause_s: pauses.median_length_s, blocks };
-        // Where pauses cause losses, what is left of those without pauses is not known.
+        // Where pauses cause losses, the loss rate without pauses is not known.
         let predicted = (!pauses.causes_losses).then(|| figures.bytes_per_s_active.min(carried));
         (change, predicted)
     }
@@ -161,7 +161,7 @@ impl Adviser<'_> {
             Some(_) => host.receive_buffer_asked_max,
             None => host.receive_buffer_auto_max,
         };
-        // About half of a buffer is advertised: the kernel keeps the rest for its own bookkeeping.
+        // About half of a buffer is advertised: the kernel keeps the rest for its own overhead.
         let limit_bytes = limit.filter(|limit| (*limit as f64) < 2.0 * bytes);
         let ceiling_bytes_per_s = match round_trip_s > 0.0 {
             true => now_bytes / round_trip_s,
@@ -216,7 +216,7 @@ impl Adviser<'_> {
     }
 
     fn raise(&self) -> (Change, Option<f64>) {
-        // A pace hides what the path carries, so the next step is a short one.
+        // A pace hides the capacity of the path, so the next step is a small one.
         let target = self.target(RAISED_FACTOR).bytes_per_s;
         match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s)
         {
@@ -231,7 +231,7 @@ impl Adviser<'_> {
         }
     }
 
-    /// Each stream is held by chance on its own, so their rates add up until the path is full.
+    /// Losses hit each stream independently, so their rates add up until the path is full.
     fn more_streams(&self) -> (Change, Option<f64>) {
         let now = self.streams();
         let target = self.target(UNSEEN_FACTOR);
@@ -246,7 +246,7 @@ impl Adviser<'_> {
         (change, Some(self.rate() * factor))
     }
 
-    /// A little below what the path carries, so that nothing queues.
+    /// A little below the capacity of the path, so that no queue builds up.
     fn pace(&self) -> (Change, Option<f64>) {
         let bytes_per_s = PACE_SHARE * self.capacity();
         (Change::Pace { bytes_per_s }, Some(PACED_SHARE * bytes_per_s))
@@ -265,18 +265,18 @@ impl Adviser<'_> {
 
 const WINDOW_HEADROOM: f64 = 1.25;
 const BUFFER_HEADROOM: f64 = 2.0;
-/// More than this beyond the present rate was seen: that is what the path carries.
+/// A rate this much above the present one was seen: then that is the capacity of the path.
 const SEEN_MORE: f64 = 1.15;
-/// What links are sold by.
+/// The common rates of links.
 const LINK_BITS_PER_S: [f64; 8] = [1e7, 1e8, 1e9, 1e10, 2.5e10, 4e10, 1e11, 4e11];
-/// A rate that was seen is a link's where it is this close to it.
+/// A rate this close to a link's rate counts as the link's.
 const LINK_SLACK: f64 = 0.9;
 const UNSEEN_FACTOR: f64 = 4.0;
 const RAISED_FACTOR: f64 = 2.0;
-/// TCP spaces what it sends at 1.2 times the rate of its window; some may come closer together.
+/// TCP paces at 1.2 times the rate of its window; some segments may come closer together.
 const SPACING: f64 = 1.4;
 const STREAMS_MAX: f64 = 64.0;
 const BURST_SEGMENTS: f64 = 10.0;
 const PACE_SHARE: f64 = 0.9;
-/// What a paced stream has reached of its pace, its beginning included.
+/// The share of its pace that a paced stream reaches, including its start.
 const PACED_SHARE: f64 = 0.97;

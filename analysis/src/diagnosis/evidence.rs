@@ -1,5 +1,5 @@
-//! What is known of a transfer, from what is recorded of it: in memory when it has just ended, or
-//! in the store.
+//! The input of a diagnosis, from the records of a transfer: in memory when it has just ended, or
+//! from the store.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use base::path::PathSample;
 use base::settings::{self, Lockstep, Settings};
 use base::tally::SideReport;
 
-/// All that is known of the path of a transfer. What is not known is left out.
+/// Everything known about the path of a transfer; unknown values are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     pub streams: Vec<Stream>,
     pub sender: Host,
     pub receiver: Host,
     pub asked: Asked,
-    /// What the path is known to carry from elsewhere, as from `measure net`.
+    /// The capacity of the path, if it was measured elsewhere, for example by `measure net`.
     pub capacity_bytes_per_s: Option<f64>,
 }
 
-/// The samples of one stream, by either host; each by its own clock.
+/// The samples of one stream from both hosts, each with its own clock.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     pub number: u32,
@@ -32,12 +32,12 @@ pub struct Stream {
 
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// CPUs that the process kept busy while data moved, on average; and those that it may use, a
-    /// quota taken into account.
+    /// CPUs that the process kept busy during the transfer, on average; and those that it may use,
+    /// including a quota.
     pub busy_cpus: Option<f64>,
     pub usable_cpus: Option<f64>,
-    /// The largest receive and send buffers that autotuning reaches here (`net.ipv4.tcp_rmem`,
-    /// `tcp_wmem`, the third values), and that may be asked for (`net.core.rmem_max`, `wmem_max`).
+    /// The largest receive and send buffers that autotuning uses on this host (third values of
+    /// `net.ipv4.tcp_rmem` and `tcp_wmem`), and that may be set (`net.core.rmem_max`, `wmem_max`).
     pub receive_buffer_auto_max: Option<u64>,
     pub receive_buffer_asked_max: Option<u64>,
     pub send_buffer_auto_max: Option<u64>,
@@ -45,15 +45,15 @@ pub struct Host {
     pub congestion: String,
 }
 
-/// What the transfer was told.
+/// The options of the transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     pub window_bytes: Option<u64>,
     pub pace: Pace,
-    /// The limit of the transfer's own rate.
+    /// The transfer's own rate limit.
     pub rate_bytes_per_s: Option<f64>,
     pub request_bytes: u64,
-    /// Sizes at which something may stop, with their names: `the lockstep of 32 MiB`.
+    /// Block sizes at which something may stop, with names: `the lockstep of 32 MiB`.
     pub blocks: Vec<(String, u64)>,
 }
 
@@ -61,12 +61,12 @@ pub struct Asked {
 pub enum Pace {
     #[default]
     None,
-    /// The program found it out for itself, so it holds nothing back.
+    /// The program measured it itself, so it limits nothing.
     Auto,
     Asked,
 }
 
-/// What is known when a copy has ended; `here` is this host.
+/// The evidence at the end of a copy; `here` is this host.
 pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Evidence {
     let streams = streams(&outcome.paths);
     let seconds = data_seconds(&streams, outcome.elapsed.seconds());
@@ -76,7 +76,7 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
     };
     let near = host(&outcome.near, Some(here));
     let far_report = outcome.far.as_ref().unwrap_or(&outcome.near);
-    // Of another machine's limits nothing is known here.
+    // The limits of another machine are unknown here.
     let machines = (&outcome.near.about.machine, &far_report.about.machine);
     let same = machines.0 == machines.1 && !machines.0.is_empty();
     let far = host(far_report, same.then_some(here));
@@ -90,7 +90,7 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
     together(streams, near, far, outcome.near_is_source, same, asked)
 }
 
-/// What the store knows of a run; its paths are in the record.
+/// The evidence of a stored run; its paths are in the record.
 pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> Evidence {
     let streams = streams(&record.paths);
     let seconds = data_seconds(&streams, record.moved.elapsed_s);
@@ -100,7 +100,7 @@ pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> 
     };
     let sink = record.sink.as_ref().unwrap_or(&record.source);
     let same = record.source.environment == sink.environment && sink.environment != 0;
-    // As they were typed; what an older version cannot have known is not there.
+    // Options as typed; what an older version did not record is missing.
     let options = &record.options;
     let paced = settings::Pace::parse(&options.pace).ok();
     let lockstep = options.lockstep.as_ref().and_then(|text| Lockstep::parse(text).ok());
@@ -122,7 +122,7 @@ fn pace(asked: settings::Pace) -> Pace {
     }
 }
 
-/// What is known to stop at once: a lockstep before requests, which it consists of.
+/// Known block sizes: a lockstep comes first, as it consists of requests.
 fn blocks(lockstep: Option<Lockstep>, request_bytes: u32) -> Vec<(String, u64)> {
     let lockstep = lockstep.map(|lockstep| (LOCKSTEP.to_string(), lockstep.every_bytes));
     lockstep.into_iter().chain([("a request".to_string(), request_bytes.into())]).collect()
@@ -145,7 +145,7 @@ fn together(
     Evidence { streams, sender, receiver, asked, capacity_bytes_per_s: None }
 }
 
-/// Both ends of each stream; streams without a sending end say nothing.
+/// Both ends of each stream; streams without a sending end are ignored.
 fn streams(paths: &[StreamPath]) -> Vec<Stream> {
     let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();
     for path in paths {
@@ -159,7 +159,7 @@ fn streams(paths: &[StreamPath]) -> Vec<Stream> {
     streams.into_values().filter(|stream| !stream.sent.is_empty()).collect()
 }
 
-/// How long data moved: logins and syncs are not in it, unless most of the time was theirs.
+/// How long data moved: without login and sync, unless they took most of the time.
 fn data_seconds(streams: &[Stream], elapsed_s: f64) -> f64 {
     let first = streams.iter().filter_map(|stream| stream.sent.first()).map(|s| s.at).min();
     let last = streams.iter().filter_map(|stream| stream.sent.last()).map(|s| s.at).max();

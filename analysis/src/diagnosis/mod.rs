@@ -1,9 +1,9 @@
-//! What held a transfer back, said from recorded samples alone: it knows no clock, no I/O and no
-//! store, and never guesses.
+//! The bottleneck of a transfer, from recorded samples alone: no clock, no I/O, no store, and no
+//! guesses.
 //!
-//! Each stream's steady time is cut into windows, each window is given to the class that held it
-//! (`rules`), a stream's shares are those of its time and a transfer's those of its bytes. The
-//! rules follow the decision list of docs/decisions/0028-diagnosis.md.
+//! Each stream's steady time is divided into windows, each window is assigned to the class that
+//! limited it (`rules`); a stream's shares are of its time, a transfer's of its bytes. The rules
+//! follow the decision list of docs/decisions/0028-diagnosis.md.
 
 mod advice;
 pub mod evidence;
@@ -25,7 +25,7 @@ pub use self::verdict::{
     Advice, Bottleneck, Change, Confidence, Figures, Share, Shares, Stage, StreamVerdict, Verdict,
 };
 
-/// What held a transfer back. Streams without a single step say nothing.
+/// Diagnoses a transfer. Streams with fewer than two samples are ignored.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let all = stream::Streams::of(evidence);
     let streams: Vec<StreamVerdict> = all.each().map(|one| one.verdict()).collect();
@@ -57,7 +57,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     verdict
 }
 
-/// By the bytes of each stream; where nothing was acknowledged at all, every stream counts alike.
+/// Weights by the bytes of each stream; where nothing was acknowledged, all streams are equal.
 fn weights(streams: &[StreamVerdict]) -> Vec<(Bottleneck, f64)> {
     let total: f64 = streams.iter().map(|one| one.acked_bytes).sum();
     let weight = |one: &StreamVerdict| if total > 0.0 { one.acked_bytes } else { 1.0 };
@@ -69,13 +69,13 @@ fn weights(streams: &[StreamVerdict]) -> Vec<(Bottleneck, f64)> {
     streams.iter().flat_map(of).collect()
 }
 
-/// The class of most bytes, where that is half of them. A full path is no loss, so pauses that take
-/// a notable part of the time come before it.
+/// The class with most bytes, if it has half of them. A full path is not a problem, so pauses that
+/// take a notable part of the time come before it.
 fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
     let Some(first) = shares.all().first() else { return Some(Bottleneck::Undetermined) };
     let steady_s = (figures.duration_s - figures.ramp_s).max(0.0);
     let paused = share(figures.pauses.total_s, steady_s);
-    // Who gets nothing through for a while has nothing to do meanwhile.
+    // While nothing gets through, a sender has nothing to do: such pauses do not count.
     let silent = rules::goes_silent(&figures.losses);
     let yields = matches!(first.class, Bottleneck::PathFull | Bottleneck::Undetermined) && !silent;
     if yields && paused >= rules::PAUSED_SHARE_MIN && shares.get(Bottleneck::Pauses) > 0.0 {
@@ -87,7 +87,7 @@ fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
 fn confidence(primary: Option<Bottleneck>, shares: &Shares, windows: usize) -> Confidence {
     let share = primary.map_or(0.0, |class| shares.get(class));
     match primary {
-        // That a transfer was short is beyond doubt.
+        // It is certain that a transfer was short.
         Some(Bottleneck::TooShort) => Confidence::High,
         None | Some(Bottleneck::Undetermined) => Confidence::Low,
         Some(_) if share >= 0.8 && windows >= 5 => Confidence::High,

@@ -1,5 +1,5 @@
-//! What recorded samples of a path say by arithmetic alone: windows and their features, recovery
-//! episodes, pauses, the sawtooth. What all that means is the business of `diagnose`.
+//! What follows from recorded samples of a path by arithmetic alone: windows and their features,
+//! recovery episodes, pauses, the sawtooth. `diagnose` interprets them.
 
 pub mod episodes;
 pub mod pauses;

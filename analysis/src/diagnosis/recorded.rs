@@ -1,5 +1,5 @@
-//! Series of real connections over an emulated path, for tests: `tests/data/paths/*.csv`, one row
-//! for each look at a stream, from either end.
+//! Samples of real connections over an emulated path, for tests: `tests/data/paths/*.csv`, one row
+//! per sample of a stream, from either end.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::evidence::{Evidence, Stream};
 use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
 
-/// Reads a table; columns are found by name. Panics where it is not one, as it is our own.
+/// Reads a table; columns are found by name. Panics on errors, as the tables are our own.
 pub(super) fn evidence(table: &str) -> Evidence {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let names = reader.headers().expect("a table has headings").clone();

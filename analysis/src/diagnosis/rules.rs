@@ -1,47 +1,47 @@
-//! The decision list: which class held a window. The first rule that matches decides.
+//! The decision list: which class limited a window. The first rule that matches decides.
 
 use super::evidence::Pace;
 use super::path::episodes::{Losses, WindowAtLoss};
 use super::path::windows::Features;
 use super::verdict::Bottleneck;
 
-/// What is known of a stream beyond one window of it.
+/// Data of a stream from outside the window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     pub losses: Losses,
-    /// The windows of all streams together when episodes began.
+    /// The congestion windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
-    /// The rate behind the ramp, without pauses; of the whole transfer too.
+    /// The rate after the ramp, without pauses; also of the whole transfer.
     pub goodput: f64,
     pub total_goodput: f64,
-    /// The highest rates that the kernel and we have seen of this stream, and of all together.
+    /// The highest rate measured for this stream, and for all streams together.
     pub peak: f64,
     pub total_seen: f64,
     pub round_trip_min_s: f64,
     pub capacity_known: Option<f64>,
-    /// The largest window that the peer has advertised in this stream's life.
+    /// The largest window that the peer has advertised to this stream.
     pub window_max_bytes: f64,
     pub mss_bytes: f64,
     pub congestion: String,
     pub pace: Pace,
-    /// The transfer is as fast as it was told to be.
+    /// The transfer has reached its `--rate`.
     pub at_rate_limit: bool,
     pub sender: Strain,
     pub receiver: Strain,
     pub receiver_lane: Option<ReceiverLane>,
-    /// One of the lanes reads all the time; those that have nothing to do wait for their turn.
+    /// The lanes read all the time, taking turns; a lane without data waits for its turn.
     pub sender_reads: bool,
 }
 
 /// How busy a host's CPUs are, 0 to 1: of all that the process may use, and of as many as there are
-/// lanes. 0 where it is not known.
+/// lanes. 0 where this is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Strain {
     pub of_usable: f64,
     pub of_lanes: f64,
 }
 
-/// Where the receiving lane's time went.
+/// How the receiving lane used its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ReceiverLane {
     /// Waiting for the network.
@@ -52,7 +52,7 @@ pub(crate) struct ReceiverLane {
 }
 
 impl ReceiverLane {
-    /// It has hardly any time for the network.
+    /// It has hardly any time to receive.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting < 0.3 && self.sink + self.passage >= 0.5
     }
@@ -74,7 +74,7 @@ pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
     rules.iter().find_map(|rule| rule(window, context)).unwrap_or(Bottleneck::Undetermined)
 }
 
-/// Slow start goes on behind what we took for the ramp.
+/// Slow start continues after what was taken for the ramp.
 fn still_growing(window: &Features, _: &Context) -> Option<Bottleneck> {
     let growing = window.slow_start > 0.5 && window.growth >= 2.0 && window.fill >= 0.7;
     growing.then_some(Bottleneck::TooShort)
@@ -87,13 +87,13 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
     if !held_by_window(window, context) {
         return None;
     }
-    // The lane that waits for the network most of the time is not what is slow.
+    // A lane that waits for the network most of the time is not slow.
     if context.receiver_lane.is_some_and(|lane| lane.waiting < 0.5)
         || context.receiver.of_usable >= SATURATED
     {
         return Some(Bottleneck::SlowReceiver);
     }
-    // A window beyond the bandwidth-delay product fills the queue, and then the path is the limit.
+    // A window above the bandwidth-delay product fills the queue, and then the path is the limit.
     let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
     if filled && queue_stands(window) && context.evenness() >= 0.7 {
         return Some(Bottleneck::PathFull);
@@ -102,8 +102,8 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
         && window.window_steadiness() >= 0.7
         && window.window_high_bytes >= 0.7 * context.window_max_bytes;
     let small = context.receiver_lane.is_some() || open;
-    // Where the window would let through many times what passes, as between processes of one
-    // machine, the reader was off its CPU for a moment, and something else decides.
+    // If the window would allow many times the rate, as between processes of one machine, the
+    // reader was only descheduled for a moment, and another class decides.
     let ceiling = window.window_high_bytes / window.round_trip_s.max(1e-9);
     match small {
         true if ceiling > CEILING_MAX * window.goodput => None,
@@ -112,9 +112,9 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
     }
 }
 
-/// The kernel says so; or it says so now and then, and all of the window is in flight, or the
-/// receiving lane has no time. A sender that paces what it measures (BBR) comes to send no more
-/// than the window lets through, so that it seldom waits for it.
+/// The kernel reports it; or it reports it now and then, and all of the window is in flight, or the
+/// receiving lane is busy. A sender that paces by its measured rate (BBR) adapts to the rate that
+/// the window allows, so that it seldom waits for the window.
 fn held_by_window(window: &Features, context: &Context) -> bool {
     let in_flight = window.window_use() >= 0.85 && window.fill < NEARLY_FILLED;
     let late = context.receiver_lane.is_some_and(|lane| lane.is_busy());
@@ -123,7 +123,7 @@ fn held_by_window(window: &Features, context: &Context) -> bool {
 }
 
 fn by_send_buffer(window: &Features, _: &Context) -> Option<Bottleneck> {
-    // Where the path is the limit the lane is blocked in send as well, but then segments wait.
+    // Where the path is the limit the lane is blocked in send too, but then segments are queued.
     let blocked = window.sink >= 0.5 && window.queued < 0.2 && window.buffer_fill >= 0.7;
     if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked {
         return None;
@@ -147,7 +147,7 @@ fn by_sender(window: &Features, context: &Context) -> Option<Bottleneck> {
     Some(sender_stage(window, context))
 }
 
-/// The stage of the sending lane that takes most of the time.
+/// The stage of the sending lane that takes the most time.
 pub(crate) fn sender_stage(window: &Features, context: &Context) -> Bottleneck {
     if context.sender.of_usable >= SATURATED {
         return Bottleneck::HostCpu;
@@ -169,18 +169,18 @@ fn by_pace(window: &Features, context: &Context) -> Option<Bottleneck> {
     (window.goodput >= 0.9 * pace).then_some(Bottleneck::Pacing)
 }
 
-/// Data waits, the window is open, and the CPUs are busy.
+/// Data is queued, the window is open, and the CPUs are busy.
 fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_lanes < SATURATED || window.buffer_limited >= 0.1 {
         return None;
     }
     let open = window.fill < FILLED && !queue_stands(window);
-    // Between processes of one machine, or of one building, a queue of microseconds is no queue.
+    // Between processes of one machine, or in one building, a queue of microseconds does not count.
     let near = window.queue_s() < NEAR_QUEUE_SECONDS && context.losses.episodes == 0;
     (open || near).then_some(Bottleneck::HostCpu)
 }
 
-/// Between two times in which nothing comes the path may well be full: that is not why.
+/// Between two outages the path may well be full: that is not the cause.
 fn by_silence(_: &Features, context: &Context) -> Option<Bottleneck> {
     goes_silent(&context.losses).then_some(Bottleneck::Undetermined)
 }
@@ -193,12 +193,12 @@ fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
     let known = context.capacity_known.is_some_and(|capacity| {
         window.goodput >= 0.9 * capacity || context.total_goodput >= 0.9 * capacity
     });
-    // BBR paces by what it measures, and so does our own pace: the window is no sign then.
+    // BBR and `--pace auto` pace by their measurements: then the window shows nothing.
     let paced = match (context.pace, window.pace_bytes_per_s) {
         (Pace::Auto, Some(pace)) => window.goodput >= 0.85 * pace,
         _ => context.congestion.starts_with("bbr") && window.goodput >= 0.8 * context.peak,
     };
-    // Acknowledgements that come as evenly as they can: together the streams fill the path.
+    // Acknowledgements come as evenly as they can: the streams together fill the path.
     let even = window.fill >= FILLED && context.evenness() >= 0.9;
     let full = queue_stands(window) || known || paced || (even && !context.by_chance());
     full.then_some(Bottleneck::PathFull)
@@ -221,25 +221,25 @@ fn by_what_is_left(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_usable >= SATURATED || context.receiver.of_usable >= SATURATED {
         return Some(Bottleneck::HostCpu);
     }
-    // A window that is full and has never lost anything grows, if only by a segment a round trip.
+    // A full window that never lost anything grows, if only by a segment per round trip.
     let growing = window.fill >= FILLED && window.growth > 1.0 && context.losses.episodes == 0;
     growing.then_some(Bottleneck::TooShort)
 }
 
 impl Context {
-    /// Episodes lose many segments each, or come at the same window each time: a queue overflows.
+    /// Episodes lose many segments each, or begin at the same window each time: a queue overflows.
     pub(super) fn overflows(&self) -> bool {
         let carries = self.total_seen * self.round_trip_min_s;
         let same = self.window_at_loss.is_some_and(|window| {
-            // Two are alike by chance now and then.
+            // Two may be alike by chance.
             let same = if window.episodes > 2 { SAME_WINDOW } else { SAME_WINDOW / 4.0 };
             window.variation < same && window.bytes >= SAME_AS_CARRIED * carries
         });
         self.losses.per_episode > BURST_SEGMENTS || same
     }
 
-    /// The rate by the fastest that acknowledgements came. They come evenly, near 1, behind a link
-    /// that is never idle.
+    /// The rate over the fastest rate of acknowledgements. After a link that is never idle they
+    /// come evenly, and this is near 1.
     fn evenness(&self) -> f64 {
         match self.total_seen > 0.0 {
             true => self.total_goodput / self.total_seen,
@@ -247,9 +247,9 @@ impl Context {
         }
     }
 
-    /// The receiving host has used up its CPU and the sending one has not. What comes in waits in
-    /// the kernel of a host that gets its share in slices, so acknowledgements come in heaps and
-    /// the window says little; a path that is full makes them come evenly.
+    /// The receiving host has no free CPU, and the sending one has. Where CPU time comes in slices,
+    /// data waits in the receiver's kernel, acknowledgements come in bursts, and the window shows
+    /// little; a full path makes them come evenly.
     fn receiver_exhausted(&self) -> bool {
         self.receiver.of_usable >= SATURATED
             && self.sender.of_usable < SATURATED
@@ -260,8 +260,8 @@ impl Context {
         self.losses.episodes > 0 && !self.overflows()
     }
 
-    /// What a congestion control reaches at this rate of losses: Mathis for Reno; for CUBIC its own
-    /// formula (RFC 9438, 5.1) where that is more.
+    /// The rate of a congestion control at this loss rate: Mathis for Reno; CUBIC's own formula
+    /// (RFC 9438, 5.1) where that gives more.
     fn expected_under_loss(&self, round_trip_s: f64) -> f64 {
         let rate = self.losses.rate.max(1e-12);
         let reno = 1.22 / rate.sqrt();
@@ -274,17 +274,16 @@ impl Context {
     }
 }
 
-/// Whole windows are lost with nothing behind them that arrives: the path is gone for a while,
-/// which no queue does, and no rule knows why.
+/// Whole windows are lost and nothing after them arrives: the path is down for a while. A queue
+/// does not do that, and no rule explains it.
 pub(crate) fn goes_silent(losses: &Losses) -> bool {
     losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
 }
 
-/// More than a moment's queue: a quarter of the round trip, or less of it where that is steady.
+/// A standing queue: a quarter of the round trip, or less where the round trip is steady.
 fn queue_stands(window: &Features) -> bool {
     let queue_s = window.queue_s();
-    // Within a machine or a building a thread that waits for its turn delays as much as a queue
-    // does.
+    // Within a machine or a building, a thread that waits for a CPU delays as much as a queue does.
     let noise_s = match window.round_trip_min_s < NEAR_SECONDS {
         true => NEAR_QUEUE_SECONDS,
         false => QUEUE_SECONDS_MIN,
@@ -296,25 +295,25 @@ fn queue_stands(window: &Features) -> bool {
     long || steady
 }
 
-/// Of a window or a stream's steady time: from here on pauses are why it was not faster.
+/// Share of a window's or a stream's steady time from which pauses count as the cause.
 pub(crate) const PAUSED_SHARE_MIN: f64 = 0.05;
-/// From here on a host or a thread has no CPU left.
+/// From this share on, a host or a thread has no free CPU.
 pub(crate) const SATURATED: f64 = 0.88;
-/// Of the fastest that acknowledgements came.
+/// Share of the fastest rate of acknowledgements.
 const HEAPS_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;
-/// A window that holds a stream back lets through what passes, and up to so many times as much
-/// where the round trip is not the same all the time.
+/// A window that limits a stream allows about the present rate, or up to this many times as much
+/// where the round trip varies.
 const CEILING_MAX: f64 = 2.5;
 const SOMETIMES_LIMITED_MIN: f64 = 0.02;
 const BUFFER_LIMITED_MIN: f64 = 0.10;
 const FILLED: f64 = 0.9;
-/// While it recovers, a stream has fewer segments in flight than its window.
+/// During recovery a stream has fewer segments in flight than its window.
 const NEARLY_FILLED: f64 = 0.8;
 const STAGE_MIN: f64 = 0.2;
 const BURST_SEGMENTS: f64 = 10.0;
 const SAME_WINDOW: f64 = 0.2;
-/// An overflow needs as much in flight as the path was seen to carry.
+/// An overflow needs about as much in flight as the path was seen to carry.
 const SAME_AS_CARRIED: f64 = 0.85;
 const QUEUE_SECONDS_MIN: f64 = 0.0003;
 const NEAR_SECONDS: f64 = 0.001;

@@ -1,6 +1,6 @@
-//! A path in small steps of time, for tests: connections with the window rules of Reno and CUBIC
-//! share a link with a droptail queue. Segments are lost by overflow and by chance, the peer's
-//! window and the send buffer bind as they do, and samples are taken as the program takes them.
+//! A path simulated in small steps of time, for tests: connections with the window rules of Reno
+//! and CUBIC share a link with a droptail queue. Segments are lost by overflow and at random, the
+//! peer's window and the send buffer limit the rate, and samples are taken as in the program.
 
 use std::collections::VecDeque;
 
@@ -17,18 +17,18 @@ pub(crate) struct World {
     pub bits_per_s: f64,
     pub round_trip_s: f64,
     pub queue_bytes: f64,
-    /// Chance of each segment to be lost.
+    /// Probability that a segment is lost.
     pub loss: f64,
     pub seconds: f64,
     pub streams: usize,
     pub congestion: Congestion,
-    /// What the receiver's buffer advertises while it is empty.
+    /// The window that the receiver advertises while its buffer is empty.
     pub window_bytes: f64,
     pub reader_bits_per_s: Option<f64>,
     pub send_buffer_bytes: f64,
     pub application: Application,
     pub pace_bits_per_s: Option<f64>,
-    /// What the sending host's kernel gets out of the door.
+    /// The rate at which the sending host's kernel can send.
     pub kernel_bits_per_s: Option<f64>,
     pub seed: u64,
 }
@@ -37,7 +37,7 @@ pub(crate) struct World {
 pub(crate) enum Congestion {
     Reno,
     Cubic,
-    /// Knows what the link carries and paces by it.
+    /// Paces at the known rate of the link.
     Bbr,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Congestion {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Application {
     Always,
-    /// A stage gives this much a second, in requests.
+    /// A stage supplies data at this rate, in requests.
     Source {
         bits_per_s: f64,
         request_bytes: f64,
@@ -54,12 +54,12 @@ pub(crate) enum Application {
         bits_per_s: f64,
         request_bytes: f64,
     },
-    /// Stops behind each block until all of it has arrived, and then some.
+    /// Stops after each block until all of it has arrived, and then pauses.
     Lockstep {
         block_bytes: f64,
         pause_s: f64,
     },
-    /// This much, and no more.
+    /// This many bytes in all.
     Total {
         bytes: f64,
     },
@@ -87,7 +87,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Runs it, and says what the program would know of it.
+    /// Runs the simulation, and returns what the program would have recorded.
     pub(crate) fn evidence(&self) -> Evidence {
         let mut random = generator(self.seed);
         let step_s = (self.round_trip_s / 100.0).clamp(20e-6, 1e-3);
@@ -148,7 +148,7 @@ struct Link {
     limit: f64,
 }
 
-/// Segments that went out together.
+/// Segments that were sent together.
 struct Batch {
     sent_s: f64,
     ack_s: f64,
@@ -162,13 +162,13 @@ struct Connection {
     ssthresh: f64,
     flight: VecDeque<Batch>,
     in_flight: u64,
-    /// Arrived behind a hole.
+    /// Segments that arrived after a gap.
     held: u64,
-    /// To be sent again, and sent again and not acknowledged.
+    /// To be retransmitted; and retransmitted but not acknowledged.
     missing: u64,
     again_in_flight: u64,
     recovering: bool,
-    /// CUBIC: the window at the last loss, how long it takes to get back there, and when it was.
+    /// CUBIC: the window at the last loss, how long it takes to return to it, and when it was.
     window_max: f64,
     back_s: f64,
     loss_s: f64,
@@ -180,7 +180,7 @@ struct Connection {
     rtt_min: f64,
     unsent: f64,
     written: f64,
-    /// What the application may write, by its own rate.
+    /// What the application may write at its own rate.
     offered: f64,
     block_written: f64,
     resume_s: f64,
@@ -258,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// The receiving application takes from its buffer, a request at a time.
+    /// The receiving application reads from its buffer, a request at a time.
     fn read(&mut self, world: &World, step_s: f64) {
         let time = nanos(step_s);
         let Some(rate) = world.reader_bits_per_s else {
@@ -353,7 +353,7 @@ impl Connection {
         };
     }
 
-    /// Moves what the application has into the send buffer; whether it is blocked there.
+    /// Moves the application's data into the send buffer; returns whether it blocks there.
     fn write(&mut self, world: &World, now_s: f64, step_s: f64) -> bool {
         let time = nanos(step_s);
         let room = world.send_buffer_bytes - self.unsent - self.unacked_bytes();
@@ -422,7 +422,7 @@ impl Connection {
         let allowed = by_cwnd.min(self.tokens / MSS).max(0.0) as u64;
         let again = self.missing.min(allowed);
         let news = (allowed - again).min(by_window.max(0.0) as u64).min((self.unsent / MSS) as u64);
-        // A last piece that is less than a segment goes out as one.
+        // A last piece smaller than a segment is sent as one.
         let tail = u64::from(news == 0 && again == 0 && self.unsent > 0.0 && self.unsent < MSS);
         let segments = again + news + tail;
         if (self.in_flight + segments) as f64 + 1.5 >= self.cwnd {
@@ -450,7 +450,7 @@ impl Connection {
         self.counters.bytes_retransmitted += again * MSS as u64;
     }
 
-    /// Segments leave the queue one behind the other, and so their acknowledgements come.
+    /// Segments leave the queue one after the other, and their acknowledgements arrive like that.
     fn fly(&mut self, world: &World, link: &mut Link, now_s: f64, step_s: f64, counts: [u64; 3]) {
         let [mut arrived, mut lost, mut again] = counts;
         let piece = ((link.carries * step_s / MSS) as u64).max(1);

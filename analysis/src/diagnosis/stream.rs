@@ -1,4 +1,4 @@
-//! One stream's verdict: its life cut into windows, and what held each of them.
+//! The verdict on one stream: its time divided into windows, and what limited each of them.
 
 use super::evidence::{Evidence, Host, Stream};
 use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
@@ -13,14 +13,14 @@ use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Str
 use super::verdict::{Bottleneck, Figures, Shares, StreamVerdict};
 use crate::statistics::median;
 
-/// All streams of a transfer, in the order of their numbers, with what only all of them tell.
+/// All streams of a transfer, in the order of their numbers, with what they have in common.
 pub(crate) struct Streams<'a> {
     evidence: &'a Evidence,
     series: Vec<(&'a Stream, Series)>,
     window_at_loss: Option<WindowAtLoss>,
     round_trip_s: f64,
     total_seen: f64,
-    /// What the path carries at least.
+    /// The least capacity of the path.
     carried: f64,
     total_goodput: f64,
     seconds: f64,
@@ -44,7 +44,7 @@ impl<'a> Streams<'a> {
         let all: Vec<&Series> = series.iter().map(|(_, series)| series).collect();
         let most = |percentile: f64| {
             let alone = all.iter().map(|series| fastest(series, percentile)).fold(0.0, f64::max);
-            // Streams are not looked at in the same moment, so their sum has heaps of its own.
+            // Streams are not sampled at the same moment, so the sum of their rates is bursty.
             alone.max(fastest_together(&all, OFTEN))
         };
         let lanes = series.len();
@@ -71,11 +71,11 @@ impl<'a> Streams<'a> {
         self.series.iter().map(|(stream, series)| One::of(self, stream, series))
     }
 
-    /// What all streams say together.
+    /// The figures of all streams together.
     pub(super) fn figures(&self, streams: &[StreamVerdict]) -> Figures {
         let most = streams.iter().max_by(|a, b| a.pauses.count.cmp(&b.pauses.count));
         let pauses = most.map(|one| one.pauses.clone()).unwrap_or_default();
-        // Streams that pause as often as each other do so together, at blocks of the transfer.
+        // Streams with about the same number of pauses pause together, at blocks of the transfer.
         let alike = |one: &&StreamVerdict| one.pauses.count * 10 >= pauses.count * 8;
         let sharing = streams.iter().filter(alike).count();
         let between = pauses.bytes_between.as_ref();
@@ -110,14 +110,14 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// All the time one of the receiving lanes is busy with bytes: where they write into one pipe, each
-/// in its turn, none of them is busy for long.
+/// True if the receiving lanes together write all the time: where they share a pipe, they take
+/// turns, and none of them is busy for long.
 fn receiver_writes(evidence: &Evidence) -> bool {
     let lanes = evidence.streams.iter().filter_map(receiver_lane);
     lanes.map(|lane| lane.sink + lane.passage).sum::<f64>() >= RECEIVER_WRITES_MIN
 }
 
-/// All the time one of the sending lanes reads, as where they have one pipe.
+/// True if the sending lanes together read all the time, for example from one pipe.
 fn sender_reads(evidence: &Evidence) -> bool {
     let reading = evidence.streams.iter().map(|stream| {
         let series = Series::of(&stream.sent).while_moving();
@@ -126,7 +126,7 @@ fn sender_reads(evidence: &Evidence) -> bool {
     reading.sum::<f64>() >= SENDER_READS_MIN
 }
 
-/// A rate behind the first tenth of a stream's life, a few round trips at least.
+/// The rate after the first tenth of a stream's time, after a few round trips at least.
 fn steady_rate(series: &Series, round_trip_s: f64) -> f64 {
     let seconds = series.seconds();
     let from_s = (seconds / 10.0).max((5.0 * round_trip_s).min(seconds / 2.0));
@@ -145,7 +145,7 @@ fn strain(host: &Host, lanes: usize) -> Strain {
     }
 }
 
-/// One stream, and what was found in it.
+/// One stream and its analysis.
 pub(super) struct One<'a> {
     stream: &'a Stream,
     series: &'a Series,
@@ -157,7 +157,7 @@ pub(super) struct One<'a> {
     pauses: Vec<Pause>,
     habit: Habit,
     steady: Features,
-    /// What pauses are charged to.
+    /// The class that pauses are assigned to.
     pausing: Bottleneck,
 }
 
@@ -228,14 +228,14 @@ impl<'a> One<'a> {
         Shares::of(&weights)
     }
 
-    /// A stream that is held by something else than its own growth never leaves what looks like its
-    /// ramp: nothing fills the window that would have to grow.
+    /// A stream that is limited by something else than its congestion window never leaves what
+    /// looks like its ramp: it does not fill the window, so the window does not grow.
     fn waits_in_ramp(&self) -> bool {
         self.steady.fill < 0.7 || self.seconds > LONG_ROUND_TRIPS * self.round_trip_s
     }
 
-    /// A window's time by class: that of its pauses, and the rest. What follows from a pause is
-    /// charged to it: nothing else holds a window that is full, growing or unexplained.
+    /// A window's time by class: that of its pauses, and the rest. Effects of a pause are charged
+    /// to it: the classes here are weaker explanations of a window with pauses.
     fn attribute(&self, window: &Features) -> Vec<(Bottleneck, f64)> {
         let held = rules::held_by(window, &self.context);
         let paused = share(window.paused_s, window.duration_s);
@@ -308,7 +308,7 @@ fn context(
     }
 }
 
-/// Where the receiving lane's time went, over all of its life; `None` where it was not recorded.
+/// How the receiving lane used its time, in total; `None` where it was not recorded.
 pub(crate) fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
     let series = Series::of(&stream.received);
     let steps: Vec<_> = series.steps().collect();
@@ -320,8 +320,8 @@ pub(crate) fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
     })
 }
 
-/// What the pauses of a stream are charged to. A stage that stops after each request is a slow
-/// stage; one that works on for long between pauses does pause.
+/// The class that the pauses of a stream are assigned to. A stage that stops after each few
+/// requests is a slow stage; one that works for long between its stops pauses.
 fn pausing(
     all: &Streams<'_>,
     pauses: &[Pause],
@@ -352,7 +352,7 @@ fn pausing(
     ];
     let most = stages.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most {
-        // It has no more room for what comes: a receiver in lockstep waits for the network.
+        // A receiver that writes has no more space; one in lockstep waits for the network.
         Some((time, Bottleneck::Pauses)) if time > 0.0 && all.sender_reads => {
             Bottleneck::SlowSource
         }
@@ -425,7 +425,7 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
     }
 }
 
-/// A path that nobody has measured.
+/// Assumed for a path without a measured round trip.
 const ROUND_TRIP_UNKNOWN_S: f64 = 0.001;
 const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
 const SHORT_SECONDS: f64 = 0.25;

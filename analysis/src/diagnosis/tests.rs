@@ -107,7 +107,7 @@ fn every_planted_class_is_found() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The world in which a piece of advice is followed.
+/// The simulated path after a piece of advice is followed.
 fn followed(world: &World, change: &Change) -> Option<World> {
     let plain = world.clone();
     let each = world.streams as f64;
@@ -185,12 +185,12 @@ macro_rules! recorded {
     };
 }
 
-/// Series of real connections over the emulated WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms
+/// Samples of real connections over the emulated WAN at 100 Mbit/s, thinned out: 102 ms, and 50 ms
 /// for the shallow buffer; windows of 256 KiB, and of 64 KiB for four streams; a reader of 30
-/// Mbit/s, a source of 20; 0.1 % of loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The
-/// last has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR behind a window of 256
-/// KiB; four streams that have one pipe at 30 Mbit/s as their source, or one at 20 as their sink;
-/// one of four over a path that is cut for 400 ms every 1.5 s.
+/// Mbit/s, a source of 20; 0.1 % loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The
+/// next has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR with a window of 256
+/// KiB; four streams that share one pipe, at 30 Mbit/s as source or at 20 as sink; one of four
+/// streams over a path that is down for 400 ms every 1.5 s.
 const RECORDED: [(&str, &str, &str, Bottleneck); 13] = [
     recorded!("receive-window", "cubic", Bottleneck::ReceiveWindow),
     recorded!("receive-window-4", "cubic", Bottleneck::ReceiveWindow),
@@ -216,16 +216,16 @@ fn real_connections_are_understood() {
         assert_eq!(verdict.primary, Some(expect), "{name}: {}", brief(&verdict));
         let period = verdict.figures.period.map(|period| period.bytes);
         let stops = matches!(name, "pauses" | "hpss");
-        // Who waits for a pipe stops behind each request.
+        // A stream that waits for a pipe stops after each request.
         if !name.starts_with("slow") {
             assert_eq!(period, stops.then_some(8 << 20), "{name}");
         }
     }
 }
 
-/// What was measured on an emulated path of 300 Mbit/s and 102 ms, as one window each; the last two
-/// are of 100 Mbit/s. Mbit/s; window-limited, app-limited, fill, round trip by the least; the
-/// window, its steadiness; episodes, and one for each so many segments.
+/// Measurements on an emulated path of 300 Mbit/s and 102 ms, as one window each; the last two are
+/// of 100 Mbit/s. Mbit/s; window-limited, app-limited, fill, round trip over the least; the window,
+/// its steadiness; episodes, and segments per episode.
 const SIGNATURES: [(&str, [f64; 9], Bottleneck); 10] = [
     ("256 KiB", [24.0, 0.949, 0.03, 0.5, 1.01, 327e3, 1.0, 0.0, 1e9], Bottleneck::ReceiveWindow),
     ("128 KiB", [12.1, 0.959, 0.04, 0.5, 1.02, 163e3, 1.0, 0.0, 1e9], Bottleneck::ReceiveWindow),
@@ -282,8 +282,8 @@ fn measured_signatures_fall_where_they_should() {
     }
 }
 
-/// Between two processes of one machine the kernel often waits for the window, which is no cap: it
-/// would let through hundreds of times what passes. The round trip under load decides.
+/// Between two processes of one machine the kernel often waits for the window, which is no limit:
+/// it would allow hundreds of times the rate. The round trip under load decides.
 #[test]
 fn a_window_that_is_far_too_large_is_no_cap() {
     for (round_trip_s, expect) in [
@@ -317,8 +317,8 @@ fn a_window_that_is_far_too_large_is_no_cap() {
     }
 }
 
-/// A receiver that has used up its CPU, beside a window that does not say so: the rate by the
-/// fastest that acknowledgements came, the CPU of receiver and sender.
+/// A receiver without free CPU, where the window does not show it: the rate over the fastest rate
+/// of acknowledgements, the CPU of receiver and sender.
 #[test]
 fn a_receiver_without_cpu_is_told_from_a_full_path() {
     for (evenness, receiver, sender, expect) in [
@@ -351,7 +351,7 @@ fn a_receiver_without_cpu_is_told_from_a_full_path() {
     }
 }
 
-/// What a failed test says of a verdict.
+/// The verdict in the message of a failed test.
 fn brief(verdict: &Verdict) -> String {
     let features = &verdict.figures.features;
     let shares: Vec<String> = verdict

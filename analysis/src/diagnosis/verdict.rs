@@ -1,5 +1,5 @@
-//! What a diagnosis says: classes and their shares, the verdict on a transfer and on each stream,
-//! and what is advised.
+//! The result of a diagnosis: classes and their shares, the verdict on a transfer and on each
+//! stream, and the advice.
 
 use serde::Serialize;
 
@@ -9,8 +9,8 @@ use super::path::sawtooth::Sawtooth;
 use super::path::series::share;
 use super::path::windows::Features;
 
-/// What can hold a transfer back, in the order in which advice is given. `rules.rs` has the order
-/// in which it is asked about.
+/// Bottlenecks, in the order in which advice is given. `rules.rs` has the order in which they are
+/// tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
@@ -21,7 +21,7 @@ pub enum Bottleneck {
     SendBuffer,
     SlowSource,
     SlowPassage,
-    /// Neither the lane's clocks nor its pauses say which stage.
+    /// Neither the lane's clocks nor its pauses show which stage.
     SlowSender,
     Pacing,
     PathLoss,
@@ -69,7 +69,7 @@ impl Bottleneck {
     }
 }
 
-/// Parts of a whole by class; they sum to 1, or to 0 where nothing is known.
+/// Parts of a whole by class; they sum to 1, or to 0 where none is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Shares(Vec<Share>);
 
@@ -80,7 +80,7 @@ pub struct Share {
 }
 
 impl Shares {
-    /// Of weights, which may be of anything.
+    /// From weights in any unit; what is not a positive number counts as 0.
     pub fn of(weights: &[(Bottleneck, f64)]) -> Shares {
         let good = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
         let total: f64 = weights.iter().map(|(_, weight)| good(*weight)).sum();
@@ -97,7 +97,7 @@ impl Shares {
         Shares(shares)
     }
 
-    /// The largest first.
+    /// In descending order.
     pub fn all(&self) -> &[Share] {
         &self.0
     }
@@ -107,7 +107,7 @@ impl Shares {
     }
 }
 
-/// How sure a verdict is: by the share of what it names, and by how much was seen.
+/// The confidence of a verdict: from the share of its class, and from the number of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
@@ -126,20 +126,20 @@ impl Confidence {
     }
 }
 
-/// What held the transfer back, why we think so, and what would change it.
+/// The bottleneck of the transfer, the evidence for it, and what would change it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// `None` is mixed: no class held half of the bytes.
     pub primary: Option<Bottleneck>,
-    /// Others that held a tenth or more, the largest first.
+    /// Others with a tenth or more, in descending order.
     pub secondary: Vec<Bottleneck>,
     pub shares: Shares,
     pub confidence: Confidence,
     pub figures: Figures,
-    /// What to change, in order. Each says which rate is expected once it is followed, and all
-    /// before it are.
+    /// What to change, in order. Each entry has the rate that is expected once it and all before it
+    /// are followed.
     pub advice: Vec<Advice>,
-    /// After following all advice; `None` where nobody can know.
+    /// After following all advice; `None` where it is unknown.
     pub predicted_bytes_per_s: Option<f64>,
     pub streams: Vec<StreamVerdict>,
 }
@@ -148,48 +148,48 @@ pub struct Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     pub duration_s: f64,
-    /// Of the longest stream's life.
+    /// Of the stream with the longest duration.
     pub ramp_s: f64,
     pub acked_bytes: f64,
-    /// Behind the ramp, all streams together.
+    /// After the ramp, all streams together.
     pub bytes_per_s: f64,
     /// The same without the time of pauses.
     pub bytes_per_s_active: f64,
     pub round_trip_min_s: f64,
-    /// The fastest that acknowledgements came: the path carries at least about this.
+    /// The fastest rate of acknowledgements: the path carries at least about this.
     pub seen_bytes_per_s: f64,
-    /// What the path is taken to carry: known from elsewhere, or seen.
+    /// The capacity of the path that is assumed: measured elsewhere, or seen here.
     pub capacity_bytes_per_s: f64,
     /// Features of all streams, weighted by bytes.
     pub features: Features,
     pub losses: Losses,
-    /// The windows of all streams together when episodes began.
+    /// The congestion windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
-    /// Of the stream with most pauses.
+    /// Of the stream with the most pauses.
     pub pauses: Habit,
     pub period: Option<Period>,
     pub sender_busy_cpus: Option<f64>,
     pub receiver_busy_cpus: Option<f64>,
 }
 
-/// What held one stream back.
+/// The bottleneck of one stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamVerdict {
     pub number: u32,
     /// `None` is mixed.
     pub primary: Option<Bottleneck>,
-    /// Of the time behind the ramp.
+    /// Shares of the time after the ramp.
     pub shares: Shares,
     pub duration_s: f64,
     pub ramp_s: f64,
     pub windows: usize,
     pub acked_bytes: f64,
-    /// All of the stream behind its ramp, pauses left out.
+    /// All of the stream after its ramp, without pauses.
     pub features: Features,
     pub losses: Losses,
     pub pauses: Habit,
     pub sawtooth: Option<Sawtooth>,
-    /// Each of them, in order; the first thousand.
+    /// Every episode, in order; at most a thousand.
     pub episodes: Vec<Episode>,
     pub pause_list: Vec<Pause>,
 }
@@ -197,9 +197,9 @@ pub struct StreamVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     pub change: Change,
-    /// Once this and all advice before it is followed; `None` where nobody can know.
+    /// Once this and all advice before it are followed; `None` where it is unknown.
     pub predicted_bytes_per_s: Option<f64>,
-    /// The path was never seen to carry that: it is what this change alone would allow.
+    /// The path was never seen to carry this rate: it is what this change alone would allow.
     pub at_most: bool,
 }
 
@@ -211,7 +211,7 @@ pub enum Change {
         bytes: f64,
         duration_s: f64,
     },
-    /// Credit ahead, so that the sender need not stop.
+    /// More data requested ahead, so that the sender need not stop.
     Prefetch {
         bytes: f64,
         pause_s: f64,
@@ -223,10 +223,10 @@ pub enum Change {
         now_bytes: f64,
         ceiling_bytes_per_s: f64,
         limit_bytes: Option<u64>,
-        /// By arithmetic, where the path may well carry more than was seen of it.
+        /// Computed, for a path that may carry more than was seen.
         for_link: Option<ForLink>,
     },
-    /// The receiving host: what it does instead of taking bytes, and the share of its time.
+    /// The receiving host: what it does instead of receiving, and the share of its time.
     Receiver {
         stage: Stage,
         share: f64,
@@ -236,7 +236,7 @@ pub enum Change {
         now_bytes: f64,
         limit_bytes: Option<u64>,
     },
-    /// The sending host: how fast this stage is while it works.
+    /// The sending host: the rate of this stage while it works.
     Sender {
         stage: Stage,
         share: f64,
@@ -269,11 +269,11 @@ pub enum Change {
     Nothing {
         queue_bytes: f64,
     },
-    /// Look at the numbers.
+    /// Look at the table of figures.
     Look,
 }
 
-/// What fills a link of a usual rate.
+/// The window that fills a link of a common rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ForLink {
     pub bits_per_s: f64,

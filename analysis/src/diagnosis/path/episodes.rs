@@ -1,4 +1,4 @@
-//! Recovery episodes: from the first sign of a loss until nothing of it is left.
+//! Recovery episodes: from the first sign of a loss until the recovery is over.
 
 use serde::Serialize;
 
@@ -11,49 +11,49 @@ pub struct Episode {
     pub at_s: f64,
     pub length_s: f64,
     pub retransmitted_segments: u64,
-    /// Acknowledged since the episode before began, or since the first sample.
+    /// Bytes acknowledged since the episode before began, or since the first sample.
     pub bytes_before: u64,
     /// The congestion window just before.
     pub cwnd_segments: u32,
-    /// The rate of the round trip before, and the least of the three behind.
+    /// The rate in the round trip before, and the lowest of the three after.
     pub peak_bytes_per_s: f64,
     pub trough_bytes_per_s: f64,
-    /// It was the timer that noticed: no acknowledgement came, for so long.
+    /// A retransmission timeout began it; and the longest time without an acknowledgement.
     pub timed_out: bool,
     pub silent_s: f64,
 }
 
 impl Episode {
-    /// Nothing came through for a while, so most of a window is gone.
+    /// Nothing got through for a while, so most of a window was lost.
     fn is_silence(&self) -> bool {
         let most = (u64::from(self.cwnd_segments) / 3).max(SILENCE_SEGMENTS_MIN);
         self.timed_out && self.retransmitted_segments >= most
     }
 }
 
-/// What all episodes of a stream have in common.
+/// Statistics of all episodes of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Losses {
     pub episodes: usize,
     pub retransmitted_segments: u64,
     pub segments_sent: u64,
-    /// Retransmitted segments of an episode, its median.
+    /// Median of the retransmitted segments of an episode.
     pub per_episode: f64,
     pub bytes_between: Option<Spread>,
-    /// Episodes for each segment that was sent: what a congestion control reacts to.
+    /// Episodes per segment sent: what a congestion control reacts to.
     pub rate: f64,
-    /// Episodes that only the timer noticed, and in which most of a window was lost; and how many
-    /// of all retransmitted segments are theirs.
+    /// Episodes that only a timeout detected and that lost most of a window; and their share of all
+    /// retransmitted segments.
     pub silences: usize,
     pub of_silences: f64,
-    /// Of all time, how much nothing came then.
+    /// Time without acknowledgements in those episodes, as a share of all time.
     pub silent: f64,
-    /// How far the rate fell, 0 to 1: the median of one less trough by peak.
+    /// How far the rate fell, 0 to 1: the median of 1 - trough / peak.
     pub depth: f64,
 }
 
-/// A loss shows as a retransmission, or as the kernel's recovery. A threshold that falls alone is
-/// none: it also falls where slow start ends without a loss.
+/// A loss shows as a retransmission, or as the kernel's recovery state. A lower threshold alone is
+/// no loss: slow start also ends with one (HyStart).
 pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
     let mut found: Vec<Episode> = Vec::new();
     let mut last_sign_s = f64::NEG_INFINITY;
@@ -71,9 +71,9 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
             continue;
         }
         let apart_s = step.to_s - last_sign_s;
-        // Behind a timeout one segment goes alone, and what its acknowledgement says comes later.
+        // After a timeout one segment is sent alone, and its acknowledgement takes a round trip.
         let trips = if found.last().is_some_and(|last| last.timed_out) { 3.0 } else { 1.0 };
-        // Where samples are far apart, the next one cannot be nearer.
+        // Where samples are far apart, signs cannot be closer than the samples are.
         let gap_s = (trips * round_trip(&step, round_trip_s)).max(step.seconds() * 1.5);
         let goes_on = apart_s < gap_s || (recovering && !entered);
         match found.last_mut().filter(|_| goes_on) {
@@ -96,8 +96,8 @@ pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {
     found
 }
 
-/// Of a burst that overflows a queue some segments arrive, and their acknowledgements begin the
-/// recovery. Where only the timer does, nothing has come through.
+/// When a burst overflows a queue, some segments arrive, and their acknowledgements start the
+/// recovery. If only a timeout starts it, nothing got through.
 fn times_out(step: &Step<'_>) -> bool {
     step.before.state < RECOVERY && step.after.state == LOSS
 }
@@ -122,7 +122,7 @@ fn begin(series: &Series, step: &Step<'_>, again: u64, acked: u64, round_trip_s:
     }
 }
 
-/// The smoothed round trip of a step, or the least one where it is not known.
+/// The smoothed round trip of a step, or the least one where it is unknown.
 fn round_trip(step: &Step<'_>, least_s: f64) -> f64 {
     step.after.rtt.seconds().clamp(least_s, 10.0 * least_s.max(1e-6))
 }
@@ -152,19 +152,19 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
     }
 }
 
-/// The congestion windows of all streams together, when episodes began.
+/// The sum of the congestion windows of all streams, when episodes began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WindowAtLoss {
     pub episodes: usize,
     pub bytes: f64,
-    /// The deviation by the middle. A queue overflows at the same number of bytes again and again,
-    /// chance does not.
+    /// Deviation over median. A queue overflows at about the same number of bytes each time, random
+    /// loss does not.
     pub variation: f64,
 }
 
-/// `None` for a single episode: nobody knows what the next would be.
+/// `None` for a single episode, which has no variation.
 pub(crate) fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss> {
-    // Slow start ends beyond what the path carries, so the beginning does not count.
+    // Slow start overshoots the capacity of the path, so the beginning does not count.
     let times = streams.iter().flat_map(|(series, episodes)| {
         let origin_s = series.origin().0 as f64 / 1e9;
         let late = move |episode: &&Episode| episode.at_s >= 0.1 * series.seconds();
@@ -179,7 +179,7 @@ pub(crate) fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<Window
     let total = |at_s: f64| streams.iter().map(|(series, _)| window_at(series, at_s)).sum::<f64>();
     let windows: Vec<f64> = times.map(total).collect();
     let spread = Spread::of(&windows).filter(|spread| spread.n >= 2 && spread.median > 0.0)?;
-    // Of a normal distribution the quartiles are 1.349 deviations apart.
+    // In a normal distribution the quartiles are 1.349 deviations apart.
     let deviation = spread.interquartile_range() / 1.349;
     Some(WindowAtLoss {
         episodes: spread.n,
@@ -188,7 +188,7 @@ pub(crate) fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<Window
     })
 }
 
-/// The kernel's congestion states from here on are about losses: 3 recovery, 4 loss.
+/// The kernel's congestion states for losses: 3 is recovery, 4 is loss.
 const RECOVERY: u8 = 3;
 const LOSS: u8 = 4;
 const SILENCE_SEGMENTS_MIN: u64 = 4;

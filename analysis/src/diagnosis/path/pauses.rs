@@ -1,4 +1,4 @@
-//! Pauses: the stream had nothing to send. And what came behind them: bursts, losses, a period.
+//! Pauses, in which a stream had nothing to send, and what follows them: bursts, losses, a period.
 
 use serde::Serialize;
 
@@ -8,19 +8,19 @@ use crate::statistics::{Spread, median};
 use base::path::PathSample;
 use base::units::Nanos;
 
-/// A time between two sends in which nothing waited to be sent.
+/// A time between two sends in which no data was queued to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pause {
     /// Since the first sample of the stream.
     pub at_s: f64,
     pub length_s: f64,
-    /// New bytes that were sent between the pause before, or the beginning, and this one.
+    /// New bytes that were sent between the previous pause, or the beginning, and this one.
     pub bytes_before: u64,
     pub waiting: Waiting,
     pub burst: Option<Burst>,
 }
 
-/// What the lane did meanwhile.
+/// What the lane waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waiting {
@@ -28,14 +28,14 @@ pub enum Waiting {
     Peer,
     Source,
     Passage,
-    /// In send, though TCP has nothing to send: the send buffer has no room for it.
+    /// In send, though TCP has nothing to send: the send buffer has no free space for it.
     Send,
-    /// Its clocks do not say.
+    /// The lane's clocks do not show it.
     Unknown,
 }
 
 impl Waiting {
-    /// The clock of the lane that runs meanwhile.
+    /// The lane's clock that runs during such a wait.
     fn clock(self) -> Option<fn(&PathSample) -> Nanos> {
         match self {
             Waiting::Peer => Some(|sample| sample.clocks.idle),
@@ -47,15 +47,15 @@ impl Waiting {
     }
 }
 
-/// What was sent at once when a pause was over.
+/// What was sent at once after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Burst {
     pub bytes: u64,
-    /// Of what the congestion window and the peer's window allowed.
+    /// As a share of what the congestion window and the peer's window allowed.
     pub of_window: f64,
 }
 
-/// What all pauses of a stream have in common.
+/// Statistics of all pauses of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Habit {
     pub count: usize,
@@ -64,16 +64,16 @@ pub struct Habit {
     /// New bytes from one pause to the next; `None` for fewer than two pauses.
     pub bytes_between: Option<Spread>,
     pub bursts: usize,
-    /// How likely an episode begins within three round trips of a pause's end, and of any moment.
+    /// Probability that an episode begins within three round trips of a pause's end, or anytime.
     pub episode_after_pause: f64,
     pub episode_anytime: f64,
-    /// Of all episodes, how many begin there.
+    /// The number of episodes that begin there.
     pub episodes_after_pause: usize,
-    /// The pauses cause the losses: three times as likely as anytime, over three pauses.
+    /// The pauses cause the losses: three times as likely as at any time, over three pauses.
     pub causes_losses: bool,
 }
 
-/// A step of a stream with nothing to send in it: nothing left, and nothing waits.
+/// True for a step in which nothing was sent, and nothing was queued or to be retransmitted.
 fn quiet(step: &Step<'_>) -> bool {
     let unsent = step.before.unsent_bytes.max(step.after.unsent_bytes);
     let pending = step.after.lost_segments > 0 || step.after.state >= 3;
@@ -83,7 +83,7 @@ fn quiet(step: &Step<'_>) -> bool {
 pub fn pauses(series: &Series, round_trip_s: f64) -> Vec<Pause> {
     let steps: Vec<Step<'_>> = series.steps().collect();
     let sent = |step: &Step<'_>| step.grown(|sample| sample.bytes_sent) > 0;
-    // Before the first byte and behind the last there is no pause; a farewell is no byte.
+    // No pause is before the first byte or after the last; the end message is no data.
     let steps = &steps[..farewell(&steps).unwrap_or(steps.len())];
     let (Some(first), Some(last)) = (steps.iter().position(sent), steps.iter().rposition(sent))
     else {
@@ -106,7 +106,7 @@ pub fn pauses(series: &Series, round_trip_s: f64) -> Vec<Pause> {
     found
 }
 
-/// Quiet steps in a row, from `first` to before `end`; one that sends stands on either side.
+/// Consecutive quiet steps, from `first` to before `end`, between two steps that send.
 struct Span<'a> {
     steps: &'a [Step<'a>],
     first: usize,
@@ -126,13 +126,13 @@ impl Span<'_> {
         if empty_s < long && to_s - from_s < (1.5 * round_trip_s).max(PAUSE_SECONDS_MIN) {
             return None;
         }
-        // The last send lies somewhere in the step before, the next one in the step behind; a step
-        // that is longer than a round trip tells nothing about where.
+        // The last send is somewhere in the step before, the next one in the step after; a step
+        // that is longer than a round trip does not show where.
         let middle = |step: &Step<'_>| step.seconds().min(round_trip_s / 4.0) / 2.0;
         let waiting = waiting(quiet, to_s - from_s);
         let before = self.first.checked_sub(1).and_then(|index| self.steps.get(index));
         let before_s = before.map_or(0.0, middle);
-        // What the lane waited for ends the pause as soon as it is there: its clock stands then.
+        // The pause ends when what the lane waited for is there: then that clock stops.
         let behind_s = self.steps.get(self.end).map_or(0.0, |step| match waiting.clock() {
             Some(clock) if waiting != Waiting::Send => step.ran(clock).min(step.seconds()),
             _ => middle(step),
@@ -146,7 +146,7 @@ impl Span<'_> {
         })
     }
 
-    /// What was sent in the first quarter of a round trip; the first step at least.
+    /// What was sent in the first quarter of a round trip, at least in the first step.
     fn burst(&self, round_trip_s: f64) -> Option<Burst> {
         let next = self.steps.get(self.end)?;
         let until_s = next.from_s + (round_trip_s / 4.0).max(next.seconds());
@@ -159,7 +159,7 @@ impl Span<'_> {
     }
 }
 
-/// Retransmitted bytes count as sent, and are no news.
+/// Without retransmitted bytes, which also count as sent.
 fn new_bytes(step: &Step<'_>) -> u64 {
     let sent = step.grown(|sample| sample.bytes_sent);
     sent.saturating_sub(step.grown(|sample| sample.bytes_retransmitted))
@@ -174,7 +174,7 @@ fn waiting(quiet: &[Step<'_>], length_s: f64) -> Waiting {
     most.filter(|most| ran(*most) >= 0.5 * length_s).unwrap_or(Waiting::Unknown)
 }
 
-/// What the pauses of a stream have in common, and whether its episodes come behind them.
+/// Statistics of the pauses of a stream, and whether its episodes follow them.
 pub(crate) fn habit(
     pauses: &[Pause],
     episodes: &[Episode],
@@ -182,11 +182,11 @@ pub(crate) fn habit(
     round_trip_s: f64,
 ) -> Habit {
     let lengths: Vec<f64> = pauses.iter().map(|pause| pause.length_s).collect();
-    // What was sent before the first pause may have begun before the first sample.
+    // The bytes before the first pause may have begun before the first sample: they are left out.
     let between: Vec<f64> = pauses.iter().skip(1).map(|pause| pause.bytes_before as f64).collect();
     let reach_s = LINK_ROUND_TRIPS * round_trip_s;
     let ends = || pauses.iter().map(|pause| pause.at_s + pause.length_s);
-    // The edges of a pause are known to half a sample, so an episode may seem to be a little early.
+    // Pause limits are exact to half a sample, so an episode may seem to begin a bit early.
     let follows = |end: f64, episode: &Episode| {
         (end - round_trip_s / 4.0..=end + reach_s).contains(&episode.at_s)
     };
@@ -210,15 +210,15 @@ pub(crate) fn habit(
     }
 }
 
-/// A number of bytes that a habit repeats, and where it comes from.
+/// A number of bytes after which pauses repeat, and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Period {
     pub bytes: u64,
     pub what: String,
 }
 
-/// The period of a habit, where its bytes are regular: that of a block that we know of, or else a
-/// power of two. Several streams that pause together share a block.
+/// The period of pauses, where it is regular: a known block size, or else a power of two. Several
+/// streams that pause together share a block.
 pub fn period(bytes: &Spread, sharing: usize, blocks: &[(String, u64)]) -> Option<Period> {
     let regular = bytes.n >= 2 && bytes.interquartile_range() <= PERIOD_SLACK * bytes.median;
     if !regular || bytes.median < PERIOD_BYTES_MIN {
@@ -239,8 +239,8 @@ pub fn period(bytes: &Spread, sharing: usize, blocks: &[(String, u64)]) -> Optio
     near.then(|| Period { bytes: block as u64, what: "a power of two".to_string() })
 }
 
-/// The period of a few pauses, the first one included, where a block that the transfer was told to
-/// stop at explains them; a request is none.
+/// The period of a few pauses, including the first, where a block size that the user asked for (a
+/// lockstep, not a request) explains it.
 pub fn told(pauses: &[Pause], sharing: usize, blocks: &[(String, u64)]) -> Option<Period> {
     let bytes: Vec<f64> = pauses.iter().map(|pause| pause.bytes_before as f64).collect();
     let seen = median(&bytes)?;
@@ -252,14 +252,14 @@ pub fn told(pauses: &[Pause], sharing: usize, blocks: &[(String, u64)]) -> Optio
     Some(Period { bytes: *block, what: what.clone() })
 }
 
-/// What a transfer stops at because it was told to.
+/// The name of stops that the user asked for.
 pub const LOCKSTEP: &str = "the lockstep";
 const PAUSE_SECONDS_MIN: f64 = 0.020;
 const BURST_SHARE_MIN: f64 = 0.5;
 const LINK_ROUND_TRIPS: f64 = 3.0;
 const LINK_PAUSES_MIN: usize = 3;
 const LINK_RATIO_MIN: f64 = 3.0;
-/// How far a period may be from what it is called after.
+/// The largest relative difference between a period and its name.
 const PERIOD_SLACK: f64 = 0.10;
-/// Smaller ones are the application's writes, not its blocks.
+/// Smaller ones are single writes of the application, not blocks.
 const PERIOD_BYTES_MIN: f64 = 60_000.0;

@@ -7,13 +7,13 @@ use super::series::{Series, weighted_quantile};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sawtooth {
     pub period_s: f64,
-    /// One less trough by peak.
+    /// 1 - trough / peak.
     pub depth: f64,
-    /// 1 where each period is the image of the one before.
+    /// 1 where each period equals the one before.
     pub correlation: f64,
 }
 
-/// `None` where the rate does not repeat itself, or too few periods were seen to say so.
+/// `None` where the rate is not periodic, or too few periods were seen.
 pub fn sawtooth(series: &Series, from_s: f64, round_trip_s: f64) -> Option<Sawtooth> {
     let bin_s = BIN_SECONDS.max(round_trip_s / 2.0);
     let bins = ((series.seconds() - from_s) / bin_s).floor();
@@ -32,7 +32,7 @@ pub fn sawtooth(series: &Series, from_s: f64, round_trip_s: f64) -> Option<Sawto
     (depth >= DEPTH_MIN).then_some(Sawtooth { period_s: lag as f64 * bin_s, depth, correlation })
 }
 
-/// The first place at which the autocorrelation, once it has fallen below zero, is highest.
+/// The first lag at which the autocorrelation, once it has fallen below zero, is highest.
 fn peak(rates: &[f64], shortest: usize) -> Option<(usize, f64)> {
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     let off: Vec<f64> = rates.iter().map(|rate| rate - mean).collect();
@@ -40,7 +40,7 @@ fn peak(rates: &[f64], shortest: usize) -> Option<(usize, f64)> {
     if !power.is_finite() || power <= 0.0 {
         return None;
     }
-    // By its own number of terms, so that long lags do not look weak.
+    // Divided by the number of terms, so that long lags do not look weak.
     let at = |lag: usize| {
         let sum: f64 = off.iter().zip(&off[lag..]).map(|(a, b)| a * b).sum();
         sum / power * off.len() as f64 / (off.len() - lag) as f64
@@ -49,7 +49,7 @@ fn peak(rates: &[f64], shortest: usize) -> Option<(usize, f64)> {
     let fallen = (1..=longest).find(|lag| at(*lag) <= 0.0)?;
     let lags = fallen.max(shortest)..=longest;
     let highest = lags.map(|lag| (lag, at(lag))).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // Of a lag and its multiples the shortest is the period.
+    // Of a lag and its multiples, the shortest is the period.
     let nearly = (fallen.max(shortest)..=highest.0).find(|lag| {
         let value = at(*lag);
         value >= 0.9 * highest.1 && value >= at(lag - 1) && value >= at((lag + 1).min(longest))
@@ -65,7 +65,7 @@ fn weighed(values: &[f64]) -> Vec<(f64, f64)> {
 
 const BIN_SECONDS: f64 = 0.1;
 const BINS_MIN: usize = 20;
-/// Autocorrelation costs the square of this.
+/// The cost of the autocorrelation grows with the square of this.
 const BINS_MAX: usize = 3000;
 const SHORTEST_ROUND_TRIPS: f64 = 3.0;
 const CORRELATION_MIN: f64 = 0.3;

@@ -1,5 +1,5 @@
-//! The samples of one stream as steps between them. Whatever was recorded, a step has a positive
-//! length and no counter falls in it.
+//! The samples of one stream, and the steps between them. Whatever was recorded, a step has a
+//! positive length, and no counter decreases in it.
 
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
@@ -20,7 +20,7 @@ pub struct Step<'a> {
 }
 
 impl Series {
-    /// A sample that is not later than those before it says nothing and is left out.
+    /// A sample that is not later than the one before it is left out.
     pub fn of(samples: &[PathSample]) -> Series {
         let mut kept: Vec<PathSample> = Vec::with_capacity(samples.len());
         for sample in samples {
@@ -31,8 +31,8 @@ impl Series {
         Series { samples: kept }
     }
 
-    /// Without the time before the first byte was sent and that after the last was acknowledged: a
-    /// stream waits for others then. That it says so when all of them are done is no byte of it.
+    /// Without the time before the first byte was sent and after the last was acknowledged: then
+    /// the stream waits for others. The end message that it sends when all are done does not count.
     pub(crate) fn while_moving(&self) -> Series {
         let moves = |step: &Step<'_>| {
             let grown = |counter| step.grown(counter) > 0;
@@ -40,7 +40,7 @@ impl Series {
             grown(|sample| sample.bytes_sent) || grown(|sample| sample.bytes_acked) || waiting
         };
         let steps: Vec<Step<'_>> = self.steps().collect();
-        // What is acknowledged beside a farewell was sent before it.
+        // What is acknowledged in the step of the end message was sent before it.
         let acked = |index: &usize| steps[*index].grown(|sample| sample.bytes_acked) > 0;
         let end = farewell(&steps).map(|index| index + usize::from(acked(&index)));
         let steps = &steps[..end.unwrap_or(steps.len())];
@@ -75,9 +75,9 @@ impl Series {
         self.samples.last().map_or(0.0, |last| last.at.since(self.origin()).seconds())
     }
 
-    /// The least round trip; `None` where no sample tells. It is that of the smoothed ones: a
-    /// single packet may be early by a quarter, and the kernel remembers it. Only where the kernel
-    /// has seen far less was the path loaded whenever we looked.
+    /// The least round trip; `None` where no sample has one. It is the least smoothed one: a single
+    /// packet may be early by a quarter, and the kernel keeps that minimum. Only where the kernel's
+    /// minimum is far below was the path loaded in all samples; then it counts.
     pub fn round_trip_min_s(&self) -> Option<f64> {
         let least = |pick: fn(&PathSample) -> Nanos| {
             let known = self.samples.iter().map(pick).filter(|time| plausible(*time));
@@ -104,7 +104,7 @@ impl Series {
         }
     }
 
-    /// Bytes acknowledged until a time, between samples by a straight line.
+    /// Bytes acknowledged until a time, interpolated between samples.
     pub fn acked_until(&self, seconds: f64) -> f64 {
         let Some(first) = self.samples.first() else { return 0.0 };
         let origin = self.origin();
@@ -120,7 +120,7 @@ impl Series {
         bytes(before) + share * (bytes(after) - bytes(before)).max(0.0)
     }
 
-    /// Bytes a second that were acknowledged between two times; 0 where no time lies between.
+    /// Bytes acknowledged per second between two times; 0 if they are not in order.
     pub(crate) fn rate_between(&self, from_s: f64, to_s: f64) -> f64 {
         match to_s > from_s {
             true => (self.acked_until(to_s) - self.acked_until(from_s)).max(0.0) / (to_s - from_s),
@@ -128,7 +128,7 @@ impl Series {
         }
     }
 
-    /// No segment was missing in a span of time.
+    /// True if no segment was missing in a span of time.
     pub(crate) fn whole_between(&self, from_s: f64, length_s: f64) -> bool {
         let origin = self.origin();
         let time = |sample: &PathSample| sample.at.since(origin).seconds();
@@ -139,7 +139,7 @@ impl Series {
     }
 }
 
-/// The step in which a stream says farewell: a head alone, sent once it had nothing left to send.
+/// The step with a stream's end message: a frame header alone, sent after an idle step.
 pub(super) fn farewell(steps: &[Step<'_>]) -> Option<usize> {
     let sent = |step: &Step<'_>| step.grown(|sample| sample.bytes_sent);
     let last = steps.iter().rposition(|step| sent(step) > 0)?;
@@ -157,13 +157,13 @@ impl Step<'_> {
         counter(self.after).saturating_sub(counter(self.before))
     }
 
-    /// How much a clock ran in this step, in seconds.
+    /// By how much a clock advanced in this step, in seconds.
     pub fn ran(&self, clock: fn(&PathSample) -> Nanos) -> f64 {
         (clock(self.after) - clock(self.before)).seconds()
     }
 }
 
-/// The kernel says `u32::MAX` microseconds where it has not measured a round trip.
+/// The kernel reports `u32::MAX` microseconds where it has not measured a round trip.
 fn plausible(round_trip: Nanos) -> bool {
     (1..UNKNOWN_NANOS).contains(&round_trip.0)
 }
@@ -173,7 +173,7 @@ pub(crate) fn threshold(sample: &PathSample) -> Option<u32> {
     (1..UNSET_SEGMENTS).contains(&sample.ssthresh_segments).then_some(sample.ssthresh_segments)
 }
 
-/// The quantile of values that weigh differently; 0 where nothing weighs.
+/// A weighted quantile; 0 where all weights are 0.
 pub(crate) fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = values.iter().map(|(_, weight)| weight).sum();
@@ -187,15 +187,15 @@ pub(crate) fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
     values.last().map_or(0.0, |(value, _)| *value)
 }
 
-/// The sum of counts that may be anything.
+/// The sum of counts, without overflow.
 pub fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// A part of a whole as a number from 0 to 1; 0 where there is no whole.
+/// A part of a whole as a number from 0 to 1; 0 where the whole is 0.
 pub fn share(part: f64, whole: f64) -> f64 {
     match whole > 0.0 && part.is_finite() {
-        // No minus before a zero.
+        // Adding 0 turns -0 into 0.
         true => (part / whole).clamp(0.0, 1.0) + 0.0,
         false => 0.0,
     }
@@ -203,7 +203,7 @@ pub fn share(part: f64, whole: f64) -> f64 {
 
 const UNKNOWN_NANOS: u64 = 4_000_000_000_000;
 const EARLY_SHARE: f64 = 0.6;
-/// A frame's head, sealed (86 bytes), and the seal's own goodbye.
+/// A frame header in a TLS record (86 bytes), and TLS's close_notify.
 const FAREWELL_BYTES_MAX: u64 = 128;
 const UNSET_SEGMENTS: u32 = 0x7fff_ffff;
 
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(Series::of(&samples[3..]).while_moving().samples().len(), 3);
     }
 
-    /// A stream has sent its share, waits until the others have sent theirs, and says that it ends.
+    /// A stream has sent its share, waits for the others, and sends its end message.
     #[test]
     fn a_farewell_is_left_out() {
         for (last_bytes, expect_s) in [(64, 0.02), (86, 0.02), (1448, 0.06)] {

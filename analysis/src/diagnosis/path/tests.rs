@@ -1,4 +1,4 @@
-//! Series made by hand, through episodes, pauses and windows.
+//! Synthetic series as input of episodes, pauses and windows.
 
 use super::episodes::{Episode, episodes, losses};
 use super::pauses::{Pause, Waiting, habit, pauses, period};
@@ -12,7 +12,7 @@ const ROUND_TRIP_S: f64 = 0.1;
 const EVERY_S: f64 = 0.025;
 const MSS: u32 = 1448;
 
-/// A stream of 12.5 MB/s that stops for `pause_s` behind every `block_s` of sending, and loses
+/// A stream of 12.5 MB/s that stops for `pause_s` after every `block_s` of sending, and loses
 /// `lost` segments at the end of each pause.
 fn stopping(block_s: f64, pause_s: f64, lost: u64, seconds: f64) -> Series {
     let mut sample = PathSample {
@@ -86,7 +86,7 @@ fn losses_behind_pauses_are_theirs() {
     assert_eq!(losses.retransmitted_segments, 68 * found.len() as u64);
     let linked = habit(&pauses, &found, 60.0, ROUND_TRIP_S);
     assert!(linked.causes_losses && linked.episodes_after_pause == found.len(), "{linked:?}");
-    // The same number of losses anywhere else is not their doing.
+    // The same number of losses at other times is not caused by the pauses.
     let elsewhere: Vec<Episode> =
         found.iter().map(|episode| Episode { at_s: episode.at_s + 1.3, ..*episode }).collect();
     assert!(!habit(&pauses, &elsewhere, 60.0, ROUND_TRIP_S).causes_losses);
@@ -142,7 +142,7 @@ fn pauses_are_left_out_of_features() {
     let paused: f64 = cut.windows.iter().map(|window| window.paused_s).sum();
     let all: f64 = cut.windows.iter().map(|window| window.duration_s).sum();
     assert!((paused / all - 0.4 / 1.4).abs() < 0.04, "{paused} of {all}");
-    // The last one ends in a pause, which nothing ends.
+    // The last window ends within a pause that has no end.
     for window in &cut.windows[..cut.windows.len() - 1] {
         assert!((window.goodput / 12.5e6 - 1.0).abs() < 0.12, "{window:?}");
         assert!(window.queued > 0.9 && window.idle < 0.1, "{window:?}");

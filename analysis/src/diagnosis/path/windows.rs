@@ -1,4 +1,4 @@
-//! The steady part of a stream cut into windows, and what each of them says in a few numbers.
+//! The steady part of a stream divided into windows, and the features of each.
 
 use serde::Serialize;
 
@@ -6,8 +6,8 @@ use super::pauses::Pause;
 use super::series::{Series, Step, share, threshold, weighted_quantile};
 use base::path::PathSample;
 
-/// A part of a stream's life in a few numbers. Shares are of time, from 0 to 1, and pauses are left
-/// out of all but `duration_s` and `paused_s`.
+/// Features of a part of a stream's time. Shares are of time, from 0 to 1, and all but `duration_s`
+/// and `paused_s` exclude pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Features {
     pub from_s: f64,
@@ -16,44 +16,44 @@ pub struct Features {
     pub acked_bytes: f64,
     /// Bytes acknowledged a second.
     pub goodput: f64,
-    /// With anything to send or unacknowledged.
+    /// With data to send or unacknowledged data.
     pub busy: f64,
-    /// Of that, held by the peer's window, and by our send buffer.
+    /// The part of that which is limited by the peer's window, and by our send buffer.
     pub window_limited: f64,
     pub buffer_limited: f64,
-    /// The kernel calls the delivery rate held down by us.
+    /// The kernel marks the delivery rate as limited by the application.
     pub app_limited: f64,
-    /// A segment or more waits to be sent.
+    /// A segment or more is queued to be sent.
     pub queued: f64,
-    /// Unacknowledged segments by the congestion window: the median.
+    /// Unacknowledged segments over the congestion window: the median.
     pub fill: f64,
     /// The peer's window: its 90th and 10th percentile.
     pub window_high_bytes: f64,
     pub window_low_bytes: f64,
-    /// What is unacknowledged, in bytes, by half of the send buffer: the median. The kernel counts
-    /// a buffer with its own bookkeeping. 0 where the buffer is not known.
+    /// Unacknowledged bytes over half of the send buffer: the median. Half, as the kernel counts
+    /// its own overhead as part of a buffer. 0 where the buffer is not known.
     pub buffer_fill: f64,
-    /// Smoothed round trip, its deviation, the medians; and the least one of the stream.
+    /// Medians of the smoothed round trip and its deviation; the least round trip of the stream.
     pub round_trip_s: f64,
     pub deviation_s: f64,
     pub round_trip_min_s: f64,
-    /// Bytes sent again, of all that were sent.
+    /// Retransmitted bytes, as a share of all sent.
     pub retransmitted: f64,
-    /// The congestion window at the end, by that at the beginning.
+    /// The congestion window at the end, over that at the beginning.
     pub growth: f64,
     /// The congestion window is below the threshold: slow start.
     pub slow_start: f64,
-    /// The lane's own clocks.
+    /// Shares of the lane's own clocks.
     pub source: f64,
     pub passage: f64,
     pub sink: f64,
     pub idle: f64,
-    /// The median of what was asked for, where a pace was.
+    /// The median of the requested pace, if there was one.
     pub pace_bytes_per_s: Option<f64>,
 }
 
 impl Features {
-    /// How much of the peer's window goodput fills in an empty path.
+    /// The share of the peer's window that the goodput would use on an empty path.
     pub(crate) fn window_use(&self) -> f64 {
         ratio(self.goodput * self.round_trip_min_s, self.window_high_bytes)
     }
@@ -62,7 +62,7 @@ impl Features {
         ratio(self.window_low_bytes, self.window_high_bytes)
     }
 
-    /// The round trip by the least one: 1 is an empty path.
+    /// The round trip over the least one: 1 is an empty path.
     pub(crate) fn queueing(&self) -> f64 {
         match self.round_trip_min_s > 0.0 {
             true => ratio(self.round_trip_s, self.round_trip_min_s).max(1.0),
@@ -74,26 +74,26 @@ impl Features {
         (self.round_trip_s - self.round_trip_min_s).max(0.0)
     }
 
-    /// The lane's clocks were recorded.
+    /// True if the lane's clocks were recorded.
     pub(crate) fn clocks_known(&self) -> bool {
         self.source + self.passage + self.sink + self.idle > 0.05
     }
 }
 
-/// The beginning, and what comes after it in windows.
+/// The ramp, and the windows after it.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     pub ramp_s: f64,
     pub windows: Vec<Features>,
 }
 
-/// Windows of ten round trips, a second at least, behind the ramp.
+/// Windows of ten round trips, a second at least, after the ramp.
 pub fn cut(series: &Series, pauses: &[Pause], round_trip_s: f64, peak: f64) -> Cut {
     let ramp_s = ramp(series, round_trip_s, peak);
     let seconds = series.seconds();
     let length_s = WINDOW_SECONDS_MIN.max(WINDOW_ROUND_TRIPS * round_trip_s);
     let rest_s = seconds - ramp_s;
-    // What is left at the end belongs to the last window.
+    // The remainder at the end is divided among the windows.
     let count = (rest_s / length_s).floor().clamp(1.0, WINDOWS_MAX) as usize;
     let length_s = rest_s / count as f64;
     let edge = |index: usize| match index == count {
@@ -112,7 +112,7 @@ pub fn cut(series: &Series, pauses: &[Pause], round_trip_s: f64, peak: f64) -> C
     Cut { ramp_s, windows }
 }
 
-/// The ramp is over when slow start is, or when three bandwidth-delay products have arrived.
+/// The ramp ends with slow start, or when three bandwidth-delay products have arrived.
 fn ramp(series: &Series, round_trip_s: f64, peak: f64) -> f64 {
     let product = peak * round_trip_s;
     let Some(first) = series.samples().first() else { return 0.0 };
@@ -172,7 +172,7 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
     }
 }
 
-/// The steps of a window outside of pauses.
+/// The steps of a window that are not in pauses.
 struct Seen<'a> {
     active: &'a [&'a Step<'a>],
     active_s: f64,
@@ -203,7 +203,7 @@ fn paused(step: &Step<'_>, pauses: &[Pause]) -> bool {
     pauses.iter().any(|pause| (pause.at_s..pause.at_s + pause.length_s).contains(&middle))
 }
 
-/// 0 where nothing is there to divide by.
+/// 0 where the divisor is 0.
 fn ratio(above: f64, below: f64) -> f64 {
     match below > 0.0 {
         true => above / below,
@@ -211,10 +211,10 @@ fn ratio(above: f64, below: f64) -> f64 {
     }
 }
 
-/// The fastest that bytes were acknowledged, a second, from sample to sample: a high percentile, as
-/// acknowledgements may come in a heap. What a path carries is at least about this. Where a
-/// segment is missing, its arrival acknowledges all behind it at once, so those samples are left
-/// out.
+/// The fastest rate of acknowledgements, in bytes a second, between samples: a high percentile, as
+/// acknowledgements may come in bursts. The path carries at least about this. A retransmitted
+/// segment acknowledges all that arrived after it at once, so samples with missing segments are
+/// left out.
 pub fn fastest(series: &Series, percentile: f64) -> f64 {
     let whole = |sample: &PathSample| sample.state == 0;
     let mut rates = Vec::new();
@@ -234,7 +234,7 @@ pub fn fastest(series: &Series, percentile: f64) -> f64 {
     weighted_quantile(&mut rates, percentile)
 }
 
-/// The same of several streams together, from sample to sample of the one that has most.
+/// The same for several streams together, between samples of the stream that has most of them.
 pub(crate) fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
     let Some(most) = streams.iter().max_by_key(|series| series.samples().len()) else {
         return 0.0;
@@ -254,7 +254,7 @@ pub(crate) fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
     weighted_quantile(&mut rates, percentile)
 }
 
-/// The highest delivery rate that the kernel has seen: its 98th percentile.
+/// The highest delivery rate that the kernel has measured: its 98th percentile.
 pub(crate) fn peak_delivery(series: &Series) -> f64 {
     let steps = series.steps().filter(|step| step.after.delivery_bytes_per_s < PACE_MAX);
     let mut rates: Vec<(f64, f64)> =
@@ -264,15 +264,15 @@ pub(crate) fn peak_delivery(series: &Series) -> f64 {
 
 pub(crate) const WINDOW_SECONDS_MIN: f64 = 1.0;
 pub(crate) const WINDOW_ROUND_TRIPS: f64 = 10.0;
-/// More windows than this say nothing more.
+/// More windows than this add no information.
 const WINDOWS_MAX: f64 = 5000.0;
 const RAMP_PRODUCTS: f64 = 3.0;
-/// In less, a thread that looks late counts for more than the path.
+/// In less time, late sampling counts for more than the path.
 const SPAN_SECONDS_MIN: f64 = 0.007;
 const STEP_SECONDS_MIN: f64 = 0.002;
-/// Percentiles: what is reached often enough to compare a rate with, and what only trains of
-/// acknowledgements reach that are shorter than the time between two samples.
+/// Percentiles: a rate that is reached often enough to compare with, and one that only short trains
+/// of acknowledgements reach, shorter than the time between two samples.
 pub(crate) const OFTEN: f64 = 0.98;
 pub(crate) const SELDOM: f64 = 0.995;
-/// 100 Tbit/s: what is above is no pace.
+/// 100 Tbit/s: a higher value means that there is no pace.
 const PACE_MAX: u64 = 12_500_000_000_000;
