@@ -1,10 +1,10 @@
-//! What a copy will take: time and CPU on both sides, with 90 % intervals and the part that will
-//! hold it back. Pure: from what is to be copied and what whole copies cost on its hosts; it knows
-//! neither the store nor the copy.
+//! The prediction of a copy: time, and CPU on both sides, with 90 % intervals, and the bottleneck.
+//! Pure: from the shape of the copy and the cost of whole copies on its hosts; it uses neither the
+//! store nor the copy.
 //!
 //! A copy's time is that of its login, plus
-//! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; so is the CPU of
-//! each side. The five costs of each route are fitted to copies that were made for it.
+//! `fixed + streams·lane + files·file + small bytes·small + large bytes·large`; the CPU of each
+//! side has the same form. The five costs of each route are fitted to calibration copies.
 
 pub mod path_model;
 
@@ -15,7 +15,7 @@ use crate::model::end_to_end::{EndToEnd, Route};
 use crate::model::shape::Shape;
 use crate::record::sample::Predicted;
 
-/// A copy that is to be made.
+/// A copy to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub shape: Shape,
@@ -25,19 +25,19 @@ pub struct Plan {
     /// File systems of the two ends.
     pub source: String,
     pub sink: String,
-    /// How much of the source is in the page cache, from 0 to 1.
+    /// The share of the source that is in the page cache, from 0 to 1.
     pub resident: f64,
-    /// How long logging in took; nothing on one host.
+    /// How long the login took; 0 on one host.
     pub login_s: f64,
     pub near_is_source: bool,
     /// Both ends run on the CPUs of one machine.
     pub same_machine: bool,
     pub rate_limit_bytes_per_s: Option<f64>,
-    /// Settings that are not those that were measured, by name.
+    /// Settings that differ from those of the calibration, by name.
     pub unusual: Vec<&'static str>,
 }
 
-/// What is expected: low, middle and high, 90 % of copies in between.
+/// The prediction: low, middle and high; 90 % of copies are in between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     pub elapsed_s: [f64; 3],
@@ -46,11 +46,11 @@ pub struct Prediction {
     pub cpu_sink_s: [f64; 3],
     pub rate_bytes_per_s: [f64; 3],
     pub binding: Binding,
-    /// Why it may be further off than the intervals say.
+    /// Why the error may be larger than the intervals.
     pub notes: Vec<String>,
 }
 
-/// What takes most of the time.
+/// The part that takes most of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     Login,
@@ -64,7 +64,7 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// As people read it.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Binding::Login => "logging in",
@@ -78,7 +78,7 @@ impl Binding {
         }
     }
 
-    /// As a program reads it.
+    /// The name for programs.
     pub fn word(self) -> &'static str {
         match self {
             Binding::Login => "login",
@@ -94,7 +94,7 @@ impl Binding {
 }
 
 impl Prediction {
-    /// `None` where no model knows anything like this copy.
+    /// `None` where no model has a similar copy.
     pub fn of(
         plan: &Plan,
         near: Option<&HostModel>,
@@ -103,15 +103,15 @@ impl Prediction {
         Some(Outlook::of_hosts(plan, near, far)?.conclude(plan))
     }
 
-    /// The same, where copies have gone over the way between the two hosts before: those say how
-    /// long it takes, and what hosts do not need to have been measured for.
+    /// The same, with earlier copies between the two hosts: they predict the time, and the hosts
+    /// then need no models of their own.
     pub fn over(
         plan: &Plan,
         near: Option<&HostModel>,
         far: Option<&HostModel>,
         path_model: Option<&PathModel>,
     ) -> Option<Prediction> {
-        // A copy of a few bytes says nothing of how fast a path is.
+        // A copy of a few bytes does not measure the rate of a path.
         let bytes = plan.shape.bytes() as f64;
         let is_comparable = |model: &&PathModel| bytes <= COMPARABLE * model.bytes_max;
         let path_model = path_model.filter(|_| plan.carrier == "tcp").filter(is_comparable);
@@ -149,7 +149,7 @@ impl From<&Prediction> for Predicted {
     }
 }
 
-/// The parts of a copy's time, and its CPU, before they are put together.
+/// The parts of a copy's time, and its CPU, before they are combined.
 #[derive(Clone, Debug)]
 struct Outlook {
     start_s: f64,
@@ -157,21 +157,21 @@ struct Outlook {
     bytes_s: f64,
     cpu_source_s: f64,
     cpu_sink_s: f64,
-    /// Half of the interval, as a factor's logarithm.
+    /// Half of the interval, as the logarithm of a factor.
     elapsed_spread: f64,
     cpu_source_spread: f64,
     cpu_sink_spread: f64,
-    /// What holds the bytes back.
+    /// What limits the rate of bytes.
     byte_binding: Binding,
     notes: Vec<String>,
 }
 
 impl Outlook {
-    /// What the two hosts' models say.
+    /// The prediction from the models of the two hosts.
     fn of_hosts(plan: &Plan, near: Option<&HostModel>, far: Option<&HostModel>) -> Option<Outlook> {
         let near = near.and_then(|model| model.whole.as_ref());
         let far = far.and_then(|model| model.whole.as_ref());
-        // Where the two are one machine its model is the near one; the far one may be another's.
+        // On one machine the near model counts; a far one may be of another machine.
         let (near, far) = match plan.same_machine {
             true => (near.or(far)?, None),
             false => (near.or(far)?, far),
@@ -184,8 +184,8 @@ impl Outlook {
         Some(outlook)
     }
 
-    /// What earlier copies over the same way say. Where the hosts themselves are known too, the
-    /// slower of both is what counts: other disks may be at the ends this time.
+    /// The prediction from earlier copies over the same path. Where the hosts have models too, the
+    /// slower of both counts: the copy may use other disks.
     fn over(plan: &Plan, hosts: Option<Outlook>, path_model: &PathModel) -> Outlook {
         let parts = path_model.at_shape(&plan.shape, plan.streams);
         let bytes = plan.shape.bytes() as f64;
@@ -254,8 +254,8 @@ impl Outlook {
         })
     }
 
-    /// The far host is another machine: its part is its own model's, and the two do not share
-    /// CPUs. What lies between them has never been measured.
+    /// The far host is another machine: its side has its own model, and the two share no CPUs. The
+    /// network between them has not been measured.
     fn across(&mut self, plan: &Plan, near_cpus: u32, there: Option<Outlook>) {
         self.notes.push(NET_UNKNOWN.into());
         self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
@@ -267,7 +267,7 @@ impl Outlook {
             self.cpu_sink_spread *= UNUSUAL_WIDER;
             return;
         };
-        // One machine's time holds the CPU of both sides; on two machines each has its own.
+        // On one machine both sides share the CPUs; on two machines each has its own.
         if self.byte_binding == Binding::Cpu && near_cpus > 0 {
             let both = self.cpu_source_s + self.cpu_sink_s;
             let most = self.cpu_source_s.max(self.cpu_sink_s);
@@ -305,7 +305,7 @@ impl Outlook {
             total_s = total_s.max(plan.login_s + self.start_s + limited_s);
             binding = Binding::RateLimit;
         }
-        // A login takes another time than the one before it.
+        // Login times vary.
         let login_share = if total_s > 0.0 { plan.login_s / total_s } else { 0.0 };
         let spread = self.elapsed_spread.hypot(LOGIN_SPREAD * login_share);
         let elapsed_s = around(total_s, spread);
@@ -321,8 +321,8 @@ impl Outlook {
     }
 }
 
-/// What holds bytes back on a route: CPU where it is busy all the while; else a disk, where memory
-/// in its place would be faster; else the way between.
+/// What limits bytes on a route: the CPU where it is busy all the time; else a disk, if memory in
+/// its place would be faster; else the network.
 fn byte_binding(
     plan: &Plan,
     whole: &EndToEnd,
@@ -355,25 +355,25 @@ fn around(middle: f64, spread: f64) -> [f64; 3] {
     [middle / spread.exp(), middle, middle * spread.exp()]
 }
 
-/// An interval is never narrower than 3 %: clocks and ticks alone are that.
+/// An interval is never narrower than 3 %, the error of clocks and ticks.
 const SPREAD_MIN: f64 = 0.03;
-/// A path is known for copies of at most so many times the bytes of the largest one before.
+/// A path model is used for copies of up to this many times the bytes of its largest copy.
 const COMPARABLE: f64 = 100.0;
-/// How much wider an interval becomes with each doubling beyond what was measured.
+/// How much wider an interval becomes with each doubling beyond the measured sizes.
 const EXTRAPOLATION: f64 = 0.25;
 const UNUSUAL_WIDER: f64 = 2.0;
-/// For each thing that the model has only something similar to.
+/// For each end that the model does not have and replaces by a similar one.
 const UNKNOWN_LN_WIDER: f64 = std::f64::consts::LN_2;
-/// A login's time from one to the next.
+/// Variation of login times.
 const LOGIN_SPREAD: f64 = 0.15;
-/// A network may be slower by any factor; this says at least that little is known.
+/// A network may be slower by any factor; this is the least that the interval is widened.
 const UNKNOWN_NET_SPREAD: f64 = std::f64::consts::LN_2;
-/// CPU by the byte, of copies of other sizes.
+/// CPU time per byte, from copies of other sizes.
 const UNKNOWN_CPU_SPREAD: f64 = std::f64::consts::LN_2;
 const NET_UNKNOWN: &str = "the network between the two hosts has not been measured";
-/// The share of all CPUs from which they are what holds a copy back.
+/// From this share of all CPUs on, they are the bottleneck.
 const CPU_BOUND: f64 = 0.8;
-/// A disk holds back where memory in its place would take this much of the time.
+/// A disk is the bottleneck if memory in its place would take less than this share of the time.
 const DISK_BOUND: f64 = 0.85;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! What the way between two hosts lets through, and how long it takes to begin: from copies that
-//! went over it before. Pure: from records of the store.
+//! The rate of the path between two hosts, and how long a start takes: from earlier copies over it.
+//! Pure: from records of the store.
 //!
-//! A copy's time beyond its login is `fixed + files·file + ramp + bytes / rate`. The ramp is that
-//! of slow start: each stream begins with ten segments and doubles what it sends every round trip,
-//! until the path is full. The round trip was seen in the samples of those copies; `fixed`, `file`
-//! and the rate are fitted to their times.
+//! A copy's time after its login is `fixed + files·file + ramp + bytes / rate`. The ramp is slow
+//! start: each stream begins with ten segments and doubles what it sends every round trip, until
+//! the path is full. The round trip is from the samples of those copies; `fixed`, `file` and the
+//! rate are fitted to their times.
 
 use crate::model::end_to_end::cost::{Misses, Parts, spread};
 use crate::model::shape::Shape;
 use crate::record::sample::Record;
 
-/// Which way: over which host, in which direction, and how connections are set up.
+/// The path to look for: the far host, the direction, and how connections are set up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sought {
-    /// As it was typed: `[user@]host`.
+    /// As typed: `[user@]host`.
     pub far_host: String,
     pub near_is_source: bool,
     pub seal: String,
@@ -23,13 +23,13 @@ pub struct Sought {
     pub pace: String,
 }
 
-/// A copy that went this way.
+/// An earlier copy over this path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Crossing {
     pub streams: u16,
     pub files: u64,
     pub bytes: u64,
-    /// Of the streams' paths, the least.
+    /// The least of all streams.
     pub rtt_s: f64,
     pub login_s: f64,
     /// Without the login.
@@ -38,7 +38,7 @@ pub struct Crossing {
     pub cpu_sink_s: f64,
 }
 
-/// What is known of a way.
+/// The model of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathModel {
     pub copies: usize,
@@ -46,15 +46,15 @@ pub struct PathModel {
     pub rate_bytes_per_s: f64,
     pub fixed_s: f64,
     pub file_s: f64,
-    /// Nine of ten copies are within this factor's logarithm of what is said.
+    /// Nine of ten copies are within `exp(spread)` times the prediction.
     pub spread: f64,
     pub bytes_max: f64,
-    /// CPU of a byte, on each side.
+    /// CPU time per byte, on each side.
     pub cpu_source_byte_s: f64,
     pub cpu_sink_byte_s: f64,
 }
 
-/// The copies of `records` that went the way that is sought, and ran as usual.
+/// Copies of `records` over this path that had no errors and no special options.
 pub fn crossings(records: &[Record], sought: &Sought) -> Vec<Crossing> {
     records.iter().filter_map(|record| crossing(record, sought)).collect()
 }
@@ -94,7 +94,7 @@ impl Crossing {
         positive(self.seconds) && positive(self.rtt_s) && self.bytes > 0 && self.login_s >= 0.0
     }
 
-    /// The logarithm of the factor by which a way misses it.
+    /// The error of a prediction: the logarithm of the factor.
     fn off(&self, path_model: &PathModel) -> f64 {
         let said = path_model.at(self.files, self.bytes, self.streams).total_s() + self.login_s;
         ((self.seconds + self.login_s) / said.max(1e-9)).ln().abs()
@@ -102,7 +102,7 @@ impl Crossing {
 }
 
 impl PathModel {
-    /// What these copies say; `None` of none. The newest count as much as the oldest.
+    /// The model of these copies; `None` without any. The newest count as much as the oldest.
     pub fn of(crossings: &[Crossing]) -> Option<PathModel> {
         let sound: Vec<Crossing> = crossings.iter().copied().filter(Crossing::is_sound).collect();
         let path_model = fit(&sound)?;
@@ -114,7 +114,7 @@ impl PathModel {
         Some(PathModel { spread, ..path_model })
     }
 
-    /// What a copy takes beyond its login.
+    /// The time of a copy after its login.
     pub fn at(&self, files: u64, bytes: u64, streams: u16) -> Parts {
         let ramp_s = ramp_s(bytes as f64, streams, self.rate_bytes_per_s, self.rtt_s);
         Parts {
@@ -129,24 +129,24 @@ impl PathModel {
     }
 }
 
-/// How much longer than at full rate a copy takes because it begins slowly.
+/// The time that a copy loses to slow start.
 fn ramp_s(bytes: f64, streams: u16, rate: f64, rtt_s: f64) -> f64 {
-    // A stream is given a request at a time: what is short begins on few of them.
+    // A stream is given one request at a time: a short copy starts with few streams.
     let busy = (bytes / REQUEST_BYTES).ceil().clamp(1.0, f64::from(streams.max(1)));
     let first = busy * FIRST_WINDOW_BYTES;
     let full = rate * rtt_s;
     if full <= first {
         return 0.0;
     }
-    // Doubling until the path is full, or everything is sent.
+    // The rate doubles until the path is full, or everything is sent.
     let sent = bytes.min(full - first);
     rtt_s * (1.0 + sent / first).log2() - sent / rate
 }
 
-/// The rate that explains the copies best; for each rate the other two are known.
+/// The rate with the least error; for each rate the other two costs are computed.
 fn fit(crossings: &[Crossing]) -> Option<PathModel> {
     let average = |crossing: &Crossing| crossing.bytes as f64 / crossing.seconds;
-    // No copy can have been faster than the path.
+    // The path is at least as fast as the fastest copy.
     let slowest = crossings.iter().map(average).fold(f64::NAN, f64::max);
     if !(slowest.is_finite() && slowest > 0.0) {
         return None;
@@ -177,9 +177,9 @@ fn fit(crossings: &[Crossing]) -> Option<PathModel> {
     })
 }
 
-/// What is left of each copy's time when the rate has its share: fixed, and of each file. Least
-/// squares of relative errors, neither below zero. Where all copies are of one kind, or are too few
-/// to tell, it is all fixed, and a few round trips at least.
+/// The fixed time and the time per file, fitted to what remains of each copy's time after its bytes
+/// and ramp. Least squares of relative errors, neither below zero. Where files cannot be separated,
+/// all of it is fixed, and a few round trips at least.
 fn beside(crossings: &[Crossing], rate: f64, rtt_s: f64) -> [f64; 2] {
     let left = |crossing: &Crossing| {
         let bytes = crossing.bytes as f64;
@@ -208,7 +208,7 @@ fn beside(crossings: &[Crossing], rate: f64, rtt_s: f64) -> [f64; 2] {
     }
 }
 
-/// Errors are logarithms, and one that is far off counts no more than a little.
+/// Huber loss of the logarithms of errors: outliers count less.
 fn miss(crossings: &[Crossing], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 2]) -> f64 {
     let one = |crossing: &Crossing| {
         let bytes = crossing.bytes as f64;
@@ -221,7 +221,7 @@ fn miss(crossings: &[Crossing], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 
     crossings.iter().map(one).sum()
 }
 
-/// By how much the others miss one copy.
+/// Cross-validation: the error of the fit to all other copies, for this one.
 fn left_out(crossings: &[Crossing], place: usize) -> Option<f64> {
     let others: Vec<Crossing> = crossings
         .iter()
@@ -234,17 +234,17 @@ fn left_out(crossings: &[Crossing], place: usize) -> Option<f64> {
 
 /// Ten segments of Ethernet (RFC 6928).
 const FIRST_WINDOW_BYTES: f64 = 14_480.0;
-/// Of the default size.
+/// The default request size.
 const REQUEST_BYTES: f64 = 1_048_576.0;
-/// Connecting, proving who is who, offering and finishing take so many round trips at least.
+/// Connection, authentication, offer and end take at least this many round trips.
 const START_RTTS_MIN: f64 = 3.0;
-/// Rates are tried from the fastest copy's average to so many times that.
+/// Rates are tried from the fastest copy's average to this many times that.
 const RATE_SPAN: f64 = 16.0;
 const RATES: i32 = 120;
-/// An error of so much is large.
+/// Errors above this are outliers.
 const HUBER: f64 = 0.1;
-/// With fewer copies nothing tells how far off they are, and the interval is a factor of a half
-/// more each way.
+/// With fewer copies there is no cross-validation, and the interval is a factor of a half more each
+/// way.
 const LEFT_OUT_FROM: usize = 4;
 const SPREAD_OF_FEW: f64 = 0.4;
 
@@ -256,7 +256,7 @@ mod tests {
     const RATE: f64 = 12e6;
     const RTT_S: f64 = 0.1;
 
-    /// A copy over a path of 96 Mbit/s and 100 ms, `off` times slower than the model says.
+    /// A copy over a path of 96 Mbit/s and 100 ms, `off` times slower than the model.
     fn planted(files: u64, bytes: u64, streams: u16, off: f64) -> Crossing {
         let ramp_s = ramp_s(bytes as f64, streams, RATE, RTT_S);
         let seconds = 0.6 + 0.002 * files as f64 + ramp_s + bytes as f64 / RATE;
@@ -276,7 +276,7 @@ mod tests {
     fn a_ramp_is_that_of_slow_start() {
         // (bytes, streams, rate, rtt, seconds)
         let cases = [
-            // Nothing to ramp up to.
+            // The first window is larger than the path needs.
             (1e9, 4, 1e6, 0.01, 0.0),
             // One window doubles three times until all is sent.
             (7.0 * FIRST_WINDOW_BYTES, 1, 1e9, 0.1, 0.3 - 7.0 * FIRST_WINDOW_BYTES / 1e9),
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(one.spread, SPREAD_OF_FEW);
         let (got, expect) = (one.at(1, 100_000_000, 4).total_s(), 0.6 + 0.002 + 8.5);
         assert!((got / expect - 1.0).abs() < 0.1, "{got} against {expect}");
-        // Nonsense breaks nothing.
+        // Invalid values cause no error.
         let odd = [
             Crossing { seconds: f64::NAN, ..planted(1, 5, 4, 1.0) },
             Crossing { rtt_s: -1.0, ..planted(1, 5, 4, 1.0) },

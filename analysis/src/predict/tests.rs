@@ -29,7 +29,7 @@ fn large(bytes: u64) -> Shape {
     shape
 }
 
-/// The planted costs, and what is said of them.
+/// The planted costs, and the prediction from them.
 #[test]
 fn time_cpu_and_what_binds() {
     let many = Shape { files: 10_000, small_bytes: 10_000_000, large_bytes: 0 };
@@ -86,7 +86,7 @@ fn a_rate_limit_is_what_binds() {
     assert!((10.0..12.0).contains(&got.elapsed_s[1]), "{got:?}");
 }
 
-/// Two hosts: each side's CPU is its own host's.
+/// Two hosts: each side's CPU is from the model of its own host.
 #[test]
 fn each_side_is_its_own_hosts() {
     let mut slow = planted_end_to_end();
@@ -117,7 +117,7 @@ fn without_a_model_nothing_is_said() {
     }
 }
 
-/// The way is what earlier copies say of it; of the hosts and the way the slower one counts.
+/// The path is predicted from earlier copies; of hosts and path, the slower one counts.
 #[test]
 fn a_way_that_is_known_needs_no_model_of_the_hosts() {
     let path_model = PathModel {
@@ -135,7 +135,7 @@ fn a_way_that_is_known_needs_no_model_of_the_hosts() {
     let model = model();
     for hosts in [None, Some(&model)] {
         let got = Prediction::over(&across, hosts, None, Some(&path_model)).unwrap();
-        // The login, what is fixed, slow start, and 10 s of bytes.
+        // The login, the fixed time, slow start, and 10 s of bytes.
         assert!((got.elapsed_s[1] - 11.2).abs() < 0.3, "{got:?}");
         assert!(got.elapsed_s[2] / got.elapsed_s[0] < 1.2, "{got:?}");
         assert_eq!(got.binding, Binding::Net);
@@ -145,10 +145,10 @@ fn a_way_that_is_known_needs_no_model_of_the_hosts() {
     let fast = PathModel { rate_bytes_per_s: 1e12, ..path_model.clone() };
     let got = Prediction::over(&across, Some(&model), None, Some(&fast)).unwrap();
     assert_ne!(got.binding, Binding::Net, "{got:?}");
-    // Four bytes on a path say nothing of gigabytes.
+    // A copy of four bytes is not comparable with gigabytes.
     let tiny = PathModel { bytes_max: 4.0, rate_bytes_per_s: 70.0, ..path_model.clone() };
     assert_eq!(Prediction::over(&across, None, None, Some(&tiny)), None);
-    // Over the ssh connection it is another way.
+    // The ssh connection is another path.
     let carried = Plan { carrier: "control", ..across };
     assert_eq!(Prediction::over(&carried, None, None, Some(&path_model)), None);
 }
