@@ -1,9 +1,9 @@
-//! A test of a path: what moved in each interval, from samples of its streams alone. Pure: it knows
-//! neither the copy that is the test nor a clock.
+//! A net test: what each interval moved, from samples of its streams alone. Pure: it uses
+//! neither a clock nor the copy that makes the test.
 //!
-//! One direction is a `DirectionSamples`. The end that is here dates everything by its own clock;
-//! what the far end has told is shifted so that the first byte of each stream moves at the same
-//! time at both, which is wrong by a round trip at most.
+//! One direction is a `DirectionSamples`. All times are on the clock of the near end; samples of
+//! the far end are shifted so that the first byte of each stream moves at the same time at both,
+//! with an error of a round trip at most.
 
 mod nearby;
 
@@ -16,7 +16,7 @@ use base::job::{PathRole, PathSide, StreamPath};
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
 
-/// How long is looked at, behind what, and in which parts.
+/// How long is measured, how long is omitted before that, and the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub omit: Nanos,
@@ -24,8 +24,7 @@ pub struct Span {
     pub interval: Nanos,
 }
 
-/// A part of the time. Both times are counted from where the omitted part, or the one that counts,
-/// begins.
+/// An interval. Both times are since the start of its part, omitted or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     pub from: Nanos,
@@ -34,7 +33,7 @@ pub struct Interval {
 }
 
 impl Span {
-    /// The intervals in order of time; the last of either part may be shorter.
+    /// The intervals in order of time; the last of each part may be shorter.
     pub fn intervals(self) -> impl Iterator<Item = Interval> {
         let parts = [(self.omit, true), (self.time, false)];
         parts.into_iter().flat_map(move |(length, omitted)| {
@@ -47,7 +46,7 @@ impl Span {
         })
     }
 
-    /// When an interval begins and ends, on the clock by which the test began.
+    /// When an interval begins and ends, on the clock of `began`.
     pub fn bounds(self, began: Tick, interval: Interval) -> (Tick, Tick) {
         let origin = if interval.omitted { began } else { began.after(self.omit) };
         (origin.after(interval.from), origin.after(interval.to))
@@ -58,7 +57,7 @@ impl Span {
     }
 }
 
-/// Which way bytes go, seen from this host.
+/// The direction of the data, from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -66,12 +65,12 @@ pub enum Direction {
     Reverse,
 }
 
-/// One direction of a test, as far as it has been seen.
+/// The samples of one direction so far.
 #[derive(Clone, Debug)]
 pub struct DirectionSamples {
     pub direction: Direction,
     streams: BTreeMap<u32, Stream>,
-    /// Samples that are nearer to each other than this say nothing more.
+    /// Samples closer to each other than this are dropped.
     spacing: Nanos,
 }
 
@@ -81,7 +80,7 @@ struct Stream {
     far: EndSamples,
 }
 
-/// A stream as one of its ends sees it.
+/// The samples of one end of a stream.
 #[derive(Clone, Debug, Default)]
 struct EndSamples {
     first: Option<PathSample>,
@@ -90,49 +89,49 @@ struct EndSamples {
     samples: Vec<PathSample>,
 }
 
-/// What one stream, or all of them, did in a stretch of time. What is not known is left out.
+/// What one stream, or all of them, moved in a span of time. Unknown values are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Moved {
     /// `None` for all streams together.
     pub stream: Option<u32>,
-    /// What came, as the end that is here knows it: the sender by acknowledgements.
+    /// Bytes at the near end: received, or acknowledged if it is the sender.
     pub bytes: u64,
     pub rate_bits_per_s: f64,
-    /// Of segments, as the sender counts them.
+    /// As the sender counts them.
     pub retransmitted_segments: Option<u64>,
-    /// At the end of the stretch.
+    /// At the end of the span.
     pub congestion_window_bytes: Option<u64>,
-    /// Smoothed, the mean over the stretch.
+    /// Smoothed, the mean over the span.
     pub rtt_s: Option<f64>,
 }
 
-/// What one end of a direction did in the time that counts.
+/// What one end of a direction moved in the time that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EndTotal {
     pub stream: Option<u32>,
     pub bytes: u64,
     pub rate_bits_per_s: f64,
-    /// The sender's alone.
+    /// Only of the sender.
     pub retransmitted_segments: Option<u64>,
 }
 
-/// Both ends of a direction: each stream, and behind them all together.
+/// Both ends of a direction: each stream, and then all together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
     /// New bytes that TCP has sent.
     pub sender: Vec<EndTotal>,
-    /// What has arrived.
+    /// Bytes that have arrived.
     pub receiver: Vec<EndTotal>,
 }
 
 impl DirectionSamples {
-    /// `interval` is the shortest time that will be asked about.
+    /// `interval` is the shortest span that will be queried.
     pub fn new(direction: Direction, interval: Nanos) -> DirectionSamples {
         let spacing = Nanos(interval.0 / SAMPLES_IN_INTERVAL);
         DirectionSamples { direction, streams: BTreeMap::new(), spacing }
     }
 
-    /// All of a test that is over.
+    /// All samples of a finished test.
     pub fn whole(direction: Direction, paths: &[StreamPath]) -> DirectionSamples {
         let mut direction_samples = DirectionSamples::new(direction, Nanos(0));
         paths.iter().for_each(|path| direction_samples.see(path));
@@ -153,7 +152,7 @@ impl DirectionSamples {
         self.streams.values().filter_map(|stream| stream.near.moved_at).min()
     }
 
-    /// True when nothing that will still be told of the time until then could change it.
+    /// True when no later sample can change the values up to that time.
     pub fn is_known_until(&self, until: Tick) -> bool {
         let mut ends = self.streams.values().map(|stream| {
             let far = stream.far_here();
@@ -166,8 +165,7 @@ impl DirectionSamples {
         !self.streams.is_empty() && ends.all(|known| known)
     }
 
-    /// Each stream, and behind them all together. A stream that is over, or has not begun, is left
-    /// out.
+    /// Each stream, and then all together. A stream that is over, or has not begun, is left out.
     pub fn between(&self, from: Tick, to: Tick) -> Vec<Moved> {
         let lives = |stream: &&Stream| stream.near.lives_between(from, to);
         let streams = self.streams.iter().filter(|(_, stream)| lives(stream));
@@ -205,7 +203,7 @@ impl DirectionSamples {
         total
     }
 
-    /// Forgets what lies before this time, but for the last sample.
+    /// Drops samples before this time, except the last of them.
     pub fn forget(&mut self, before: Tick) {
         for stream in self.streams.values_mut() {
             let shift = stream.shift();
@@ -246,7 +244,7 @@ impl Stream {
         self.near.first.map(|_| (&self.near, 0))
     }
 
-    /// What the far end has told, and how far its clock is behind ours.
+    /// Samples of the far end, and how far its clock is behind ours.
     fn far_here(&self) -> Option<(&EndSamples, i64)> {
         self.shift().map(|shift| (&self.far, shift))
     }
@@ -290,7 +288,7 @@ fn sent_once(sample: &PathSample) -> u64 {
     sample.bytes_sent.saturating_sub(sample.bytes_retransmitted)
 }
 
-/// How much a counter grew in a stretch of our time.
+/// By how much a counter grew in a span on our clock.
 fn grown((end, shift): (&EndSamples, i64), counter: Counter, from: Tick, to: Tick) -> u64 {
     let at = |time| count_at(&end.samples, counter, shifted(time, -shift));
     (at(to) - at(from)).max(0.0).round() as u64
@@ -307,7 +305,7 @@ fn bits_per_second(bytes: u64, time: Nanos) -> f64 {
     }
 }
 
-/// All streams together: windows add up, and a round trip is the mean of theirs.
+/// All streams together: windows are added, and the round trip is the mean.
 fn sum(moved: &[Moved], time: Nanos) -> Moved {
     let total = |of: fn(&Moved) -> Option<u64>| moved.iter().map(of).sum::<Option<u64>>();
     let bytes = moved.iter().map(|one| one.bytes).sum();
@@ -334,7 +332,7 @@ fn sum_of_ends(ends: &[EndTotal], time: Nanos) -> Option<EndTotal> {
     })
 }
 
-/// More in an interval change none of its figures by more than a hundredth.
+/// More samples per interval change no figure by more than a hundredth.
 const SAMPLES_IN_INTERVAL: u64 = 100;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What a stream's samples say of a moment or a stretch between them.
+//! Values at a time, or over a span, from the samples of a stream.
 
 use base::path::PathSample;
 use base::units::Tick;
 
-/// A counter at a time: between samples by a straight line, outside of them as at the nearest.
+/// A counter at a time: interpolated between samples, and that of the nearest outside of them.
 pub(crate) fn count_at(samples: &[PathSample], counter: fn(&PathSample) -> u64, at: Tick) -> f64 {
     let later = samples.partition_point(|sample| sample.at <= at);
     let before = later.checked_sub(1).map(|index| &samples[index]);
@@ -19,13 +19,13 @@ pub(crate) fn count_at(samples: &[PathSample], counter: fn(&PathSample) -> u64, 
     }
 }
 
-/// The newest sample that is not later; the first of all where there is none.
+/// The newest sample at or before a time; the first of all where there is none.
 pub(crate) fn last_until(samples: &[PathSample], at: Tick) -> Option<&PathSample> {
     let later = samples.partition_point(|sample| sample.at <= at);
     samples.get(later.saturating_sub(1))
 }
 
-/// The mean of what the samples of a stretch say; that of the newest before it where it has none.
+/// The mean of the samples in a span; the newest sample before it where it has none.
 pub(crate) fn mean_over(
     samples: &[PathSample],
     value: fn(&PathSample) -> f64,

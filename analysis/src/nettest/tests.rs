@@ -30,7 +30,7 @@ fn intervals_cover_the_time_and_restart_behind_what_is_omitted() {
     assert_eq!(span.end(Tick(7)), Tick(7 + 3000 * MS));
 }
 
-/// A stream of 1000 bytes a millisecond from `begins_ms` of its clock on, looked at every 10 ms.
+/// A stream of 1000 bytes a millisecond from `begins_ms` of its clock on, sampled every 10 ms.
 fn path(stream: u32, side: PathSide, role: PathRole, begins_ms: u64) -> StreamPath {
     let sample = |step: u64| {
         let moving_ms = (step * 10).saturating_sub(100);
@@ -45,7 +45,7 @@ fn path(stream: u32, side: PathSide, role: PathRole, begins_ms: u64) -> StreamPa
         match role {
             PathRole::Source => {
                 sample.bytes_acked = 77 + moved;
-                // A tenth is sent twice.
+                // A tenth is retransmitted.
                 sample.bytes_sent = 77 + moved + moved / 10;
                 sample.bytes_retransmitted = moved / 10;
                 sample.segments_retransmitted = moved / 10_000;
@@ -65,7 +65,7 @@ fn direction_samples(direction: Direction, streams: u32, spacing: Nanos) -> Dire
     let mut direction_samples = DirectionSamples::new(direction, spacing);
     for stream in 0..streams {
         direction_samples.see(&path(stream, PathSide::Near, near, 5_000));
-        // Its clock is another one.
+        // The far end has another clock.
         direction_samples.see(&path(stream, PathSide::Far, near.other(), 900_000));
     }
     direction_samples
