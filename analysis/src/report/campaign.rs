@@ -1,4 +1,4 @@
-//! A campaign in words: what it will take, its order, what it found.
+//! A campaign as text: its duration, its order, its results.
 
 use serde::Serialize;
 
@@ -23,13 +23,13 @@ pub struct Row {
     pub window_bytes: Option<u32>,
     pub streams: u16,
     pub compress: String,
-    /// One of both ends the copy.
+    /// One of the two ends the copy.
     pub extent_s: Option<f64>,
     pub extent_bytes: Option<u64>,
     pub pass: u32,
 }
 
-/// What a campaign is, and what it will take.
+/// The plan of a campaign, and its duration.
 pub fn opening(hosts: &[String], plan: &Plan) -> String {
     let load = plan.load(ASSUMED_BYTES_PER_S);
     let grid = &plan.grid;
@@ -101,7 +101,7 @@ fn level(setting: &Setting) -> String {
     plain(&setting.compress.typed())
 }
 
-/// zlib's levels as numbers, as SLAC wrote them; others in the words of `--compress`.
+/// zlib's levels as numbers, as SLAC wrote them; others as in `--compress`.
 fn plain(typed: &str) -> String {
     match typed.strip_prefix("zlib:") {
         Some(level) => level.to_string(),
@@ -110,7 +110,7 @@ fn plain(typed: &str) -> String {
     }
 }
 
-/// A cell that is over, in one line.
+/// A finished cell, in one line.
 pub fn line(hosts: &[String], cell: &Cell, record: &Record, done: usize, of: usize) -> String {
     let rows = study::rows(std::slice::from_ref(record));
     let figures = rows.first().map(figures).unwrap_or_default();
@@ -142,8 +142,8 @@ fn figures(row: &Found) -> String {
     text
 }
 
-/// Everything that a campaign found.
-/// `left` is of which hosts cells are missing, and how many.
+/// The results of a campaign.
+/// `left`: the hosts with missing cells, and how many.
 pub fn page(name: &str, records: &[Record], left: &[(String, usize)], form: Form) -> String {
     let rows = study::rows(records);
     let hosts: Vec<&str> = study::best(&rows).iter().map(|best| best.host).collect();
@@ -258,7 +258,7 @@ fn growth_sheet(growth: &Growth<'_>) -> Sheet {
     sheet
 }
 
-/// The time of a number of bytes, the bytes of a time.
+/// For a number of bytes its time, for a time its bytes.
 fn other_length(length: Length<'_>) -> String {
     match length.row.point.extent {
         Extent::Bytes(bytes) => format!("{:.1} s", bytes as f64 / length.rate.value),
@@ -299,7 +299,7 @@ fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
     sheet
 }
 
-/// What is different in the second campaign.
+/// Differences of the second campaign from the first.
 pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: Form) -> String {
     let (before, after) = (study::rows(before), study::rows(after));
     let changes = study::changes(&before, &after);
@@ -360,13 +360,13 @@ fn chosen(choice: &Choice) -> String {
     format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
 }
 
-/// The same, and who chose it.
+/// The same, with `auto` for the program's own choice.
 fn chosen_by(point: &Point) -> String {
     let by = if point.kind == Kind::Auto { ", auto" } else { "" };
     chosen(&point.choice) + by
 }
 
-/// One pass has none.
+/// A single pass has no range.
 fn range(row: &Found) -> String {
     match row.rate.n {
         1 => "-".into(),
@@ -400,9 +400,9 @@ const COLUMNS: [&str; 13] = [
     "window", "streams", "level", "length", "choice", "n", "median", "IQR", "ratio", "rest",
     "load", "CPU here", "there",
 ];
-/// Fewer make no interval worth its name.
+/// With fewer repeats an interval says little.
 const REPEATS_MIN: usize = 5;
-/// How fast a path is taken to be when nothing is known of it: 100 Mbit/s.
+/// The assumed rate of a path that is not known: 100 Mbit/s.
 pub const ASSUMED_BYTES_PER_S: f64 = 12.5e6;
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! What packing comes to, as tables.
+//! Results of compression, as tables.
 
 use super::sheet::Sheet;
 use crate::study::compression::Findings;
 use base::units::Bytes;
 
-/// The processors that pack at one end, and their clock.
+/// The processors of one end that compress, and their clock rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     pub processors: usize,
-    /// `None` where the host does not say.
+    /// `None` where the host does not report it.
     pub mhz: Option<f64>,
 }
 
-/// A row for each way, and for each plain tool.
+/// A row for each coding, and for each external tool.
 pub fn sheet(findings: &Findings, host: Host) -> Sheet {
     let title = format!(
         "{}: {} in payloads of {}",
@@ -51,7 +51,7 @@ pub fn sheet(findings: &Findings, host: Host) -> Sheet {
     sheet
 }
 
-/// How the columns are to be read, once for all tables.
+/// Explanation of the columns, once for all tables.
 pub fn legend(host: Host) -> Vec<String> {
     let clock = match host.mhz {
         Some(mhz) => format!("cycles are those of the {mhz:.0} MHz that the host names"),

@@ -1,4 +1,4 @@
-//! A fitted curve as a table: what was seen and what the model says at every request size.
+//! A fitted curve as a table: observed and predicted cost at every request size.
 
 use super::sheet::{Sheet, mega, ns, percent, signed_percent, size, us};
 use crate::model::curve::{Curve, Knee, cpu_bound_rate, request_share_bytes};
@@ -8,7 +8,7 @@ use crate::statistics::Estimate;
 use crate::study::compositions::name;
 use base::units::Bytes;
 
-/// Observed, predicted and error at every request size, and below it the costs and how they fit.
+/// Observed, predicted and error at every request size; below, the costs and how well they fit.
 pub fn curve(title: &str, curve: &Curve) -> Sheet {
     let mut sheet = match curve.has_depths() {
         false => Sheet::new(title, SIZE_COLUMNS),
@@ -46,7 +46,7 @@ pub(crate) fn size_row(seen: &SizeFit) -> Vec<String> {
     ]
 }
 
-/// What there is to say of one fit, a line each.
+/// The results of one fit, one per line.
 pub fn costs(fit: &Fit) -> Vec<String> {
     let range = match (fit.sizes.first(), fit.sizes.last()) {
         (Some(first), Some(last)) => {
@@ -93,7 +93,7 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     lines
 }
 
-/// A cost that the free fit would put below 0 leaves a trend over the sizes.
+/// A bound on a cost leaves a trend over the sizes.
 fn at_bound(which: &str, fit: &Fit) -> String {
     let ends = [fit.sizes.first(), fit.sizes.last()].map(|size| size.map(SizeFit::signed_error));
     let trend = match ends {
@@ -132,7 +132,7 @@ fn adequacy(fit: &Fit) -> String {
 }
 
 fn balance(fit: &Fit) -> Option<String> {
-    // Where a byte costs nothing there is no balance to speak of.
+    // Where a byte costs nothing there is no balance.
     let balance = balance_bytes(fit.cb_ns.value, fit.cr_ns.value)
         .filter(|_| !fit.cb_ns.holds(0.0) && fit.cr_ns.value > 0.0)?;
     let typed = |bytes: f64| Bytes(bytes as u64).to_string();
@@ -147,7 +147,7 @@ fn balance(fit: &Fit) -> Option<String> {
     ))
 }
 
-/// What a host's parts cost, as its stored model says.
+/// The cost of a host's parts, from its stored model.
 pub fn host(model: &HostModel) -> Sheet {
     let mut sheet = Sheet::new(
         format!("Host {}: {} CPUs, from {}", model.host, model.cpus, model.experiment),

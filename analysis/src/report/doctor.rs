@@ -1,8 +1,8 @@
-//! What a doctor found, as a page: trouble first, with why and what to do; what is good in a line.
+//! The findings of `doctor` as a page: trouble first, with why and what to do, then what is good.
 
 use crate::doctor::{Finding, State};
 
-/// Findings by what they are of, in the order in which they came.
+/// Findings by host and path, in the order in which they came.
 pub fn page(findings: &[Finding]) -> String {
     let mut of: Vec<&str> = Vec::new();
     for finding in findings {

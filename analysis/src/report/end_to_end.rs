@@ -5,7 +5,7 @@ use crate::model::end_to_end::cost::Cost;
 use crate::model::end_to_end::{EndToEnd, Route};
 use base::settings::Settings;
 
-/// A row for the time, and one for the CPU of each side, of every route.
+/// Of every route, a row for the time, and one for the CPU of each side.
 pub fn sheet(whole: &EndToEnd) -> Sheet {
     let mut sheet = Sheet::new("What copies cost", COLUMNS);
     let mut routes: Vec<&Route> = whole.routes.iter().collect();

@@ -1,12 +1,12 @@
-//! What a name, a peer or a file says, as a terminal may show it: nothing moves a cursor, changes a
-//! title, hides text or turns it round, and what is one line stays one. JSON has it exactly.
+//! Text of names, peers and files made safe for a terminal: it cannot move the cursor, change the
+//! title, hide or reverse text, and one line stays one line. JSON has the exact text.
 
 /// Text that is one line: a name, a warning, a reason.
 pub fn line(text: &str) -> String {
     text.chars().map(|c| spelled(c, is_harmless(c))).collect()
 }
 
-/// Text with lines of our own making; what strangers say in it has passed `line`.
+/// Text with line breaks of our own; foreign text in it has passed `line`.
 pub fn page(text: &str) -> String {
     text.chars().map(|c| spelled(c, c == '\n' || is_harmless(c))).collect()
 }
@@ -18,12 +18,12 @@ fn spelled(c: char, shown: bool) -> String {
     }
 }
 
-/// False for controls, for what changes the direction of text, and for what cannot be seen.
+/// False for control characters, for bidirectional controls, and for invisible characters.
 fn is_harmless(c: char) -> bool {
     !c.is_control() && !UNSEEN.iter().any(|(from, to)| (*from..=*to).contains(&c))
 }
 
-/// Format characters of Unicode (category Cf), line separators, and letters that look like nothing.
+/// Format characters of Unicode (category Cf), line separators, and invisible letters.
 const UNSEEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),       // soft hyphen
     ('\u{600}', '\u{605}'),     // Arabic number signs

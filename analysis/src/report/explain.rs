@@ -1,4 +1,4 @@
-//! What held a transfer back, as one sentence, as a page, and as JSON.
+//! The bottleneck of a transfer, as one sentence, as a page, and as JSON.
 
 use super::live::count;
 use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
@@ -30,7 +30,7 @@ pub fn sentence(verdict: &Verdict) -> String {
     text
 }
 
-/// All of it: why, what to change, the numbers, each stream, each episode and pause.
+/// The whole verdict: why, what to change, the figures, each stream, each episode and pause.
 pub fn page(verdict: &Verdict) -> String {
     let mut text = format!("held back by: {}\n", sentence(verdict));
     text.push_str(&format!("confidence: {}\n\n", confidence(verdict)));
@@ -54,7 +54,7 @@ pub fn page(verdict: &Verdict) -> String {
     text
 }
 
-/// The sentence as a line of the summary; nothing where no rule explains it, which helps nobody.
+/// The sentence as a line of the summary; nothing where no rule matched, as that helps nobody.
 pub fn line(verdict: &Verdict) -> String {
     match verdict.primary {
         Some(Bottleneck::Undetermined) => String::new(),
@@ -62,7 +62,7 @@ pub fn line(verdict: &Verdict) -> String {
     }
 }
 
-/// Advice that says a number which belongs to the first class.
+/// True for advice with a number, if it belongs to the primary class.
 fn in_sentence(verdict: &Verdict, advice: &Advice) -> bool {
     let class = match advice.change {
         Change::MoveMore { .. } => Bottleneck::TooShort,
@@ -163,7 +163,7 @@ fn short(verdict: &Verdict) -> String {
     )
 }
 
-/// What the receiving host does instead of taking bytes.
+/// What the receiving host does instead of receiving.
 fn busy_with(verdict: &Verdict) -> String {
     let stage = verdict.advice.iter().find_map(|advice| match advice.change {
         Change::Receiver { stage, share } if share > 0.0 => Some((stage, share)),
@@ -210,7 +210,7 @@ fn stops(verdict: &Verdict) -> String {
     text
 }
 
-/// What most pauses wait for, where most of them wait for the same.
+/// What most of the pauses wait for, if it is the same.
 fn waiting_for(verdict: &Verdict) -> &'static str {
     let pauses = || verdict.streams.iter().flat_map(|stream| &stream.pause_list);
     let all = pauses().count();
@@ -434,7 +434,7 @@ fn habit(habit: &Habit) -> String {
     )
 }
 
-/// A line for each stream: whose time it was, and the features that say so.
+/// A line for each stream: the shares of its time, and the features that they follow from.
 fn streams(verdict: &Verdict) -> String {
     let mut text = format!(
         "\n  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>6} {:>7}  held by\n",
@@ -558,7 +558,7 @@ fn size(bytes: f64) -> String {
     }
 }
 
-/// As it would be typed: whole KiB.
+/// As it is typed: whole KiB.
 fn typed(bytes: f64) -> String {
     format!("{:.0}K", (bytes / 1024.0).ceil())
 }
@@ -574,7 +574,7 @@ fn time(seconds: f64) -> String {
 }
 
 const NAME_WIDTH: usize = 20;
-/// Of episodes and pauses, this many of each stream are shown.
+/// At most this many episodes and pauses of each stream are shown.
 const LINES_MAX: usize = 20;
 
 #[cfg(test)]

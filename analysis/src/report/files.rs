@@ -1,4 +1,4 @@
-//! What became of single files as text: copied, failed, verified, cleaned away.
+//! Results for single files as text: copied, failed, verified, cleaned up.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use base::units::{Bytes, Nanos, Rate};
 use super::escape;
 use super::live::count;
 
-/// Whether things were done, or only would be.
+/// Whether things were done, or would be done in a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dry {
     Yes,
     No,
 }
 
-/// Which way files go.
+/// The direction in which files are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     ToFar,
@@ -24,7 +24,7 @@ pub enum Direction {
     ToHere,
 }
 
-/// What `verify` says at the end.
+/// The summary of `verify`.
 pub fn verified(found: &Verified, elapsed: Nanos) -> String {
     let rate = Rate::of(found.bytes, elapsed);
     let read = format!("{} read in {elapsed}: {rate}", Bytes(found.bytes));
@@ -44,7 +44,7 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
     format!("{}, {} as the receipt says; {read}\n", bad.join(", "), found.files)
 }
 
-/// What `clean` says of one thing. `dry` is for what only would be done.
+/// The line of `clean` for one file. `dry` is for a dry run.
 pub fn sight(sight: &Sight, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     match sight {
@@ -54,7 +54,7 @@ pub fn sight(sight: &Sight, dry: Dry) -> String {
     }
 }
 
-/// And at its end.
+/// The summary of `clean`.
 pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     let held = match cleaned.held {

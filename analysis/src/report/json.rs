@@ -31,7 +31,7 @@ pub struct Stamp {
     pub since_start: Nanos,
 }
 
-/// One line's content.
+/// The content of one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -45,17 +45,17 @@ pub enum Event {
     Run {
         record: Box<Record>,
     },
-    /// What packing comes to on one source.
+    /// Results of compression for one source.
     Codec(Box<Findings>),
-    /// What held a transfer back.
+    /// The diagnosis of a transfer.
     Verdict(Box<Verdict>),
     /// A part of a net test, in one direction.
     Interval(Box<Passed>),
-    /// In which order a campaign would be measured.
+    /// The order of the cells of a campaign, from a dry run.
     Order {
         cells: Vec<super::campaign::Row>,
     },
-    /// What a doctor found.
+    /// The findings of `doctor`.
     Findings {
         findings: Vec<Finding>,
     },
@@ -69,7 +69,7 @@ pub struct Start {
     /// As typed; bytes that are not UTF-8 are replaced.
     pub sources: Vec<String>,
     pub target: Option<String>,
-    /// How bytes are to be moved; null where none are.
+    /// The options of the transfer; null if there is none.
     pub options: Option<Options>,
 }
 
@@ -78,9 +78,9 @@ pub struct Progress {
     phase: &'static str,
     elapsed_s: f64,
     bytes_done: u64,
-    /// Those of them that an earlier run has left.
+    /// Those of them that an earlier run has copied.
     bytes_held: u64,
-    /// Null when nobody can know, as with a pipe.
+    /// Null when it cannot be known, as with a pipe.
     bytes_found: Option<u64>,
     files_done: u64,
     files_found: u64,
@@ -115,19 +115,19 @@ pub struct EndEvent {
     pub exit_code: u8,
     /// `ok`, or the class of the failure.
     pub class: &'static str,
-    /// Null when all went well.
+    /// Null in case of success.
     pub message: Option<String>,
-    /// What is known of a copy, as the store keeps it, without its series and samples; null when it
-    /// did not run to its end, and after `verify`.
+    /// The record of a copy as in the store, without its series and samples; null when the copy did
+    /// not run to its end, and after `verify`.
     pub record: Option<Box<Record>>,
     /// CPU time of both sides; null where nothing was moved.
     pub cpu_ns_per_byte: Option<f64>,
-    /// What was not copied, the first thousand; `failed_count` counts all.
+    /// Objects that were not copied, the first thousand; `failed_count` counts all.
     pub failed: Vec<File>,
     pub failed_count: u64,
-    /// What was found; null unless `verify` ran to its end.
+    /// The result; null unless `verify` ran to its end.
     pub verified: Option<Found>,
-    /// What a net test came to; only there after one.
+    /// The result of a net test; only present after one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_test: Option<Box<NetTest>>,
 }
@@ -158,7 +158,7 @@ pub fn line(stamp: Stamp, event: &Event) -> String {
         monotonic_s: stamp.since_start.seconds(),
         event,
     };
-    // Strings and numbers always serialize; if they ever did not, the line would still be JSON.
+    // Strings and numbers can always be serialized; if not, the line would still be JSON.
     serde_json::to_string(&line).unwrap_or_else(|why| {
         format!("{{\"schema\":{SCHEMA},\"event\":\"error\",\"text\":\"{why:?}\"}}")
     })
@@ -185,12 +185,12 @@ pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
     Event::File(File { bytes: Some(bytes), digest, ..file(path, "done") })
 }
 
-/// A dry run's word for what a real one would do.
+/// A file that a dry run would copy.
 pub fn would_copy(path: &[u8], bytes: u64) -> Event {
     Event::File(File { bytes: Some(bytes), ..file(path, "would_copy") })
 }
 
-/// What `clean` did with one file, or would do.
+/// What `clean` did with one file, or would do in a dry run.
 pub fn cleaned(sight: &Sight, dry: Dry) -> Event {
     use std::os::unix::ffi::OsStrExt;
     match sight {
@@ -208,7 +208,7 @@ pub fn file_failed(path: &[u8], fault: &Fault) -> Event {
     Event::File(failure(path, fault))
 }
 
-/// One thing that was not copied, for the list at the end too.
+/// One object that was not copied, also for the list at the end.
 pub fn failure(path: &[u8], fault: &Fault) -> File {
     let class = Some(class_name(fault.class));
     File { class, message: Some(fault.text.clone()), ..file(path, "failed") }
@@ -227,7 +227,7 @@ fn file(path: &[u8], state: &'static str) -> File {
     }
 }
 
-/// The end of a run, before anything is known of what it did.
+/// The end of a run, without any results.
 pub fn end(class: Option<Class>, message: Option<String>) -> EndEvent {
     EndEvent {
         exit_code: class.map_or(0, Class::exit_code),
@@ -260,7 +260,7 @@ pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
     }
 }
 
-/// A class as programs read it.
+/// The name of a class for programs.
 pub(crate) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Local => "local",

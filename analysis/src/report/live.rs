@@ -1,4 +1,4 @@
-//! A running transfer in one line.
+//! The progress of a transfer in one line.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,43 +6,43 @@ use std::time::Duration;
 use super::utc::utc;
 use base::units::{Bytes, Nanos, Rate};
 
-/// What a gauge said at one moment.
+/// The counts of a transfer at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Since the start of the run.
     pub at: Nanos,
     pub bytes_done: u64,
-    /// Those of them that an earlier run has left: they did not move now.
+    /// Those of them that an earlier run has copied: they did not move in this run.
     pub bytes_held: u64,
     pub bytes_found: u64,
     pub files_done: u64,
     pub files_found: u64,
     pub walk: Walk,
-    /// What it is busy with until something is found.
+    /// The phase until something is found.
     pub first: Phase,
-    /// When it was connected for the first time, so that bytes could move.
+    /// Time of the first connection: before it no bytes can move.
     pub connected_at: Nanos,
-    /// What moved before the connection was lost and made again.
+    /// Bytes that moved before the last reconnect.
     pub moved_before: u64,
 }
 
-/// How much is known of what there is to do.
+/// How much is known about the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Walk {
     #[default]
     Looking,
     /// Bytes and files found are final.
     Done,
-    /// A pipe: nobody knows before it ends.
+    /// A pipe: the total is unknown until it ends.
     Endless,
 }
 
-/// What a transfer is busy with. None is silent.
+/// What a transfer is doing at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     #[default]
     Connecting,
-    /// The connection was lost, and is being made again.
+    /// The connection was lost and is being re-established.
     Reconnecting,
     Finding,
     Moving,
@@ -73,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// How far it is, once that is known.
+    /// The progress, if the total is known.
     pub fn percent(&self) -> Option<u64> {
         match self.walk {
             Walk::Done if self.bytes_found > 0 => {
@@ -85,12 +85,12 @@ impl Seen {
         }
     }
 
-    /// The mean rate since bytes could move, over all connections.
+    /// The mean rate since the first connection, over all connections.
     pub(crate) fn average(&self) -> Rate {
         Rate::of(self.moved_before + self.moved(), self.at - self.connected_at)
     }
 
-    /// Bytes that moved in this run, since it was connected last.
+    /// Bytes that moved in this run since the last reconnect.
     pub fn moved(&self) -> u64 {
         self.bytes_done.saturating_sub(self.bytes_held)
     }
@@ -112,12 +112,12 @@ impl Seen {
     }
 }
 
-/// Remembers the last seconds, so that there is a rate of now.
+/// Keeps the last seconds, for the current rate.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Oldest first; spans `SPAN` at most.
+    /// Oldest first; spans at most `SPAN`.
     past: VecDeque<(Nanos, u64)>,
-    /// When bytes were seen to have moved last.
+    /// When bytes last moved.
     moved_at: Nanos,
 }
 
@@ -137,12 +137,12 @@ impl Meter {
         self.over(NOW)
     }
 
-    /// For how long nothing has moved, where that is longer than usual.
+    /// How long nothing has moved, if that is longer than usual.
     pub fn still(&self, seen: &Seen) -> Option<Nanos> {
         Some(seen.at - self.moved_at).filter(|still| *still >= STILL)
     }
 
-    /// How long the rest takes at the rate of the last seconds. Only once all files are found.
+    /// The remaining time at the rate of the last seconds. Only once all files are found.
     pub fn left(&self, seen: &Seen) -> Option<Nanos> {
         let rate = self.over(SPAN).bytes_per_second;
         let rest = seen.bytes_found.saturating_sub(seen.bytes_done);
@@ -157,17 +157,17 @@ impl Meter {
             return Rate { bytes_per_second: 0.0 };
         };
         let first = self.past.iter().find(|p| last.0 - p.0 <= span).unwrap_or(last);
-        // A single sample within the span says nothing; the one before it does.
+        // A single sample within the span gives no rate; then it takes the oldest one as well.
         let first = if first.0 == last.0 { self.past.front().unwrap_or(last) } else { first };
         Rate::of(last.1.saturating_sub(first.1), last.0 - first.0)
     }
 }
 
-/// The progress line, of at most so many columns: what matters least is left out whole.
+/// The progress line, at most `columns` wide: the least important fields are left out.
 pub fn line(seen: &Seen, meter: &Meter, columns: usize) -> String {
     let phase = seen.phase();
     let average = || format!("average {}", seen.average());
-    // Each field with its rank: the highest goes first where there are too few columns.
+    // Each field with its rank: the highest is left out first.
     let mut fields = match phase {
         Phase::Connecting | Phase::Reconnecting => vec![(1, clock(seen.at))],
         Phase::Finding => vec![
@@ -255,7 +255,7 @@ pub fn count(number: u64, noun: &str) -> String {
 }
 
 const NOW: Nanos = Nanos::from_millis(1500);
-/// Slow disks and paths pause for shorter.
+/// Pauses of slow disks and paths are shorter.
 const STILL: Nanos = Nanos::from_millis(3000);
 const SPAN: Nanos = Nanos::from_millis(10_000);
 
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Whole fields are left out, and what is left is true.
+    /// Whole fields are left out, and the others stay correct.
     #[test]
     fn narrow_terminals() {
         const G: u64 = 1 << 30;
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(line(&later, &meter, 40), "moving  25 %  no data for 0:06  ETA 0:30");
     }
 
-    /// An average is over all connections, and over the time in which bytes could move.
+    /// An average is over all connections, without the time before the first.
     #[test]
     fn averages_hold_across_reconnections() {
         let seen = Seen {

@@ -1,4 +1,4 @@
-//! Numbers to people and programs: pure functions from values to text. Nothing here measures,
+//! Output for people and programs: pure functions from values to text. Nothing here measures,
 //! prints or decides.
 
 pub mod campaign;

@@ -1,5 +1,4 @@
-//! A test of a path: a line for each stream and interval, and what it came to; as text and for
-//! JSON.
+//! A net test: a line for each stream and interval, and the result; as text and for JSON.
 
 use serde::Serialize;
 
@@ -11,24 +10,24 @@ use base::settings::Settings;
 use base::tally::SideReport;
 use base::units::{Bytes, Nanos};
 
-/// What one direction did in an interval.
+/// What one direction moved in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Passed {
     pub direction: Direction,
-    /// It does not count: TCP was still finding out what the path carries.
+    /// It does not count: TCP was still probing the path.
     pub omitted: bool,
-    /// From where the omitted part begins, or the one that counts.
+    /// Time since the start of the omitted part, or of the one that counts.
     pub from_s: f64,
     pub to_s: f64,
     pub streams: Vec<Moved>,
     pub sum: Moved,
 }
 
-/// What a test came to.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NetTest {
     pub omitted_s: f64,
-    /// The time that counts: less than was asked for where the test was stopped.
+    /// The time that counts: less than requested where the test was stopped.
     pub duration_s: f64,
     pub ways: Vec<WayTotal>,
     pub hosts: Vec<Cost>,
@@ -38,11 +37,11 @@ pub struct NetTest {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WayTotal {
     pub direction: Direction,
-    /// As each sender's kernel names it.
+    /// The name in the sender's kernel.
     pub congestion: String,
     pub streams: u16,
     pub sender: Option<EndTotal>,
-    /// What arrived.
+    /// Bytes that arrived.
     pub receiver: Option<EndTotal>,
     pub sender_streams: Vec<EndTotal>,
     pub receiver_streams: Vec<EndTotal>,
@@ -56,13 +55,13 @@ pub struct Cost {
     pub host: &'static str,
     pub cpu_user_s: f64,
     pub cpu_system_s: f64,
-    /// Of one CPU.
+    /// Percent of one CPU.
     pub cpu_user_percent: f64,
     pub cpu_system_percent: f64,
 }
 
 impl Passed {
-    /// `moved` has the sum behind the streams.
+    /// In `moved` the sum comes after the streams.
     pub fn of(direction: Direction, interval: Interval, moved: &[Moved]) -> Passed {
         let (sum, streams) =
             moved.split_last().map_or((Moved::default(), &[][..]), |(sum, all)| (*sum, all));
@@ -102,7 +101,7 @@ impl WayTotal {
     }
 }
 
-/// What the test cost each host. One process here has both directions, and says so twice.
+/// The CPU time of each host. A local process that has both directions reports them twice.
 pub fn costs(outcomes: &[&Outcome]) -> Vec<Cost> {
     let cpu = |side: &SideReport| (side.cpu_user.seconds(), side.cpu_system.seconds());
     let near = outcomes.iter().map(|outcome| cpu(&outcome.near));
@@ -123,7 +122,7 @@ pub fn costs(outcomes: &[&Outcome]) -> Vec<Cost> {
     near.map(|near| ("here", near)).into_iter().chain(there).map(cost).collect()
 }
 
-/// What is tested, before it begins.
+/// What will be tested, for the first line.
 pub fn opening(host: &str, directions: &[Direction], span: &str, settings: &Settings) -> String {
     let ways: Vec<&str> = directions.iter().map(|direction| arrow(*direction)).collect();
     let window =
@@ -146,7 +145,7 @@ pub fn span(omit: Nanos, time: Nanos) -> String {
     }
 }
 
-/// The line above those of intervals.
+/// The header of the lines of intervals.
 pub fn heading() -> String {
     row(["way", "stream", "seconds", "bytes", "bitrate", "retr", "cwnd", "rtt"].map(String::from))
 }
@@ -172,7 +171,7 @@ pub fn lines(passed: &Passed) -> Vec<String> {
     passed.streams.iter().chain(sum).map(line).collect()
 }
 
-/// What it came to: each end of each direction, and what it cost.
+/// The result: each end of each direction, and the CPU time.
 pub fn summary(test: &NetTest) -> String {
     let mut text = format!("\ntotal of {:.1} s", test.duration_s);
     if test.omitted_s > 0.0 {
@@ -209,7 +208,7 @@ pub fn summary(test: &NetTest) -> String {
     text
 }
 
-/// What held a direction back, in one sentence.
+/// The bottleneck of a direction, in one sentence.
 pub fn held_back(direction: Direction, sentence: &str) -> String {
     format!("{:>3}  held back by {sentence}\n", arrow(direction))
 }
@@ -228,7 +227,7 @@ fn end_line(way: &WayTotal, test_s: f64, end: &EndTotal, name: &str) -> String {
     format!("{}  {name}\n", line.trim_end())
 }
 
-/// From here to there, or back.
+/// From this host to the other, or back.
 fn arrow(direction: Direction) -> &'static str {
     match direction {
         Direction::Forward => "->",
@@ -250,7 +249,7 @@ fn row(cells: [String; 8]) -> String {
     cells.collect::<Vec<_>>().join("  ")
 }
 
-/// What stands for a figure that nobody knows.
+/// Stands for an unknown figure.
 const NOTHING: &str = "-";
 
 #[cfg(test)]

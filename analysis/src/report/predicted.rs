@@ -1,10 +1,10 @@
-//! What a copy is expected to take, as text; and how that compares with what it took.
+//! The prediction of a copy as text, and the comparison with what it took.
 
 use crate::predict::Prediction;
 use base::job::Outcome;
 use base::units::{Nanos, Rate};
 
-/// The lines of a dry run: time, rate, CPU of both sides, and what holds the copy back.
+/// The lines of a dry run: time, rate, CPU of both sides, and the bottleneck.
 pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
     let [slow, rate, fast] = prediction.rate_bytes_per_s.map(per_second);
     let mut facts = vec![("expected", seconds(prediction.elapsed_s))];
@@ -24,12 +24,12 @@ pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
     lines(&facts)
 }
 
-/// What a dry run says where nothing was ever measured.
+/// A dry run without any measurements.
 pub fn unknown() -> String {
     lines(&[("expected", "unknown: datapump measure all would tell how long it takes".into())])
 }
 
-/// One line below the summary of a copy that was made.
+/// One line below the summary of a finished copy.
 pub fn compared(prediction: &Prediction, outcome: &Outcome) -> String {
     let took_s = outcome.elapsed.seconds();
     let sides = std::iter::once(&outcome.near).chain(&outcome.far);
@@ -55,7 +55,7 @@ fn seconds([low, middle, high]: [f64; 3]) -> String {
 }
 
 fn time(seconds: f64) -> Nanos {
-    // What does not fit is cut off: no copy takes five hundred years.
+    // The cast saturates: no copy takes five hundred years.
     Nanos((seconds * 1e9) as u64)
 }
 
@@ -76,7 +76,7 @@ fn than(observed: f64, expected: f64) -> String {
     }
 }
 
-/// As wide as the facts of a summary.
+/// As wide as in a summary.
 const NAME_WIDTH: usize = 18;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Recorded runs as text: the list of many, and all of one.
+//! Recorded runs as text: a list of many, and the details of one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub fn list(records: &[Record]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Everything of one run.
+/// All data of one run.
 pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> String {
     let mut text = format!("run {}, {}\n", record.id, when(record));
     let value = columns::value(record);
@@ -118,7 +118,7 @@ fn side_text(role: &str, side: &Side, cells: Vec<(String, Cell)>) -> String {
     text
 }
 
-/// A stream in one line: what its last sample says, and the extremes of the others.
+/// A stream in one line: its last sample, and extremes over all samples.
 fn path(path: &StreamPath) -> (String, String) {
     let StreamPath { stream, side, role, samples } = path;
     let name = format!("{stream}, {} {}", side.name(), role.name());
@@ -144,7 +144,7 @@ fn path(path: &StreamPath) -> (String, String) {
     (name, text)
 }
 
-/// Some points of many, evenly spread; an export has all.
+/// Some of the points, evenly spaced; an export has all.
 fn series(points: &[SeriesPoint]) -> String {
     let step = points.len().div_ceil(SERIES_LINES).max(1);
     let some = points.iter().step_by(step);
@@ -186,7 +186,7 @@ fn section(heading: &str, cells: Vec<(String, Cell)>) -> String {
     lines(heading, there)
 }
 
-/// Two aligned columns below a heading; nothing where there are no rows.
+/// Two aligned columns below a heading; empty where there are no rows.
 fn lines(heading: &str, rows: impl Iterator<Item = (String, String)>) -> String {
     let plain = |(name, value): (String, String)| (escape::line(&name), escape::line(&value));
     let rows: Vec<(String, String)> = rows.map(plain).collect();
@@ -216,7 +216,7 @@ fn shortened(text: &str) -> String {
 
 const LIST_HEADINGS: [&str; 8] =
     ["run", "when (UTC)", "command", "what", "bytes", "rate", "CPU ns/B", "void"];
-/// Columns that are set to the right.
+/// Columns that are aligned right.
 const LIST_NUMBERS: [usize; 4] = [0, 4, 5, 6];
 /// Fields of a record that have sections of their own.
 const LISTED_APART: [&str; 4] = ["schema", "machines", "gates", "more"];
@@ -305,7 +305,7 @@ mod tests {
         let text = show(&records()[0], &environments);
         assert!(text.contains("  bytes                1073741824 (1 GiB)"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
-        // What a row holds, a person sees too.
+        // What is in a row is on the page too.
         for (name, cell) in flat(&records()[0]) {
             let side = name.starts_with("source_") || name.starts_with("sink_");
             let there = matches!(cell, Cell::Integer(Some(_)) | Cell::Real(Some(_)));

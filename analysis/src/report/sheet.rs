@@ -1,6 +1,6 @@
 //! Tables as text for a terminal and as Markdown: the same cells, two forms.
 
-/// How a page is written.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -61,7 +61,7 @@ impl Sheet {
         text
     }
 
-    /// Words stand to the left, numbers to the right. The first column names the row.
+    /// Text is aligned left, numbers right. The first column names the row.
     fn is_text(&self, column: usize) -> bool {
         let number = |cell: &String| {
             cell.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'))
@@ -91,14 +91,14 @@ impl Sheet {
     }
 }
 
-/// The side of its column at which a cell stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
     Right,
 }
 
-/// A table in Markdown, of cells that are Markdown already.
+/// A table in Markdown, from cells that are Markdown already.
 pub fn markdown_table(columns: &[(String, Side)], rows: &[Vec<String>]) -> String {
     let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
     let heading: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
@@ -116,12 +116,12 @@ pub fn markdown_table(columns: &[(String, Side)], rows: &[Vec<String>]) -> Strin
     text
 }
 
-/// Names of hosts and file systems may hold anything; a table has one line a row.
+/// Names of hosts and file systems may contain anything; a table has one line per row.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The same for Markdown, where bars, stars and the like have a meaning.
+/// The same for Markdown, with its special characters escaped.
 fn marked(text: &str) -> String {
     let mut marked = String::new();
     for c in harmless(text).chars() {
@@ -133,17 +133,17 @@ fn marked(text: &str) -> String {
     marked
 }
 
-/// Nanoseconds for each byte, with three digits that mean something.
+/// Nanoseconds per byte, with three significant digits.
 pub fn ns(value: f64) -> String {
     digits(value)
 }
 
-/// Nanoseconds as microseconds.
+/// Nanoseconds, shown as microseconds.
 pub fn us(value_ns: f64) -> String {
     digits(value_ns / 1e3)
 }
 
-/// Bytes a second as megabytes a second.
+/// Bytes a second, shown as megabytes a second.
 pub(crate) fn mega(rate: f64) -> String {
     digits(rate / 1e6)
 }
@@ -169,7 +169,7 @@ pub fn size(bytes: u32) -> String {
     base::units::Bytes(u64::from(bytes)).typed()
 }
 
-/// Three digits that mean something; a number below a thousandth of a thousandth is 0.
+/// Three significant digits; a number below a millionth is 0.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => "-".into(),

@@ -1,4 +1,4 @@
-//! What the runs of the other kind say, in short, and what a soaker changes.
+//! A summary of the runs of the other kind (with or without a soaker), and the soaker's effect.
 
 use super::curves::interval;
 use super::sheet::{Sheet, ns, percent, signed_percent, size, us};
@@ -22,7 +22,7 @@ pub fn words(cpu_from: CpuFrom) -> &'static str {
     }
 }
 
-/// What each part costs and how far predictions are off, and the verdicts on both.
+/// The cost of each part, the errors of predictions, and the verdicts on both.
 pub(crate) fn sheets(study: &Study) -> Vec<Sheet> {
     vec![costs(study), verdicts(study)]
 }
@@ -80,7 +80,7 @@ fn verdicts(study: &Study) -> Sheet {
     );
     let referees = study.referees.len();
     let all = verdicts::of(study);
-    // The referee's word is the same in both.
+    // The referee's verdicts are the same for both.
     for verdict in all.iter().take(all.len() - referees) {
         let cells = [verdict.what.as_str(), verdict.outcome.name(), &verdict.because];
         sheet.row(cells.map(String::from).to_vec());
@@ -88,7 +88,7 @@ fn verdicts(study: &Study) -> Sheet {
     sheet
 }
 
-/// Throughput and CPU time of each cell beside a soaker, over those of the cell without.
+/// Throughput and CPU time of each cell with a soaker, over those of the same cell without.
 pub fn soaking(all: &[Soaking]) -> Sheet {
     let mut sheet = Sheet::new(
         "What a soaker changes",

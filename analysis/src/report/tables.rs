@@ -17,7 +17,7 @@ use crate::study::verdicts::{self, ONE_DEVICE, per_request};
 use crate::study::{Studies, Study, Void};
 use base::units::Bytes;
 
-/// All of it, for the terminal or as the page that is kept.
+/// All tables, for the terminal or as a page in Markdown.
 pub fn page(studies: &Studies, environments: &[Environment], form: Form) -> String {
     let study = &studies.full;
     let mut text = String::new();
@@ -106,7 +106,7 @@ fn depth(depths: Depths) -> String {
     format!("depth {}/{}", depths.source, depths.sink)
 }
 
-/// Null to null: what the pump itself costs.
+/// Null to null: the cost of the pump itself.
 fn pump(part: &PartStudy) -> Sheet {
     let mut sheet = Sheet::new(
         format!("The pump alone, null to null ({})", depth(part.depths)),
@@ -177,7 +177,7 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
     sheet
 }
 
-/// What a prediction is the sum of.
+/// The parts that a prediction is the sum of.
 fn predicted_from(one: &Composition) -> Vec<String> {
     let parts: Vec<&str> = one.parts.iter().map(|part| name(*part)).collect();
     let parts = format!("pump + {}", parts.join(" + "));
@@ -201,7 +201,7 @@ fn predicted_from(one: &Composition) -> Vec<String> {
     ]
 }
 
-/// Where both ends wake one device: what its interrupts say.
+/// What the interrupts show where both ends wake up one device.
 fn one_device(one: &Composition) -> Option<String> {
     let shared: Vec<String> = one
         .sizes
@@ -290,7 +290,7 @@ fn of_starts(part: &PartStudy) -> Option<String> {
     }
 }
 
-/// Cb and Cr of the report's Table 8.
+/// Cb and Cr in Table 8 of the report of Mayr and Gray (2000).
 fn of_the_report(part: Part) -> &'static str {
     match part {
         Part::Pump => "0 ns, 20 us",
@@ -334,7 +334,7 @@ pub fn figures(study: &Study) -> Vec<Sheet> {
                 };
                 sheets.push(cpu(&format!("{title}: {whose}"), &cells, *end));
             }
-            // With files at the ends their calls would be counted too.
+            // With files at the ends, calls on files would be counted too.
             if scenario == Scenario::Net {
                 sheets.push(returns(&format!("{title}: what a read of payload returns"), &cells));
             }
@@ -481,7 +481,7 @@ fn runs(study: &Study) -> Sheet {
 }
 
 fn when(unix_s: f64) -> String {
-    // A stored time may be anything; what is no time is the beginning of times.
+    // An invalid stored time is shown as 1970.
     stamp(std::time::Duration::try_from_secs_f64(unix_s).unwrap_or_default())
 }
 
@@ -568,7 +568,7 @@ fn remarks(study: &Study) -> Sheet {
     sheet
 }
 
-/// What has neither a row nor anything else to say. Notes that explain columns are nothing.
+/// True for a sheet without rows, unless it has only notes. Notes on empty columns do not count.
 fn is_empty(sheet: &Sheet) -> bool {
     sheet.rows.is_empty() && (!sheet.columns.is_empty() || sheet.notes.is_empty())
 }

@@ -10,7 +10,7 @@ use super::escape;
 use super::live::count;
 use crate::record::packed::{HeldBy, Packed, Without};
 
-/// The summary of a transfer in a few lines: what moved and how fast, and what came before it.
+/// The summary of a transfer in a few lines: what moved, how fast, and what was there before.
 pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     if let Some(room) = outcome.dry {
         return dry_run(outcome, settings, room);
@@ -24,8 +24,8 @@ pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
     text
 }
 
-/// The figures of a transfer: how it moved, what it cost each side, and where requests spent their
-/// life.
+/// The figures of a transfer: how it moved, what it cost each side, and how the time of its
+/// requests divides.
 pub fn statistics(outcome: &Outcome, settings: &Settings) -> String {
     let mut text = String::from("\n");
     for (name, value) in facts(outcome, settings) {
@@ -49,7 +49,7 @@ pub fn statistics(outcome: &Outcome, settings: &Settings) -> String {
     text
 }
 
-/// What a dry run found.
+/// The result of a dry run.
 fn dry_run(outcome: &Outcome, settings: &Settings, room: FreeSpace) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
@@ -76,7 +76,7 @@ fn dry_run(outcome: &Outcome, settings: &Settings, room: FreeSpace) -> String {
     text
 }
 
-/// Files that stay as they are, and why.
+/// Files that were left as they are, and why.
 fn kept(outcome: &Outcome, settings: &Settings) -> String {
     let skips = settings.skip_unchanged != SkipUnchanged::No;
     let why = match settings.overwrite {
@@ -125,7 +125,7 @@ fn headline(outcome: &Outcome, settings: &Settings) -> String {
     )
 }
 
-/// What was asked for and what it became, one fact a line.
+/// Options and what became of them, one fact per line.
 fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> {
     let checks = format!("digest {}, fsync {}", settings.digest.name(), settings.fsync.name());
     let mut facts = vec![("bytes", outcome.moved_bytes().to_string())];
@@ -169,7 +169,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
     facts
 }
 
-/// What was there before, what was left out, and what broke on the way.
+/// What was there before, what was left out, and lost connections.
 fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     if outcome.resumed_bytes > 0 || outcome.held_files > 0 {
@@ -190,7 +190,7 @@ fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What a side counts, it counts since the two sides were connected last.
+/// The counts of a side start at the last connection.
 fn since_connected(outcome: &Outcome) -> Option<(&'static str, String)> {
     let bytes = source(outcome).tally.bytes;
     let text =
@@ -212,7 +212,7 @@ fn wire(outcome: &Outcome) -> String {
     }
 }
 
-/// What became of payloads that were to be packed, and what that took at both ends.
+/// What compression did to the payloads, and its CPU time at both ends.
 fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let packing = &source(outcome).tally.packing;
     let Some(ratio) = packing.ratio() else { return Vec::new() };
@@ -244,7 +244,7 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What the copy would have been with `--compress off`, and why that is believed.
+/// The estimate for `--compress off`, and its reason.
 fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
@@ -256,7 +256,7 @@ fn without_packing(without: Without) -> String {
     format!("uncompressed estimate {rate}{bound}: {why}")
 }
 
-/// The window that was asked for, and the largest that the sink's TCP advertised to the source.
+/// The requested window, and the largest that the sink's TCP advertised to the source.
 fn window(outcome: &Outcome, settings: &Settings) -> String {
     let asked = match settings.window_bytes {
         Some(bytes) => format!("asked {}", Bytes(bytes.into())),
@@ -268,7 +268,7 @@ fn window(outcome: &Outcome, settings: &Settings) -> String {
     }
 }
 
-/// How the streams were set otherwise than the host does by itself.
+/// Settings of the streams that differ from the host's defaults.
 fn settled(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let chosen = source(outcome).pace_bytes_per_s;
@@ -345,8 +345,7 @@ fn table(outcome: &Outcome) -> String {
     aligned(std::iter::once(heads).chain(cells).collect())
 }
 
-/// An engine's name, and why it is not the one that was asked for: `threads (io_uring is switched
-/// off)`.
+/// An engine's name, and why it is not the requested one: `threads (io_uring is switched off)`.
 fn engine(side: &SideReport) -> (&str, Option<&str>) {
     match side.engine.split_once(" (") {
         Some((name, why)) => (name, Some(why.strip_suffix(')').unwrap_or(why))),
@@ -354,7 +353,7 @@ fn engine(side: &SideReport) -> (&str, Option<&str>) {
     }
 }
 
-/// Columns padded to their widest cell; trailing blanks taken off.
+/// Columns padded to their widest cell; trailing spaces are removed.
 fn aligned(rows: Vec<Vec<String>>) -> String {
     let plain = |row: Vec<String>| row.iter().map(|cell| escape::line(cell)).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(plain).collect();
@@ -388,7 +387,7 @@ fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_string() } else { text.to_string() }
 }
 
-/// Where a side's requests spent their life, in one sentence.
+/// How the time of a side's requests divides, in one sentence.
 fn life(name: &str, tally: &Tally) -> String {
     let life = tally.life;
     let total = life.total();
@@ -421,7 +420,7 @@ fn life(name: &str, tally: &Tally) -> String {
     )
 }
 
-/// The sides by what they did, source first.
+/// The sides with their roles, source first.
 fn sides(outcome: &Outcome) -> Vec<(&'static str, &SideReport)> {
     match (&outcome.far, outcome.near_is_source) {
         (None, _) => vec![("this host", &outcome.near)],
@@ -437,7 +436,7 @@ fn source(outcome: &Outcome) -> &SideReport {
     }
 }
 
-/// The width of a name with the gap behind it.
+/// The width of a name and the space after it.
 const NAME_WIDTH: usize = 18;
 
 #[cfg(test)]
@@ -450,7 +449,7 @@ pub(super) mod sample {
         Nanos((seconds * 1e9) as u64)
     }
 
-    /// A push of 4 GiB over four streams, as it could have been.
+    /// A plausible push of 4 GiB over four streams.
     pub(crate) fn push() -> Outcome {
         let near = SideReport {
             tally: Tally {
@@ -519,7 +518,7 @@ mod tests {
     use super::*;
     use base::fault::Class;
 
-    /// What a copy prints, and with `--stats`.
+    /// The output of a copy, without and with `--stats`.
     fn check(name: &str, outcome: &Outcome) {
         let settings = Settings::default();
         let summary = summary(outcome, &settings);
@@ -546,8 +545,8 @@ mod tests {
         check("dry-run", &outcome);
     }
 
-    /// One denominator for what moved now, and another for what the sides counted since they were
-    /// connected last.
+    /// One denominator for what this run moved, and another for the counts of the sides since their
+    /// last connection.
     #[test]
     fn an_earlier_run_and_reconnections() {
         let mut outcome = sample::push();
@@ -577,7 +576,7 @@ mod tests {
         check("nothing", &outcome);
     }
 
-    /// What stays has its reason.
+    /// Files that are kept have a reason.
     #[test]
     fn what_is_kept_is_told_why() {
         let outcome = Outcome { kept: 2, ..sample::push() };

@@ -45,7 +45,7 @@ fn nothing_measured_is_said() {
     assert!(!text.contains("Table 1"), "{text}");
 }
 
-/// However many runs a gate takes, and whatever each of them says, there is one line for it.
+/// However many runs fail a gate, with different messages, there is one line for it.
 #[test]
 fn a_gate_is_named_once() {
     let mut records = planted(0.03);
