@@ -1,4 +1,4 @@
-//! The cells of the grid: runs that differ in nothing but chance.
+//! The cells of the grid: runs that differ only by chance.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 use crate::record::sample::{Record, Scenario, Side};
 use crate::statistics::{Spread, median};
 
-/// Which runs CPU time is taken from, where there are both.
+/// Which runs give the CPU time, if there are both kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuFrom {
-    /// Those beside a soaker: the report's procedure.
+    /// Those with a soaker: the procedure of Mayr and Gray (2000).
     #[default]
     Soaked,
-    /// Those without: what copies are like.
+    /// Those without one, as copies are.
     Bare,
 }
 
@@ -41,61 +41,61 @@ pub struct Depths {
 }
 
 impl Depths {
-    /// Of the end that has more.
+    /// Of the end with more of them.
     pub(crate) fn in_flight(self) -> u16 {
         self.source.max(self.sink).max(1)
     }
 }
 
-/// What the runs of a cell did.
+/// The results of a cell's runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     pub key: CellKey,
     /// Bytes a second. From runs without a soaker where there are any: it may slow a run down.
     pub rate: Option<Spread>,
-    /// The same from runs with one.
+    /// The same from runs with a soaker.
     pub rate_soaked: Option<Spread>,
-    /// How long a run takes whose CPU time counts.
+    /// The time of a run, of those that give the CPU time.
     pub elapsed_s: Option<f64>,
-    /// From runs with a soaker or without, as the study has it.
+    /// From runs with a soaker or without, by the study's choice.
     pub source: Option<SideCell>,
     pub sink: Option<SideCell>,
-    /// Which they are from: the other kind where there is none of the one that was asked for;
-    /// `None` where no run counts.
+    /// The kind of those runs: the other kind where there are none of the study's choice; `None`
+    /// where no run is valid.
     pub cpu_from: Option<CpuFrom>,
-    /// Segments that TCP sent for each full request, in the runs whose CPU time counts; `None`
-    /// where they were not counted.
+    /// Segments that TCP sent per full request, in the runs that give the CPU time; `None` where
+    /// they were not counted.
     pub segments_per_request: Option<f64>,
-    /// Interrupts of the host's devices, the same.
+    /// Interrupts of the host's devices, likewise.
     pub interrupts_per_request: Option<f64>,
-    /// Runs that count for nothing, by the gate that they failed.
+    /// Void runs, by the gate that they failed.
     pub voids: BTreeMap<String, usize>,
 }
 
-/// CPU time and returns of one side, medians but for the whole cost.
+/// CPU time and calls of one side; medians, except for the whole cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideCell {
-    /// Nanoseconds for each byte, of all that is this side's.
+    /// Nanoseconds per byte of all CPU time of this side.
     pub cost_ns: Spread,
     pub user_ns: f64,
     pub system_ns: f64,
     pub kernel_threads_ns: f64,
     pub calls_per_request: f64,
-    /// Requests that found nothing of their lane's files in the air, of each full request; `None`
-    /// where they were not counted, and where there are no files.
+    /// Starts per full request (requests submitted while their lane had no file request in flight);
+    /// `None` where they were not counted, and where there are no files.
     pub starts_per_request: Option<f64>,
     pub reads: Reads,
 }
 
-/// What a network source got. Every frame has a header, which is a call of its own: the others read
-/// payload.
+/// The reads of a network source. Every frame has a header, which takes a call of its own: the
+/// others read payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reads {
-    /// Calls for payload, of each request.
+    /// Calls for payload, per request.
     pub per_request: f64,
-    /// The share of them that returned less than they were asked for.
+    /// The share of partial calls.
     pub partial_share: f64,
-    /// What one returned on the average, as a share of the request.
+    /// The average bytes of a call, as a share of the request.
     pub mean_return: f64,
 }
 
@@ -108,7 +108,7 @@ impl Cell {
     }
 }
 
-/// One of the two processes of a transfer; the first has both ends where there is one only.
+/// One of the two processes of a transfer; a single process has both ends as the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessRole {
@@ -219,7 +219,7 @@ fn side(records: &[&Record], end: ProcessRole) -> Option<SideCell> {
     })
 }
 
-/// The runs whose CPU time counts: those of the kind that is asked for, where there are any.
+/// The runs that give the CPU time: those of the requested kind, if there are any.
 pub(crate) fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a Record> {
     let (soaked, bare): (Vec<&Record>, Vec<&Record>) =
         records.iter().partition(|record| is_soaked(record));
@@ -230,14 +230,14 @@ pub(crate) fn with_cpu<'a>(records: &[&'a Record], cpu_from: CpuFrom) -> Vec<&'a
     }
 }
 
-/// Why a run counts for nothing, in a word: the first gate that it failed.
+/// Why a run is void, in a word: the first gate that it failed.
 pub(crate) fn failed_gate(record: &Record) -> Option<String> {
     let reason = record.void_reason.as_ref()?;
     let gate = record.gates.iter().find(|gate| !gate.passed);
     Some(gate.map_or_else(|| reason.clone(), |gate| gate.name.clone()))
 }
 
-/// Full requests that the bytes of a run fill: what a counted call is compared with.
+/// The full requests that the bytes of a run fill: the reference for counted calls.
 pub fn requests(record: &Record) -> f64 {
     record.moved.bytes as f64 / f64::from(record.options.request_bytes.max(1))
 }
@@ -247,12 +247,12 @@ pub fn segments(record: &Record) -> Option<f64> {
     record.moved.segments_sent
 }
 
-/// Of the devices of the host that the run was made from.
+/// Interrupts of the devices of the host that started the run.
 fn interrupts(record: &Record) -> Option<f64> {
     record.conditions.device_interrupts.map(|count| count as f64)
 }
 
-/// True where what was read and what was written on a host was known to be on two devices.
+/// True where the host is known to read from one device and write to another.
 pub fn has_two_devices(record: &Record) -> bool {
     record.conditions.has_two_devices
 }
@@ -261,7 +261,7 @@ pub(crate) fn is_soaked(record: &Record) -> bool {
     !record.conditions.soaked_cpus.is_empty()
 }
 
-/// Bytes a second, once steady where that was found.
+/// Bytes a second, in the steady part if there is one.
 pub fn rate(record: &Record) -> f64 {
     record.moved.steady_bytes_per_s.unwrap_or(record.moved.goodput_bytes_per_s)
 }
@@ -284,7 +284,7 @@ pub fn depths(record: &Record) -> Depths {
     }
 }
 
-/// What a run was measured under, of all that it touched.
+/// The conditions of a run, of all its parts.
 pub fn conditions(record: &Record, scenario: Scenario) -> String {
     let mut words = Vec::new();
     if scenario.reads_disk() {
@@ -303,7 +303,7 @@ pub fn conditions(record: &Record, scenario: Scenario) -> String {
 pub(crate) fn source_conditions(record: &Record) -> String {
     let file_system = record.conditions.source_file_system.as_deref();
     let cache = record.conditions.cache.as_str();
-    // What is read around the page cache says so already.
+    // `direct` already says that the page cache is bypassed.
     let said = in_memory(file_system) || (cache == "bypass" && record.options.direct == "on");
     disk(record, file_system, (!said).then_some(cache))
 }
@@ -313,7 +313,7 @@ pub(crate) fn sink_conditions(record: &Record) -> String {
 }
 
 fn disk(record: &Record, file_system: Option<&str>, cache: Option<&str>) -> String {
-    // The mount options follow the name.
+    // The mount options come after the name.
     let name = file_system.and_then(|name| name.split_whitespace().next()).unwrap_or("files");
     let direct = match record.options.direct.as_str() {
         _ if in_memory(file_system) => "",
@@ -340,7 +340,7 @@ pub(crate) fn net_conditions(record: &Record) -> String {
     words([carrier, congestion, &record.options.receive, engine(record)])
 }
 
-/// The engine, where one was asked for.
+/// The engine, where one was requested.
 fn engine(record: &Record) -> &str {
     match record.options.engine.as_str() {
         "auto" => "",

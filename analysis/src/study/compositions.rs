@@ -1,5 +1,5 @@
-//! What is composed of parts, predicted from them and never fitted: `c = pump + source + sink`,
-//! each end of a network by itself.
+//! Compositions of parts, predicted from them and never fitted: `c = pump + source + sink`, each
+//! end of a network separately.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::model::Part;
 use crate::record::sample::{Record, Scenario};
 use crate::statistics::symmetric_error;
 
-/// One end of a composition under one set of conditions at one depth.
+/// One end of a composition under given conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Composition {
     pub scenario: Scenario,
@@ -28,20 +28,20 @@ pub struct Composition {
 pub struct Composed {
     pub request_bytes: u32,
     pub n: usize,
-    /// Nanoseconds for each byte; `None` where every run is void.
+    /// Nanoseconds per byte; `None` where every run is void.
     pub observed_ns: Option<f64>,
     pub predicted_ns: f64,
-    /// The same with the network's part as it is between null ends.
+    /// The same with the network's cost as measured between null ends.
     pub flat_out_ns: f64,
     pub network: Network,
-    /// Runs of the halves that count, of the one with fewer; `None` where neither was measured.
+    /// Valid runs of the half with fewer of them; `None` where a half was not measured.
     pub half_runs: Option<usize>,
-    /// Starts that were counted in these runs, of each request; `None` where they were not.
+    /// Counted starts per request in these runs; `None` where they were not counted.
     pub starts_per_request: Option<f64>,
     pub observed_rate: Option<f64>,
-    /// That of the slowest part.
+    /// The rate of the slowest part.
     pub predicted_rate: Option<f64>,
-    /// Gates that runs failed, and how many did.
+    /// Gates that runs failed, and how many runs.
     pub voids: Vec<(String, usize)>,
     /// Where both ends are on one host.
     pub interrupts: Option<Interrupts>,
@@ -52,7 +52,7 @@ impl Composed {
         Some(symmetric_error(self.observed_ns?, self.predicted_ns))
     }
 
-    /// Runs that count, of it or of the half that it is predicted from: of what has fewer.
+    /// Valid runs, of this or of the half that it is predicted from: the smaller number.
     pub fn runs(&self) -> usize {
         self.half_runs.map_or(self.n, |runs| runs.min(self.n))
     }
@@ -61,7 +61,7 @@ impl Composed {
         Some(symmetric_error(self.observed_ns?, self.flat_out_ns))
     }
 
-    /// True where the ends wake one device together: then the error is of no end's costs.
+    /// True where both ends wake one device: then the error cannot be assigned to an end.
     pub(crate) fn shares_device(&self) -> bool {
         self.interrupts.is_some_and(|interrupts| interrupts.are_shared())
     }
@@ -76,13 +76,13 @@ impl Composition {
         self.sizes.iter().filter_map(Composed::symmetric_error).collect()
     }
 
-    /// True where the network's part is another somewhere than between null ends.
+    /// True where the network's cost is not the one between null ends at some size.
     pub(crate) fn has_halves(&self) -> bool {
         self.sizes.iter().any(|seen| seen.network != Network::FlatOut)
     }
 }
 
-/// The ends of what is composed, with the parts on either side of its pump; null is none.
+/// The ends of compositions, with the parts on either side of their pump; null has no part.
 const COMPOSED: [(Scenario, ProcessRole, &[Part]); 7] = [
     (Scenario::DiskDisk, ProcessRole::Source, &[Part::DiskSource, Part::DiskSink]),
     (Scenario::DiskNetDisk, ProcessRole::Source, &[Part::DiskSource, Part::NetSink]),
@@ -102,8 +102,8 @@ pub(crate) fn of(
     let mut found: Vec<Composition> = Vec::new();
     for (scenario, end, its_parts) in COMPOSED {
         for cell in all.iter().filter(|cell| cell.key.scenario == scenario) {
-            // Conditions of the parts are read from a run; a cell of void runs has none, and the
-            // words of its neighbours do.
+            // The conditions of the parts are read from a run. A cell with only void runs has none,
+            // so a run of another cell with the same conditions is used.
             let run = records.iter().find(|record| {
                 cells::key(record).is_some_and(|key| {
                     key.scenario == scenario && key.conditions == cell.key.conditions
@@ -165,12 +165,12 @@ fn composed(
     parts: &[PartStudy],
 ) -> Composed {
     let size = cell.key.request_bytes;
-    // Every part knows the pump; it is added once.
+    // The cost of the pump is known to every part, and is added once.
     let pump = used.first().map_or(0.0, |part| part.curve.fit(size).known.cost_ns(size));
     let seen = cell.side(end);
     let starts = seen.and_then(|side| side.starts_per_request);
     let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, (starts, run))).sum();
-    // The slowest of all that bytes pass through, whichever end it is at.
+    // The slowest part in the whole path, at either end.
     let all = match cell.key.scenario {
         Scenario::DiskNetDisk => &[Part::DiskSource, Part::NetSink, Part::DiskSink][..],
         Scenario::DiskNet => &[Part::DiskSource, Part::NetSink],
@@ -197,8 +197,8 @@ fn composed(
     }
 }
 
-/// What an end costs: as it did in the half that holds the transfer back, and at the end that is
-/// null there its disk's own.
+/// The cost of an end: as measured in the slower half; for the end that is null there, plus the
+/// cost of its disk.
 fn from_half(
     half: &Cell,
     network: Network,
@@ -217,8 +217,8 @@ fn from_half(
     within + of_files.map(|part| own_cost_ns(part, used, cell, (starts, run))).sum::<f64>()
 }
 
-/// What a part costs here, with the starts that were counted here. Where they were not, every
-/// request is one.
+/// The cost of a part here, with the starts that were counted here. Without counts, every request
+/// is a start.
 fn own_cost_ns(
     part: &PartStudy,
     used: &[&PartStudy],
@@ -233,7 +233,7 @@ fn own_cost_ns(
     let alone = part.own_cost_ns(size, 1.0);
     let with_files = used.iter().filter(|part| part.starts.are_of_files()).count().max(1);
     if with_files > 1 && cells::has_two_devices(run) {
-        // The counted starts do not say whose device was idle. Neither spares the other anything.
+        // Starts are not counted per device. Each part has the starts that it has alone.
         return match part.starts {
             Starts::Told => {
                 let own = part.starts_alone(size, cell.key.depths.in_flight());
@@ -242,13 +242,13 @@ fn own_cost_ns(
             _ => alone,
         };
     }
-    // Each part with files has as many requests as the other, so as many of the starts are its own.
+    // Parts with files have equally many requests, so each has an equal share of the starts.
     let Some(share) = starts.map(|starts| starts / with_files as f64) else { return alone };
     let same_device = || used.iter().filter(|one| one.conditions == part.conditions);
     match part.starts {
         Starts::None | Starts::Segments | Starts::NotCounted => alone,
-        // What two starts share is waking the device: the least that one of them costs. What a
-        // start of this part costs beyond that, as of a kernel thread that ends it, stays its own.
+        // Two starts share the wake-up of the device, at the lower of their costs. What a start
+        // costs beyond that, such as a kernel thread that completes it, is not shared.
         Starts::Told => {
             let own = part.starts_alone(size, cell.key.depths.in_flight());
             let wake_ns =
@@ -256,9 +256,9 @@ fn own_cost_ns(
             let shared_ns = (own - share).max(0.0) * wake_ns / f64::from(size.max(1));
             part.own_cost_ns(size, own.max(share)) - shared_ns
         }
-        // With several of them in the air, the counted starts are not the device's.
+        // With several requests in flight, the counted starts are not those of the device.
         Starts::TakeTurns if cell.key.depths.in_flight() > 1 => alone,
-        // What waking a device costs is the same whichever part wakes it.
+        // The wake-up of a device costs the same, whichever part causes it.
         Starts::TakeTurns | Starts::Alike => {
             let start_ns = same_device().find_map(|one| one.start_ns(size));
             let spared = start_ns.unwrap_or(0.0) * (1.0 - share).max(0.0);
@@ -267,8 +267,8 @@ fn own_cost_ns(
     }
 }
 
-/// The part under the conditions of a run: at the same depth where that was measured, else at the
-/// depth that stands for it.
+/// The part under the conditions of a run: at the same depth if that was measured, else at the
+/// preferred depth.
 fn part_for<'a>(
     part: Part,
     run: &Record,

@@ -1,5 +1,5 @@
-//! What packing comes to on given bytes: ratio, speed and cost, the link below which it pays, and
-//! what plain tools do with the same bytes. How it is measured is not known here.
+//! Compression of given bytes: ratio, speed and cost, the link rate below which it pays, and the
+//! results of external tools. The measurement is elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -19,43 +19,43 @@ pub struct Findings {
     pub tools: Vec<Tool>,
 }
 
-/// One way on one source.
+/// One coding for one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Packed {
-    /// As it is typed behind `--compress`.
+    /// As typed after `--compress`.
     pub way: String,
     pub ratio: f64,
     pub pack_bytes_per_s: f64,
-    /// `None` where nothing shrank, so that nothing was unpacked.
+    /// `None` where nothing shrank, so that nothing was decompressed.
     pub unpack_bytes_per_s: Option<f64>,
 }
 
-/// A program on the same bytes: one stream, no payloads.
+/// A program with the same bytes: one stream, no payloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tool {
     pub command: String,
     pub ratio: f64,
-    /// `None` where it took so little that the start of the program was most of it.
+    /// `None` where the start of the program was most of its time.
     pub pack_bytes_per_s: Option<f64>,
 }
 
 impl Packed {
-    /// Below this rate of the link, packing with so many processors at each end is faster than
-    /// sending as it is: what they pack and unpack is then more than the link carries raw. `None`
-    /// where nothing is gained on any link.
+    /// Below this link rate, compression with this many processors at each end is faster than
+    /// sending raw bytes: they compress and decompress more than the link carries. `None` where
+    /// compression gains nothing on any link.
     pub(crate) fn pays_below_bytes_per_s(&self, processors: usize) -> Option<f64> {
         let unpack = self.unpack_bytes_per_s.unwrap_or(f64::INFINITY);
         let slower = self.pack_bytes_per_s.min(unpack) * processors as f64;
         (self.ratio > GAIN_MIN).then_some(slower)
     }
 
-    /// How many times as long packing takes as unpacking: c/x of SLAC (2001).
+    /// Time of compression over that of decompression: c/x of SLAC (2001).
     pub fn pack_over_unpack(&self) -> Option<f64> {
         self.unpack_bytes_per_s.map(|unpack| unpack / self.pack_bytes_per_s)
     }
 }
 
-/// A record for each way, and for each program whose speed is known.
+/// A record for each coding, and for each program whose speed is known.
 pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Vec<Record> {
     let record = |codec: &str, ratio: f64, rate: f64, unpack: Option<f64>| {
         let bytes = findings.bytes;
@@ -105,7 +105,7 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
     ways.chain(tools).collect()
 }
 
-/// A ratio that is hardly one gains nothing.
+/// A ratio close to 1 gains nothing.
 const GAIN_MIN: f64 = 1.01;
 
 #[cfg(test)]

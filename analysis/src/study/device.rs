@@ -1,5 +1,5 @@
-//! Whether the two ends of a network wake one device together: then what each of them costs cannot
-//! be told, as neither knows whose wake it is spared.
+//! Whether the two ends of a network wake up one device together: then their costs cannot be
+//! separated, as one end may be spared the other's wake-up.
 
 use serde::Serialize;
 
@@ -9,15 +9,15 @@ use crate::record::sample::{Record, Scenario};
 /// Interrupts of the devices of a host that has both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interrupts {
-    /// For each request, while both ends were at work.
+    /// Per request, while both ends were active.
     pub together: f64,
-    /// The sum of what reading and writing take alone.
+    /// The sum for reading alone and writing alone.
     pub alone: f64,
 }
 
 impl Interrupts {
     /// Of a transfer from disk to disk by two processes of one host; `None` where interrupts were
-    /// not counted, where a part was not measured alone, and where its files have no device.
+    /// not counted, where a part was not measured alone, and where files have no device.
     pub fn of(cell: &Cell, all: &[Cell], run: &Record) -> Option<Interrupts> {
         if cell.key.scenario != Scenario::DiskNetDisk || run.machines.len() != 1 {
             return None;
@@ -37,13 +37,13 @@ impl Interrupts {
         })
     }
 
-    /// True where so many wakes are missing that costs of one end say nothing.
+    /// True where so many wake-ups are missing that the costs of one end mean nothing.
     pub(crate) fn are_shared(&self) -> bool {
         self.together < (1.0 - SHARED_MAX) * self.alone
     }
 }
 
-/// With fewer a request is not one of a device: it ends in the page cache, or in memory.
+/// With fewer, requests do not reach a device but the page cache or memory.
 const DEVICE_MIN: f64 = 0.5;
-/// A wake is up to half of what a request of an end costs, and predictions are judged by 15 %.
+/// A wake-up is up to half of the cost of an end's request, and predictions are judged by 15 %.
 const SHARED_MAX: f64 = 0.1;

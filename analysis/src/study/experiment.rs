@@ -1,5 +1,4 @@
-//! Which runs an experiment consists of, and in which order they are made. Pure: the same design
-//! and seed give the same order.
+//! The runs of an experiment, and their order. Pure: the same design and seed give the same order.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -13,8 +12,8 @@ pub struct Design {
     pub scenarios: Vec<Scenario>,
     pub request_sizes: Vec<u32>,
     pub depths: Vec<u16>,
-    /// Disks alone are run at this depth too, at three sizes: at depth 1 every request finds the
-    /// device idle, and what that costs cannot be told from what a request costs.
+    /// Disks alone are also measured at this depth, at three sizes: at depth 1 every request finds
+    /// the device idle, and the cost of that cannot be separated from that of a request.
     pub depth_apart: Option<u16>,
     pub repeats: u32,
     pub order: Order,
@@ -28,16 +27,16 @@ pub enum Order {
     Given,
 }
 
-/// On which CPUs a soaker counts what the others leave.
+/// The CPUs on which a soaker counts idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soak {
     None,
-    /// On the first half of them.
+    /// On the first half of the CPUs.
     Some,
     All,
 }
 
-/// One combination of what is varied.
+/// One combination of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
     pub scenario: Scenario,
@@ -45,8 +44,8 @@ pub struct Cell {
     pub depth: u16,
 }
 
-/// Whether a run has a soaker beside it: bandwidth is taken from those without, CPU from those with
-/// one, as the 1-1 data pump report did.
+/// Whether a run has a soaker: bandwidth is from runs without, CPU time from runs with one, as in
+/// the report of Mayr and Gray (2000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Beside {
     Nothing,
@@ -92,8 +91,8 @@ impl Design {
         few
     }
 
-    /// Every run, in blocks. One repeat is a complete pass through all cells; within it the order
-    /// is mixed, so that a slow minute of the machine hits no cell more than the others.
+    /// Every run, in blocks. One repeat is a pass through all cells in random order, so that a slow
+    /// minute of the machine affects no cell more than the others.
     pub fn blocks(&self) -> Vec<Vec<Run>> {
         let mut generator = Pcg64::seed_from_u64(self.seed);
         let mut runs = Vec::new();
@@ -114,8 +113,7 @@ impl Design {
         runs.iter().flat_map(|pass| pass.chunks(BLOCK_RUNS)).map(<[Run]>::to_vec).collect()
     }
 
-    /// Of halves the CPU time is wanted, and which of the two is the slower: both from the same
-    /// runs.
+    /// Halves give CPU time, and which of the two is slower: both from the same runs.
     fn kinds(&self, scenario: Scenario) -> &'static [Beside] {
         match self.soak {
             Soak::None => &[Beside::Nothing],
@@ -124,7 +122,7 @@ impl Design {
         }
     }
 
-    /// About how long it all takes: runs of that long each, with what stands between them.
+    /// The approximate duration: runs of `run_s` each, and the time between them.
     pub fn duration_s(&self, run_s: f64) -> f64 {
         let blocks = self.blocks();
         let runs: usize = blocks.iter().map(Vec::len).sum();
@@ -142,7 +140,7 @@ impl Soak {
         Soak::NAMES[self as usize]
     }
 
-    /// Which of these CPUs.
+    /// The first of these CPUs, as many as are soaked.
     pub fn among(self, cpus: &[u32]) -> Vec<u32> {
         let count = match self {
             Soak::None => 0,
@@ -158,17 +156,17 @@ impl Order {
     pub const ALL: &[Order] = &[Order::Random, Order::Given];
 }
 
-/// What lies between two runs: the cleaning up, the starting of the other end.
+/// Time between two runs: clean-up, and the start of the other end.
 const BETWEEN_RUNS_S: f64 = 0.2;
-/// Before and after a block.
+/// Calibrations before and after a block.
 const CALIBRATIONS_S: f64 = 4.2;
 
-/// How many bytes a run moves so that it takes as long as it is to: from how long a shorter one
-/// took. Whole requests, and not less than one.
+/// How many bytes a run must move to take `run_s`, from the time of a shorter pilot run. Whole
+/// requests, at least one.
 pub fn bytes_for(pilot_bytes: u64, pilot_s: f64, run_s: f64, request_bytes: u32) -> u64 {
     let request = u64::from(request_bytes);
     let wanted = pilot_bytes as f64 / pilot_s.max(1e-6) * run_s;
-    // A pilot that stumbled must not ask for the age of the universe.
+    // A pilot that was disturbed must not lead to an endless run.
     let wanted = wanted.clamp(request as f64, 1e15) as u64;
     wanted.div_ceil(request) * request
 }

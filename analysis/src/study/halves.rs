@@ -1,21 +1,21 @@
-//! What the ends of a network cost depends on which of them waits: none, as between null ends, the
-//! receiver for a disk that feeds the sender, or the sender for a disk that drains the receiver. A
-//! half has that disk and a null end.
+//! The cost of a network's ends depends on which of them waits: none, as between null ends; the
+//! receiver, for a disk that feeds the sender; or the sender, for a disk that drains the receiver.
+//! A half is a transfer with only one of these disks and a null end.
 
 use serde::Serialize;
 
 use super::cells::{self, Cell, ProcessRole};
 use crate::record::sample::{Record, Scenario};
 
-/// How the ends of a network within a composition are known.
+/// Where the cost of a network's ends in a composition is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// As between null ends, never idle.
+    /// From null ends, never idle.
     FlatOut,
-    /// As the disk at the source feeds it.
+    /// With the disk at the source.
     Fed,
-    /// As the disk at the sink drains it.
+    /// With the disk at the sink.
     Drained,
 }
 
@@ -28,7 +28,7 @@ impl Network {
         }
     }
 
-    /// The end whose disk holds a transfer back.
+    /// The end whose disk is the bottleneck.
     pub(crate) fn disk_at(self) -> Option<ProcessRole> {
         match self {
             Network::FlatOut => None,
@@ -46,7 +46,7 @@ pub(crate) struct Halves<'a> {
 }
 
 impl<'a> Halves<'a> {
-    /// `None` where they were not both measured, beside a soaker as it or without.
+    /// `None` unless both were measured, with a soaker or without as this cell.
     pub(crate) fn of(cell: &Cell, all: &'a [Cell], run: &Record) -> Option<Halves<'a>> {
         if cell.key.scenario != Scenario::DiskNetDisk {
             return None;
@@ -63,7 +63,7 @@ impl<'a> Halves<'a> {
         Some(Halves { fed: half(Scenario::DiskNet)?, drained: half(Scenario::NetDisk)? })
     }
 
-    /// The one that holds the whole way back, where both have runs that count.
+    /// The slower half, which limits the whole transfer; if both have valid runs.
     pub(crate) fn slower(&self) -> Option<(Network, &'a Cell)> {
         let rate = |half: &Cell| Some(half.rate.as_ref()?.median);
         let (fed, drained) = (rate(self.fed)?, rate(self.drained)?);
@@ -73,7 +73,7 @@ impl<'a> Halves<'a> {
         })
     }
 
-    /// Runs that count, of the half that has fewer of them.
+    /// Valid runs, of the half with fewer of them.
     pub(crate) fn runs(&self) -> usize {
         let of = |half: &Cell| half.source.as_ref().map_or(0, |side| side.cost_ns.n);
         of(self.fed).min(of(self.drained))

@@ -1,11 +1,10 @@
-//! What the runs of an experiment say together: every cell of the grid, each part's curve, and how
-//! well the parts predict what is composed of them. A pure function of stored records: the same
-//! records give the same study, in whatever order they come. It knows neither who makes the runs
-//! nor the store.
+//! Analysis of the runs of an experiment: every cell of the grid, each part's curve, and how well
+//! the parts predict compositions. A pure function of stored records: the same records give the
+//! same study, in any order. It uses neither the store nor the part of the program that makes runs.
 //!
-//! CPU time is taken from runs beside the soaker, as the 1-1 data pump report did, or from those
-//! without one, by clocks alone: a soaker changes what it measures where a CPU that would have been
-//! idle is not. Both are studied, and said.
+//! CPU time is from runs with the soaker, as in the report of Mayr and Gray (2000), or from runs
+//! without one, by clocks alone: a soaker changes what it measures, as no CPU is idle then. Both
+//! kinds are studied and reported.
 
 pub mod cells;
 pub(crate) mod compositions;
@@ -32,12 +31,12 @@ use crate::model::end_to_end::records::is_whole;
 use crate::model::{Component, HostModel, Part};
 use crate::record::sample::{Record, Scenario};
 
-/// The same runs studied with CPU time from either kind.
+/// The same runs studied with the CPU time of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Studies {
-    /// The one that the full tables are of.
+    /// The kind that the full tables show.
     pub full: Study,
-    /// `None` where there is one kind of run only.
+    /// `None` where all runs are of one kind.
     pub other: Option<Study>,
     pub soaking: Vec<Soaking>,
 }
@@ -53,8 +52,8 @@ impl Studies {
         Studies { full: study(full), other: (!soaking.is_empty()).then(|| study(other)), soaking }
     }
 
-    /// The models of the hosts that the parts ran on, by clocks alone, as copies run without a
-    /// soaker. `host_of` names the host of an environment.
+    /// The models of the hosts that the parts ran on, from runs without a soaker, as copies have
+    /// none. `host_of` names the host of an environment.
     pub fn hosts(&self, host_of: impl Fn(i64) -> String) -> Vec<HostModel> {
         match &self.other {
             Some(other) if other.cpu_from == CpuFrom::Bare => other.hosts(host_of),
@@ -63,7 +62,7 @@ impl Studies {
     }
 }
 
-/// Everything that the tables need.
+/// The data of the tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Study {
     pub cpu_from: CpuFrom,
@@ -71,7 +70,7 @@ pub struct Study {
     pub started_unix_s: f64,
     pub ended_unix_s: f64,
     pub versions: Vec<String>,
-    /// Runs that stand in an experiment; others are no part of a study.
+    /// Runs that are part of an experiment; others are not studied.
     pub runs: usize,
     pub voids: Vec<Void>,
     pub gates: Vec<GateTally>,
@@ -79,30 +78,30 @@ pub struct Study {
     pub parts: Vec<PartStudy>,
     pub compositions: Vec<Composition>,
     pub referees: Vec<Referee>,
-    /// What could not be made of the runs, and why.
+    /// Problems of the analysis, and why.
     pub remarks: Vec<String>,
 }
 
-/// A run that counts for nothing.
+/// A void run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Void {
     pub id: i64,
     pub scenario: Scenario,
     pub request_bytes: u32,
-    /// The first gate that it failed, by name, with what it found.
+    /// The name of the first gate that it failed, and its value.
     pub gate: String,
     pub value: Option<f64>,
-    /// The same in a sentence.
+    /// The same as a sentence.
     pub reason: String,
 }
 
-/// What a gate saw over all runs.
+/// A gate over all runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateTally {
     pub name: String,
     pub passed: usize,
     pub failed: usize,
-    /// The largest value seen and the limit that it had.
+    /// The largest value, and its limit.
     pub worst: f64,
     pub limit: f64,
 }
@@ -112,8 +111,8 @@ impl Study {
         Study::with(records, None, CpuFrom::default())
     }
 
-    /// `cache_bytes` is how much a core's own cache (its second level) holds, where that is known:
-    /// requests in flight that leave it may cost more.
+    /// `cache_bytes` is the size of a core's own (second level) cache, if known: bytes cost more
+    /// when the requests in flight do not fit in it.
     pub fn with(records: &[Record], cache_bytes: Option<u64>, cpu_from: CpuFrom) -> Study {
         let mut placed: Vec<&Record> =
             records.iter().filter(|record| record.place.is_some() && !is_whole(record)).collect();
@@ -143,8 +142,8 @@ impl Study {
         study
     }
 
-    /// The curve of a part that stands for it: of all conditions alike the smallest depth that is
-    /// near the best rate.
+    /// The curve that represents a part: among equal conditions, the smallest depth whose rate is
+    /// near the best.
     pub fn chosen(&self) -> Vec<&PartStudy> {
         let mut chosen: BTreeMap<(Part, &str), &PartStudy> = BTreeMap::new();
         for part in &self.parts {
@@ -177,7 +176,7 @@ impl Study {
 }
 
 impl HostModel {
-    /// The model of all parts, as of one host; whoever knows its name sets it.
+    /// The model of all parts as if of one host; the caller sets its name.
     pub fn of(records: &[Record]) -> HostModel {
         Study::with(records, None, CpuFrom::Bare).hosts(|_| String::new()).pop().unwrap_or_default()
     }
@@ -187,7 +186,7 @@ impl HostModel {
     }
 }
 
-/// In order of time, and of numbers where clocks stood still.
+/// By time, and by index where clocks stood still.
 fn order(record: &Record) -> (f64, u32, i64) {
     let index = record.place.as_ref().map_or(0, |place| place.order_index);
     (record.started_unix_s, index, record.id)

@@ -1,4 +1,4 @@
-//! Each part alone: its costs with the pump's own taken off once, and the rate it reached.
+//! Each part alone: its costs with the pump's own cost subtracted once, and the rate it reached.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::model::{Component, Part};
 use crate::record::sample::{Record, Scenario};
 use crate::statistics::{Estimate, median, median_estimate};
 
-/// One part under one set of conditions at one depth.
+/// One part under given conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartStudy {
     pub part: Part,
     pub conditions: String,
     pub depths: Depths,
-    /// One for all depths where starts are told from requests by them.
+    /// One curve for all depths where starts have a cost of their own.
     pub curve: Curve,
     /// What `N` counts.
     pub counts: Counts,
     pub starts: Starts,
-    /// Segments that TCP sent for each request; empty where they were not counted.
+    /// Segments that TCP sent per request; empty where they were not counted.
     pub segments_per_request: Vec<(u32, f64)>,
     pub bandwidth: Vec<(u32, Estimate)>,
     pub calls_per_request: Vec<(u32, f64)>,
@@ -31,33 +31,33 @@ pub struct PartStudy {
     pub cpus: u32,
 }
 
-/// What costs `Cr` each.
+/// What `Cr` is the cost of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counts {
     Requests,
-    /// Some calls returned less than they were asked for.
+    /// Some calls were partial.
     Calls,
 }
 
-/// What is known of what a part has beside bytes and requests: starts, requests that found nothing
-/// of their lane's files in the air, and segments of a network.
+/// Which events besides bytes and requests the cost of a part has: starts (requests submitted while
+/// their lane had no file request in flight), or segments of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Starts {
     /// The part has neither, or segments were not counted.
     None,
-    /// Segments that were sent stand in the place of starts.
+    /// Segments sent take the place of starts.
     Segments,
     /// They were not counted in every run, as in records of older versions.
     NotCounted,
-    /// As many of the requests are starts at all depths: what one costs is within `Cr`.
+    /// The share of starts is the same at all depths: their cost is part of `Cr`.
     Alike,
-    /// More in flight brings hardly more bytes: requests wait for each other before the device sees
-    /// them, as writes to one file do where the file system lets in one at a time. Then each finds
-    /// the device idle, whatever was in the air, and what that costs is within `Cr`.
+    /// More requests in flight give hardly more bytes: requests wait for each other before they
+    /// reach the device, for example writes to one file where the file system admits one at a time.
+    /// Then each request finds the device idle, and `Cr` includes the cost of that.
     TakeTurns,
-    /// Their cost has a number of its own.
+    /// Starts have a cost of their own.
     Told,
 }
 
@@ -67,7 +67,7 @@ impl Starts {
     }
 }
 
-/// Where a part is measured alone: the pump, and the side of it.
+/// The scenario in which a part is measured alone, and its side.
 pub(crate) const ALONE: [(Part, Scenario, ProcessRole); 5] = [
     (Part::Pump, Scenario::Cpu, ProcessRole::Source),
     (Part::DiskSource, Scenario::DiskSource, ProcessRole::Source),
@@ -77,13 +77,13 @@ pub(crate) const ALONE: [(Part, Scenario, ProcessRole); 5] = [
 ];
 
 impl PartStudy {
-    /// Segments to a request where this part is alone.
+    /// Segments per request where this part is alone.
     pub(crate) fn segments_alone(&self, request_bytes: u32) -> f64 {
         between(&self.segments_per_request, request_bytes).unwrap_or(1.0)
     }
 
-    /// Starts to a request where this part is alone, at a depth that it was measured at; else each
-    /// request is one.
+    /// Starts per request where this part is alone, if it was measured at this depth; else each
+    /// request is a start.
     pub(crate) fn starts_alone(&self, request_bytes: u32, depth: u16) -> f64 {
         let starts: Vec<(u32, f64)> = self
             .curve
@@ -94,8 +94,8 @@ impl PartStudy {
         between(&starts, request_bytes).unwrap_or(1.0)
     }
 
-    /// What a byte costs with this part alone, the pump's own taken off, where there are so many
-    /// starts, or segments, to a request.
+    /// Cost per byte of this part alone, without the pump's own, at this number of starts, or
+    /// segments, per request.
     pub(crate) fn own_cost_ns(&self, request_bytes: u32, starts_per_request: f64) -> f64 {
         let calls = match self.counts {
             Counts::Requests => 1.0,
@@ -107,7 +107,7 @@ impl PartStudy {
             - fit.known.cost_ns(request_bytes)
     }
 
-    /// What a start costs at a request size, where that was told.
+    /// The cost of a start at a request size, if it has one of its own.
     pub(crate) fn start_ns(&self, request_bytes: u32) -> Option<f64> {
         self.curve.fit(request_bytes).cs_ns.map(|cs| cs.value)
     }
@@ -123,9 +123,8 @@ impl PartStudy {
         self.bandwidth.iter().map(|(_, rate)| rate.value).fold(0.0, f64::max)
     }
 
-    /// Whether this depth is rather taken than another: one that was run at more request sizes,
-    /// and of those that were run at as many, a rate within 3 % is no reason for more requests in
-    /// flight.
+    /// Whether this depth is preferred to another: one that was measured at more request sizes; and
+    /// of equals the smaller depth, unless the other is faster by more than 3 %.
     pub(crate) fn stands_before(&self, other: &PartStudy) -> bool {
         if self.bandwidth.len() != other.bandwidth.len() {
             return self.bandwidth.len() > other.bandwidth.len();
@@ -164,14 +163,14 @@ impl PartStudy {
     }
 }
 
-/// The request size and depth to take for a part: the best of all depths under its conditions.
+/// The recommended request size and depth of a part: the best of all depths under its conditions.
 pub fn advice(parts: &[PartStudy], part: Part, conditions: &str) -> Option<Offer> {
     let same = parts.iter().filter(|one| one.part == part && one.conditions == conditions);
     advised(&same.flat_map(PartStudy::offers).collect::<Vec<_>>())
 }
 
-/// A value at a size: what was measured there, else on the line between its neighbours in the
-/// logarithm of the size, else that of the nearest.
+/// A value at a size: the measured one, else interpolated in the logarithm of the size, else that
+/// of the nearest size.
 pub fn between(known: &[(u32, f64)], request_bytes: u32) -> Option<f64> {
     let below = known.iter().filter(|(size, _)| *size <= request_bytes).max_by_key(|one| one.0);
     let above = known.iter().filter(|(size, _)| *size >= request_bytes).min_by_key(|one| one.0);
@@ -186,7 +185,7 @@ pub fn between(known: &[(u32, f64)], request_bytes: u32) -> Option<f64> {
     }
 }
 
-/// Studies every part that was measured alone, the pump first: its cost is known to the others.
+/// Studies every part that was measured alone; the pump first, as the others need its cost.
 pub fn of(
     records: &[&Record],
     cpu_from: CpuFrom,
@@ -197,7 +196,7 @@ pub fn of(
     for (part, scenario, end) in ALONE {
         for (conditions, depths) in groups(records, scenario) {
             let alone = Alone { part, end, conditions, cpu_from, cache_bytes };
-            // What is known of the pump at the least depth holds for a curve over all.
+            // For a curve over all depths, the pump's cost at the smallest depth is used.
             let known = |depths| match part {
                 Part::Pump => Known::default(),
                 _ => pump_of(&studies, depths),
@@ -239,7 +238,7 @@ pub fn of(
     studies
 }
 
-/// Runs by conditions and, of those that have them in common, by depth.
+/// Runs by conditions, and by depth within them.
 type Groups<'a> = BTreeMap<String, BTreeMap<Depths, Vec<&'a Record>>>;
 
 fn groups<'a>(records: &[&'a Record], scenario: Scenario) -> Groups<'a> {
@@ -253,7 +252,7 @@ fn groups<'a>(records: &[&'a Record], scenario: Scenario) -> Groups<'a> {
     groups
 }
 
-/// The pump's own cost: at the same depth where that was measured.
+/// The pump's own cost: at the same depth, if that was measured.
 fn pump_of(studies: &[PartStudy], depths: Depths) -> Known {
     let pumps = || studies.iter().filter(|study| study.part == Part::Pump);
     let pump = pumps().find(|pump| pump.depths == depths).or_else(|| pumps().next());
@@ -261,7 +260,7 @@ fn pump_of(studies: &[PartStudy], depths: Depths) -> Known {
     fit.map_or(Known::default(), |fit| Known { cb_ns: fit.cb_ns.value, cr_ns: fit.cr_ns.value })
 }
 
-/// A part that was measured alone under one set of conditions.
+/// A part that was measured alone under given conditions.
 struct Alone {
     part: Part,
     end: ProcessRole,
@@ -271,7 +270,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// What can be known of starts from these runs.
+    /// Whether these runs can give the cost of a start.
     fn starts(&self, depths: &BTreeMap<Depths, Vec<&Record>>) -> Starts {
         let all: Vec<&Record> = depths.values().flatten().copied().collect();
         let with_cpu = cells::with_cpu(&all, self.cpu_from);
@@ -293,7 +292,7 @@ impl Alone {
         }
     }
 
-    /// One curve over all depths, where what a start costs can be told by them.
+    /// One curve over all depths, if these separate the cost of starts.
     fn over_depths(
         &self,
         depths: &BTreeMap<Depths, Vec<&Record>>,
@@ -305,7 +304,7 @@ impl Alone {
         curve.has_starts().then_some(curve)
     }
 
-    /// Requests in flight leave the cache at the knee that belongs to the depth.
+    /// The knee is where the requests in flight at this depth no longer fit in the cache.
     fn curve(
         &self,
         records: &[&Record],
@@ -333,7 +332,7 @@ impl Alone {
         over_all: Option<&Curve>,
     ) -> Result<PartStudy, String> {
         let with_cpu = cells::with_cpu(records, self.cpu_from);
-        // The rate is that of runs without a soaker, as it may slow them down.
+        // The rate is from runs without a soaker, which may slow a run down.
         let with_rate = cells::with_cpu(records, CpuFrom::Bare);
         let curve = match over_all {
             Some(curve) => curve.clone(),
@@ -386,7 +385,7 @@ fn by_size<T>(
     sizes.iter().filter_map(|(size, values)| Some((*size, middle(values)?))).collect()
 }
 
-/// Calls are counted where they return less than they were asked for; the pump makes none.
+/// Calls are counted where some are partial; the pump makes none.
 fn counts(records: &[&Record], part: Part, end: ProcessRole) -> Counts {
     let sides = || records.iter().filter_map(|record| end.of(record));
     let (calls, partial) =
@@ -397,7 +396,7 @@ fn counts(records: &[&Record], part: Part, end: ProcessRole) -> Counts {
     }
 }
 
-/// How much faster the smallest requests are at the largest depth than at the least.
+/// The rate of the smallest requests at the largest depth, over that at the smallest.
 fn gain(depths: &BTreeMap<Depths, Vec<&Record>>) -> Option<f64> {
     let rates = |records: &Vec<&Record>| {
         let bare = cells::with_cpu(records, CpuFrom::Bare);
@@ -434,17 +433,17 @@ fn observation(
         starts: match starts {
             Starts::Told => side.starts as f64,
             Starts::Segments => cells::segments(record).unwrap_or(calls),
-            // At one depth starts are as good as requests.
+            // At one depth starts cannot be separated from requests.
             Starts::None | Starts::NotCounted | Starts::Alike | Starts::TakeTurns => calls,
         },
         cpu_s: side.cpu_s(),
     })
 }
 
-/// Resamples of the same runs are the same.
+/// Resampling the same runs gives the same intervals.
 pub const SEED: u64 = 4;
 const NEAR: f64 = 0.03;
-/// Requests that are in the air together at the device make it faster than this.
+/// A device that works on requests concurrently is faster than this.
 const OVERLAP: f64 = 1.3;
-/// With fewer partial returns than this, a request is a call.
+/// With fewer partial calls than this, a request counts as a call.
 const PARTIAL_SHARE: f64 = 0.01;

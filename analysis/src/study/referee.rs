@@ -1,4 +1,4 @@
-//! The referee: what whole machines did, against what the sides say that they did.
+//! The referee: compares the activity of whole machines with the CPU time of the sides.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use super::cells::{self, CellKey};
 use crate::record::sample::{Machine, Record, Scenario, Side};
 use crate::statistics::{median, symmetric_error};
 
-/// How the accounts of one scenario's runs agree. Ratios are medians over runs.
+/// How well the accounts of one scenario's runs agree. Ratios are medians over runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Referee {
     pub scenario: Scenario,
     pub n: usize,
-    /// The sides' CPU time, kernel threads included, over what the machines were busy without the
-    /// background: by idle accounting, and by the soaker where there was one.
+    /// The sides' CPU time, including kernel threads, over the busy time of the machines without
+    /// the background: by idle accounting, and by the soaker if there was one.
     pub own_to_idle: f64,
     pub own_to_soaker: Option<f64>,
-    /// Interrupts that no clock has, as a share of the sides' CPU time: a soaked CPU is interrupted
-    /// on the soaker's account, and without a soaker idle accounting sees them. From runs without
-    /// one, where there are any.
+    /// Interrupts on no thread's clock, as a share of the sides' CPU time: a soaker absorbs them,
+    /// and without a soaker idle accounting includes them. From runs without a soaker, if there are
+    /// any.
     pub unclocked: Option<f64>,
-    /// The sides' CPU time and those, over what the soaker says.
+    /// The sides' CPU time plus those interrupts, over the busy time by the soaker.
     pub idle_to_soaker: Option<f64>,
-    /// Interrupts that the soaker took in, as a share of what it says was busy.
+    /// Interrupts that the soaker absorbed, as a share of the busy time by the soaker.
     pub absorbed: Option<f64>,
-    /// What others took is known for every run. Where it is not, they are in the machines' figures,
-    /// and nothing can be said.
+    /// Whether the background is known for every run. If not, the machines' figures include it, and
+    /// no conclusion is possible.
     pub background_known: bool,
-    /// What no side accounts for: kernel threads by name, in seconds a run.
+    /// Time on no side's account: kernel threads by name, in seconds a run.
     pub residue: Vec<(String, f64)>,
 }
 
 impl Referee {
     /// Whether the accounts are within 10 % of each other: clocks and idle accounting in the same
-    /// runs; the soaker with those, or with what idle accounting finds where no soaker is. (Beside
-    /// it no CPU is idle, so interrupts that wake one do not happen.) Halves are run beside it
-    /// only: nobody knows how many interrupts it took in, and it is not asked.
+    /// runs; the soaker with those, or with idle accounting of runs without a soaker. (With it no
+    /// CPU is idle, so no interrupt has to wake one.) Halves only have runs with a soaker, so the
+    /// interrupts that it absorbed are unknown, and it is not compared.
     pub(crate) fn agrees(&self) -> bool {
         let near = |ratio: &f64| symmetric_error(*ratio, 1.0) <= AGREEMENT;
         let soaker = match self.scenario.is_half() && self.idle_to_soaker.is_none() {
@@ -59,7 +59,7 @@ pub fn of(records: &[&Record]) -> Vec<Referee> {
 }
 
 fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
-    // Where some runs were soaked, the CPU time is theirs.
+    // If some runs had a soaker, the CPU time is from these.
     let soaked = |record: &&&Record| record.machines.iter().all(|m| m.busy_iter_s.is_some());
     let (with, without): (Vec<&Record>, Vec<&Record>) = records.iter().partition(soaked);
     let records = if with.is_empty() { &without } else { &with };
@@ -103,7 +103,7 @@ fn own_s(record: &Record) -> f64 {
     record.source.cpu_s() + record.sink.as_ref().map_or(0.0, Side::cpu_s)
 }
 
-/// What the machines did for the run, beyond the background.
+/// The busy time of the machines for the run, without the background.
 fn busy_s(record: &Record, busy: &dyn Fn(&Machine) -> Option<f64>) -> Option<f64> {
     let sum = record.machines.iter().map(busy).sum::<Option<f64>>()?;
     (sum > 0.0).then_some(sum)
@@ -113,15 +113,15 @@ fn beyond_background(machine: &Machine) -> f64 {
     machine.busy_idle_s - machine.background_s.unwrap_or(0.0)
 }
 
-/// The soaker was calibrated beside the background: what it misses is beyond that. It knows of its
-/// own CPUs only.
+/// The soaker was calibrated with the background, so its busy time excludes it. It only covers its
+/// own CPUs.
 fn everywhere(record: &Record, machine: &Machine) -> Option<f64> {
     let everywhere = record.conditions.soaked_cpus.len() >= machine.cpus as usize;
     machine.busy_iter_s.filter(|_| everywhere)
 }
 
-/// By how much idle accounting finds the machines busier than all clocks together, as a share of
-/// these; by cell, from runs without a soaker.
+/// By how much the machines' busy time by idle accounting exceeds the time of all clocks, as a
+/// share of the latter; by cell, from runs without a soaker.
 fn unclocked(records: &[&Record]) -> BTreeMap<CellKey, f64> {
     let mut cells: BTreeMap<CellKey, Vec<f64>> = BTreeMap::new();
     for record in records {
@@ -144,7 +144,7 @@ fn absorbed(records: &[&Record]) -> Option<f64> {
     median(&records.iter().flat_map(|record| &record.machines).filter_map(of).collect::<Vec<_>>())
 }
 
-/// Kernel threads that ran on no side's account, the largest three.
+/// Kernel threads on no side's account, the largest three.
 fn residue(records: &[&Record]) -> Vec<(String, f64)> {
     let mut seconds: BTreeMap<&str, f64> = BTreeMap::new();
     for record in records {
@@ -165,5 +165,5 @@ fn residue(records: &[&Record]) -> Vec<(String, f64)> {
 }
 
 const AGREEMENT: f64 = 0.10;
-/// What is less than a tick a run is not worth a name.
+/// Less than a tick per run is not listed.
 const RESIDUE_S_MIN: f64 = 0.004;

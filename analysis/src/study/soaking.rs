@@ -1,4 +1,4 @@
-//! What a soaker changes: each cell beside one, over the same cell without.
+//! The effect of a soaker: each cell with one, over the same cell without.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use super::parts::SEED;
 use crate::record::sample::Record;
 use crate::statistics::{Estimate, ratio_of_medians};
 
-/// Ratios of medians, beside a soaker over without: 1 where it changes nothing.
+/// Ratios of medians, with a soaker over without: 1 is no effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Soaking {
     pub key: CellKey,
-    /// Runs beside a soaker, and without.
+    /// Runs with a soaker, and without.
     pub n: (usize, usize),
     pub rate: Option<Estimate>,
-    /// CPU time for each byte.
+    /// CPU time per byte.
     pub source: Option<Estimate>,
     pub sink: Option<Estimate>,
 }
 
-/// Every cell that has runs of both kinds that count.
+/// Every cell with valid runs of both kinds.
 pub fn of(records: &[Record]) -> Vec<Soaking> {
     let mut groups: BTreeMap<CellKey, [Vec<&Record>; 2]> = BTreeMap::new();
     for record in records.iter().filter(|record| record.void_reason.is_none()) {
@@ -39,7 +39,7 @@ fn soaking(key: CellKey, bare: &[&Record], soaked: &[&Record]) -> Option<Soaking
     }
     let ratio = |of: &dyn Fn(&Record) -> Option<f64>| {
         let values = |records: &[&Record]| {
-            // In order, so that the same runs are drawn whatever the order they come in.
+            // Sorted, so that resampling does not depend on the order of the runs.
             let mut values: Vec<f64> = records.iter().filter_map(|record| of(record)).collect();
             values.sort_by(f64::total_cmp);
             values

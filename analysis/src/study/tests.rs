@@ -6,7 +6,7 @@ use crate::record::sample::{Gate, Moved, PlaceInExperiment, Side};
 use crate::statistics::{Estimate, generator};
 use rand::RngExt;
 
-/// What a planted part costs: nanoseconds for each byte, and for each request or call.
+/// The cost of a planted part: nanoseconds per byte, and per request or call.
 type Planted = (f64, f64);
 
 const PUMP: Planted = (0.0, 1_500.0);
@@ -15,8 +15,8 @@ const DISK_SINK: Planted = (0.3, 14_000.0);
 const NET_SOURCE: Planted = (0.25, 3_000.0);
 const NET_SINK: Planted = (0.15, 5_000.0);
 
-/// Calls that a full request takes of a network source: one for the header, and returns are of
-/// 64 KiB at most.
+/// Calls of a network source for a full request: one for the header, and calls return at most 64
+/// KiB.
 fn calls_of_a_read(request_bytes: u32) -> f64 {
     1.0 + (f64::from(request_bytes) / 65536.0).max(1.0)
 }
@@ -40,7 +40,7 @@ fn planted_side(parts: &[(Planted, f64)], bytes: f64, request_bytes: u32, noise:
     }
 }
 
-/// An experiment over planted costs: every scenario, five sizes, five repeats, with and without a
+/// An experiment with planted costs: every scenario, five sizes, five repeats, with and without a
 /// soaker.
 pub fn planted(noise: f64) -> Vec<Record> {
     let mut generator = generator(11);
@@ -57,7 +57,7 @@ pub fn planted(noise: f64) -> Vec<Record> {
     records
 }
 
-/// What is at work at either end, besides the pump, and how many calls a request takes of it.
+/// The work at both ends, besides the pump, and the calls per request.
 fn at_work(scenario: Scenario, request_bytes: u32) -> (Work, Option<Work>) {
     let read = (NET_SOURCE, calls_of_a_read(request_bytes));
     match scenario {
@@ -253,12 +253,12 @@ fn a_model_holds_every_part() {
     assert!(model.component(Part::DiskSink, "ext4 direct").is_some(), "{model:?}");
 }
 
-/// What a request costs more that finds the device idle.
+/// The additional cost of a request that finds the device idle.
 const START_NS: f64 = 21_000.0;
 
-/// Disks at two depths, and disk to disk, where a read and a write go out together and wake the
-/// device once. `turns`: the file system lets in one write at a time, so that each finds it idle,
-/// whatever is in the air.
+/// Disks at two depths, and disk to disk, where a read and a write are submitted together and wake
+/// the device once. `turns`: the file system admits one write at a time, so that each one finds the
+/// device idle.
 fn started(turns: bool) -> Vec<Record> {
     let mut records = Vec::new();
     let mut put = |scenario, size: u32, depth: u16, counted: f64, true_starts: f64, gain: f64| {
@@ -311,7 +311,7 @@ fn what_shares_a_start_is_predicted_with_its_own_count() {
     }
 }
 
-/// With a device each both wake their own, whatever the engine counts of them together.
+/// With one device each, both wake their own, although the engine counts the starts of both.
 #[test]
 fn two_devices_spare_each_other_nothing() {
     for turns in [true, false] {
@@ -332,14 +332,14 @@ fn two_devices_spare_each_other_nothing() {
     }
 }
 
-/// What waiting costs each end of a network more for a request.
+/// The additional cost of waiting per request, for each end of a network.
 const WAIT_NS: [f64; 2] = [17_000.0, 12_000.0];
 
-/// A network that a disk holds back costs more, at both ends, than one that is never idle. The
-/// slower half says by how much; without halves nothing does.
+/// A network that waits for a disk costs more, at both ends, than one that is never idle. The
+/// slower half gives the difference; without halves it is unknown.
 #[test]
 fn a_network_that_waits_is_predicted_from_its_slower_half() {
-    // What the source's disk and the sink's reach, and how many waits those two halves have.
+    // The rates of the halves with the source's and the sink's disk, and their waits per request.
     let cases = [
         ([0.5, 0.8], [1.0, 0.2], halves::Network::Fed),
         ([0.8, 0.5], [0.2, 1.0], halves::Network::Drained),
@@ -371,14 +371,14 @@ fn a_network_that_waits_is_predicted_from_its_slower_half() {
             let flat = one.sizes.iter().filter_map(|seen| seen.flat_out_error()).collect();
             assert!(worst(flat) > 0.3, "{one:?}");
         }
-        // Halves of another kind of run say nothing of these.
+        // Halves of the other kind of run (with or without a soaker) do not count.
         let is_half = |record: &Record| record.place.as_ref().unwrap().scenario.is_half();
         records.retain(|record| !is_half(record) || cells::is_soaked(record));
         let bare = Study::with(&records, None, CpuFrom::Bare);
         let soaked = Study::with(&records, None, CpuFrom::Soaked);
         assert!(whole(&bare).iter().all(|one| !one.has_halves() && worst(one.errors()) > 0.3));
         assert!(whole(&soaked).iter().all(|one| one.has_halves() && worst(one.errors()) < 0.03));
-        // A half that a gate took is none that nobody measured.
+        // A half that failed a gate is void, not unmeasured.
         let of_half =
             |record: &&mut Record| record.place.as_ref().unwrap().scenario == Scenario::NetDisk;
         records.iter_mut().filter(of_half).for_each(|record| record.void_reason = Some("x".into()));
@@ -389,10 +389,10 @@ fn a_network_that_waits_is_predicted_from_its_slower_half() {
     }
 }
 
-/// How many interrupts the soaker took in is known from runs without one. Halves have none.
+/// How many interrupts the soaker absorbed is known from runs without one. Halves have no such run.
 #[test]
 fn of_halves_beside_a_soaker_idle_accounting_is_the_referee() {
-    // What the soaker and what idle accounting find beyond the clocks; who agrees then.
+    // Excess over the clocks by the soaker and by idle accounting; whether halves and others agree.
     let cases = [(0.3, 0.0, [true, false]), (0.0, 0.0, [true, true]), (0.0, 0.3, [false, false])];
     for (iterations, idle, agree) in cases {
         let mut records = planted(0.01);
@@ -413,8 +413,8 @@ fn of_halves_beside_a_soaker_idle_accounting_is_the_referee() {
 const SEGMENT_NS: f64 = 6_000.0;
 const SEGMENT_BYTES: f64 = 65_483.0;
 
-/// Frames of `size` over a network, where each segment costs as well. In whole transfers TCP puts
-/// small ones together: half as many.
+/// Frames of `size` over a network, with a cost per segment. In whole transfers TCP combines small
+/// frames: half as many segments.
 fn segmented() -> Vec<Record> {
     let mut records = Vec::new();
     for scenario in [Scenario::Cpu, Scenario::DiskSource, Scenario::Net, Scenario::DiskNetDisk] {
@@ -465,11 +465,11 @@ fn segments_of_a_network_have_their_cost() {
     assert!(worst(&blind) > 0.08, "{}", worst(&blind));
 }
 
-/// Interrupts on idle CPUs are on no clock. What the soaker says of them is to be what idle
-/// accounting says without it.
+/// Interrupts on idle CPUs are on no thread's clock. The soaker must find as many of them as idle
+/// accounting finds without it.
 #[test]
 fn the_referee_knows_interrupts() {
-    // What idle accounting finds beyond the clocks; what the soaker does; whether they agree.
+    // Excess over the clocks by idle accounting; by the soaker; whether they agree.
     let cases = [(0.3, 0.3, true), (0.3, 0.0, true), (0.3, 0.6, false), (0.0, 0.3, false)];
     for (idle, iterations, agree) in cases {
         let mut records = planted(0.01);
@@ -489,10 +489,10 @@ fn the_referee_knows_interrupts() {
     }
 }
 
-/// Two ends on one host are judged apart only where its device was woken for each of them.
+/// Two ends on one host are judged separately only if the device was woken for each of them.
 #[test]
 fn ends_that_wake_one_device_together_are_void() {
-    // Interrupts for a request: reading alone, writing alone, both ends together.
+    // Interrupts per request: reading alone, writing alone, both ends together.
     let cases = [
         ([1.0, 1.0, 2.0], Outcome::Passed),
         ([1.0, 1.0, 1.85], Outcome::Passed),
@@ -521,7 +521,7 @@ fn ends_that_wake_one_device_together_are_void() {
             let named = one.because.contains("one-device at 5 of 5 sizes (as it stands");
             assert_eq!(named, outcome == Outcome::Void, "{one:?}");
         }
-        // Two hosts have a device each.
+        // Two hosts have one device each.
         for record in records.iter_mut().filter(|record| record.sink.is_some()) {
             record.machines.push(record.machines[0].clone());
         }
@@ -531,7 +531,7 @@ fn ends_that_wake_one_device_together_are_void() {
     }
 }
 
-/// Records of older versions know no starts: each request is taken for one, as they were fitted.
+/// Records of older versions have no starts: each request counts as one, as in the fit.
 #[test]
 fn without_counts_nothing_is_shared() {
     let mut records = started(true);
@@ -561,7 +561,7 @@ fn either_kind_of_run_is_studied() {
         assert!(other.cpu_from != full && studies.full.cpu_from == full);
         let found = cr(&studies.full, Part::DiskSink);
         assert!((found / DISK_SINK.1 - times).abs() < 0.1 * times, "{full:?}: {found}");
-        // Copies have no soaker, whatever the page is about.
+        // Copies have no soaker, whichever kind the page shows.
         let model = studies.hosts(|_| "a".into()).pop().unwrap();
         let sink = model.component(Part::DiskSink, "ext4 direct").unwrap();
         let cr = sink.regimes[0].cr_ns.value;
@@ -579,7 +579,7 @@ fn either_kind_of_run_is_studied() {
 
 #[test]
 fn a_size_with_few_runs_is_not_judged() {
-    // Runs beside a soaker that are left at two of five sizes, and at four.
+    // Failed runs with a soaker leave too few at two of five sizes, and at four.
     let cases: [(&[u32], Outcome, &str); 2] = [
         (&[16, 64], Outcome::Passed, "3 of 5 sizes; fewer than 3 runs count at 16K, 64K; void:"),
         (&[16, 64, 128, 256], Outcome::Void, "1 of 5 sizes; fewer than 3 runs count at 16K, 64K"),
@@ -602,7 +602,7 @@ fn a_size_with_few_runs_is_not_judged() {
     }
 }
 
-/// A small file that is read in no time says nothing about a part, and is told from one that fails.
+/// A small file that is read too quickly to judge gives "not measured", not a failure.
 #[test]
 fn short_runs_fail_nothing() {
     for (elapsed_s, outcome) in [(0.1, Outcome::NotMeasured), (1.0, Outcome::Failed)] {

@@ -1,4 +1,4 @@
-//! Whether a study shows what it is to show, criterion by criterion.
+//! Whether a study meets its criteria, one by one.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use base::units::Bytes;
 pub struct Verdict {
     pub what: String,
     pub outcome: Outcome,
-    /// The numbers that it rests on.
+    /// The figures that it rests on.
     pub because: String,
 }
 
@@ -26,7 +26,7 @@ pub struct Verdict {
 pub enum Outcome {
     Passed,
     Failed,
-    /// A gate took the runs that would tell.
+    /// The runs that would decide failed a gate.
     Void,
     NotMeasured,
 }
@@ -98,7 +98,7 @@ fn accounts(referee: &Referee) -> String {
     words.join(", ")
 }
 
-/// What one request of the pump costs at every size, in nanoseconds.
+/// The cost of one request of the pump at every size, in nanoseconds.
 pub(crate) fn per_request(pump: &PartStudy) -> Vec<(u32, f64)> {
     let of =
         |size: &SizeFit| (size.request_bytes, size.observed_ns * f64::from(size.request_bytes));
@@ -206,7 +206,7 @@ fn composed(one: &Composition) -> Verdict {
     verdict
 }
 
-/// Nothing fails by runs in which starting and ending is most of what they do.
+/// Runs that mainly start and end give no failure.
 fn long_enough(
     study: &Study,
     scenario: Scenario,
@@ -229,18 +229,18 @@ fn long_enough(
     verdict
 }
 
-/// One request size, as a verdict sees it.
+/// One request size, as input of a verdict.
 struct Judged {
     at: String,
-    /// Runs that count.
+    /// Valid runs.
     n: usize,
     error: Option<f64>,
-    /// What took the others.
+    /// Gates that the other runs failed.
     gates: Vec<String>,
 }
 
-/// Within 15 % at every size and 10 % in the median. A size with fewer than three runs says
-/// nothing, and with fewer than half of the sizes nothing is judged.
+/// Within 15 % at every size and 10 % in the median. A size with fewer than three valid runs is not
+/// judged, and with fewer than half of the sizes nothing is.
 fn judged(what: String, all: &[Judged]) -> Verdict {
     let (told, untold): (Vec<&Judged>, Vec<&Judged>) =
         all.iter().partition(|one| one.n >= RUNS_MIN && one.error.is_some());
@@ -277,7 +277,7 @@ fn judged(what: String, all: &[Judged]) -> Verdict {
     Verdict { what, outcome, because }
 }
 
-/// A median over an error without an end is one.
+/// The middle is also defined where an error is infinite.
 pub(crate) fn worst_and_median(errors: &[f64]) -> (f64, f64) {
     let worst = errors.iter().copied().fold(0.0, f64::max);
     let mut sorted = errors.to_vec();
@@ -310,14 +310,14 @@ fn scenario_of(part: Part) -> Scenario {
     }
 }
 
-/// The gate of `Interrupts`, as it is named.
+/// The name of the gate of `Interrupts`.
 pub(crate) const ONE_DEVICE: &str = "one-device";
-/// With fewer a median is one run or the middle between two.
+/// With fewer, a median is a single run or the middle of two.
 const RUNS_MIN: usize = 3;
-/// Runs are sized to more than a second. With less of it, starting is no small part of one.
+/// Runs are planned to take more than a second. In shorter ones the start is a large part.
 const RUN_S_MIN: f64 = 0.5;
 const AT_EVERY_SIZE: f64 = 0.15;
 const IN_THE_MEDIAN: f64 = 0.10;
 const CONSTANT: f64 = 0.10;
-/// Less for each byte than this is nothing: a memory copy costs ten times as much.
+/// A cost per byte below this is none: a memory copy costs ten times as much.
 const FREE_NS: f64 = 0.01;
