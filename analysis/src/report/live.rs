@@ -212,8 +212,7 @@ fn moving(seen: &Seen, meter: &Meter) -> Vec<(u8, String)> {
     .collect()
 }
 
-/// One interval of a run, as `-P` prints it: when, how far, the rate of the interval and the
-/// average.
+/// The line of `--interval`: when, how far, the rate of the interval and the average.
 pub fn interval_line(before: &Seen, seen: &Seen) -> String {
     let during = Rate::of(seen.moved().saturating_sub(before.moved()), seen.at - before.at);
     let what = match seen.phase() {
