@@ -1,7 +1,7 @@
-//! CPU time of everything that a run starts, on both sides, whoever its parents are.
+//! CPU time of everything that a run starts, on both sides, whichever process started it.
 //!
 //! The bench moves itself into a control group of its own, so that sshd, the tools and their
-//! children are born there; what the group has used is what the run has used.
+//! children start in it; the CPU time of the group is that of the run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ enum Variant {
     First { group: PathBuf, parent: PathBuf },
     /// Control groups, second version: `cpu.stat`, in microseconds.
     Second { group: PathBuf, parent: PathBuf },
-    /// Only the times of children that have ended and were waited for.
+    /// Only the times of children that were waited for.
     Children,
 }
 
-/// What all clocks said at one moment.
+/// All clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     at: Instant,
@@ -31,11 +31,11 @@ pub(super) struct Moment {
     machine_ns: u64,
 }
 
-/// What passed between two moments.
+/// The difference between two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Used {
     pub wall_s: f64,
-    /// Of both sides, with what the kernel's soft interrupt threads did meanwhile.
+    /// Of both sides, including the kernel's soft interrupt threads.
     pub cpu_ns: f64,
     /// CPU used by everything else, as a share of all CPUs.
     pub foreign: f64,
@@ -47,7 +47,7 @@ impl Accounts {
         Accounts { variant, ksoftirqd: ksoftirqd() }
     }
 
-    /// How it is counted, and what is not.
+    /// How CPU time is counted, and what is not.
     pub(super) fn description(&self) -> &'static str {
         match self.variant {
             Variant::First { .. } => {
@@ -108,7 +108,7 @@ impl Drop for Accounts {
     fn drop(&mut self) {
         if let Variant::First { group, parent } | Variant::Second { group, parent } = &self.variant
         {
-            // An empty group is removed; one with something in it stays and harms nobody.
+            // An empty group is removed; any other stays, which does no harm.
             for pid in self.processes() {
                 fs::write(parent.join("cgroup.procs"), pid.to_string()).ok();
             }
@@ -151,7 +151,7 @@ fn second() -> Option<Variant> {
     Some(Variant::Second { group, parent })
 }
 
-/// Makes a fresh group below this one and moves the bench into it.
+/// Makes a new group below this one and moves the bench into it.
 fn enter(parent: &Path) -> Option<PathBuf> {
     let group = parent.join(format!("datapump-bench-{}", std::process::id()));
     fs::create_dir(&group).ok()?;
@@ -170,7 +170,7 @@ struct Mounted {
     options: String,
 }
 
-/// What is mounted: `id parent dev root folder … - kind source options`.
+/// The mounts: `id parent dev root folder … - kind source options`.
 fn mounts() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounted = |line: &str| {
@@ -185,7 +185,7 @@ fn mounts() -> Vec<Mounted> {
     text.lines().filter_map(mounted).collect()
 }
 
-/// The kernel's threads that finish what interrupts began: a loopback packet may be theirs.
+/// The kernel's threads that handle soft interrupts, for example for loopback packets.
 fn ksoftirqd() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -202,7 +202,7 @@ fn thread_ns(pid: u32) -> Option<u64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// Every CPU's busy time. Stolen time counts: somebody else had it.
+/// Every CPU's busy time. Stolen time counts as busy.
 fn machine_ns() -> u64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
@@ -213,5 +213,5 @@ fn machine_ns() -> u64 {
     busy.sum::<u64>() * TICK_NS
 }
 
-/// Linux counts in hundredths of a second towards programs, whatever its own clock does.
+/// Linux reports hundredths of a second to programs, whatever its own tick is.
 const TICK_NS: u64 = 10_000_000;

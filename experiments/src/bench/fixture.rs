@@ -1,4 +1,4 @@
-//! The ground on which the tools run: data on tmpfs and on a disk, a private sshd, a daemon's file.
+//! The fixture of the tools: data on tmpfs and on a disk, a private sshd, a daemon's file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Makes what the scenarios that will be run need.
+    /// Makes the data of the scenarios that will be run.
     pub(super) fn lay(options: &Options) -> Result<Fixture, String> {
         println!("\n== data");
         Fixture::make(options).map_err(|why| format!("the bench's data cannot be made: {why}"))
@@ -88,7 +88,7 @@ impl Fixture {
         self.disk.path().join("dst/f")
     }
 
-    /// An empty destination, and whatever was written before really written.
+    /// Empties the destination, and syncs everything that was written before.
     pub(super) fn sweep(&self) -> io::Result<()> {
         for folder in [self.memory.path().join("dst"), self.disk.path().join("dst")] {
             if folder.exists() {
@@ -99,7 +99,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// What the scripts of the rows know by name.
+    /// The variables of the rows' scripts.
     pub(super) fn variables(&self, port: u16) -> Vec<(&'static str, OsString)> {
         let memory = self.memory.path();
         vec![
@@ -117,7 +117,7 @@ impl Fixture {
     }
 }
 
-/// Bytes that no tool can compress, from a seed.
+/// Incompressible bytes from a seed.
 pub(super) fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<File> {
     let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
     let mut file = File::create(path)?;
@@ -132,7 +132,7 @@ pub(super) fn random_file(path: &Path, seed: u64, len: u64) -> io::Result<File> 
     Ok(file)
 }
 
-/// Files of 4 to 64 KiB, a hundred to a folder. Returns their bytes.
+/// Files of 4 to 64 KiB, a hundred per folder. Returns their total bytes.
 fn small_files(root: &Path, count: usize) -> io::Result<u64> {
     let mut sizes = Shuffle::from_seed(3);
     let mut total = 0;
@@ -161,5 +161,5 @@ fn empty_files(root: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory to memory is so fast that it needs more bytes for the same time.
+/// Memory to memory is so fast that it needs more bytes to take as long.
 const WIRE_FACTOR: u64 = 16;

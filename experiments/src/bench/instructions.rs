@@ -1,5 +1,5 @@
-//! What a request costs in instructions, counted by callgrind: the same on a busy machine as on an
-//! idle one, so CI can guard it. Each budget stands in `benches/instructions.txt`.
+//! The cost of a request in instructions, counted by callgrind: the same on a busy machine and on
+//! an idle one, so CI can check it. Budgets are in `benches/instructions.txt`.
 
 use std::fs;
 use std::process::Command;
@@ -8,12 +8,12 @@ use super::build;
 use xtask::packages;
 use xtask::step::{root, target_folder};
 
-/// Requests in the short run; the long one has twice as many, and the difference is what counts.
+/// Requests in the short run; the long one has twice as many, and the difference counts.
 const REQUESTS: u64 = 4096;
-/// How far a count may be from its budget, either way: what got cheaper is written down too.
+/// How far a count may be from its budget, up or down: improvements must be written down too.
 const SHARE_MAX: f64 = 0.02;
 
-/// A journey inside one process, with the options that it takes.
+/// A copy inside one process, with its options.
 const SUBJECTS: &[(&str, &str)] = &[
     ("null to null", "--digest none"),
     ("null to null, 4K requests with crc64", "--digest crc64 --request-size 4K"),
@@ -57,7 +57,7 @@ fn budget_of(budgets: &str, subject: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("benches/instructions.txt has no budget for '{subject}'"))
 }
 
-/// Instructions of a whole run that moves so many requests on one lane.
+/// Instructions of a whole run with this many requests on one lane.
 fn count(options: &str, requests: u64) -> Result<u64, String> {
     let request_bytes = if options.contains("4K") { 4096 } else { 512 << 10 };
     let mut command = Command::new("valgrind");

@@ -1,4 +1,4 @@
-//! What a measurement must say about the machine, and nothing that names it.
+//! The description of the machine for a measurement, without anything that identifies it.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The congestion control that a tool without a choice gets.
+/// The default congestion control, for tools that cannot choose one.
 pub(crate) fn congestion() -> String {
     first_line("/proc/sys/net/ipv4/tcp_congestion_control")
 }
@@ -53,7 +53,7 @@ const VERSIONS: &[(&str, &str)] = &[
     ("mscp", "-V"),
 ];
 
-/// The line of a tool's words that has a digit and a dot, as a version has.
+/// The first line of a tool's output with a digit and a dot, as in a version number.
 fn version(program: &str, option: &str) -> Option<String> {
     if !packages::is_installed(program) {
         return None;
@@ -96,7 +96,7 @@ fn commit() -> String {
     format!("{}{state}", head())
 }
 
-/// The commit that the working tree stands on.
+/// The commit of the working tree.
 pub(crate) fn head() -> String {
     git("rev-parse --short HEAD").map_or("none yet".to_string(), |commit| commit.trim().to_string())
 }

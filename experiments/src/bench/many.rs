@@ -1,5 +1,5 @@
-//! `cargo xtask bench many`: millions of empty files between two file systems, where every
-//! nanosecond and every byte that a file costs shows.
+//! `cargo xtask bench many`: millions of empty files between two file systems, which shows every
+//! nanosecond and every byte of the cost of a file.
 
 use crate::said;
 use analysis::record::sample::Side;
@@ -30,14 +30,14 @@ const COLUMNS: [&str; 7] = [
 struct Options {
     files: u64,
     disk: PathBuf,
-    /// Only the tools whose names have this in them.
+    /// Only tools with this in their names.
     only: String,
 }
 
 /// One tool's run.
 struct Row {
     name: &'static str,
-    /// With all of it on the disk.
+    /// Until all of it is on the disk.
     synced_seconds: f64,
     /// Until the tool's end.
     used: Used,
@@ -63,7 +63,7 @@ pub(crate) fn many(words: &[&str]) -> Result<(), String> {
     let mut rows = Vec::new();
     for tool in TOOLS.into_iter().filter(|(name, _)| name.contains(&options.only)) {
         rows.push(row(tool, &source.folder, &target, &accounts, options.files)?);
-        // Each takes long: what there is outlives an end on the way.
+        // Each takes long: results must survive an interruption.
         write(&target_folder().join("many-part.md"), &page(&options, &accounts, &rows))?;
     }
     let page = page(&options, &accounts, &rows);
@@ -81,7 +81,7 @@ fn write(path: &Path, page: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// One tool's run into a file system of its own.
+/// One tool's run to a file system of its own.
 fn row(
     (name, tool): (&'static str, Tool),
     source: &Path,
@@ -123,7 +123,7 @@ const TOOLS: [(&str, Tool); 4] = [
     }),
 ];
 
-/// What the two sides said of their memory.
+/// The memory figures of the two sides.
 fn datapump(from: &Path, to: &str, words: &[String]) -> Result<String, String> {
     let program = target_folder().join("release/datapump");
     let mut command = Command::new(&program);
@@ -140,7 +140,7 @@ fn datapump(from: &Path, to: &str, words: &[String]) -> Result<String, String> {
     })
 }
 
-/// Empty files, 1,000 in a folder, made by as many threads as there are processors.
+/// Empty files, 1,000 per folder, made by one thread per processor.
 fn make_files(tree: &Path, files: u64) -> Result<(), String> {
     let folders = files.div_ceil(FILES_A_FOLDER);
     let workers = machine::cpus() as u64;
@@ -169,7 +169,7 @@ fn inodes(folder: &Path) -> Result<u64, String> {
     count.ok_or_else(|| format!("df says no count of inodes: {said}"))
 }
 
-/// A file system in a file, mounted; both go away with it.
+/// A file system in a file, mounted; both are removed on drop.
 struct Image {
     folder: PathBuf,
     image: PathBuf,
@@ -178,7 +178,7 @@ struct Image {
 impl Image {
     fn mount(folder: &Path, files: u64) -> Result<Image, String> {
         let inodes = files + files / 50 + 10_000;
-        // An inode takes 256 bytes, a name in a folder about 24.
+        // An inode takes 256 bytes, a directory entry about 24.
         let bytes = inodes * 256 + files * 48 + (1 << 30);
         let text = |why: std::io::Error| format!("{}: {why}", folder.display());
         fs::create_dir_all(folder).map_err(text)?;

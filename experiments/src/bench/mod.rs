@@ -1,4 +1,4 @@
-//! datapump beside its peers, on this machine, in one run.
+//! datapump compared with other tools, on this machine, in one run.
 
 mod cpu;
 mod diagnosis;
@@ -34,19 +34,19 @@ pub(crate) use predict::predict;
 pub(crate) use profiles::profiles;
 pub(crate) use windows::windows;
 
-/// What a bench was asked to do.
+/// The options of a bench.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub rounds: usize,
-    /// Of the one large file.
+    /// The size of the large file.
     pub bytes: u64,
     pub small_files: usize,
     pub empty_files: usize,
-    /// One scenario only, by a part of its name.
+    /// Only scenarios with this in their name.
     pub only: Option<String>,
-    /// A folder on a real disk; tmpfs knows no direct I/O worth measuring.
+    /// A folder on a real disk: direct I/O on tmpfs is not worth measuring.
     pub disk: PathBuf,
-    /// A look, not evidence: nothing is written to `runs/`.
+    /// A quick look, not evidence: nothing is written to `runs/`.
     pub quick: Quick,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     let results = race::run(&rows, &fixture, &accounts, &options)?;
     let page = page::peers(&results, &options, &accounts);
     let date = xtask::step::output(std::process::Command::new("date").arg("+%F"))?;
-    // A part is no page: the day's whole page would be lost under it.
+    // A part must not replace the whole page of the day.
     let path = match (options.quick, &options.only) {
         (Quick::No, None) => root().join(format!("runs/{}-peers.md", date.trim())),
         _ => target_folder().join("bench-peers-part.md"),
@@ -79,7 +79,7 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program that is measured, as it is shipped.
+/// The program under test, in the build that is shipped.
 fn build() -> Result<(), String> {
     run("build", &mut cargo("build --release --bin datapump"))
 }
@@ -128,7 +128,7 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok().filter(|n| (1..=1024).contains(n)).map(|n| n << shift)
 }
 
-/// The path of a program that the benches cannot do without.
+/// The path of a program that the benches require.
 fn need(program: &str, package: &str) -> PathBuf {
     let folders = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     let found =

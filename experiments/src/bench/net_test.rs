@@ -1,5 +1,5 @@
-//! `cargo xtask bench net-test`: does `datapump net-test` say what iperf3 says? Both over the same
-//! emulated WAN, by turns.
+//! `cargo xtask bench net-test`: does `datapump net-test` agree with iperf3? Both over the same
+//! emulated WAN, in turns.
 
 use analysis::statistics::Spread;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use xtask::step::{output, root, target_folder};
 /// A path, and what is tested on it.
 struct Fixture {
     profile: &'static str,
-    /// In which slow start and what it loses are over.
+    /// The time in which slow start and its losses end.
     omit_s: u32,
 }
 
@@ -29,13 +29,13 @@ struct Cell {
     reverse: bool,
 }
 
-/// What both said, in Mbit/s, repeat by repeat.
+/// The rates of both, in Mbit/s, by repeat.
 struct Row {
     profile: &'static str,
     cell: Cell,
     ours: Vec<f64>,
     iperf3: Vec<f64>,
-    /// Segments sent again, of either.
+    /// Retransmitted segments of both.
     retransmitted: [Vec<f64>; 2],
 }
 
@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-/// `bench net-test [--program FILE] [--only WORDS]`; a part of the paths makes no page.
+/// `bench net-test [--program FILE] [--only WORDS]`; with `--only` no page is written.
 pub(crate) fn net_test(words: &[&str]) -> Result<(), String> {
     let (mut program, mut only) = (None, None);
     for pair in words.chunks(2) {
@@ -66,7 +66,7 @@ pub(crate) fn net_test(words: &[&str]) -> Result<(), String> {
         }
     }
     let program = match program {
-        // The far side is started in another folder.
+        // The far side starts in another folder.
         Some(program) => program
             .canonicalize()
             .map_err(|why| format!("--program {}: {why}", program.display()))?,
@@ -113,7 +113,7 @@ fn measure(program: &Path, fixture: &Fixture) -> Result<Vec<Row>, String> {
     let mut passes = || -> Result<(), String> {
         for repeat in 0..REPEATS {
             for row in &mut rows {
-                // Neither is always the first.
+                // They alternate in going first.
                 let order = if repeat % 2 == 0 { [0, 1] } else { [1, 0] };
                 for tool in order {
                     let said = match tool {
@@ -134,7 +134,7 @@ fn measure(program: &Path, fixture: &Fixture) -> Result<Vec<Row>, String> {
     done.map(|()| rows)
 }
 
-/// What arrived in Mbit/s, and segments sent again.
+/// The rate that arrived, in Mbit/s, and retransmitted segments.
 fn ours(wan: &Wan, program: &Path, fixture: &Fixture, cell: Cell) -> Result<(f64, f64), String> {
     let mut test = Command::new(program);
     test.args(["net-test", "far", "--json", "--no-record", "--ssh", &wan.ssh_command()]);
@@ -160,7 +160,7 @@ fn iperf3(wan: &Wan, fixture: &Fixture, cell: Cell) -> Result<(f64, f64), String
     let end: Value = serde_json::from_str(&said).map_err(|why| format!("iperf3: {why}"))?;
     let rate = end["end"]["sum_received"]["bits_per_second"].as_f64();
     let again = end["end"]["sum_sent"]["retransmits"].as_f64();
-    // The server is ready for another a little later.
+    // The server needs some time before the next test.
     std::thread::sleep(Duration::from_millis(500));
     rate.zip(again).map(|(rate, again)| (rate / 1e6, again)).ok_or(format!("no result:\n{said}"))
 }
@@ -174,7 +174,7 @@ fn serve(wan: &Wan) -> Result<Child, String> {
     Ok(server)
 }
 
-/// Limits of the kernel's buffers must not be what is measured.
+/// Limits of the kernel's buffers must not limit the measurement.
 fn words_of(fixture: &Fixture) -> Vec<&str> {
     let mut words: Vec<&str> = fixture.profile.split_whitespace().collect();
     words.extend(["--sysctl", "net.ipv4.tcp_rmem=4096 131072 134217728"]);
@@ -238,7 +238,7 @@ const CELLS: [Cell; 4] = [
 ];
 const REPEATS: usize = 3;
 const TIME_S: u32 = 8;
-/// As iperf3 does it: no pace of our own.
+/// As iperf3: without a pace.
 const OURS: &str = "--congestion cubic --pace off";
 const OFF_MAX: f64 = 0.03;
 const COLUMNS: [&str; 9] = [

@@ -1,5 +1,5 @@
-//! Do source and sink overlap? Each is held to the same rate by the system, the disk by a control
-//! group and the wire by a shaper: a lane that takes turns gets half of it, one that overlaps all.
+//! Do source and sink overlap? Both are limited to the same rate, the disk by a control group and
+//! the network by a shaper: a lane without overlap reaches half of it, one with overlap all.
 
 use crate::said;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) fn overlap(words: &[&str]) -> Result<(), String> {
 enum Direction {
     DiskToNet,
     NetToDisk,
-    /// The holds themselves are tried first: a hold that does not hold would let everybody pass.
+    /// The limits are tested first: without a working limit every lane would pass.
     NetAlone,
     DiskAlone,
 }
@@ -72,7 +72,7 @@ impl Direction {
     }
 }
 
-/// A far network behind a shaper, a group that holds the disk, and what stands for ssh.
+/// A far network behind a shaper, a group that limits the disk, and a script in place of ssh.
 struct Rig {
     folder: TempDir,
     network: Network,
@@ -103,7 +103,7 @@ impl Rig {
         file.sync_all()
     }
 
-    /// In place of ssh: the command runs in the far network, and in the group that holds the disk.
+    /// In place of ssh: runs the command in the far network, and in the group that limits the disk.
     fn write_ssh(&self) -> std::io::Result<()> {
         let script = format!(
             "#!/bin/sh\necho $$ > {}/cgroup.procs\n\
@@ -126,7 +126,7 @@ impl Rig {
     fn measure(&self, engine: &str, direction: Direction) -> Result<f64, String> {
         let program = target_folder().join("release/datapump");
         let mut command = Command::new("sh");
-        // The near side is held to the disk's rate as well; null does not use it.
+        // The near side is in the group too; null does not use the disk.
         let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.group.folder.display());
         command.arg("-c").arg(enter).arg("sh").arg(&program).arg("copy");
         command.args(["--json", "-q", "--streams", "1", "--direct", "on", "--digest", "crc64"]);
@@ -152,7 +152,7 @@ impl Rig {
     }
 }
 
-/// A virtual wire, its far end in a network of its own; the near one sends no faster than the rate.
+/// A veth pair, its far end in a namespace of its own; the near end is limited to the rate.
 struct Network {
     name: String,
 }
@@ -185,12 +185,12 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The wire goes with its far end.
+        // The veth pair is removed with its far end.
         output(&mut words(&format!("ip netns del {}", self.name))).ok();
     }
 }
 
-/// A control group whose processes read and write one disk no faster than the rate.
+/// A control group whose processes read and write one disk at most at this rate.
 struct DiskGroup {
     folder: PathBuf,
 }
@@ -227,7 +227,7 @@ impl Drop for DiskGroup {
     }
 }
 
-/// `major:minor` of the whole disk that a folder lies on: a throttle knows no partitions.
+/// `major:minor` of the whole disk that a folder is on: partitions cannot be limited.
 fn device_of(folder: &Path) -> Result<String, String> {
     let meta = fs::metadata(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
@@ -251,8 +251,8 @@ fn words(line: &str) -> Command {
 const HELD_BYTES_PER_S: u64 = 200_000_000;
 const LEAST_SHARE: f64 = 0.9;
 const HELD_SHARE_MAX: f64 = 1.05;
-/// Ten seconds at the rate, five of which a lane that takes turns would waste.
+/// Ten seconds at the rate, five of which a lane without overlap would waste.
 const MOVED_BYTES: u64 = 2000 << 20;
-/// A pair of addresses that nobody routes (RFC 2544, for benches).
+/// A pair of addresses that are not routed (RFC 2544, for benches).
 const NEAR_ADDRESS: &str = "198.18.77.1";
 const FAR_ADDRESS: &str = "198.18.77.2";

@@ -7,7 +7,7 @@ use super::{Options, Quick, machine, ratios};
 use crate::page;
 use analysis::statistics::Spread;
 
-/// Fewer bytes have no rate worth a figure.
+/// With fewer bytes a rate is not reported.
 const RATE_BYTES_MIN: u64 = 1 << 20;
 /// Runs during which everything else used less than this share of the CPUs are clean.
 const CLEAN_FOREIGN_MAX: f64 = 0.12;
@@ -81,7 +81,7 @@ fn table(outcomes: &[&Outcome<'_>]) -> String {
     page::table(&COLUMNS, &rows)
 }
 
-/// What was measured, and below it why a run failed, if one did.
+/// The measurements, and below them why a run failed, if one did.
 fn rows(outcome: &Outcome<'_>) -> Vec<Vec<String>> {
     let row = outcome.row;
     let good: Vec<&Sample> = outcome.samples.iter().flatten().collect();
@@ -127,7 +127,7 @@ fn rows(outcome: &Outcome<'_>) -> Vec<Vec<String>> {
     rows
 }
 
-/// Peaks in MiB, where they were watched.
+/// Peaks in MiB, if measured.
 fn memory(outcomes: &[&Outcome<'_>]) -> String {
     let mut text = String::new();
     for outcome in outcomes {

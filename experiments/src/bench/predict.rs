@@ -1,4 +1,4 @@
-//! `cargo xtask bench predict`: copies that no model was made from, each predicted by a dry run and
+//! `cargo xtask bench predict`: copies that no model was fitted to, each predicted by a dry run and
 //! then made.
 
 mod wan;
@@ -20,7 +20,7 @@ use super::{build, far, machine};
 use crate::page::table;
 use xtask::step::{output, root, target_folder};
 
-/// Where a copy comes from and goes to.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Direction {
     Here,
@@ -37,7 +37,7 @@ enum Fixture {
 use self::Direction::{Here, Pull, Push};
 use self::Fixture::{Disk, Memory};
 
-/// One copy that was held out.
+/// One held-out copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
     direction: Direction,
@@ -50,14 +50,14 @@ struct Held {
 struct Options {
     disk: PathBuf,
     seed: u64,
-    /// Nothing of 10 GB.
+    /// Without the copies of 10 GB.
     short: bool,
-    /// Over an emulated WAN, from copies that went over it before.
+    /// Over an emulated WAN, predicted from earlier copies over it.
     wan: bool,
-    /// Before each copy as much memory as it moves is taken and given back, so that a host that
-    /// takes free memory back has no part in what the copy costs.
+    /// Before each copy, allocates and frees as much memory as it moves, so that memory ballooning
+    /// of the hypervisor does not add to the cost of the copy.
     memory_in_hand: bool,
-    /// Left out it is built.
+    /// Built if omitted.
     program: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-/// What was said before a copy, and what came of it.
+/// The prediction of a copy, and the result.
 struct Row {
     held: Held,
     time: Pair,
@@ -77,7 +77,7 @@ struct Row {
     foreign: f64,
 }
 
-/// An interval with its middle, and what was observed.
+/// An interval with its middle, and the observed value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pair {
     expected: [f64; 3],
@@ -85,7 +85,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Signed, relative to what was observed.
+    /// Signed, relative to the observed value.
     fn error(&self) -> f64 {
         self.expected[1] / self.observed.max(1e-9) - 1.0
     }
@@ -132,7 +132,7 @@ pub(crate) fn predict(words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The page's name, with a number where there is one of this day already.
+/// The page's name, with a number if there is already one of this day.
 fn unused(folder: &Path, name: &str) -> PathBuf {
     let numbered = (2..).map(|number| folder.join(format!("{name}-{number}.md")));
     let mut paths = std::iter::once(folder.join(format!("{name}.md"))).chain(numbered);
@@ -166,7 +166,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The forty. Sizes are decimal: none of them is one that the model was made with.
+/// The forty copies. Sizes are decimal: the model was fitted to none of them.
 fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String> {
     let one = |(direction, source, sink), file_bytes| Held {
         direction,
@@ -219,7 +219,7 @@ fn held(options: &Options, notes: &mut Vec<String>) -> Result<Vec<Held>, String>
     Ok(all)
 }
 
-/// Sources on both grounds, and empty ground for what is copied.
+/// Sources in both media, and empty folders for the copies.
 struct Field {
     memory: TempDir,
     disk: TempDir,
@@ -269,7 +269,7 @@ impl Field {
         self.folder(held.source).join(format!("source-{}-{}", held.files, held.file_bytes))
     }
 
-    /// Empty ground, nothing left to write, a dry run, the copy.
+    /// An empty target, all writes synced, a dry run, then the copy.
     fn run(
         &self,
         held: Held,
@@ -286,7 +286,7 @@ impl Field {
         let before = accounts.now();
         let wet = self.copy(&held, &target, &[])?;
         let used = before.until(&accounts.now());
-        // Where files were removed a moment ago, ext4 makes new ones far more slowly.
+        // Just after files were removed, ext4 creates new ones far more slowly.
         let _ = if held.sink == Disk { empty(&target) } else { remove(&target) };
         row(held, &dry, &wet, used.foreign)
             .ok_or_else(|| "there is no model here: run datapump measure all first".to_string())
@@ -320,7 +320,7 @@ impl Field {
     }
 }
 
-/// Takes so much of the memory that is free, touches every page, and gives it back.
+/// Allocates this much of the free memory, touches every page, and frees it.
 fn take_in_hand(bytes: u64) -> Result<(), String> {
     let told =
         fs::read_to_string("/proc/meminfo").map_err(|why| format!("/proc/meminfo: {why}"))?;
@@ -350,7 +350,7 @@ fn row(held: Held, dry: &Value, wet: &Value, foreign: f64) -> Option<Row> {
     })
 }
 
-/// Both sides' CPU; one alone where there is one process.
+/// CPU time of both sides; of the one process where there is only one.
 fn cpu(row: &Row) -> Pair {
     let sum = |i: usize| row.cpu_source.expected[i] + row.cpu_sink.expected[i];
     Pair {
@@ -419,7 +419,7 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
     text
 }
 
-/// What was wanted of predictions, and what came of it for each of these quantities.
+/// Criteria for predictions, and the results for each of these quantities.
 fn reached(quantities: &[(&str, &[Pair])]) -> String {
     let mut columns = vec!["", "wanted"];
     let mut errors = vec!["median error".to_string(), "at most 10 %".to_string()];
@@ -444,7 +444,7 @@ fn median(values: Vec<f64>) -> f64 {
     statistics::median(&values).unwrap_or(f64::NAN)
 }
 
-/// Takes their bytes from all files of a copy, and leaves them there.
+/// Truncates all files of a copy to zero, without removing them.
 fn empty(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         return File::options().write(true).open(path)?.set_len(0);
@@ -452,7 +452,7 @@ fn empty(path: &Path) -> io::Result<()> {
     fs::read_dir(path)?.try_for_each(|entry| empty(&entry?.path()))
 }
 
-/// A copy that was made: a file or a folder.
+/// Removes a copy: a file or a folder.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(_) => Ok(()),
@@ -461,9 +461,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// For so long ext4 does not give out the number of a removed file again, and is slow for it.
+/// For this long ext4 does not reuse the inode of a removed file, and is slow because of it.
 const CLEAN: std::time::Duration = std::time::Duration::from_secs(310);
-/// What copies take besides their bytes, and what is left to all others.
+/// Memory of a copy besides its bytes; and what is left for all other processes.
 const BESIDE_BYTES: u64 = 256 << 20;
 const PAGE_BYTES: usize = 4096;
 const MB: u64 = 1_000_000;

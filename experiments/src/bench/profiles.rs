@@ -1,9 +1,9 @@
-//! `cargo xtask bench profiles`: `datapump copy` beside the best that iperf3 does on the same path,
-//! on the six paths that the project promises something about.
+//! `cargo xtask bench profiles`: `datapump copy` compared with the best of iperf3 on the same path,
+//! on the six paths for which the project makes promises.
 //!
-//! A path first has a short look at every way to run iperf3 over it, and at the ways to run the
-//! copy that are listed for it. Then the best two of iperf3, the best copy, and the copy as it is
-//! without any option take turns. What has been measured is kept, so an interrupted bench goes on.
+//! On each path there is a short run for every way to run iperf3, and for the listed options of the
+//! copy. Then the best two of iperf3, the best copy, and the copy without any option take turns.
+//! Measurements are kept, so an interrupted bench can continue.
 
 mod kept;
 mod page;
@@ -22,28 +22,28 @@ use crate::wan::selftest::serve;
 use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
-/// One path, and what is run on it.
+/// One path, and the runs on it.
 #[derive(Debug)]
 struct Path {
     name: &'static str,
-    /// As `cargo xtask wan up` takes it.
+    /// Words of `cargo xtask wan up`.
     wan: &'static [&'static str],
-    /// What the path lets through at most, payload of TCP.
+    /// The capacity of the path as payload of TCP.
     mbit: f64,
-    /// Slow start and what it loses are over then; the rate is that of the time behind it.
+    /// Time after which slow start and its losses are over; the rate is measured after it.
     ramp_s: u32,
-    /// How long a rate is looked at, and how long when they take turns.
+    /// Duration of a short run, and of a turn.
     look_s: u32,
     turn_s: u32,
-    /// Numbers of streams of iperf3.
+    /// Stream counts for iperf3.
     streams: &'static [u16],
-    /// What every copy on the path is given.
+    /// Options of every copy on the path.
     copy: &'static str,
-    /// Options of a copy that were found by hand.
+    /// Options of a copy that were tuned by hand.
     by_hand: &'static [&'static str],
 }
 
-/// A path that is up, and what is run over it.
+/// A path in use, and the program that runs over it.
 #[derive(Clone, Copy, Debug)]
 struct Stand<'a> {
     path: &'a Path,
@@ -55,7 +55,7 @@ struct Options {
     only: Option<String>,
     rounds: usize,
     fresh: bool,
-    /// Left out it is built.
+    /// Built if omitted.
     program: Option<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn profiles(words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The far side is started in another folder.
+/// The far side starts in another folder.
 fn absolute(program: &std::path::Path) -> Result<PathBuf, String> {
     fs::canonicalize(program).map_err(|why| format!("--program {}: {why}", program.display()))
 }
@@ -124,7 +124,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What has not been measured yet takes about so long.
+/// The approximate time of the remaining measurements.
 fn time_left_s(path: &Path, kept: &Kept, rounds: usize) -> f64 {
     let looks = looks(path).len() - kept.count(Stage::Look);
     let turns = (rounds * TURNS).saturating_sub(kept.count(Stage::Turn));
@@ -132,7 +132,7 @@ fn time_left_s(path: &Path, kept: &Kept, rounds: usize) -> f64 {
     looks as f64 * time(Stage::Look) + turns as f64 * time(Stage::Turn)
 }
 
-/// Every way that is looked at.
+/// Every tool with a short run.
 fn looks(path: &Path) -> Vec<Tool> {
     let mut all = Vec::new();
     for congestion in ["reno", "cubic", "bbr"] {
@@ -143,7 +143,7 @@ fn looks(path: &Path) -> Vec<Tool> {
     all
 }
 
-/// Those that take turns: the best two of iperf3, the best copy, and copies that nobody tuned.
+/// The tools that take turns: the best two of iperf3, the best copy, and copies without tuning.
 fn turns(path: &Path, kept: &Kept) -> Vec<Tool> {
     let best = kept.best_looks(path.mbit);
     let (iperf, copies): (Vec<Tool>, Vec<Tool>) =
@@ -168,7 +168,7 @@ fn measure(
     let turns = if measured.is_ok() { turns(path, kept) } else { Vec::new() };
     for round in 0..rounds {
         for place in 0..turns.len() {
-            // Each begins once.
+            // Each is the first one once.
             let tool = turns[(place + round) % turns.len()].clone();
             measured = measured.and_then(|()| turn(&stand, kept, (Stage::Turn, round, tool)));
         }
@@ -178,7 +178,7 @@ fn measure(
     measured
 }
 
-/// Runs one of them once, unless that has been done.
+/// Runs one of them, unless it is already measured.
 fn turn(
     stand: &Stand<'_>,
     kept: &mut Kept,
@@ -206,9 +206,9 @@ impl Path {
 }
 
 const STREAMS: &[u16] = &[1, 2, 4, 8, 16];
-/// What takes turns on a path.
+/// The number of tools that take turns on a path.
 const TURNS: usize = 3 + page::UNTUNED.len();
-/// Logins, handshakes, and what comes after.
+/// Login, handshakes, and the end of a run.
 const AROUND_S: f64 = 3.0;
 
 const PATHS: &[Path] = &[

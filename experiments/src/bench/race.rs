@@ -1,4 +1,4 @@
-//! Runs the rows, interleaved, in a seeded order, and notes what each run took.
+//! Runs the rows, interleaved, in a seeded order, and records each run.
 
 use crate::said;
 use analysis::record::sample::{Record, Side};
@@ -23,7 +23,7 @@ use xtask::packages;
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub used: Used,
-    /// Bytes a second by the tool's own clock.
+    /// Bytes a second by the tool's own measurement.
     pub own_rate: Option<f64>,
     pub memory: Option<Memory>,
 }
@@ -31,22 +31,22 @@ pub(super) struct Sample {
 /// Memory of the two sides of datapump, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
-    /// The kernel's high-water marks, seen from outside.
+    /// The kernel's high-water marks, read from outside.
     pub near_peak: u64,
     pub far_peak: u64,
-    /// What the sides said of themselves, and what they had planned.
+    /// The peak that the sides reported, and what they had planned.
     pub reported_max: u64,
     pub planned_max: u64,
 }
 
-/// What became of a row.
+/// The results of a row.
 pub(super) struct Outcome<'a> {
     pub row: &'a Row,
-    /// One for each round; why it failed where it did.
+    /// One for each round, or why it failed.
     pub samples: Vec<Result<Sample, String>>,
 }
 
-/// All rows, and what was left out.
+/// All rows, and what was skipped.
 pub(super) struct Results<'a> {
     pub outcomes: Vec<Outcome<'a>>,
     pub left_out: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) fn run<'a>(
             false => results.outcomes.push(Outcome { row, samples: Vec::new() }),
         }
     }
-    // sshd starts now, and not on the clock of whoever comes first.
+    // sshd starts before the first measurement.
     far::ssh_command();
     let at_rest = accounts.processes().len();
     for round in 0..options.rounds {
@@ -86,7 +86,7 @@ pub(super) fn run<'a>(
     Ok(results)
 }
 
-/// Waits until nothing of the run before is left, so that nobody pays for it.
+/// Waits for all processes of the previous run, so that their CPU time is not counted here.
 fn rest(accounts: &Accounts, at_rest: usize) {
     let start = Instant::now();
     while accounts.processes().len() > at_rest && start.elapsed() < Duration::from_secs(10) {
@@ -145,7 +145,7 @@ fn start(script: &str, fixture: &Fixture, port: u16) -> std::io::Result<Child> {
     command.process_group(0).spawn()
 }
 
-/// Waits for a command and gives back its words where it failed.
+/// Waits for a command and returns its error output if it failed.
 fn finish(child: std::io::Result<Child>, what: &str) -> Result<(), String> {
     let mut child = child.map_err(|why| format!("{what}: {why}"))?;
     let mut words = String::new();
@@ -162,7 +162,7 @@ fn finish(child: std::io::Result<Child>, what: &str) -> Result<(), String> {
     }
 }
 
-/// Ends a process group that takes too long; dropped in time, it does nothing.
+/// Ends a process group after a time limit, unless this is dropped before.
 struct Limit {
     _in_time: std::sync::mpsc::Sender<()>,
 }
@@ -203,13 +203,13 @@ fn end_serving(child: Child, end: ServeEnd) -> Result<(), String> {
         ServeEnd::Waited => finish(Ok(child), "the far end"),
         ServeEnd::Stopped => {
             kill_process_group(Pid::from_child(&child), Signal::TERM).ok();
-            // Stopped by us: how it ends is of no interest, that it ends is.
+            // We stopped it: its exit status does not matter.
             finish(Ok(child), "the far end").or(Ok(()))
         }
     }
 }
 
-/// True when somebody listens on this port; asked of the kernel, so that nobody is disturbed.
+/// True when there is a listener on this port, according to the kernel, without a connection.
 fn listens(port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
@@ -221,7 +221,7 @@ fn listens(port: u16) -> bool {
     })
 }
 
-/// What arrived must be what was sent: a fast tool that loses bytes has not won.
+/// The arrived data must equal the sent data: a fast tool that loses bytes does not count.
 fn compare(row: &Row, fixture: &Fixture) -> Result<(), String> {
     let (left, right) = match row.arrives {
         Arrives::Nothing => return Ok(()),
@@ -260,8 +260,8 @@ fn own_rate(row: &Row, fixture: &Fixture) -> Result<Option<f64>, String> {
     Ok(Some(row.bytes as f64 / seconds))
 }
 
-/// The rate between the first and the last progress event that tell of bytes: login, handshakes and
-/// the end are left out, as iperf3 leaves out its own.
+/// The rate between the first and the last progress event with new bytes: without login, handshakes
+/// and end, which iperf3 also leaves out.
 fn steady_rate(fixture: &Fixture) -> Result<f64, String> {
     let text = fs::read_to_string(fixture.log().join("dp.json")).map_err(|why| why.to_string())?;
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -270,7 +270,7 @@ fn steady_rate(fixture: &Fixture) -> Result<f64, String> {
         .filter_map(|event| Some((event["elapsed_s"].as_f64()?, event["bytes_done"].as_f64()?)))
         .collect();
     let moved = || points.iter().filter(|(_, bytes)| *bytes > 0.0);
-    // Events go on with the same bytes while the far side ends.
+    // Events repeat the same bytes while the far side ends.
     let most = moved().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
     let last = points.iter().find(|(_, bytes)| *bytes == most);
     match (moved().next(), last) {
@@ -281,7 +281,7 @@ fn steady_rate(fixture: &Fixture) -> Result<f64, String> {
     }
 }
 
-/// What datapump's last event says of its copy.
+/// The record in datapump's last event.
 fn record(fixture: &Fixture) -> Result<Record, String> {
     let text = fs::read_to_string(fixture.log().join("dp.json")).map_err(|why| why.to_string())?;
     said::record(&text)
@@ -290,12 +290,12 @@ fn record(fixture: &Fixture) -> Result<Record, String> {
 fn read_json(fixture: &Fixture, name: &str) -> Result<Value, String> {
     let text =
         fs::read_to_string(fixture.log().join(name)).map_err(|why| format!("{name}: {why}"))?;
-    // fio writes a line of its own in front where it has something to say.
+    // fio may write a line before its JSON.
     let start = text.find('{').unwrap_or(0);
     serde_json::from_str(&text[start..]).map_err(|why| format!("{name}: {why}"))
 }
 
-/// Reads high-water marks of both sides until it is told to stop.
+/// Reads high-water marks of both sides until it is stopped.
 fn sample_memory(accounts: &Accounts, watch: &AtomicBool) -> Memory {
     let mut memory = Memory::default();
     while watch.load(Ordering::Relaxed) {

@@ -1,30 +1,30 @@
-//! What was to be reached, as rows of one table, and whether it was.
+//! The targets as rows of one table, and whether they were reached.
 
 use super::race::{Outcome, Results, Sample};
 use super::rows::Clock;
 use crate::page;
 use analysis::statistics::Spread;
 
-/// One thing to reach.
+/// One target.
 struct Target {
     what: &'static str,
     measure: Measure,
     bound: Bound,
 }
 
-/// How it is measured; the names are those of the rows.
+/// How it is measured, by the names of rows.
 enum Measure {
-    /// The first's rate over the second's, round by round.
+    /// The first row's rate over the second's, in each round.
     Rates(&'static str, &'static str),
-    /// CPU of both sides in ns a byte.
+    /// CPU time of both sides in ns per byte.
     Cpu(&'static str),
-    /// Seconds that the first takes longer than the second, round by round.
+    /// By how many seconds the first is slower than the second, in each round.
     Seconds(&'static str, &'static str),
-    /// The first's time over the second's, round by round.
+    /// The first row's time over the second's, in each round.
     Times(&'static str, &'static str),
     /// MiB of the larger side.
     Peak(&'static str),
-    /// MiB of the larger side beyond what was planned and printed.
+    /// MiB of the larger side above the printed plan.
     BeyondPlan(&'static str),
 }
 
@@ -158,8 +158,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Where both tools of a comparison have a clock that leaves the start-up out, that one counts;
-    /// elsewhere it is what a user waits for.
+    /// If both tools of a comparison measure without the start-up, that rate counts; otherwise the
+    /// rate over the whole time, which the user waits for.
     fn judged_rate(&self) -> f64 {
         let whole = self.outcome.row.bytes as f64 / self.sample.used.wall_s;
         let scenario_has_clocks = self.outcome.row.scenario.judged_by_own_clock();
@@ -180,7 +180,7 @@ fn each(
     Spread::of(samples.filter_map(|sample| value(Run { outcome, sample })))
 }
 
-/// Values of two rows in the same round, so that what disturbed the round disturbed both.
+/// Values of two rows in the same round: disturbances affect both.
 fn pairs(
     results: &Results<'_>,
     ours: &str,
@@ -207,7 +207,7 @@ mod tests {
     use super::super::{Options, Quick};
     use super::*;
 
-    /// A target whose row is called otherwise would never be measured, and nobody would notice.
+    /// A target with a wrong row name would never be measured, and nobody would notice.
     #[test]
     fn every_target_has_its_rows() {
         let options = Options {

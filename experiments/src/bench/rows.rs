@@ -1,8 +1,8 @@
-//! The contestants: one row a tool and a way of calling it. Rows are data; `race.rs` runs them.
+//! The compared tools: one row per tool and set of options. Rows are data; `race.rs` runs them.
 
 use super::{Options, machine};
 
-/// What is moved, and so what may be compared with what.
+/// What is moved; only rows of the same scenario may be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scenario {
     Clear,
@@ -25,7 +25,7 @@ impl Scenario {
         Scenario::Memory,
     ];
 
-    /// The word that `--only` takes.
+    /// The word for `--only`.
     pub(super) fn word(self) -> &'static str {
         match self {
             Scenario::Clear => "clear",
@@ -50,7 +50,7 @@ impl Scenario {
         }
     }
 
-    /// Start-up is left out where both tools say how long the moving alone took.
+    /// Start-up is left out where both tools report the time of the transfer alone.
     pub(super) fn judged_by_own_clock(self) -> bool {
         matches!(self, Scenario::Wire | Scenario::Disk)
     }
@@ -63,10 +63,10 @@ impl Scenario {
 pub(super) struct Row {
     pub scenario: Scenario,
     pub name: String,
-    /// Programs without which the row is left out, and named as left out.
+    /// Programs without which the row is skipped, and reported as skipped.
     pub needs: Vec<&'static str>,
     pub serve: Option<Serve>,
-    /// For bash; `dp` and `steady` call datapump.
+    /// A bash script; `dp` and `steady` call datapump.
     pub script: String,
     pub bytes: u64,
     pub arrives: Arrives,
@@ -74,7 +74,7 @@ pub(super) struct Row {
     pub terms: Terms,
 }
 
-/// The far end of tools that do not start it by themselves. It is ready before the clock starts.
+/// The far end of tools that do not start it themselves. It is ready before the clock starts.
 #[derive(Clone)]
 pub(super) struct Serve {
     pub script: String,
@@ -86,18 +86,18 @@ pub(super) struct Serve {
 pub(super) enum Ready {
     /// It listens on `$P`.
     Port,
-    /// It has written something to `$LOG/wdt.url`.
+    /// It has written its URL to `$LOG/wdt.url`.
     Url,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServeEnd {
-    /// By itself, and its end is part of the transfer.
+    /// It ends by itself, and its end is part of the transfer.
     Waited,
     Stopped,
 }
 
-/// What must be at the destination.
+/// The expected content of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrives {
     /// `src/NAME` as `dst/f`.
@@ -108,18 +108,18 @@ pub(super) enum Arrives {
     Nothing,
 }
 
-/// Whose clock gives the rate that is judged, besides that of the whole command.
+/// The clock for the judged rate, besides that of the whole command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
     EndToEnd,
     Datapump,
-    /// datapump's progress, without its start and end.
+    /// datapump's progress events, without start and end.
     Steady,
     Iperf,
     Fio,
 }
 
-/// What must be equal for two rows to be compared.
+/// What must be equal for a comparison of two rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
     pub congestion: String,
@@ -136,7 +136,7 @@ pub(super) struct Sizes {
     pub wire: u64,
 }
 
-/// Every row of the scenarios that are wanted, the wire with each of these congestion controls.
+/// Every row of the requested scenarios; the wire with each of these congestion controls.
 pub(super) fn rows(options: &Options, sizes: Sizes, congestions: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(clear(sizes));
@@ -270,7 +270,7 @@ fn small(sizes: Sizes) -> Vec<Row> {
     ]
 }
 
-/// Each congestion control that both a tool and datapump can be told to use.
+/// Each congestion control that a tool and datapump can both be set to.
 fn wire(sizes: Sizes, congestions: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
     for name in congestions {
@@ -372,7 +372,7 @@ impl Row {
         Row { arrives, ..self }
     }
 
-    /// Sealing, digest and fsync mode.
+    /// TLS, digest and fsync mode.
     fn terms(
         mut self,
         (sealing, digest, fsync): (&'static str, &'static str, &'static str),

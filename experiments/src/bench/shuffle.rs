@@ -1,4 +1,4 @@
-//! An order that a seed gives again.
+//! A random order, reproducible from a seed.
 
 /// A seeded order: the same seed gives the same rounds.
 pub(crate) struct Shuffle {
@@ -10,7 +10,7 @@ impl Shuffle {
         Shuffle { state: seed.wrapping_mul(2).wrapping_add(1) }
     }
 
-    /// xorshift64*, which is enough to mix an order.
+    /// xorshift64*, which is enough to shuffle.
     pub(crate) fn next(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -18,12 +18,12 @@ impl Shuffle {
         self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, both inclusive.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// The numbers below `count` in a mixed order.
+    /// The numbers below `count` in random order.
     pub(crate) fn order(&mut self, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for last in (1..count).rev() {

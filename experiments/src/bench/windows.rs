@@ -1,5 +1,5 @@
-//! `cargo xtask bench windows`: is the window that was asked for the one that is advertised? The
-//! program says what the sender's TCP saw, and tcpdump what it finds in the packets.
+//! `cargo xtask bench windows`: is the requested window the one that is advertised? The program
+//! reports what the sender's TCP saw, and tcpdump what is in the packets.
 
 use crate::said;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ impl Direction {
     }
 }
 
-/// One copy, looked at from everywhere.
+/// One copy, seen by both.
 struct Row {
     window_kib: u64,
     direction: Direction,
@@ -43,7 +43,7 @@ struct Row {
 }
 
 impl Row {
-    /// How far what was seen is off what was asked for, at worst.
+    /// The largest relative error of both against the requested window.
     fn error(&self) -> f64 {
         let asked = (self.window_kib << 10) as f64;
         let off = |bytes: u64| (bytes as f64 / asked - 1.0).abs();
@@ -87,7 +87,7 @@ fn measure(program: &Path, window_kib: u64, direction: Direction) -> Result<Row,
     let name = pcap.to_string_lossy().into_owned();
     let words: Vec<&str> = PATH.split_whitespace().chain(["--pcap", &name]).collect();
     let wan = Wan::up(&Profile::from_words(&words)?, Some(program))?;
-    // So many windows that it opens, and no more: small ones are slow.
+    // Enough windows to let it open, and no more: small ones are slow.
     let bytes = (window_kib << 10) * 24 + (64 << 10);
     let (ends, sink) = match direction {
         Direction::Push => ([format!("null:{bytes}"), "far:null:".into()], FAR),
@@ -97,7 +97,7 @@ fn measure(program: &Path, window_kib: u64, direction: Direction) -> Result<Row,
     copy.args(["copy", "--json", "--no-record", "--streams", "1", "--ssh", &wan.ssh_command()]);
     copy.args(["--window", &format!("{window_kib}K")]).args(ends);
     let said = output(&mut wan.near(copy).map_err(told)?)?;
-    // The file is complete when the path is gone.
+    // The file is complete when the WAN is gone.
     drop(wan);
     let seen_bytes = said::record(&said)?.source.window_seen_bytes;
     let packets = capture::words_of(&pcap, &["tcp"])?;
@@ -141,7 +141,7 @@ fn page(rows: &[Row]) -> String {
     text + &table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// In the order in which the first bbcp report sets them.
+/// In the order of the first bbcp report.
 const WINDOWS_KIB: [u64; 8] = [8, 1024, 16, 512, 32, 256, 128, 64];
 const PATH: &str = "--rate 200Mbit --rtt 10ms --queue 1bdp";
 const NEAR: &str = "10.77.0.1";

@@ -1,40 +1,40 @@
-//! The planted bottlenecks: data, one value a cell.
+//! The planted bottlenecks: data, one value per cell.
 
-/// One copy over one path with one thing wrong, and which class is right.
+/// One copy over one path with one planted bottleneck, and the correct class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub name: &'static str,
-    /// The class as `explain --json` calls it.
+    /// The class in the words of `explain --json`.
     pub class: &'static str,
     /// Words of `cargo xtask wan up`.
     pub path: &'static str,
     /// Options of `datapump copy`.
     pub copy: &'static str,
     pub mib: u64,
-    /// About how long the copy takes.
+    /// The approximate duration of the copy.
     pub seconds: u64,
     pub plant: Plant,
 }
 
-/// What is wrong beyond the words of the path and of the copy.
+/// The planted bottleneck, beyond the words of the path and of the copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Plant {
     Nothing,
-    /// A program that writes into the copy's standard input, at so many bits a second.
+    /// A program that writes to the copy's standard input, at this many bits a second.
     Source(u64),
     /// One that reads its standard output.
     Reader(u64),
     /// A setting of both hosts, `KEY=VALUE`.
     Setting(&'static str),
-    /// The sending process gets so many hundredths of a CPU.
+    /// The sending process gets this many hundredths of a CPU.
     Quota(u64),
     /// A variable of the sending process, `NAME=VALUE`.
     Variable(&'static str),
-    /// Every so many ms nothing arrives for so many.
+    /// Every so many ms the link is down for so many ms.
     Cuts(u64, u64),
 }
 
-/// A cell of which advice is followed: once again with all that `explain` says to change.
+/// Cells whose advice is followed: a second copy with all changes that `explain` advises.
 pub(super) const FOLLOWED: &[&str] = &[
     "window-102-1",
     "window-20-1",
@@ -211,5 +211,5 @@ const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
 const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
 const VETH: &str = "--rate none";
 const FOUR_AT_20: &str = "--streams 4 --congestion cubic --pace 20Mbit";
-/// What seals has to do without the CPU's own instructions for it, as on an old host.
+/// TLS without the CPU's AES instructions, as on an old host.
 const NO_AES: Plant = Plant::Variable("OPENSSL_ia32cap=~0x200000200000000");

@@ -1,4 +1,4 @@
-//! One copy over one path, and what `explain` says of it.
+//! One copy over one path, and the verdict of `explain`.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::cells::{Cell, Plant};
 use xtask::step::output;
 
-/// Makes the copy of a cell with these options, and returns the verdict that is stored of it.
+/// Makes the copy of a cell with these options, and returns the stored verdict.
 pub(super) fn run(
     program: &Path,
     cell: &Cell,
@@ -88,7 +88,7 @@ impl Copy<'_> {
     }
 }
 
-/// Does what the plant does meanwhile, until the copy has ended.
+/// Applies the plant during the copy, until that ends.
 fn attend(mut child: Child, wan: &Wan, cell: &Cell, mib: u64) -> Result<(), String> {
     let (input, reader, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (done, is_done) = channel::<()>();
@@ -123,7 +123,7 @@ fn attend(mut child: Child, wan: &Wan, cell: &Cell, mib: u64) -> Result<(), Stri
     }
 }
 
-/// Writes so many bytes, no faster than this.
+/// Writes this many bytes, at most at this rate.
 fn feed(to: Option<impl Write>, bits_per_s: u64, bytes: u64) {
     let Some(mut to) = to else { return };
     let began = Instant::now();
@@ -145,7 +145,7 @@ fn take(from: Option<impl Read>, bits_per_s: u64) {
     }
 }
 
-/// Until so many bytes may have gone.
+/// Sleeps until this many bytes may have been sent.
 fn wait_for(began: Instant, bits_per_s: u64, moved: u64) {
     let due = Duration::from_secs_f64(moved as f64 * 8.0 / bits_per_s as f64);
     thread::sleep(due.saturating_sub(began.elapsed()));
@@ -160,7 +160,7 @@ fn explained(program: &Path, store: &Path) -> Result<Value, String> {
     verdicts.next().ok_or_else(|| format!("explain says no verdict:\n{said}"))
 }
 
-/// A control group whose processes get a part of a CPU, by either version of the kernel's groups.
+/// A control group with a limit on CPU time, for both versions of the kernel's control groups.
 struct CpuGroup {
     folder: PathBuf,
 }
@@ -186,7 +186,7 @@ impl CpuGroup {
 
 impl Drop for CpuGroup {
     fn drop(&mut self) {
-        // Its last process may still be on its way out.
+        // Its last process may still be exiting.
         for _ in 0..50 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench diagnosis`: copies over the emulated WAN, each with one thing wrong. Does
-//! `explain` find it? And does its advice, once it is followed, bring what it says?
+//! `cargo xtask bench diagnosis`: copies over the emulated WAN, each with one planted bottleneck.
+//! Does `explain` find it? And does its advice reach the predicted rate?
 
 mod cells;
 mod course;
@@ -20,17 +20,17 @@ use xtask::step::{output, root, target_folder};
 
 struct Options {
     program: PathBuf,
-    /// Cells with this in their names.
+    /// Only cells with this in their names.
     only: Option<String>,
-    /// What an earlier run has left is not done again.
+    /// Results of an earlier run are not measured again.
     resume: bool,
 }
 
-/// What was found in a cell. It is kept beside the store, so that a bench can go on.
+/// The results of a cell. They are kept beside the store, so that a bench can continue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Found {
     verdict: Value,
-    /// Of the second copy, made by the first one's advice.
+    /// Of the second copy, with the advice of the first.
     followed: Option<Followed>,
 }
 
@@ -42,7 +42,7 @@ struct Followed {
 }
 
 impl Found {
-    /// `mixed` where no class holds half.
+    /// `mixed` where no class has half.
     fn class(&self) -> &str {
         self.verdict["primary"].as_str().unwrap_or("mixed")
     }
@@ -86,7 +86,7 @@ pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
     }
     let page = page::page(&rows);
     let date = output(Command::new("date").arg("+%F"))?;
-    // A part is no page: the day's whole page would be lost under it.
+    // A part must not replace the whole page of the day.
     let path = match &options.only {
         None => root().join(format!("runs/{}-diagnosis.md", date.trim())),
         Some(_) => target_folder().join("bench-diagnosis-part.md"),
@@ -140,7 +140,7 @@ fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> 
     let predicted = found.verdict["predicted_bytes_per_s"].as_f64();
     if let Some(predicted) = predicted.filter(|_| FOLLOWED.contains(&cell.name)) {
         let options = obeying(&found.verdict, words);
-        // As long as the first one, at the rate that is expected.
+        // As long as the first one, at the expected rate.
         let mib = (predicted * cell.seconds as f64).max(1e6) as u64 >> 20;
         let again = course::run(program, cell, &options, mib, &store("-followed"))?;
         found.followed = Some(Followed {
@@ -152,7 +152,7 @@ fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> 
     Ok(found)
 }
 
-/// The options of a copy with all that a verdict advises.
+/// The options of a copy with all advice of a verdict.
 fn obeying(verdict: &Value, mut options: Vec<String>) -> Vec<String> {
     let streams = verdict["streams"].as_array().map_or(1, Vec::len).max(1) as f64;
     for advice in verdict["advice"].as_array().into_iter().flatten() {

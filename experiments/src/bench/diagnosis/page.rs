@@ -1,4 +1,4 @@
-//! What was found, as a page for `runs/`.
+//! The results, as a page for `runs/`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::page::table;
 
 type Row<'a> = (&'a Cell, Found);
 
-/// A line while it goes on.
+/// A line about a finished cell.
 pub(super) fn progress(cell: &Cell, found: &Found, seconds: f64) -> String {
     let right = if found.class() == cell.class { "right" } else { "WRONG" };
     let mut line = format!("{:<16} {right}  {} ({seconds:.0} s)", cell.name, shares(found));
@@ -22,7 +22,7 @@ pub(super) fn progress(cell: &Cell, found: &Found, seconds: f64) -> String {
     line
 }
 
-/// What was planted, by what was found.
+/// The confusion matrix: planted classes by verdicts.
 pub(super) fn confusion(rows: &[Row<'_>]) -> String {
     let mut classes: Vec<&str> = rows.iter().map(|(cell, _)| cell.class).collect();
     classes.extend(rows.iter().map(|(_, found)| found.class()));
@@ -50,7 +50,7 @@ pub(super) fn confusion(rows: &[Row<'_>]) -> String {
     table(&columns, &known.iter().zip(&names).map(row).collect::<Vec<_>>())
 }
 
-/// Cells with a wrong verdict, and advice that did not bring what it said.
+/// Cells with a wrong verdict, and advice whose prediction was wrong.
 pub(super) fn faults(rows: &[Row<'_>]) -> Vec<String> {
     let mut faults = Vec::new();
     for (cell, found) in rows {

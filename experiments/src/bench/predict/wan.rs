@@ -1,5 +1,5 @@
-//! `cargo xtask bench predict --wan`: copies over an emulated WAN, predicted from others that
-//! went the same way before.
+//! `cargo xtask bench predict --wan`: copies over an emulated WAN, predicted from earlier ones over
+//! the same path.
 
 use crate::said;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ struct Copy {
     streams: u16,
 }
 
-/// A way, what is copied over it to learn, and what is held out.
+/// A path and direction, with the copies to learn from and those that are held out.
 struct Direction {
     name: &'static str,
     wan: &'static [&'static str],
@@ -60,7 +60,7 @@ pub(super) fn predict(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies, and a few seconds for each login and handshake.
+/// Copies, plus a few seconds for each login and handshake.
 fn minutes() -> f64 {
     let of = |direction: &Direction| {
         let mbit = Profile::from_words(direction.wan)
@@ -73,7 +73,7 @@ fn minutes() -> f64 {
     WAYS.iter().map(of).sum::<f64>() / 60.0
 }
 
-/// What lies at both ends of a way: sources, a store of its own, and where copies go.
+/// The two ends of a path: sources, a store, and the destination of copies.
 struct Fixture<'a> {
     folder: TempDir,
     wan: &'a Wan,
@@ -97,7 +97,7 @@ fn over(direction: &Direction, program: &Path, seed: u64) -> Result<Vec<Row>, St
     for place in shuffle.order(direction.held.len()) {
         let copy = direction.held[place];
         let dry = fixture.copy(copy, &["--dry-run"])?;
-        // It stays unknown to those that come behind it.
+        // It is not recorded, so later predictions do not know it.
         let wet = fixture.copy(copy, &["--no-record"])?;
         let row = row(direction.name, copy, &dry, &wet)?;
         println!("| {} |", cells(&row).join(" | "));
@@ -107,7 +107,7 @@ fn over(direction: &Direction, program: &Path, seed: u64) -> Result<Vec<Row>, St
 }
 
 impl Fixture<'_> {
-    /// Makes a copy, or tries one; its last word.
+    /// Makes a copy, or a dry run; returns its last event.
     fn copy(&self, copy: Copy, more: &[&str]) -> Result<Value, String> {
         let source = self.folder.path().join(format!("source-{}", copy.mb));
         let target = self.folder.path().join("target");

@@ -1,4 +1,4 @@
-//! Runs that have been made on a path: one line of JSON each, in a file that only grows.
+//! Finished runs on a path: one line of JSON each, appended to a file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use analysis::statistics::Spread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Stage {
-    /// Short, to choose what takes turns.
+    /// A short run, to choose what takes turns.
     Look,
     Turn,
 }
@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub round: usize,
     pub tool: Tool,
     pub seen: Seen,
-    /// Packets that the path's queue dropped meanwhile.
+    /// Packets that the path's queue dropped during the run.
     pub dropped: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// A line that was cut off when somebody ended the bench is not one.
+    /// A line that was cut off by an interruption is ignored.
     pub(super) fn open(path: &Path) -> Result<Kept, String> {
         let text = match path.exists() {
             true => fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?,
@@ -68,9 +68,9 @@ impl Kept {
         self.runs.iter().filter(|run| run.stage == stage).count()
     }
 
-    /// What was looked at, the fastest first. A short look may see more than the path carries, as
-    /// what waited behind a gap counts when the gap is filled: of those that fill it, to a
-    /// thousandth, the one that lost least comes first.
+    /// The tools with a short run, the fastest first. A short run may exceed the rate of the path,
+    /// as data that waited behind a gap counts when the gap is filled: of tools that fill the path
+    /// to a thousandth, the one with the fewest drops comes first.
     pub(super) fn best_looks(&self, most_mbit: f64) -> Vec<Tool> {
         let mut looks: Vec<&Run> =
             self.runs.iter().filter(|run| run.stage == Stage::Look).collect();
@@ -81,7 +81,7 @@ impl Kept {
         looks.into_iter().map(|run| run.tool.clone()).collect()
     }
 
-    /// What took turns, in the order of its first one.
+    /// The tools that took turns, in the order of their first turn.
     pub(super) fn turned(&self) -> Vec<Tool> {
         let mut tools: Vec<Tool> = Vec::new();
         for run in self.runs.iter().filter(|run| run.stage == Stage::Turn) {
@@ -101,7 +101,7 @@ impl Kept {
     }
 }
 
-/// A path that is full to this share is full.
+/// A path counts as full from this share on.
 const FULL: f64 = 0.998;
 
 #[cfg(test)]

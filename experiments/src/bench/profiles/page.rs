@@ -1,4 +1,4 @@
-//! What the runs on all paths say, as a page.
+//! The results of the runs on all paths, as a page.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use crate::bench::machine;
 use crate::page::table;
 use analysis::statistics::Spread;
 
-/// Copies that are no matter of choice: as the program is, and the same without a pace.
+/// Copies without tuning: with default options, and the same without a pace.
 pub(super) const UNTUNED: [&&str; 2] = [&"", &"--pace off"];
 
-/// One run, as it is over.
+/// One finished run.
 pub(super) fn line(run: &Run) -> String {
     let stage = match run.stage {
         Stage::Look => "look",
@@ -97,7 +97,7 @@ fn turn(path: &Path, kept: &Kept, tool: &Tool, best: f64) -> Vec<String> {
     ]
 }
 
-/// The paths on which the best copy is below what is promised.
+/// The paths on which the best copy is below the promised rate.
 fn short_of(all: &[(&Path, Kept)]) -> String {
     let mut text = String::from("\n");
     for (path, kept) in all {

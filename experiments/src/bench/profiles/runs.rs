@@ -1,4 +1,4 @@
-//! One run of a tool over a path: what it is called with, and the rate behind the ramp.
+//! One run of a tool over a path: its arguments, and the rate after the ramp.
 
 use crate::said;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Stand;
 use xtask::step::output;
 
-/// What moves bytes.
+/// A tool that moves bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Tool {
     Iperf { congestion: String, streams: u16 },
@@ -23,7 +23,7 @@ impl Tool {
         Tool::Copy { options: (*options).to_string() }
     }
 
-    /// As people would type what is chosen.
+    /// The choice as typed.
     pub(super) fn text(&self) -> String {
         match self {
             Tool::Iperf { congestion, streams } => format!("iperf3 -C {congestion} -P {streams}"),
@@ -33,14 +33,14 @@ impl Tool {
     }
 }
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Seen {
-    /// Payload that arrived a second, behind the ramp.
+    /// Rate of arrived payload after the ramp.
     pub mbit: f64,
-    /// Of a copy: all its bytes over all its time without the login.
+    /// For a copy: all its bytes over all its time without the login.
     pub whole_mbit: Option<f64>,
-    /// What the copy says held it back.
+    /// The bottleneck, by the copy's own diagnosis.
     pub verdict: Option<String>,
 }
 
@@ -69,7 +69,7 @@ fn iperf(wan: &Wan, words: &str) -> Result<Seen, String> {
     Ok(Seen { mbit, whole_mbit: None, verdict: None })
 }
 
-/// A copy of so many bytes that it takes as long as iperf3 on a path that it fills.
+/// A copy with enough bytes to take as long as iperf3 on a full path.
 fn copy(stand: &Stand<'_>, options: &str, seconds: f64) -> Result<Seen, String> {
     let Stand { path, wan, program } = *stand;
     let told = |why: std::io::Error| format!("datapump: {why}");
@@ -93,7 +93,7 @@ fn copy(stand: &Stand<'_>, options: &str, seconds: f64) -> Result<Seen, String> 
         .ok_or_else(|| format!("a copy is too short, or does not say all: {said}"))
 }
 
-/// What each of the sending streams had acknowledged, and when, in seconds and bytes.
+/// The acknowledged bytes of each sending stream over time, in seconds and bytes.
 fn acked(csv: &str) -> Vec<Vec<(f64, f64)>> {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
     let names = lines.next().unwrap_or_default();
@@ -115,8 +115,8 @@ fn acked(csv: &str) -> Vec<Vec<(f64, f64)>> {
     all.into_values().collect()
 }
 
-/// The rate of so many seconds behind the ramp, as iperf3 counts: from the first sample on, all
-/// streams together. What a seal and frames add is not payload.
+/// The rate over this many seconds after the ramp, counted as in iperf3: from the first sample on,
+/// all streams together. TLS and frame headers are not payload.
 fn seen(events: &[Value], streams: &[Vec<(f64, f64)>], ramp_s: f64, seconds: f64) -> Option<Seen> {
     let began_s = streams.iter().filter_map(|samples| samples.first()).map(|first| first.0);
     let from_s = began_s.fold(f64::INFINITY, f64::min) + ramp_s;
@@ -135,7 +135,7 @@ fn seen(events: &[Value], streams: &[Vec<(f64, f64)>], ramp_s: f64, seconds: f64
     })
 }
 
-/// Between two samples bytes come evenly.
+/// Interpolated between two samples.
 fn bytes_at(samples: &[(f64, f64)], at_s: f64) -> f64 {
     let behind = samples.partition_point(|(then, _)| *then <= at_s);
     match (behind.checked_sub(1).map(|place| samples[place]), samples.get(behind)) {
@@ -147,7 +147,7 @@ fn bytes_at(samples: &[(f64, f64)], at_s: f64) -> f64 {
     }
 }
 
-/// So that the last stream still has something to send when the time is over.
+/// So that the last stream still has data to send at the end of the time.
 const LONGER: f64 = 1.04;
 
 #[cfg(test)]
