@@ -1,5 +1,5 @@
-//! Campaigns over emulated paths, as a site would run them: `datapump sweep`, its store, and
-//! what it says of it.
+//! Campaigns over emulated paths, as a site would run them: `datapump sweep`, its store, and its
+//! output.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -28,7 +28,7 @@ pub(super) const SLAC: Experiment = Experiment {
     run: short,
 };
 
-/// Hours of campaign: run by name only.
+/// A campaign of hours: run only by name.
 pub(super) const WHOLE: Experiment = Experiment {
     name: "compression-campaign-whole",
     title: "SLAC's campaign, whole, over four paths and two hosts",
@@ -57,7 +57,7 @@ pub(super) struct Campaign<'a> {
 }
 
 impl<'a> Campaign<'a> {
-    /// `hosts` as they stand in the file: `far` and `near` are the two ends of the path.
+    /// `hosts` is the content of the file: `far` and `near` are the two ends of the path.
     pub(super) fn over(
         testbed: &'a Testbed,
         path: &str,
@@ -83,14 +83,14 @@ impl<'a> Campaign<'a> {
         self.wan.near(sweep).map_err(|why| why.to_string())
     }
 
-    /// Measures until it is over.
+    /// Measures until the end.
     pub(super) fn measure(&self, words: &str) -> Result<String, String> {
         let said = output(&mut self.command(words)?)?;
         print!("{said}");
         Ok(said)
     }
 
-    /// Measures so many cells, then Ctrl-C, then the rest.
+    /// Measures this many cells, then Ctrl-C, then the rest.
     fn measure_in_two(&self, words: &str, cells: usize) -> Result<(), String> {
         let mut first = self.command(words)?;
         let mut child = first.stdout(Stdio::piped()).spawn().map_err(|why| why.to_string())?;
@@ -107,13 +107,13 @@ impl<'a> Campaign<'a> {
         self.measure("--resume").map(drop)
     }
 
-    /// Every cell, in the order in which they were measured.
+    /// Every cell, in the order of measurement.
     pub(super) fn cells(&self) -> Result<Vec<Value>, String> {
         let text = output(&mut self.ask("results export --format json"))?;
         serde_json::from_str(&text).map_err(|why| format!("results export: {why}"))
     }
 
-    /// What `sweep show` says.
+    /// The output of `sweep show`.
     pub(super) fn page(&self) -> Result<String, String> {
         output(&mut self.ask("sweep show"))
     }
@@ -129,7 +129,7 @@ pub(super) fn interrupt(child: &Child) -> Result<(), String> {
     output(Command::new("kill").args(["-INT", &child.id().to_string()])).map(drop)
 }
 
-/// What figures are drawn from: a line for each cell.
+/// The data of figures: a line for each cell.
 pub(super) fn csv(cells: &[Value]) -> String {
     let names: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
     let line = |cell: &Value| {
@@ -179,7 +179,7 @@ fn whole(testbed: &Testbed) -> Result<Shown, String> {
     Ok(tell(&WHOLE_COURSE, seen))
 }
 
-/// A campaign over a path, as it came out.
+/// A finished campaign over a path.
 struct Seen {
     path: &'static str,
     hosts: &'static str,
@@ -266,7 +266,7 @@ fn line(path: &str, far: &[&Value], said: (usize, bool, f64), gone: &[String]) -
     ]
 }
 
-/// What of SLAC's page is measured.
+/// The part of SLAC's page that is measured.
 struct Course {
     words: &'static str,
     windows_kib: &'static [u32],
@@ -274,7 +274,7 @@ struct Course {
 }
 
 impl Course {
-    /// The lists as SLAC's page has them, host by host, and what is done by itself behind.
+    /// The lists of SLAC's page, host by host, then the program's own choice.
     fn printed(&self, hosts: &str) -> Vec<String> {
         let mut order = Vec::new();
         for host in hosts.lines() {
@@ -349,20 +349,20 @@ fn yes(is_so: bool) -> String {
     if is_so { "yes" } else { "no" }.to_string()
 }
 
-/// `100Mbit-20ms` of the words of a path.
+/// For example `100Mbit-20ms`, from the words of a path.
 fn path_name(path: &str) -> String {
     let words: Vec<&str> = path.split_whitespace().collect();
     format!("{}-{}", words[1], words[3])
 }
 
-/// And the hosts that are measured where all is.
+/// Paths, and the hosts that are measured in the whole campaign.
 const PATHS: [(&str, &str); 4] = [
     ("--rate 100Mbit --rtt 20ms --queue 1bdp", "far\nnear\n"),
     ("--rate 20Mbit --rtt 80ms --queue 1bdp", "far\n"),
     ("--rate 50Mbit --rtt 50ms --queue 2bdp --loss 0.01%", "far\n"),
     ("--rate 300Mbit --rtt 5ms --queue 1bdp", "far\n"),
 ];
-/// Which paths one site measures, one after the other, while the others measure theirs.
+/// The paths that one site measures, one after the other, in parallel with the other sites.
 const SITES: [&[usize]; 3] = [&[0, 3], &[1], &[2]];
 const SHORT: Course = Course {
     words: "--preset slac --time 1 --levels 0,1 --windows 8K,1024K --streams 1,20 \
@@ -378,7 +378,7 @@ const WHOLE_COURSE: Course = Course {
 const STREAMS: &str = "--windows 16K --streams 1,2,5,10,20,30,40 --levels 0,1,9 --time 1 \
                        --repeat 2 --congestion cubic --seal off --digest none";
 const INTERRUPTED: i32 = 130;
-/// The record's schema, as paths within an exported cell.
+/// The fields of a record, as paths within an exported cell.
 const FIELDS: &[&str] = &[
     "/version",
     "/moved/bytes",
@@ -440,7 +440,7 @@ const FIELDS: &[&str] = &[
     "/place/order_index",
     "/place/repeat",
 ];
-/// Columns that figures are drawn from, and where they stand within an exported cell.
+/// Columns for figures, and their paths within an exported cell.
 const FIGURES: &[(&str, &str)] = &[
     ("order_index", "/place/order_index"),
     ("pass", "/place/repeat"),

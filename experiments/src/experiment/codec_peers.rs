@@ -1,4 +1,4 @@
-//! Copies of a file that packs in parts, by datapump and by others, packed and not.
+//! Copies of a file that is partly compressible, by datapump and others, compressed and not.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(super) const PEERS: Experiment = Experiment {
     run: peers,
 };
 
-/// What has been seen of one program over one path, in MB/s.
+/// The rates of one program over one path, in MB/s.
 type Rates = Vec<(&'static str, Vec<f64>)>;
 
 fn peers(testbed: &Testbed) -> Result<Shown, String> {
@@ -41,7 +41,7 @@ fn peers(testbed: &Testbed) -> Result<Shown, String> {
         let mut rates: Rates = Vec::new();
         for round in 0..ROUNDS {
             for place in 0..TOOLS.len() {
-                // Each begins once.
+                // Each is the first one once.
                 let tool = &TOOLS[(place + round * 5) % TOOLS.len()];
                 let is_there = tool.program == DATAPUMP || is_installed(tool.program);
                 if !is_there || round >= tool_rounds(tool) {
@@ -66,7 +66,7 @@ fn peers(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// What takes half a minute and more is run once.
+/// Tools that take half a minute or more are run once.
 fn tool_rounds(tool: &Tool) -> usize {
     if SLOW.contains(&tool.name) { 1 } else { ROUNDS }
 }

@@ -1,4 +1,4 @@
-//! What both ends pay for what they move: CPU time and memory.
+//! The cost of a transfer at both ends: CPU time and memory.
 
 use std::fs;
 use std::process::Command;
@@ -77,7 +77,7 @@ fn both_ends(testbed: &Testbed) -> Result<Shown, String> {
     shown.table(table);
     let column = |index: usize| seen.iter().map(|row| row[index]).collect::<Vec<f64>>();
     let ratios = column(4);
-    // Of twenty values: Student's t for 19 degrees of freedom.
+    // For twenty values: Student's t with 19 degrees of freedom.
     let half = 2.093 * deviation(&ratios) / (ratios.len() as f64).sqrt();
     shown.check(
         "the ratio is known, with a 95 % interval",
@@ -225,14 +225,14 @@ fn memory(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// What the kernel has counted on the whole machine since it began.
+/// A kernel counter of the whole machine since boot.
 fn counted(what: &str) -> u64 {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(what));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Notes the most that the data sockets of each host hold, until they are gone.
+/// Records the largest memory of each host's data sockets, until they are closed.
 fn watch_sockets(wan: &Wan, most: &Mutex<[u64; 2]>) -> Result<(), String> {
     let started = Instant::now();
     let mut seen_s = None;
@@ -260,7 +260,7 @@ fn watch_sockets(wan: &Wan, most: &Mutex<[u64; 2]>) -> Result<(), String> {
     }
 }
 
-/// `skmem:(r0,rb131072,t0,tb2626560,f4096,w1200,o0,…)`: what is received, and what is to be sent.
+/// `skmem:(r0,rb131072,t0,tb2626560,f4096,w1200,o0,…)`: the bytes received and the bytes to send.
 fn held(line: &str) -> Option<u64> {
     let (_, list) = line.split_once("skmem:(")?;
     let number = |key: &str| {
@@ -274,7 +274,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The rank correlation of two columns; of equal values the ranks are shared.
+/// The rank correlation of two columns; equal values share their ranks.
 fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let (middle_a, middle_b) = (mean(&a), mean(&b));
@@ -292,9 +292,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// What a plan has for ledgers (`pump/lane/assembly.rs`); one file needs nothing of it.
+/// The planned memory for ledgers (`pump/lane/assembly.rs`); a copy of one file needs none of it.
 const LEDGERS_MIB: f64 = 12.0;
-/// The share at which the target's cost is measured.
+/// The quota at which the target's cost is measured, in percent.
 const KNOWN_PERCENT: u32 = 10;
 const RATES_MBIT: [u32; 4] = [25, 50, 100, 200];
 const STREAMS: [u32; 5] = [1, 2, 4, 8, 16];

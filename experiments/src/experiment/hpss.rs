@@ -1,5 +1,5 @@
-//! ORNL to NERSC, 8 August 2001: a mover that stops every 32 MB for its peer, a small window and a
-//! sender that is faster than the path's router.
+//! ORNL to NERSC, 8 August 2001: a mover that stops every 32 MB for its peer, with a small window,
+//! and a sender that is faster than the path's router.
 
 use super::Experiment;
 use super::series;
@@ -26,11 +26,11 @@ pub(super) const SLOWER_SENDER: Experiment = Experiment {
     run: slower_sender,
 };
 
-/// The path of that day: AIX kept its window while it was idle.
+/// The path at that time: AIX kept its congestion window while idle.
 pub(super) const PATH: &str =
     "--rate 100Mbit --rtt 102ms --queue 128K --sysctl net.ipv4.tcp_slow_start_after_idle=0";
 
-/// The mover on that path, with a capture; made once for all experiments that look at it.
+/// The mover on that path, with a capture; made once for all experiments that use it.
 pub(super) fn mover(testbed: &Testbed) -> Result<&Run, String> {
     if let Some(run) = testbed.mover.get() {
         return Ok(run);
@@ -154,7 +154,7 @@ fn slower_sender(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// What all tables of these experiments say of a copy.
+/// The figures of a copy in all tables of these experiments.
 pub(super) fn line(name: &str, run: &Run) -> Vec<String> {
     vec![
         name.to_string(),
@@ -169,7 +169,7 @@ pub(super) fn line(name: &str, run: &Run) -> Vec<String> {
     ]
 }
 
-/// Pauses and episodes of one stream in the order in which they happened.
+/// Pauses and episodes of one stream in order of time.
 pub(super) fn episodes(run: &Run) -> Table {
     let mut table =
         Table::new("What happened in it:", "at, s | what | segments again | MiB since the last");

@@ -1,4 +1,4 @@
-//! What a sender does behind a pause, and what that costs.
+//! How a sender behaves after a pause, and what that costs.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,7 +78,7 @@ fn restart(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// Two at once: each has a WAN of its own, and most of what they do is wait.
+/// Two at once: each has its own WAN, and waits most of the time.
 fn measure(testbed: &Testbed, cells: &[Cell]) -> Result<Vec<Seen>, String> {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! How long a copy must be, and whether the prober says what `ping` says.
+//! How long a copy must be, and whether probes agree with `ping`.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -59,7 +59,7 @@ fn sizes(testbed: &Testbed) -> Result<Shown, String> {
         let sizes: Vec<u64> = (0..7).map(|power| 1 << 20 << power).collect();
         let medians: Vec<f64> = sizes.iter().map(|size| median_of(&cells, *size)).collect();
         let page = campaign.page()?;
-        // The grid's; what is done by itself comes behind it.
+        // The first line is the grid's; the program's own choice comes after it.
         let long_enough = page.lines().map(str::trim).find(|line| line.contains(LONG_ENOUGH));
         let is_found = |size: &&u64| {
             long_enough.is_some_and(|line| line.starts_with(&format!("from {}M ", *size >> 20)))
@@ -146,7 +146,7 @@ fn durations(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// `seen` by window and duration, both from the shortest on.
+/// `seen` by window and duration, both in ascending order.
 fn judge_durations(shown: &mut Shown, seen: &[Vec<Spread>], gains: &[f64]) {
     let falls = |less: &Spread, more: &Spread| more.max < less.min;
     let said = |falls: usize| if falls == 0 { "none is".into() } else { format!("{falls} are") };
@@ -202,7 +202,7 @@ fn probes(testbed: &Testbed) -> Result<Shown, String> {
             let ended = began + figure(&cell, "/moved/elapsed_s");
             let moving = figure(&cell, "/more/moving_s");
             let rest = median_between(&echoes, began - figure(&cell, "/more/pause_s"), began);
-            // The handshakes at its beginning are no load yet.
+            // The handshakes at the beginning are not load yet.
             let load = median_between(&echoes, began + login + moving * 0.02, ended);
             let ours = ["unloaded", "loaded"]
                 .map(|state| figure(&cell, &format!("/round_trips/{state}/median_s")) * 1e3);
@@ -210,7 +210,7 @@ fn probes(testbed: &Testbed) -> Result<Shown, String> {
             worst_rest = worst_rest.max((ours[0] - rest).abs());
             worst_load = worst_load.max((ours[1] - load).abs());
             latest = latest.max(late);
-            // From the first byte to the last, as the prober counts them.
+            // From the first byte to the last, as for the probes.
             let sent = figure(&cell, "/round_trips/loaded/sent");
             let fit = figure(&cell, "/more/loaded_s") * 10.0;
             missed = missed.max((sent - fit).abs());
@@ -233,7 +233,7 @@ fn probes(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// When each answer came, and after how many milliseconds.
+/// When each answer arrived, and its round trip in milliseconds.
 fn echoes(said: &str) -> Vec<(f64, f64)> {
     let of = |line: &str| {
         let at = line.strip_prefix('[')?.split(']').next()?.parse().ok()?;
@@ -243,20 +243,20 @@ fn echoes(said: &str) -> Vec<(f64, f64)> {
     said.lines().filter_map(of).collect()
 }
 
-/// Of the probes that left in that time.
+/// The median of the probes that were sent in that time.
 fn median_between(echoes: &[(f64, f64)], from: f64, to: f64) -> f64 {
     let left = |(at, trip): &(f64, f64)| at - trip / 1e3;
     let within = echoes.iter().filter(|echo| (from..to).contains(&left(echo)));
     Spread::of(within.map(|(_, trip)| *trip)).map_or(f64::NAN, |spread| spread.median)
 }
 
-/// What `sweep show` says of the length that is long enough, and of one that is slower than a
-/// shorter one.
+/// Parts of the notes of `sweep show`: on the length that is long enough, and on a length that is
+/// slower than a shorter one.
 const LONG_ENOUGH: &str = "the rate is within 5 %";
 const FALLS: &str = "the rate falls";
-/// Student's t for 8 degrees of freedom: 95 % of all.
+/// Student's t with 8 degrees of freedom, for 95 %.
 const T_OF_NINE: f64 = 2.306;
-/// Round trips of TCP, of TLS 1.3, of the proof of a stream, and of the last acknowledgement.
+/// Round trips of TCP, TLS 1.3, the authentication of a stream, and the last acknowledgement.
 const HANDSHAKES: f64 = 4.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What SLAC (2001) found out about compression levels, with zlib as it was used there.
+//! The findings of SLAC (2001) on compression levels, with zlib as it was used there.
 
 use analysis::record::packed::Packed;
 use analysis::statistics::median;
@@ -131,7 +131,7 @@ fn cost(testbed: &Testbed) -> Result<Shown, String> {
         ratios.push(one / off);
     }
     shown.table(table);
-    // Of seven values: Student's t for 6 degrees of freedom.
+    // For seven values: Student's t with 6 degrees of freedom.
     let half = 2.447 * deviation(&ratios) / (ratios.len() as f64).sqrt();
     let middle = mean(&ratios);
     let seen = format!("{middle:.2} ± {half:.2} (95 %)");
@@ -183,7 +183,7 @@ fn links(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// What copies move over a link of this rate, in Mbit/s, by their `--compress`.
+/// Rates of copies over a link of this rate, in Mbit/s, by their `--compress`.
 fn over_link(
     testbed: &Testbed,
     programs: Programs<'_>,
@@ -203,11 +203,11 @@ fn over_link(
     })
 }
 
-/// `seen`: link, off, and packed, in Mbit/s.
+/// `seen`: rate of the link, without compression, and with it, in Mbit/s.
 fn judge_links(shown: &mut Shown, seen: &[[f64; 3]], flat_mbit: f64) {
     let at_10 = seen.iter().find(|row| row[0] == 10.0).map_or(0.0, |row| row[2] / row[1]);
     shown.check("at 10 Mbit/s at least four times off", format!("× {at_10:.2}"), at_10 >= 4.0);
-    // Links that packed data does not fill.
+    // Links that compressed data does not fill.
     let flat: Vec<f64> =
         seen.iter().filter(|row| row[0] > flat_mbit / 3.0).map(|row| row[2]).collect();
     let middle = median(&flat).unwrap_or(0.0);
@@ -228,8 +228,8 @@ fn judge_links(shown: &mut Shown, seen: &[[f64; 3]], flat_mbit: f64) {
     );
 }
 
-/// Where packed and off are as fast, between two rows by a straight line of their quotients: what
-/// their first or second column is there.
+/// The point at which both rates are equal, interpolated between two rows by their quotients: the
+/// value of the first or second column.
 fn crossover(seen: &[[f64; 3]], column: usize) -> Option<f64> {
     let gain = |row: &[f64; 3]| row[2] / row[1] - 1.0;
     let pair = seen.windows(2).find(|pair| gain(&pair[0]) >= 0.0 && gain(&pair[1]) < 0.0)?;
@@ -277,7 +277,7 @@ fn crossing(testbed: &Testbed) -> Result<Shown, String> {
         format!("{fit:.4}"),
         fit >= 0.99,
     );
-    // By fewer streams than it will take.
+    // Predicted from runs with fewer streams.
     for (level, seen, few) in [(1, with_one, 6.0), (9, with_nine, 2.0)] {
         let few = seen.iter().filter(|row| row[0] <= few).map(|row| row[2]);
         let few_mbit = few.fold(0.0, f64::max);
@@ -324,7 +324,7 @@ fn bare(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// What a processor packs in each way by itself, in Mbit/s.
+/// The compression rate of one processor alone, by level, in Mbit/s.
 fn bare_codec(program: &Path) -> Result<impl Fn(&str) -> f64, String> {
     let mut measure = Command::new(program);
     measure.args(["measure", "codec", "--json", "--no-record", "--cpus", "0", "records:32M"]);
@@ -376,7 +376,7 @@ fn quotas(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// Of a straight line through these points.
+/// The coefficient of determination of a straight line through these points.
 pub(super) fn r_squared(points: &[(f64, f64)]) -> f64 {
     let (xs, ys): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
     let (x, y) = (mean(&xs), mean(&ys));
@@ -394,7 +394,7 @@ fn cpu_ns_per_byte(run: &Run) -> f64 {
 }
 
 pub(super) const STEADY: Stretch = Stretch::Time { ramp_s: 1.5, seconds: 5.0 };
-/// Per cent of a CPU.
+/// Percent of a CPU.
 const LINKS_QUOTA: f64 = 20.0;
 const CROSSING_QUOTA: f64 = 4.0;
 const CROSSING_STREAMS: [u32; 12] = [1, 2, 3, 4, 6, 10, 14, 18, 22, 26, 32, 40];

@@ -1,7 +1,6 @@
-//! `cargo xtask experiment`: what the reports in docs/REFERENCES.md found out about paths, found
-//! out again over an emulated WAN, with the program as it is shipped. One name is one experiment:
-//! it lays its path, runs real copies, prints its table, says what was wanted beside what was seen,
-//! and writes its page.
+//! `cargo xtask experiment`: reproduces the findings of the reports in docs/REFERENCES.md over an
+//! emulated WAN, with the program as it is shipped. Each name is one experiment: it sets up its
+//! path, runs real copies, prints its table, compares results with criteria, and writes a page.
 
 mod campaign;
 mod codec_peers;
@@ -37,7 +36,7 @@ use xtask::step::{cargo, run, target_folder};
 pub(crate) struct Experiment {
     pub name: &'static str,
     pub title: &'static str,
-    /// What the report did and saw, and what is done here.
+    /// The method and results of the report, and what is done here.
     pub about: &'static str,
     pub run: fn(&Testbed) -> Result<Shown, String>,
 }
@@ -60,7 +59,7 @@ pub(crate) fn experiment(words: &[&str]) -> Result<(), String> {
             ALL.iter().for_each(|one| println!("{:<28} {}", one.name, one.title));
             Ok(())
         }
-        // Some take hours, and have to be asked for.
+        // Experiments that take hours run only by name.
         ["all"] => {
             let long = [grid::GRID.name, campaign::WHOLE.name];
             let all = ALL.iter().filter(|one| !long.contains(&one.name));
@@ -108,7 +107,7 @@ fn each(
                     failed.push(format!("{}: {} not as wanted", one.name, shown.failed()));
                 }
             }
-            // The others are worth having all the same.
+            // One failure does not stop the others.
             Err(why) => failed.push(format!("{}: {why}", one.name)),
         }
     }

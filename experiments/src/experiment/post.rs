@@ -1,4 +1,4 @@
-//! What a post about compression in ssh found out, with every tool under one CPU quota.
+//! The findings of a post about compression in ssh, with every tool under one CPU quota.
 
 use std::path::Path;
 use std::process::Command;
@@ -70,8 +70,8 @@ fn post(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// The per cent of a CPU with which zlib 6 packs zeros at one and a half times the link. A part of
-/// it goes into what does not depend on the rate, so it takes a few steps.
+/// The percentage of a CPU with which zlib 6 compresses zeros at 1.5 times the rate of the link. A
+/// part of it does not depend on the rate, so it is found in a few steps.
 fn share(testbed: &Testbed, quota: &Quota) -> Result<f64, String> {
     let near = quota.runs(&testbed.program)?;
     let wan = Wan::up(&Profile::from_words(&["--rate", "none"])?, Some(&testbed.program))?;

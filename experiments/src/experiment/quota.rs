@@ -1,5 +1,5 @@
-//! A control group whose processes get a share of CPU time and, where that is wanted, of what a
-//! disk reads; of either version of the kernel's.
+//! A control group with a limit on CPU time and, optionally, on disk reads; for both versions of
+//! the kernel's control groups.
 
 use std::cell::Cell;
 use std::fs;
@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Quota {
-    /// The first version has one for each controller.
+    /// Version 1 has a group for each controller.
     groups: Vec<PathBuf>,
-    /// Of the scripts that begin in the group.
+    /// For the scripts that start in the group.
     folder: tempfile::TempDir,
     scripts: Cell<u32>,
 }
 
 impl Quota {
-    /// Of CPU time.
+    /// Limits CPU time.
     pub(super) fn new() -> Result<Quota, String> {
         Quota::of(&["cpu"])
     }
 
-    /// Of CPU time, and of what a disk reads.
+    /// Limits CPU time and disk reads.
     pub(super) fn with_disk() -> Result<Quota, String> {
         Quota::of(&["cpu", "blkio"])
     }
@@ -39,7 +39,7 @@ impl Quota {
         };
         let folder = tempfile::tempdir().map_err(told)?;
         let mut quota = Quota { groups: Vec::new(), folder, scripts: Cell::new(0) };
-        // One that cannot be made does not leave the others behind.
+        // If one cannot be made, the others are still removed.
         for group in groups {
             fs::create_dir(&group).map_err(told)?;
             quota.groups.push(group);
@@ -47,7 +47,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// What stands for a program: it begins in the group, and so does all that it starts.
+    /// A script in place of a program: the program and its children run in the group.
     pub(super) fn runs(&self, program: &Path) -> Result<PathBuf, String> {
         let told = |why: std::io::Error| format!("a script for a control group: {why}");
         self.scripts.set(self.scripts.get() + 1);
@@ -60,7 +60,7 @@ impl Quota {
         Ok(script)
     }
 
-    /// A share of one CPU in percent; `None` is all there are.
+    /// A share of one CPU in percent; `None` is no limit.
     pub(super) fn allow(&self, percent: Option<f64>) -> Result<(), String> {
         let period = f64::from(PERIOD_US);
         let quota = percent.map(|percent| ((percent / 100.0 * period) as u32).max(QUOTA_US_MIN));
@@ -74,7 +74,7 @@ impl Quota {
         }
     }
 
-    /// So many bytes a second of the disk that this file is on.
+    /// A limit in bytes a second for the disk that this file is on.
     pub(super) fn allow_reads(&self, file: &Path, bytes_per_s: u64) -> Result<(), String> {
         let disk = disk_of(file).map_err(|why| format!("{}: {why}", file.display()))?;
         match self.file("blkio.throttle.read_bps_device") {
@@ -92,7 +92,7 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|why| format!("{}: {why}", file.display()))
 }
 
-/// The numbers of the whole disk: a partition cannot be limited.
+/// The device number of the whole disk: a partition cannot be limited.
 fn disk_of(file: &Path) -> std::io::Result<String> {
     let device = fs::metadata(file)?.dev();
     let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -109,8 +109,8 @@ impl Drop for Quota {
     }
 }
 
-/// Quotas are handed out in slices of 5 ms, and what is left of one at a processor that has nothing
-/// to do may be lost: many of them must be in a period.
+/// The kernel assigns quotas in slices of 5 ms, and the rest of a slice on an idle CPU may be lost:
+/// a period must have many slices.
 const PERIOD_US: u32 = 200_000;
-/// No kernel takes less: two per cent of the period.
+/// The kernel's minimum; 0.5 % of the period.
 const QUOTA_US_MIN: u32 = 1000;

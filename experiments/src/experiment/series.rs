@@ -1,10 +1,10 @@
-//! What the sending ends of streams looked like over time, from the lines of `results export`.
+//! Samples of the sending ends of streams over time, from the lines of `results export`.
 
 use std::fmt::Write;
 
 use super::packets;
 
-/// One look at a stream. Counters are those since the connection began.
+/// One sample of a stream. Counters are since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     /// Since the first sample of any stream of the run.
@@ -26,7 +26,7 @@ pub(crate) struct Stream {
     pub samples: Vec<Sample>,
 }
 
-/// Reads what `results export --what paths --format csv` writes of one run.
+/// Reads the output of `results export --what paths --format csv` for one run.
 pub(super) fn sending_ends(csv: &str) -> Result<Vec<Stream>, String> {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -88,7 +88,7 @@ impl Stream {
         }
     }
 
-    /// Bytes acknowledged until a time, between samples by a straight line.
+    /// Bytes acknowledged until a time, interpolated between samples.
     fn acked_until(&self, at_s: f64) -> f64 {
         let later = self.samples.partition_point(|sample| sample.at_s <= at_s);
         let Some(before) = later.checked_sub(1).map(|index| self.samples[index]) else {
@@ -99,7 +99,7 @@ impl Stream {
         before.acked_bytes + share * (after.acked_bytes - before.acked_bytes)
     }
 
-    /// The longest time between two samples that saw bytes go out, while bytes remained to go.
+    /// The longest time between two samples in which data was sent; an end message is not data.
     pub(crate) fn longest_silence_s(&self) -> f64 {
         let sends: Vec<f64> = self
             .samples
@@ -116,7 +116,7 @@ pub(super) fn duration_s(streams: &[Stream]) -> f64 {
     last.map(|sample| sample.at_s).fold(0.0, f64::max)
 }
 
-/// What was acknowledged on all streams together, in Mbit/s, one value for each stretch of time.
+/// The rate of acknowledgements of all streams together, in Mbit/s, one value per time span.
 pub(super) fn rates_mbit_s(streams: &[Stream], stretch_s: f64) -> Vec<f64> {
     let count = (duration_s(streams) / stretch_s).floor() as usize;
     let until = |at_s: f64| streams.iter().map(|stream| stream.acked_until(at_s)).sum::<f64>();
@@ -127,7 +127,7 @@ pub(super) fn rates_mbit_s(streams: &[Stream], stretch_s: f64) -> Vec<f64> {
     (0..count).map(rate).collect()
 }
 
-/// Rates over time of several copies, as a table of lines.
+/// Rates over time of several copies, as CSV.
 pub(super) fn rates_csv<'a>(
     copies: impl IntoIterator<Item = (String, &'a [Stream])>,
     stretch_s: f64,
@@ -142,8 +142,8 @@ pub(super) fn rates_csv<'a>(
     text
 }
 
-/// Every sample of a stretch of time, as a table of lines; every second one and so on where that
-/// would be more than `lines`.
+/// Every sample in a span of time, as CSV; only every second, third, … if there were more than
+/// `lines`.
 pub(super) fn samples_csv(streams: &[Stream], from_s: f64, to_s: f64, lines: usize) -> String {
     let within = |sample: &&Sample| (from_s..=to_s).contains(&sample.at_s);
     let all: usize = streams.iter().map(|one| one.samples.iter().filter(within).count()).sum();
@@ -172,7 +172,7 @@ pub(super) fn samples_csv(streams: &[Stream], from_s: f64, to_s: f64, lines: usi
     text
 }
 
-/// Segments of a stretch of time as a capture has them: place in the stream against time.
+/// Segments of a span of time from a capture: position in the stream against time.
 pub(super) fn packets_csv(
     stream: &packets::Stream,
     from_s: f64,
@@ -212,7 +212,7 @@ const FAREWELL_BYTES_MAX: f64 = 128.0;
 mod tests {
     use super::*;
 
-    /// Two sending ends, and a receiving one that is left out.
+    /// Two sending ends, and a receiving one that must be ignored.
     fn text() -> String {
         let mut text = format!("run,stream,role,{}\n", COLUMNS.join(","));
         for (stream, role) in [(1, "source"), (0, "sink"), (0, "source")] {

@@ -1,5 +1,5 @@
-//! What an experiment has to show: tables, what was wanted beside what was seen, data of figures;
-//! and its page in `runs/`.
+//! The results of an experiment: tables, criteria with the values found, data of figures; and its
+//! page in `runs/`.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,10 +15,10 @@ use xtask::step::{output, root};
 pub(crate) struct Shown {
     tables: Vec<Table>,
     checks: Vec<Check>,
-    /// What a figure is drawn from: a name, and lines of values.
+    /// Data of a figure: a name, and lines of values.
     data: Vec<(String, String)>,
     notes: Vec<String>,
-    /// Where an experiment has files on a disk.
+    /// The disk, for an experiment with files.
     disk: Option<PathBuf>,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct Check {
 }
 
 impl Table {
-    /// `columns` is a heading as Markdown has it, without the outer bars: `a | b`.
+    /// `columns` is a heading in Markdown without the outer bars: `a | b`.
     pub(crate) fn new(title: &str, columns: &str) -> Table {
         let heading = columns.split('|').map(|word| word.trim().to_string()).collect();
         Table { title: title.to_string(), heading, rows: Vec::new() }
     }
 
-    /// Adds a line, and prints it: experiments take minutes.
+    /// Adds a row and prints it: experiments take minutes.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         if self.rows.is_empty() {
             println!("\n{}\n| {} |", self.title, self.heading.join(" | "));
@@ -63,12 +63,12 @@ impl Shown {
         self.tables.push(table);
     }
 
-    /// What was wanted, and what was seen of it.
+    /// A criterion, and the value found.
     pub(crate) fn check(&mut self, wanted: &str, seen: impl Into<String>, passed: bool) {
         self.checks.push(Check { wanted: wanted.to_string(), seen: seen.into(), passed });
     }
 
-    /// The file that a figure is drawn from; the name is added to that of the experiment.
+    /// The data file of a figure; `name` is added to that of the experiment.
     pub(crate) fn data(&mut self, name: &str, lines: String) {
         self.data.push((name.to_string(), lines));
     }
@@ -85,7 +85,7 @@ impl Shown {
         self.checks.iter().filter(|check| !check.passed).count()
     }
 
-    /// Prints what was wanted and seen, writes the page and the data.
+    /// Prints the criteria, and writes the page and the data.
     pub(crate) fn publish(&self, experiment: &Experiment) -> Result<(), String> {
         let date = output(Command::new("date").arg("+%F"))?;
         let name = format!("{}-{}", date.trim(), experiment.name);

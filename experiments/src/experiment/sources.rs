@@ -1,4 +1,4 @@
-//! What feeds a compressed copy: memory or a disk, and the CPU time of its host.
+//! A compressed copy from memory or from a disk, and the CPU time of its host.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ pub(super) const SOURCES: Experiment = Experiment {
     run: sources,
 };
 
-/// Mbit/s of each turn, by quota, source (memory, disk) and way.
+/// Mbit/s of each turn, by quota, source (memory, disk) and coding.
 type Seen = [[[Vec<f64>; 2]; 2]; 3];
 
 fn sources(testbed: &Testbed) -> Result<Shown, String> {
@@ -86,7 +86,7 @@ fn judge(shown: &mut Shown, seen: &Seen, disk_mbit: f64) {
         table.row(row);
         let rates: Vec<f64> = spreads.iter().map(|spread| spread.median).collect();
         by_quota.push((percent, rates[1]));
-        // Where the CPU alone would be faster, the disk says how fast it is.
+        // Where the CPU alone would be faster, the disk is the limit.
         let capped = (0..2).filter(|way| rates[*way] >= CLEARLY * disk_mbit);
         let off = capped.map(|way| (rates[2 + way] / disk_mbit - 1.0).abs());
         worst = off.fold(worst, f64::max);
@@ -120,7 +120,7 @@ fn csv(seen: &Seen) -> String {
     lines
 }
 
-/// What somebody else reads of it, past the cache.
+/// The rate of another reader of the file, without the page cache.
 fn read_mbit(quota: &Quota, file: &Path) -> Result<f64, String> {
     let mut read = Command::new(quota.runs(Path::new("dd"))?);
     read.arg(format!("if={}", file.display())).args(["of=/dev/null", "bs=1M", "iflag=direct"]);
@@ -133,10 +133,10 @@ fn read_mbit(quota: &Quota, file: &Path) -> Result<f64, String> {
 const WAYS: [&str; 2] = ["off", "zlib:1"];
 const PERCENT: [f64; 3] = [25.0, 50.0, 100.0];
 const TURNS: u32 = 3;
-/// Longer than a copy is looked at, as fast as this disk is.
+/// Longer than a copy is measured, at the rate of this disk.
 const FILE_BYTES: &str = "records:512M";
 const DISK_BYTES_PER_S: u64 = 40_000_000;
-/// So much faster is faster beyond doubt.
+/// A rate this much higher counts as clearly faster.
 const CLEARLY: f64 = 1.2;
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         };
         check([320.0, 315.0, 325.0], 2);
         check([320.0, 300.0, 320.0], 1);
-        // No copy may be faster than the disk either.
+        // A copy faster than the disk is an error too.
         check([320.0, 320.0, 350.0], 1);
     }
 }

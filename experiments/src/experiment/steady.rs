@@ -133,7 +133,7 @@ fn staging(testbed: &Testbed) -> Result<Shown, String> {
         rates[0].min(rates[1]) >= 65.0,
     );
     let pauses = [&plain, &stopping].map(|run| run.of_streams("pause_list").len());
-    // Behind the last block there is nothing to stop for.
+    // After the last block there is no stop.
     shown.check(
         "pauses are listed: none of our own, and each of the lockstep's 29",
         format!("{} and {}", pauses[0], pauses[1]),
@@ -191,7 +191,7 @@ fn table_of_copies(title: &str) -> Table {
     Table::new(title, columns)
 }
 
-/// A link that was late is a result of the machine, and the page says so.
+/// A late link is a property of the machine, and the page says so.
 fn late(shown: &mut Shown, name: &str, run: &Run) {
     let forward = run.counters.forward;
     let share = forward.late_packets as f64 / forward.packets.packets_in.max(1) as f64;
@@ -209,7 +209,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Of a sample, from its mean.
+/// The standard deviation of a sample.
 pub(super) fn deviation(values: &[f64]) -> f64 {
     let middle = mean(values);
     let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();

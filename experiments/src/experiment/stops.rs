@@ -1,4 +1,4 @@
-//! The pump never stops for itself: not at the end of an extent, a block or a file.
+//! The pump never stops by itself: not at the end of an extent, a block or a file.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) const NEVER: Experiment = Experiment {
 struct Case {
     name: &'static str,
     files: usize,
-    /// The least and the most of one; sizes are spread evenly between.
+    /// The smallest and the largest file; sizes are spread evenly between.
     bytes: [usize; 2],
 }
 
@@ -83,7 +83,7 @@ fn copy(testbed: &Testbed, folder: &Path, way: &str, streams: usize) -> Result<R
     Ok(run)
 }
 
-/// A hundred folders of files, whose bytes do not matter.
+/// A hundred folders of files; their content does not matter.
 fn lay(folder: &Path, case: &Case) -> std::io::Result<()> {
     let block: Vec<u8> = (0..case.bytes[1]).map(|i| (i % 251) as u8).collect();
     for number in 0..case.files {

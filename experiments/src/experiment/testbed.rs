@@ -1,5 +1,5 @@
-//! One copy over a path of its own, and everything that was seen of it: what the program said, what
-//! it recorded, what it makes of that, and what was on the wire.
+//! One copy over a path of its own, with all observations: the program's output, its record, its
+//! verdict, and the packets on the wire.
 
 use crate::said;
 use analysis::record::sample::{Record, Side};
@@ -14,27 +14,27 @@ use super::packets;
 use super::series::{self, Stream};
 use xtask::step::output;
 
-/// The program under test, as it is shipped.
+/// The program under test, in the build that is shipped.
 #[derive(Debug)]
 pub(crate) struct Testbed {
     pub program: PathBuf,
-    /// Words behind the name, for an experiment that takes some.
+    /// Words after the name, for an experiment with options.
     pub options: Vec<String>,
-    /// A copy that several experiments look at.
+    /// A copy that several experiments use.
     pub mover: OnceLock<Run>,
 }
 
-/// What is to be done.
+/// The specification of a copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// In the words of `cargo xtask wan up`.
+    /// Words of `cargo xtask wan up`.
     pub path: String,
-    /// In those of `datapump copy`.
+    /// Words of `datapump copy`.
     pub copy: String,
     pub capture: Capture,
-    /// Commands that the near host runs first.
+    /// Commands to run first on the near host.
     pub before: Vec<String>,
-    /// What stands for the program on the far host.
+    /// Replaces the program on the far host.
     pub far_program: Option<PathBuf>,
 }
 
@@ -47,14 +47,14 @@ pub(crate) enum Capture {
 
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Of the last event.
+    /// From the last event.
     pub record: Record,
     pub verdict: Value,
-    /// The verdict in the words of `datapump explain`.
+    /// The output of `datapump explain`.
     pub page: String,
     /// The sending ends, in the order of their numbers.
     pub streams: Vec<Stream>,
-    /// The same streams as the sending host's interface saw them.
+    /// The same streams in a capture on the sending host's interface.
     pub packets: Vec<packets::Stream>,
     pub counters: Counters,
 }
@@ -79,7 +79,7 @@ impl Testbed {
         self.copy_beside(order, |_| Ok(()))
     }
 
-    /// `beside` gets the WAN and works while the copy runs.
+    /// `beside` gets the WAN and runs during the copy.
     pub(crate) fn copy_beside(
         &self,
         order: &Order,
@@ -107,7 +107,7 @@ impl Testbed {
             said
         })?;
         let counters = wan.counters();
-        // The capture is complete when the path is gone.
+        // The capture is complete when the WAN is gone.
         drop(wan);
         let packets = match order.capture {
             Capture::On => packets::streams(&pcap)?,
@@ -149,7 +149,7 @@ impl Run {
         self.record.moved.bytes as f64
     }
 
-    /// From the end of the login to the end of the copy: ramp, syncs and farewells are in it.
+    /// From the end of the login to the end of the copy, including ramp, syncs and end messages.
     pub(crate) fn copying_s(&self) -> f64 {
         let login_s = self.record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
         (self.record.moved.elapsed_s - login_s).max(1e-9)
@@ -159,7 +159,7 @@ impl Run {
         self.bytes() * 8.0 / self.copying_s() / 1e6
     }
 
-    /// Behind the ramp, by the diagnosis.
+    /// The rate after the ramp, from the diagnosis.
     pub(crate) fn steady_mbit_s(&self) -> f64 {
         self.figure("bytes_per_s") * 8.0 / 1e6
     }
@@ -168,7 +168,7 @@ impl Run {
         self.verdict["figures"][name].as_f64().unwrap_or(0.0)
     }
 
-    /// The same for one within another.
+    /// The same for a nested figure.
     pub(crate) fn figure_at(&self, names: &[&str]) -> f64 {
         let found = names.iter().fold(&self.verdict["figures"], |value, name| &value[*name]);
         found.as_f64().unwrap_or(0.0)
@@ -178,7 +178,7 @@ impl Run {
         self.verdict["primary"].as_str().unwrap_or("mixed").to_string()
     }
 
-    /// What `datapump explain` says first.
+    /// The first sentence of `datapump explain`.
     pub(crate) fn sentence(&self) -> &str {
         self.page.lines().next().unwrap_or_default().trim_start_matches("held back by: ")
     }
@@ -187,7 +187,7 @@ impl Run {
         self.figure("round_trip_min_s")
     }
 
-    /// The list of this name of all streams' verdicts.
+    /// The list with this name from the verdicts of all streams.
     pub(crate) fn of_streams(&self, list: &str) -> Vec<&Value> {
         let streams = self.verdict["streams"].as_array();
         streams.into_iter().flatten().filter_map(|one| one[list].as_array()).flatten().collect()
@@ -197,18 +197,18 @@ impl Run {
         self.streams.iter().map(Stream::segments_again).sum()
     }
 
-    /// Of all payload segments that were sent.
+    /// Retransmitted segments, in percent of all payload segments sent.
     pub(crate) fn again_percent(&self) -> f64 {
         let sent: u64 = self.streams.iter().map(Stream::segments_sent).sum();
         self.segments_again() as f64 / sent.max(1) as f64 * 100.0
     }
 
-    /// CPU time of the side with the source, for each byte that went through it.
+    /// CPU time of the side with the source, per byte.
     pub(crate) fn source_ns_per_byte(&self) -> f64 {
         ns_per_byte(&self.record.source)
     }
 
-    /// The same of the side with the sink.
+    /// The same for the side with the sink.
     pub(crate) fn sink_ns_per_byte(&self) -> f64 {
         self.record.sink.as_ref().map_or(0.0, ns_per_byte)
     }
@@ -218,7 +218,7 @@ fn ns_per_byte(side: &Side) -> f64 {
     side.cpu_s() * 1e9 / side.bytes.max(1) as f64
 }
 
-/// A command without quotes.
+/// A command line without quotes.
 fn plain(line: &str) -> Result<Command, String> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().ok_or("an empty command")?);

@@ -1,5 +1,5 @@
-//! Copies of data that does not end, stopped when enough has been seen: how much arrived in a
-//! stretch of time, or how long a stretch of bytes took.
+//! Copies of endless data that are stopped after the measurement: how much arrived in a span of
+//! time, or how long a span of bytes took.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,37 +9,37 @@ use ::wan::Wan;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What of a copy is looked at.
+/// The part of a copy that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stretch {
-    /// So long behind a ramp that begins with the first byte that has arrived.
+    /// A span of time after a ramp, which begins with the first byte that arrived.
     Time { ramp_s: f64, seconds: f64 },
-    /// From one byte to another, so that all see the same bytes; no longer than this.
+    /// From one byte to another, so that all copies have the same data; at most `seconds_max`.
     Bytes { from: f64, to: f64, seconds_max: f64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     pub bytes_per_s: f64,
-    /// What the path carried meanwhile, headers included; `None` where nobody counts.
+    /// The rate on the path in this span, including headers; `None` where it is not counted.
     pub wire_bytes_per_s: Option<f64>,
 }
 
-/// What had arrived at a time.
+/// The bytes that had arrived at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Look {
     at_s: f64,
     bytes: f64,
 }
 
-/// What stands for the program on either host.
+/// The programs to run on either host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programs<'a> {
     pub near: &'a Path,
     pub far: &'a Path,
 }
 
-/// Runs `datapump copy` with these words on the near host, until the stretch is over.
+/// Runs `datapump copy` with these words on the near host until the end of the span.
 pub(super) fn copy(
     wan: &Wan,
     programs: Programs<'_>,
@@ -82,7 +82,7 @@ pub(super) fn copy(
     Err(format!("copy {words} ended without a word"))
 }
 
-/// Stopped as a person would stop it, when nobody wants it any more.
+/// Interrupted on drop, as a user would do it.
 struct Running(Child);
 
 impl Drop for Running {
@@ -94,7 +94,7 @@ impl Drop for Running {
     }
 }
 
-/// What the path had carried when the stretch began.
+/// The bytes on the path at the beginning of the span.
 #[derive(Default)]
 struct Wire(Option<(f64, u64)>);
 
@@ -122,7 +122,7 @@ fn begins(looks: &[Look], stretch: Stretch) -> bool {
     }
 }
 
-/// Bytes a second in the stretch, once it is over.
+/// Bytes a second in the span; `None` before its end.
 fn rate(looks: &[Look], stretch: Stretch) -> Option<f64> {
     let (first, last) = (looks.first()?, looks.last()?);
     match stretch {
@@ -142,8 +142,8 @@ fn rate(looks: &[Look], stretch: Stretch) -> Option<f64> {
     }
 }
 
-/// Requests arrive whole: from one look that saw something new to another, lest a part of one is
-/// counted or missed.
+/// Requests arrive whole: measured from one sample with new bytes to another, so that no part of a
+/// request is counted or missed.
 fn steps_rate(looks: &[Look], from_s: f64, to_s: f64) -> f64 {
     let within = looks.windows(2).filter(|pair| pair[1].at_s >= from_s && pair[1].at_s <= to_s);
     let news: Vec<Look> =
@@ -156,7 +156,7 @@ fn steps_rate(looks: &[Look], from_s: f64, to_s: f64) -> f64 {
     }
 }
 
-/// Between two looks bytes come evenly.
+/// Interpolated between two samples.
 fn time_of(looks: &[Look], bytes: f64) -> Option<f64> {
     let after = looks.partition_point(|look| look.bytes < bytes);
     let (after, before) = (looks.get(after)?, after.checked_sub(1).map(|place| looks[place]));
@@ -169,7 +169,7 @@ fn time_of(looks: &[Look], bytes: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A request of 10 bytes every second from the first one on.
+    /// A request of 10 bytes every second, from the first second on.
     fn looks(until_s: u32) -> Vec<Look> {
         (0..=until_s * 10)
             .map(|tenths| Look {

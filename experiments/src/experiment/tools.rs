@@ -14,9 +14,9 @@ pub(super) struct Tool {
     pub name: &'static str,
     pub program: &'static str,
     pub options: &'static [&'static str],
-    /// How it is told of the ssh to use.
+    /// The option for the ssh command to use.
     pub ssh: fn(&str) -> Vec<String>,
-    /// How a host of the WAN is called.
+    /// The name of a host of the WAN for this tool.
     pub host: fn(&'static str) -> &'static str,
 }
 
@@ -33,12 +33,12 @@ impl Tool {
         Tool { name, program: "datapump", options, ssh: datapump_ssh, host: |host| host }
     }
 
-    /// Its streams look names up outside the ssh, so it gets addresses.
+    /// Its streams resolve names outside of ssh, so it gets addresses.
     pub(super) const fn bbcp(name: &'static str, options: &'static [&'static str]) -> Tool {
         Tool { name, program: "bbcp", options, ssh: bbcp_ssh, host: address }
     }
 
-    /// What a copy takes in seconds; `program` stands for the tool's own.
+    /// The time of a copy in seconds; `program` replaces the tool's own.
     pub(super) fn copy(
         &self,
         wan: &Wan,
@@ -59,7 +59,7 @@ impl Tool {
     }
 }
 
-/// `ssh -F FILE` for scp is an option of its own.
+/// For scp, `ssh -F FILE` is an option of its own.
 fn scp_ssh(ssh: &str) -> Vec<String> {
     ssh.split_whitespace().skip(1).map(String::from).collect()
 }

@@ -1,4 +1,4 @@
-//! What samples say, beside what a capture of the same copy says.
+//! Samples compared with a packet capture of the same copy.
 
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ fn episodes(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// The same numbers from both: by samples, then in packets.
+/// The same figures from both: from samples, then from packets.
 struct Both {
     segments: [u64; 2],
     again: [u64; 2],
@@ -118,7 +118,7 @@ impl Both {
     }
 }
 
-/// How far the first is off the second.
+/// The relative difference of the first from the second, in percent.
 fn off_percent([samples, packets]: [u64; 2]) -> f64 {
     let off = samples.abs_diff(packets) as f64;
     if packets == 0 { off * 100.0 } else { off / packets as f64 * 100.0 }
@@ -185,7 +185,7 @@ fn zoom(testbed: &Testbed) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// Pauses of both that are at the same place of the stream.
+/// Pauses in both at the same position of the stream.
 fn pairs<'a>(
     sampled: &[&'a Value],
     in_packets: &'a [packets::Pause],
@@ -202,7 +202,7 @@ fn pairs<'a>(
 
 const LOSSY: &str = "--rate 100Mbit --rtt 40ms --queue 1bdp --loss 0.1% --loss-back 0";
 const SHALLOW: &str = "--rate 100Mbit --rtt 102ms --queue 64K";
-/// What a handshake sends is no byte of a sample's stream.
+/// Bytes of the handshake are not in a sample's counters.
 const NEAR_BYTES: u64 = 64 << 10;
 const SEGMENT_BYTES: f64 = 1448.0;
 const MIB: f64 = 1048576.0;

@@ -1,4 +1,4 @@
-//! What has been measured: a line of CSV each, written as soon as it is known.
+//! Finished measurements: a line of CSV each, written at once.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,12 +9,12 @@ use analysis::statistics::Spread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// To choose what takes turns.
+    /// A short run, to choose what takes turns.
     Look,
     Turn(usize),
 }
 
-/// What was run.
+/// The key of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub data: String,
@@ -24,14 +24,14 @@ pub(super) struct Key {
     pub seconds: f64,
 }
 
-/// And what came of it.
+/// A run with its results.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub key: Key,
     pub mbit: f64,
-    /// Of what the path carried; `None` where nobody counts.
+    /// The rate on the path; `None` where it is not counted.
     pub wire_mbit: Option<f64>,
-    /// Of the program.
+    /// The commit of the program.
     pub commit: String,
 }
 
@@ -87,7 +87,7 @@ impl Row {
 }
 
 impl Kept {
-    /// A line that was cut off when somebody ended the grid is not one.
+    /// A line that was cut off by an interruption is ignored.
     pub(super) fn open(path: &Path) -> Result<Kept, String> {
         let text = match path.exists() {
             true => fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?,
@@ -100,7 +100,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Forgets some rows, to measure them again.
+    /// Deletes some rows, to measure them again.
     pub(super) fn forget(&mut self, which: impl Fn(&Row) -> bool) -> Result<(), String> {
         self.rows.retain(|row| !which(row));
         self.write()
@@ -118,7 +118,7 @@ impl Kept {
         self.rows.iter().find(|row| row.key == *key)
     }
 
-    /// The fixed ways that have had a look in a cell, the fastest first.
+    /// The fixed codings with a short run in a cell, the fastest first.
     pub(super) fn best_looks(&self, data: &str, link: &str, seconds: f64) -> Vec<&'static str> {
         let look = |way: &&'static str| {
             let row = self.find(&Key::new(data, link, Stage::Look, way, seconds))?;
@@ -129,7 +129,7 @@ impl Kept {
         looks.into_iter().map(|(_, way)| way).collect()
     }
 
-    /// What a way's turns in a cell came to.
+    /// The rates of a coding's turns in a cell.
     pub(super) fn turns(&self, data: &str, link: &str, way: &str, seconds: f64) -> Option<Spread> {
         let of_cell = |row: &&Row| {
             let Key { stage, way: other, seconds: time, .. } = &row.key;
@@ -138,7 +138,7 @@ impl Kept {
         Spread::of(self.rows.iter().filter(of_cell).map(|row| row.mbit))
     }
 
-    /// The programs that auto's turns were taken with, in the order in which they came.
+    /// The programs of auto's turns, in order of appearance.
     pub(super) fn commits(&self) -> Vec<&str> {
         let turns = self.rows.iter().filter(|row| row.key.way == super::AUTO);
         let mut commits: Vec<&str> = Vec::new();

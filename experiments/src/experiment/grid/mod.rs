@@ -1,8 +1,8 @@
-//! Is `--compress auto` as fast as the best that a person could have chosen, whatever the data and
-//! the link? Every fixed way has a look in each cell, then auto and the best two take turns.
+//! Is `--compress auto` as fast as the best manual choice, for any data and link? Every fixed
+//! coding has a short run in each cell, then auto and the best two take turns.
 //!
-//! What has been measured is a line of `runs/data/compression-grid.csv`, so an interrupted grid
-//! goes on.
+//! Each measurement is a line of `runs/data/compression-grid.csv`, so an interrupted grid can
+//! continue.
 
 mod kept;
 mod page;
@@ -32,20 +32,20 @@ pub(super) const GRID: Experiment = Experiment {
     run,
 };
 
-/// A link, and what is asked of a copy over it.
+/// A link, and the options of a copy over it.
 #[derive(Debug)]
 struct Link {
     name: &'static str,
-    /// As `cargo xtask wan up` takes it.
+    /// Words of `cargo xtask wan up`.
     wan: &'static str,
     request: &'static str,
-    /// Slow start is over then, and what is to be learnt has been.
+    /// Time after which slow start is over and the choice is settled.
     ramp_s: f64,
     to: &'static str,
 }
 
 struct Options {
-    /// `DATA/LINK`, either of which may be left out.
+    /// `DATA/LINK`, either of which may be omitted.
     only: Option<String>,
     seconds: f64,
     resume: bool,
@@ -96,7 +96,7 @@ fn options(words: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The cells that are asked for: `records/50Mbit`, `records`, or `50Mbit`.
+/// The requested cells: `records/50Mbit`, `records`, or `50Mbit`.
 fn cells(only: Option<&str>) -> Result<Vec<(&'static Link, &'static str)>, String> {
     let all = LINKS.iter().flat_map(|link| DATA.iter().map(move |data| (link, *data)));
     let is_wanted = |(link, data): &(&Link, &str)| {
@@ -121,8 +121,8 @@ fn is_done(kept: &Kept, data: &str, link: &Link, seconds: f64) -> bool {
     turns.is_some_and(|turns| turns.iter().all(|key| kept.find(key).is_some()))
 }
 
-/// What takes turns in a cell: auto, the best two, and off where packing may only cost. `None`
-/// while not everything has had its look.
+/// What takes turns in a cell: auto, the best two, and off where compression may only cost. `None`
+/// while short runs are missing.
 fn turns(kept: &Kept, data: &str, link: &Link, seconds: f64) -> Option<Vec<Key>> {
     let mut ways = vec![AUTO];
     let best = kept.best_looks(data, link.name, seconds);
@@ -134,7 +134,7 @@ fn turns(kept: &Kept, data: &str, link: &Link, seconds: f64) -> Option<Vec<Key>>
         ways.push(OFF);
     }
     let key = |round: usize, place: usize| {
-        // Each begins once.
+        // Each is the first one once.
         let way = ways[(place + round) % ways.len()];
         Key::new(data, link.name, Stage::Turn(round), way, seconds)
     };
@@ -147,7 +147,7 @@ fn turns(kept: &Kept, data: &str, link: &Link, seconds: f64) -> Option<Vec<Key>>
     )
 }
 
-/// One kind of data over one link that is up.
+/// One kind of data over one link.
 struct Cell<'a> {
     wan: &'a Wan,
     testbed: &'a Testbed,
@@ -168,7 +168,7 @@ impl Cell<'_> {
         Ok(())
     }
 
-    /// Runs one copy, unless that has been done.
+    /// Runs one copy, unless it is already measured.
     fn once(&self, kept: &mut Kept, key: Key) -> Result<(), String> {
         if kept.find(&key).is_some() {
             return Ok(());
@@ -183,7 +183,7 @@ impl Cell<'_> {
         kept.add(row)
     }
 
-    /// Where kinds take turns, all see the bytes that off moves in the time; off comes first.
+    /// Mixed data is measured over the bytes that off moves in the time; off comes first.
     fn stretch(&self, kept: &Kept) -> Stretch {
         let (ramp_s, seconds) = (self.link.ramp_s, self.seconds);
         let off = Key::new(self.data, self.link.name, Stage::Look, OFF, seconds);
@@ -201,7 +201,7 @@ impl Cell<'_> {
 const NAME: &str = "experiment compression-grid";
 const USAGE: &str = "experiment compression-grid [--only DATA/LINK] [--seconds N] [--resume]";
 const DATA: [&str; 6] = ["zero", "random", "records", "text", "mix", "runs"];
-/// Of several kinds: what a copy sees depends on how far it has come.
+/// Data of several kinds: the measured kind depends on the position.
 const MIXED: [&str; 2] = ["mix", "runs"];
 const OFF: &str = "off";
 const AUTO: &str = "auto";

@@ -1,11 +1,11 @@
-//! What the grid says, cell by cell.
+//! The results of the grid, cell by cell.
 
 use super::kept::{Kept, Key, Stage};
 use super::{AUTO, CANDIDATES, DATA, LINKS, MIXED, OFF, Shown, UNLIMITED};
 use crate::experiment::shown::Table;
 use analysis::statistics::Spread;
 
-/// A cell whose turns have been taken.
+/// A cell with all its turns.
 struct Cell {
     data: &'static str,
     link: &'static str,
@@ -89,7 +89,7 @@ fn turns(cells: &[Cell]) -> Table {
     table
 }
 
-/// Every fixed way once, to choose from.
+/// Every fixed coding, measured once to choose from.
 fn looks(kept: &Kept, seconds: f64) -> Table {
     let heading = format!("link | data | {}", CANDIDATES.join(" | "));
     let mut table = Table::new("Every fixed way once, Mbit/s:", &heading);
