@@ -1,6 +1,6 @@
-//! Numbers that a seed gives again.
+//! Random numbers, reproducible from a seed.
 
-/// What a round draws from.
+/// The random numbers of a round.
 pub(super) struct Dice(blake3::OutputReader);
 
 impl Dice {
@@ -10,7 +10,7 @@ impl Dice {
         Dice(hasher.finalize_xof())
     }
 
-    /// Below this number, which is not zero.
+    /// Below `end`, which is not zero.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         let mut bytes = [0; 8];
         self.0.fill(&mut bytes);

@@ -1,7 +1,7 @@
-//! A disk with a volatile cache, as a guest sees it, whose power can go at any request.
+//! A disk with a volatile cache, for a guest, whose power can fail at any request.
 //!
-//! It is a network block device on a Unix socket. What was written and not flushed is kept in
-//! memory; when the power goes, the dice say which of it had reached the medium.
+//! It is a network block device on a Unix socket. Writes that are not flushed are kept in memory;
+//! when the power fails, random numbers from a seed decide which of them had reached the medium.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,28 +15,28 @@ use std::thread;
 
 use super::dice::Dice;
 
-/// What the disk writes as a whole, and the guest is told so.
+/// The size of an atomic write, which is reported to the guest.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
-/// When the power goes, counted from the moment that this is set.
+/// When the power fails, counted from the time at which this is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     Never,
     /// In place of this write or flush.
     Request(u64),
-    /// In place of this flush: what was written for it is all in the cache.
+    /// In place of this flush: all writes for it are in the cache.
     BeforeFlush(u64),
-    /// In place of the first request behind this flush.
+    /// In place of the first request after this flush.
     AfterFlush(u64),
 }
 
-/// What becomes of what was not flushed.
+/// What happens to writes that were not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unflushed {
     Lost,
-    /// Each block by itself is lost, or holds what any of the writes since the flush brought.
+    /// Each block is either lost, or has the content of any of the writes since the last flush.
     Mixed,
-    /// Written in order, so that only the guest's own memory is lost.
+    /// All are on the medium, so that only the guest's own memory is lost.
     Kept,
 }
 
@@ -46,17 +46,17 @@ pub(crate) struct Counts {
     pub flushes: u64,
 }
 
-/// One boot's use of the disk.
+/// The disk during one boot.
 pub(super) struct Disk {
     state: Arc<Mutex<State>>,
-    /// Hears once that the power has gone.
+    /// Receives once, when the power has failed.
     pub gone: Receiver<()>,
 }
 
 struct State {
     medium: File,
     bytes: u64,
-    /// Blocks that were written and not flushed, each with all that it was since.
+    /// Blocks that were written and not flushed, with every content since the last flush.
     cache: BTreeMap<u64, Vec<Box<[u8]>>>,
     since_set: Counts,
     cut: Cut,
@@ -65,7 +65,7 @@ struct State {
 }
 
 impl Disk {
-    /// Serves a file at a socket, to one guest.
+    /// Serves a file at a socket to one guest.
     pub(super) fn serve(image: &Path, socket: &Path) -> Result<Disk, String> {
         let text = |why: io::Error| format!("{}: {why}", image.display());
         let medium = File::options().read(true).write(true).open(image).map_err(text)?;
@@ -76,7 +76,7 @@ impl Disk {
         let state = Arc::new(Mutex::new(State::new(medium, bytes, tell)));
         let served = state.clone();
         thread::spawn(move || {
-            // A guest that is killed closes its end, which is how this ends.
+            // A guest that is killed closes its end, and that ends the thread.
             if let Ok((stream, _)) = listener.accept() {
                 let _ = converse(&stream, &served);
             }
@@ -89,13 +89,13 @@ impl Disk {
         (state.cut, state.since_set) = (cut, Counts::default());
     }
 
-    /// Requests since the moment for the cut was set.
+    /// Requests since the cut was set.
     pub(super) fn since_set(&self) -> Counts {
         locked(&self.state).since_set
     }
 
-    /// Takes the power away, where it is still there, and leaves on the medium what the dice say;
-    /// the blocks that were in the cache, and those of them that were lost.
+    /// Turns the power off, if it is still on, and leaves a random part of the cache on the medium;
+    /// returns the number of blocks in the cache, and how many of them were lost.
     pub(super) fn power_off(
         &self,
         unflushed: Unflushed,
@@ -140,7 +140,7 @@ impl State {
         Ok((blocks, lost))
     }
 
-    /// False when the power goes in place of this request.
+    /// False when the power fails in place of this request.
     fn goes_on(&mut self, is_flush: bool) -> bool {
         let since = &mut self.since_set;
         let cut = match self.cut {
@@ -204,7 +204,7 @@ const OPTION_GO: u32 = 7;
 const REPLY_ACK: u32 = 1;
 const REPLY_INFO: u32 = 3;
 const REPLY_UNSUPPORTED: u32 = 0x8000_0001;
-/// It has flags; it takes flushes and writes that go through the cache.
+/// It has flags, and supports flushes and writes through the cache (FUA).
 const EXPORT_FLAGS: u16 = 1 | 4 | 8;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
@@ -214,7 +214,7 @@ const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 const THROUGH: u16 = 1;
 const EINVAL: u32 = 22;
-/// Nobody asks for more at once.
+/// No client asks for more at once.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 fn converse(mut stream: &UnixStream, state: &Mutex<State>) -> io::Result<()> {
@@ -267,7 +267,7 @@ fn code(done: io::Result<()>) -> u32 {
     }
 }
 
-/// Agrees on the one export that there is, under whatever name.
+/// Negotiates the one export, under any name.
 fn greet(mut stream: &UnixStream, size: u64) -> io::Result<()> {
     stream.write_all(b"NBDMAGIC")?;
     stream.write_all(&OPTION_MAGIC.to_be_bytes())?;
@@ -317,7 +317,7 @@ mod tests {
         (State::new(medium, 4 * BLOCK_BYTES as u64, tell), gone)
     }
 
-    /// The first byte of each of two blocks, when the power goes after some writes.
+    /// The first byte of each of two blocks, after some writes and a power cut.
     fn left(unflushed: Unflushed, seed: u64) -> [u8; 2] {
         let (mut state, _gone) = disk();
         state.write(0, &[1; BLOCK_BYTES], false).unwrap();
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(seen[0], 2);
     }
 
-    /// Writes and flushes (F) until the power goes.
+    /// Writes and flushes (F) until the power fails.
     #[test]
     fn the_power_goes_at_its_moment() {
         let requests = "wwFwFww";

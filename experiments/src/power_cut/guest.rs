@@ -1,5 +1,5 @@
-//! The guest that has the sink: a Debian kernel in an emulator, with a file system in memory that
-//! holds datapump and what it needs, and one disk.
+//! The guest with the sink: a Debian kernel in an emulator, with datapump and its dependencies in a
+//! file system in memory, and one disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use super::image::FileSystem;
 use xtask::step::output;
 
-/// What every boot has in common.
+/// Shared by all boots.
 pub(super) struct Machine {
     kernel: PathBuf,
-    /// The file system in memory.
+    /// The file system in memory (initrd).
     initrd: PathBuf,
-    /// On the host's loopback: where a far side is started, and where its streams arrive.
+    /// Ports on the host's loopback: to start a far side, and for its streams.
     pub login_port: u16,
     pub data_port: u16,
 }
 
 impl Machine {
-    /// Puts the guest's files together in `folder`.
+    /// Assembles the guest's files in `folder`.
     pub(super) fn make(folder: &Path, program: &Path) -> Result<Machine, String> {
         let (kernel, modules) = kernel()?;
         let mut archive = Archive::default();
@@ -55,16 +55,16 @@ impl Machine {
         Ok(Machine { kernel, initrd, login_port: free_port()?, data_port: free_port()? })
     }
 
-    /// Starts a guest with a disk at this socket, and waits until it takes logins.
+    /// Starts a guest with the disk at this socket, and waits until it accepts logins.
     pub(super) fn boot(&self, socket: &Path, kind: FileSystem) -> Result<Guest, String> {
         let (login, data) = (self.login_port, self.data_port);
-        // However this program ends, no guest stays behind.
+        // The guest ends with this program, however that ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
         command.args("-accel tcg,thread=multi -cpu max -smp 2 -m 640 -nodefaults".split(' '));
         command.args("-no-user-config -display none -no-reboot -serial stdio".split(' '));
         command.arg("-kernel").arg(&self.kernel).arg("-initrd").arg(&self.initrd);
-        // On a busy host the emulated timer is late, and the kernel would not start for it.
+        // On a busy host the emulated timer is late, and the kernel would refuse to boot.
         let line = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check sink={} ports={data}",
             kind.name()
@@ -103,7 +103,7 @@ impl Machine {
     }
 }
 
-/// A guest that runs. It is killed with this.
+/// A running guest. It is killed on drop.
 pub(super) struct Guest {
     child: Child,
     console: Arc<Mutex<String>>,
@@ -127,14 +127,14 @@ impl Guest {
         self.console.lock().unwrap_or_else(PoisonError::into_inner).contains(word)
     }
 
-    /// The end of what stands on its console.
+    /// The last lines of its console.
     pub(super) fn last_words(&self) -> String {
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = console.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
-    /// As a power cut does: SIGKILL.
+    /// Like a power cut: SIGKILL.
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -147,7 +147,7 @@ impl Drop for Guest {
     }
 }
 
-/// Stands for ssh: says the far command to the guest, then carries bytes both ways.
+/// In place of ssh: sends the far command to the guest, then forwards bytes both ways.
 pub(crate) fn connect(port: &str, command: &[&str]) -> Result<(), String> {
     let text = |why: std::io::Error| format!("connect to the guest: {why}");
     let port: u16 = port.parse().map_err(|_| format!("{port} is no port"))?;
@@ -171,7 +171,7 @@ pub(crate) fn connect(port: &str, command: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The newest kernel here that has its modules: its file, and their folder.
+/// The newest kernel on this host that has its modules: its file, and their folder.
 fn kernel() -> Result<(PathBuf, PathBuf), String> {
     let names = fs::read_dir("/lib/modules").into_iter().flatten().filter_map(Result::ok);
     let pair = |version: String| {
@@ -185,7 +185,7 @@ fn kernel() -> Result<(PathBuf, PathBuf), String> {
     })
 }
 
-/// What the guest needs, each behind what it needs itself; what is built in has no file.
+/// The modules for the guest, each after its dependencies; built-in ones have no file.
 fn needed_modules(folder: &Path) -> Result<Vec<String>, String> {
     let path = folder.join(DEPS);
     let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
@@ -207,7 +207,7 @@ fn needed_modules(folder: &Path) -> Result<Vec<String>, String> {
     Ok(order)
 }
 
-/// Files that the dynamic linker finds for these programs.
+/// Shared libraries of these programs.
 fn libraries(programs: &[&Path]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for program in programs {
@@ -226,7 +226,7 @@ fn free_port() -> Result<u16, String> {
     listener.local_addr().map(|address| address.port()).map_err(|why| why.to_string())
 }
 
-/// A file system in memory, as the kernel unpacks it (cpio, "newc").
+/// A file system in memory, in the format that the kernel unpacks (cpio, "newc").
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,
@@ -283,13 +283,13 @@ impl Archive {
 const DEPS: &str = "modules.dep";
 const MODULES: [&str; 6] =
     ["virtio_pci", "virtio_blk", "virtio_net", "blake2b_generic", "xfs", "btrfs"];
-/// 1B58 where the guest's first process looks for it.
+/// 1B58 in hexadecimal, as the guest's first process has it.
 const LOGIN_PORT: u16 = 7000;
 const READY: &str = "sink is ready";
 const FAILED: &str = "sink has failed";
 const BOOTS_WITHIN: Duration = Duration::from_secs(180);
 
-/// The first process of the guest.
+/// The first process (init) of the guest.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -312,7 +312,7 @@ echo "sink is ready"
 wait
 "#;
 
-/// Starts the far side that a line asks for. Its streams arrive at the host's loopback.
+/// Starts the far side that a line requests. Its streams arrive at the host's loopback.
 const START: &str = r#"#!/bin/busybox sh
 export PATH=/bin SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22"
 read -r line

@@ -1,4 +1,4 @@
-//! The guest's disk, as a file of the host, and what must be true of what lies on it.
+//! The guest's disk as a file of the host, and the checks of its content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes an empty one in a new file.
+    /// Makes an empty file system in a new file.
     pub(crate) fn make(self, image: &Path) -> Result<(), String> {
         let text = |why: std::io::Error| format!("{}: {why}", image.display());
         fs::File::create(image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(text)?;
@@ -39,7 +39,7 @@ impl FileSystem {
     }
 }
 
-/// The sink's disk, mounted here.
+/// The sink's disk, mounted on the host.
 pub(super) struct Mounted(PathBuf);
 
 impl Mounted {
@@ -63,18 +63,18 @@ impl Drop for Mounted {
     }
 }
 
-/// What lies at the sink, beside its source.
+/// The content of the sink, compared with its source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// Files under final names.
+    /// Number of files under final names.
     pub final_names: u64,
-    /// What breaks the promise: bytes that are not the source's, names that it has not.
+    /// Broken guarantees: content that is not the source's, names that the source does not have.
     pub wrong: Vec<String>,
-    /// Final names whose mode or time is not the source's.
+    /// Final names whose mode or time differs from the source's.
     pub attributes: Vec<String>,
-    /// Parts and journals.
+    /// Partial files and journals.
     pub temporary: Vec<PathBuf>,
-    /// Of the source, and not there under their names.
+    /// Names of the source that are missing.
     pub missing: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn compare(source: &Path, sink: &Path) -> Found {
     found
 }
 
-/// Everything below a folder, by its name within it.
+/// Everything in a folder, by its relative path.
 fn entries(root: &Path) -> BTreeMap<PathBuf, PathBuf> {
     let (mut found, mut open) = (BTreeMap::new(), vec![root.to_path_buf()]);
     while let Some(folder) = open.pop() {

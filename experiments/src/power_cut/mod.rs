@@ -1,9 +1,9 @@
-//! `cargo xtask power-cut`: the sink in a guest whose power goes at a random moment, and a page
-//! about it in `runs/`.
+//! `cargo xtask power-cut`: the sink is in a guest whose power fails at a random time. It writes a
+//! page to `runs/`.
 //!
 //! The sink is a real kernel with a real file system on a disk with a volatile cache (`disk`). The
-//! guest is killed, the disk keeps what was flushed and what the dice say of the rest, and what
-//! lies on it is compared with the source.
+//! guest is killed, the disk keeps what was flushed and a random part of the rest, and its content
+//! is compared with the source.
 
 mod dice;
 mod disk;
@@ -28,11 +28,11 @@ use xtask::step::{cargo, output, root, run, target_folder};
 
 pub(crate) use guest::connect;
 
-/// What was asked for.
+/// The options of the command.
 pub(crate) struct Options {
     pub rounds: u64,
     pub seed: u64,
-    /// The first round that is played, to play one again.
+    /// The first round, to repeat a single one.
     pub first: u64,
     pub only: Option<FileSystem>,
     pub disk: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) fn power_cut(words: &[&str]) -> Result<(), String> {
     let place = place.map_err(|why| format!("{}: {why}", options.disk.display()))?;
     let fixture = Fixture::lay(place.path(), &program)?;
     let begun = Instant::now();
-    // The commit that stands here when all is over may be another.
+    // The commit may be another when all rounds are done.
     let notes = machine::notes(&options.disk);
     let (mut cleans, mut results) = (Vec::new(), Results::new());
     for kind in FileSystem::ALL {
@@ -81,7 +81,7 @@ pub(crate) fn power_cut(words: &[&str]) -> Result<(), String> {
             let shown = fixture.play(kind, options.seed, number, &clean);
             tell(kind, number, &shown);
             results.entry(kind).or_default().push((number, shown));
-            // A session that ends on the way leaves what it has seen.
+            // An interrupted session leaves its results.
             write(&part(), &page::page(&options, &notes, &cleans, &results, begun.elapsed()))?;
         }
     }
@@ -113,7 +113,7 @@ fn write(path: &Path, page: &str) -> Result<(), String> {
     fs::write(path, page).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// What a load gives when nothing is cut, and how many names are broken without syncs.
+/// The results of each load without cuts, and how many names are broken without syncs.
 pub(crate) type Cleans = Vec<(FileSystem, Load, Clean, usize)>;
 
 fn options(words: &[&str]) -> Result<Options, String> {

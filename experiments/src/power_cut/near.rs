@@ -1,4 +1,4 @@
-//! The side of a copy that is not cut: the real program, with its events being read.
+//! The side of a copy that keeps its power: the real program, whose events are read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What a run is started with.
+/// The arguments of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub program: PathBuf,
-    /// This very program, which stands for ssh.
+    /// This very program, in place of ssh.
     pub connector: PathBuf,
     pub source: PathBuf,
     pub login_port: u16,
@@ -19,7 +19,7 @@ pub(super) struct Call {
     pub fsync: &'static str,
 }
 
-/// Whether a run outlives the power cut, or another one follows it.
+/// Whether a run survives the power cut, or another one follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
     LogsInAgain,
@@ -32,13 +32,13 @@ pub(super) struct Near {
     readers: Vec<JoinHandle<()>>,
 }
 
-/// What a run has said so far.
+/// The output of a run so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
-    /// Moved by attempts that are over, and by the one that runs.
+    /// Moved by finished attempts, and by the current one.
     before_bytes: u64,
     attempt_bytes: u64,
-    /// Believed of earlier runs and attempts, the most that was said.
+    /// Kept from earlier runs and attempts: the largest value reported.
     pub held_bytes: u64,
     /// The last event.
     pub end: serde_json::Value,
@@ -57,7 +57,7 @@ impl Near {
         command.arg("--ports").arg(format!("{0}-{0}", call.data_port));
         let retry_for = if retry == Retry::LogsInAgain { "10m" } else { "off" };
         command.args(["--retry-for", retry_for, "--fsync", call.fsync]);
-        // A guest that a busy host forgets for a while has not lost its power.
+        // A guest that gets no CPU from a busy host for a while has not lost its power.
         command.args(["--stall", "120"]);
         command.arg(format!("{}/", call.source.display())).arg("127.0.0.1:/sink/tree");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -87,7 +87,7 @@ impl Near {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Waits for its end: its exit code, and all that it said.
+    /// Waits for the end: the exit code, and all output.
     pub(super) fn end(mut self, patience: Duration) -> Result<(i32, Heard), String> {
         let deadline = Instant::now() + patience;
         while !self.has_ended() {
@@ -139,7 +139,7 @@ impl Heard {
         self.before_bytes + self.attempt_bytes
     }
 
-    /// Why it ended.
+    /// The reason why it ended.
     pub(super) fn why(&self) -> String {
         format!("{} {}", self.end["message"], self.words.trim())
     }

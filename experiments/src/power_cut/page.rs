@@ -1,4 +1,4 @@
-//! The page about the rounds.
+//! The page with the results of the rounds.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn page(
     page
 }
 
-/// What copies do that nothing cuts.
+/// Copies without cuts.
 fn whole(cleans: &Cleans) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for (kind, load, clean, broken) in cleans {
@@ -51,7 +51,7 @@ fn whole(cleans: &Cleans) -> Vec<Vec<String>> {
     rows
 }
 
-/// What the rounds showed, by file system.
+/// The results of the rounds, by file system.
 fn cut(results: &Results) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for (kind, rounds) in results {
@@ -84,7 +84,7 @@ fn cut(results: &Results) -> Vec<Vec<String>> {
     rows
 }
 
-/// What failed, and what is no failure but worth a word.
+/// Failures, and remarks that are not failures.
 fn remarks(results: &Results) -> String {
     let mut text = String::new();
     for (kind, rounds) in results {

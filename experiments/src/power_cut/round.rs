@@ -1,4 +1,4 @@
-//! One round: a copy whose sink loses its power once or twice, and again when all is done.
+//! One round: a copy whose sink loses its power once or twice, and again after the end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ impl Load {
     pub(crate) const ALL: [Load; 2] = [Load::Large, Load::Tree];
 }
 
-/// A copy whose sink keeps its power.
+/// A copy without a power cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clean {
     pub counts: Counts,
@@ -33,19 +33,19 @@ pub(crate) struct Clean {
     pub bytes: u64,
 }
 
-/// What a round has shown.
+/// The results of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub load: Load,
     pub cuts: Vec<CutShown>,
-    /// Sent by all runs together beyond what the source has.
+    /// Bytes that all runs together sent beyond the size of the source.
     pub resent_bytes: u64,
     pub resent_bytes_max: u64,
-    /// Believed of what earlier runs left.
+    /// Bytes that runs kept from earlier runs.
     pub believed_bytes: u64,
-    /// Final names with another mode or time, at any cut.
+    /// Final names with a wrong mode or time, at any cut.
     pub attributes: Vec<String>,
-    /// The last cut was so soon that the journal is there again.
+    /// The last cut was so early that the journal exists again.
     pub journal_left: bool,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Shown {
 pub(crate) struct CutShown {
     pub unflushed: Unflushed,
     pub retry: Retry,
-    /// Blocks of the disk's cache, and those of them that were lost.
+    /// Blocks in the disk's cache, and how many of them were lost.
     pub blocks: u64,
     pub lost: u64,
     pub final_names: u64,
 }
 
-/// Where the rounds are played.
+/// The environment of the rounds.
 pub(super) struct Fixture {
     folder: PathBuf,
     program: PathBuf,
@@ -67,7 +67,7 @@ pub(super) struct Fixture {
     machine: Machine,
 }
 
-/// A sink that runs: its disk and its guest.
+/// A running sink: its disk and its guest.
 struct Sink {
     disk: Disk,
     guest: Guest,
@@ -77,7 +77,7 @@ impl Fixture {
     /// Makes the sources and the guest.
     pub(super) fn lay(folder: &Path, program: &Path) -> Result<Fixture, String> {
         let machine = Machine::make(folder, program)?;
-        // Another build may replace both while the rounds are played.
+        // Another build may replace both during the rounds.
         let keep = |from: &Path, name: &str| {
             let to = folder.join(name);
             fs::copy(from, &to).map_err(|why| format!("{}: {why}", from.display()))?;
@@ -98,7 +98,7 @@ impl Fixture {
         for number in 0..TREE_FILES {
             let folder = tree.join(format!("d{}/e{}", number % 5, number % 7));
             fs::create_dir_all(&folder)?;
-            // Mostly small, some of several requests; empty ones among them.
+            // Mostly small files, some of several requests; some are empty.
             let bytes = match number % 100 {
                 0 => (6 << 20) + number,
                 1..=9 => (300 << 10) * (number % 9),
@@ -138,7 +138,7 @@ impl Fixture {
         Ok(Sink { disk, guest })
     }
 
-    /// What a copy without a cut does; the power goes when it is over.
+    /// The writes and flushes of a copy without a cut; the power fails after it.
     pub(super) fn clean(&self, kind: FileSystem, load: Load) -> Result<Clean, String> {
         kind.make(&self.image())?;
         let mut sink = self.boot(kind)?;
@@ -167,8 +167,8 @@ impl Fixture {
         Ok(Clean { counts, time, bytes: heard.moved_bytes() })
     }
 
-    /// A copy that does not sync, whose sink loses its power at its end: names that are missing or
-    /// have not their bytes. Where there are none, the rounds would notice nothing.
+    /// A copy without syncs, whose sink loses its power at the end: returns the number of names
+    /// that are missing or have wrong content. If there are none, the rounds would detect nothing.
     pub(super) fn canary(&self, kind: FileSystem) -> Result<usize, String> {
         kind.make(&self.image())?;
         let mut sink = self.boot(kind)?;
@@ -186,7 +186,7 @@ impl Fixture {
         }
     }
 
-    /// Plays one round of a seed; an error says what was broken.
+    /// Runs one round of a seed; an error says what was broken.
     pub(super) fn play(
         &self,
         kind: FileSystem,
@@ -225,12 +225,12 @@ impl Fixture {
         round.finish(done, clean).map_err(|why| format!("{load:?}, at its end: {why}"))
     }
 
-    /// All is there, also when the power goes as soon as the command has ended well.
+    /// All is there, even if the power fails as soon as the command has succeeded.
     fn check_end(&self, kind: FileSystem, load: Load, sink: &mut Sink) -> Result<Found, String> {
         sink.guest.kill();
         sink.disk.power_off(Unflushed::Lost, &mut Dice::of(0, 0))?;
         let found = self.look(kind, load)?;
-        // That the journal has gone is not synced: the next run of the command takes it away.
+        // The removal of the journal is not synced: the next run of the command removes it.
         let temporary = found.temporary.iter().map(|path| path.display().to_string());
         let broken = [
             ("wrong", found.wrong.clone()),
@@ -249,20 +249,20 @@ impl Fixture {
     }
 }
 
-/// A round that is being played.
+/// A round in progress.
 struct Round<'a> {
     fixture: &'a Fixture,
     kind: FileSystem,
     load: Load,
-    /// A run that logs in again.
+    /// A run that reconnects by itself.
     near: Option<Near>,
     moved_bytes: u64,
     shown: Shown,
 }
 
 impl Round<'_> {
-    /// Starts the sink, lets the copy go on, and takes the power away; the sink where the copy has
-    /// ended well before.
+    /// Starts the sink, lets the copy continue, and cuts the power; returns the sink if the copy
+    /// succeeded before the cut.
     fn cut(&mut self, cut: Cut, dice: &mut Dice) -> Result<Option<Sink>, String> {
         let mut sink = self.fixture.boot(self.kind)?;
         sink.disk.set(cut);
@@ -305,7 +305,7 @@ impl Round<'_> {
         Ok(None)
     }
 
-    /// The same command goes on, and ends equal.
+    /// The same command is run again, and the copy is equal at its end.
     fn finish(mut self, done: Option<Sink>, clean: Clean) -> Result<Shown, String> {
         let mut sink = match done {
             Some(sink) => sink,
@@ -331,8 +331,8 @@ impl Round<'_> {
         }
     }
 
-    /// A run that nothing cuts any more ends well. One that lost its sink before the two had met
-    /// is not tried again by itself: somebody looks on, and starts it again.
+    /// A run without a further cut succeeds. One that lost its sink before the first connection
+    /// does not retry by itself: it is started again, as a user would.
     fn ended(&mut self, near: Near, sink: &Sink) -> Result<(), String> {
         let (code, heard) = near.end(LONGEST)?;
         self.count(&heard);
@@ -362,8 +362,8 @@ impl Round<'_> {
     }
 }
 
-/// A moment of the time that a copy takes, as the disk counts it. What comes later has less before
-/// it.
+/// A random point in a copy, counted in requests of the disk. After earlier cuts less remains of
+/// the copy.
 fn moment(dice: &mut Dice, clean: Counts, earlier: u64) -> Cut {
     let mut below = |count: u64| 1 + dice.below((count / (earlier + 1)).max(1));
     let (request, flush) = (below(clean.writes + clean.flushes), below(clean.flushes));
@@ -389,14 +389,14 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The first few of many.
+/// The first few of many names.
 pub(super) fn few(names: &[String]) -> String {
     let more =
         if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
     names[..names.len().min(5)].join(", ") + &more
 }
 
-/// Makes a file of bytes that no other has.
+/// Writes a file with unique content.
 fn write(path: &Path, seed: u64, bytes: u64) -> std::io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&seed.to_le_bytes());
@@ -406,9 +406,9 @@ fn write(path: &Path, seed: u64, bytes: u64) -> std::io::Result<()> {
 
 const LARGE_BYTES: u64 = 192 << 20;
 const TREE_FILES: u64 = 500;
-/// The exit code of a run whose far side is gone.
+/// The exit code of a run whose far side is lost.
 const UNREACHABLE: i32 = 7;
-/// 64 MiB between two lines of the journal, and what four streams hold.
+/// 64 MiB between two journal entries, and the data in flight of four streams.
 const RESENT_BYTES: u64 = (64 << 20) + ((4 * 8) << 20);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(300);
