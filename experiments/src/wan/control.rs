@@ -1,4 +1,4 @@
-//! The process that holds a WAN, and how others ask it: a line of JSON each way over a socket.
+//! The process that owns a WAN, and requests to it: a line of JSON each way over a socket.
 
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ pub(super) enum Request {
     Status,
     /// Options of `set`.
     Set(Vec<String>),
-    /// For so many seconds, or until it is mended.
+    /// For this many seconds, or until `Mend`.
     Cut(Option<f64>),
     Mend,
     Down,
@@ -32,9 +32,9 @@ pub(super) struct Status {
 
 type Reply = Result<Status, String>;
 
-/// Makes a WAN and answers until it is told to end.
+/// Makes a WAN and serves requests until it is told to end.
 pub(super) fn serve(name: &str, profile: &Profile) -> Result<(), String> {
-    // Ctrl-C in the terminal that started it is not meant for it.
+    // Ctrl-C in the terminal that started it must not end it.
     rustix::process::setsid().ok();
     let wan = Wan::up(profile, super::program().as_deref())?;
     let path = socket_of(name)?;
@@ -86,14 +86,14 @@ fn obey(wan: &Wan, request: Request) -> Result<(), String> {
     }
 }
 
-/// Who asked may have gone: that is no fault of the WAN's.
+/// The client may be gone: that is no fault of the WAN's.
 fn answer(mut stream: UnixStream, reply: &Reply) {
     let mut line = serde_json::to_string(reply).unwrap_or_default();
     line.push('\n');
     stream.write_all(line.as_bytes()).ok();
 }
 
-/// Asks the process of a WAN.
+/// Sends a request to the process of a WAN.
 pub(super) fn ask(name: &str, request: &Request) -> Reply {
     let path = socket_of(name)?;
     let mut stream = UnixStream::connect(&path)
@@ -117,7 +117,7 @@ fn socket_of(name: &str) -> Result<PathBuf, String> {
     Ok(folder()?.join(format!("{name}.socket")))
 }
 
-/// Only root makes WANs, so only root looks in here.
+/// Only root makes WANs, so only root may read this folder.
 fn folder() -> Result<PathBuf, String> {
     let path = Path::new("/run/datapump-wan");
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -125,6 +125,6 @@ fn folder() -> Result<PathBuf, String> {
     Ok(path.to_path_buf())
 }
 
-/// What the process says when its WAN is up.
+/// The message of the process when its WAN is up.
 pub(super) const UP: &str = "up";
 const PATIENCE: Duration = Duration::from_secs(10);

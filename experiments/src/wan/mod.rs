@@ -18,7 +18,7 @@ use xtask::packages;
 use xtask::step::target_folder;
 
 pub(crate) fn wan(words: &[&str]) -> Result<(), String> {
-    // What follows `--` is another program's.
+    // Words after `--` belong to another program.
     let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
     let (words, command) = words.split_at(end);
     let mut words = words.to_vec();
@@ -43,9 +43,9 @@ pub(crate) fn wan(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Starts the process that holds the WAN, and returns when it is up.
+/// Starts the process that owns the WAN, and returns when it is up.
 fn up(name: &str, profile: &[&str]) -> Result<(), String> {
-    // Nonsense is refused before anything is installed or started.
+    // An invalid profile is refused before anything is installed or started.
     Profile::from_words(profile)?;
     packages::ensure(packages::FOR_WAN)?;
     if control::ask(name, &Request::Status).is_ok() {
@@ -81,14 +81,14 @@ fn set(name: &str, words: &[&str]) -> Result<(), String> {
     tell(name, &Request::Set(words))
 }
 
-/// Asks, and prints how it is then.
+/// Sends a request, and prints the status after it.
 fn tell(name: &str, request: &Request) -> Result<(), String> {
     let status = control::ask(name, request)?;
     println!("{}", shown::status(name, &status));
     Ok(())
 }
 
-/// Becomes this command, on one of the hosts.
+/// Replaces this process by the command, on one of the hosts.
 fn run(name: &str, command: &[&str], far: bool) -> Result<(), String> {
     let [_, program, arguments @ ..] = command else {
         return Err("name what to run: cargo xtask wan run [--far] -- COMMAND".to_string());
@@ -102,14 +102,14 @@ fn run(name: &str, command: &[&str], far: bool) -> Result<(), String> {
     Err(format!("{program}: {why}"))
 }
 
-/// The `datapump` that was built last.
+/// The last build of `datapump`.
 pub(crate) fn program() -> Option<PathBuf> {
     let built = ["release", "debug"].map(|kind| target_folder().join(kind).join("datapump"));
     let time = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     built.into_iter().filter(|path| path.exists()).max_by_key(|path| time(path))
 }
 
-/// `--name NAME`, wherever it stands.
+/// `--name NAME`, anywhere in the words.
 fn take_name(words: &mut Vec<&str>) -> Result<String, String> {
     let Some(at) = words.iter().position(|word| *word == "--name") else {
         return Ok("wan".to_string());

@@ -1,4 +1,4 @@
-//! `wan test`: what links are asked for, beside what ping and iperf3 see on them.
+//! `wan test`: the requested properties of links, and what ping and iperf3 measure on them.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::bench::machine;
 use crate::page::table;
 use xtask::step;
 
-/// A link, and what is looked at on it.
+/// A link, and what is measured on it.
 struct Case {
     profile: &'static str,
     look: Look,
@@ -21,18 +21,18 @@ struct Case {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// The rate of one TCP stream each way, in so many seconds behind a warm-up of so many, in
-    /// which slow start and what it loses must be over.
+    /// The rate of one TCP stream each way, over `seconds` after a warm-up, in which slow start and
+    /// its losses must end.
     Rate { warm_up_s: u32, seconds: u32 },
-    /// The share of datagrams that do not arrive, each way.
+    /// The share of datagrams that are lost, each way.
     Loss,
 }
 
-/// What was seen on one link.
+/// Measurements on one link.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     rtt_ms: f64,
-    /// The least that the senders' TCP saw of any packet, under load.
+    /// The least round trip of any packet, by the senders' TCP, under load.
     rtt_least_ms: Option<f64>,
     /// Forward and back.
     rate_mbit: [Option<f64>; 2],
@@ -41,11 +41,11 @@ struct Seen {
     late_packets: u64,
     packets: u64,
     kernel_drops: u64,
-    /// Shares of one CPU, the most of all parts.
+    /// Shares of one CPU, the largest of all parts.
     cpu: f64,
 }
 
-/// `test [--quick]`: prints a table, and fails where a link is not what it was asked to be.
+/// `test [--quick]`: prints a table, and fails where a link is not as requested.
 pub(crate) fn test(options: &[&str]) -> Result<(), String> {
     let cases = match options {
         [] => CASES,
@@ -98,7 +98,7 @@ fn write_page(table: &str, failed: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Limits of the kernel's buffers must not be what is measured.
+/// Limits of the kernel's buffers must not limit the measurement.
 fn profile_of(line: &str) -> Result<Profile, String> {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     words.extend(["--sysctl", "net.ipv4.tcp_rmem=4096 131072 134217728"]);
@@ -120,7 +120,7 @@ fn look(profile: &Profile, look: Look) -> Result<Seen, String> {
                 let said = iperf(&wan, &words)?;
                 let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
                 seen.rate_mbit[i] = Some(rate.ok_or("iperf3 says no rate")? / 1e6);
-                // In µs. One that says nothing of it is no fault of the link's.
+                // In µs. If the output does not have it, that is no fault of the link's.
                 let least = said["end"]["streams"][0]["sender"]["min_rtt"].as_f64();
                 let least = least.filter(|least_us| *least_us > 0.0).map(|us| us / 1e3);
                 seen.rtt_least_ms = seen.rtt_least_ms.into_iter().chain(least).reduce(f64::min);
@@ -151,8 +151,8 @@ fn look(profile: &Profile, look: Look) -> Result<Seen, String> {
     looked.map(|()| seen)
 }
 
-/// The median round-trip time. The first packet waits for what the kernel has to look up, so it is
-/// one that does not count much.
+/// The median round-trip time. The first packet waits for look-ups of the kernel; a median is
+/// hardly affected by that.
 fn ping(wan: &Wan) -> Result<f64, String> {
     let mut ping = Command::new("ping");
     ping.args(["-n", "-i", "0.1", "-c", "21", FAR_ADDRESS]);
@@ -174,7 +174,7 @@ pub(crate) fn serve(wan: &Wan) -> Result<Child, String> {
     let mut server = Command::new("iperf3");
     server.arg("-s").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut server = wan.far(server).and_then(|mut server| server.spawn()).map_err(told)?;
-    // It says nothing when it listens. A client that comes too early is sent away.
+    // It prints nothing when it listens. A client that comes too early is refused.
     std::thread::sleep(Duration::from_millis(300));
     match server.try_wait().map_err(told)? {
         None => Ok(server),
@@ -190,7 +190,7 @@ fn iperf(wan: &Wan, words: &str) -> Result<Value, String> {
     serde_json::from_str(&said).map_err(|why| format!("iperf3 {words}: {why}:\n{said}"))
 }
 
-/// The first datagram of all has no second chance: where that is lost, another run begins.
+/// The first datagram is not retried: if it is lost, the run is repeated.
 fn datagrams(wan: &Wan, words: &str) -> Result<Value, String> {
     let mut said = iperf(wan, words);
     for _ in 1..ATTEMPTS {
@@ -203,11 +203,11 @@ fn datagrams(wan: &Wan, words: &str) -> Result<Value, String> {
     said
 }
 
-/// What is not as it was asked for.
+/// Deviations from the requested link.
 fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     let late = seen.late_packets as f64 / seen.packets.max(1) as f64;
     if late > LATE_MAX {
-        // What was measured then is the machine, and not the link.
+        // Then the measurement is of the machine, not of the link.
         return vec![format!(
             "void: {:.0} % of the packets came out more than 1 ms late: leave this machine alone \
              meanwhile, or ask for a lower rate",
@@ -222,17 +222,17 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     };
     let (forward, back) = (profile.forward, profile.back);
     if profile.joined == Joined::Link {
-        // The hosts, and waking four times, take their time too.
+        // The hosts, and four thread wake-ups, take time too.
         let rtt_ms = (forward.delay_ns + back.delay_ns) as f64 / 1e6;
         check("rtt in ms", rtt_ms, seen.rtt_ms, 0.02, 0.25);
-        // TCP remembers the one packet that came before its time.
+        // TCP keeps the minimum, even of one packet that was early.
         let least_ms = seen.rtt_least_ms.unwrap_or(rtt_ms).min(rtt_ms);
         check("least rtt in ms", rtt_ms, least_ms, 0.02, 1.0);
     }
     for (i, shape) in [forward, back].into_iter().enumerate() {
         if let Some(rate) = seen.rate_mbit[i].filter(|_| shape.rate_bits_per_s != UNLIMITED) {
             let asked = goodput_mbit(profile, shape.rate_bits_per_s);
-            // A token bucket only limits: what the hosts cannot do is not its fault.
+            // A token bucket is only an upper limit: a slow host is not its fault.
             if profile.joined == Joined::Link || rate > asked {
                 check("rate in Mbit/s", asked, rate, 0.03, 0.0);
             }
@@ -250,8 +250,8 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
     faults
 }
 
-/// What TCP with time stamps makes of a rate: of 1500 bytes 1448 are its user's. A token bucket
-/// counts the head of an Ethernet frame too.
+/// The goodput of TCP with time stamps at a rate: 1448 of 1500 bytes are payload. A token bucket
+/// also counts the Ethernet header.
 fn goodput_mbit(profile: &Profile, rate_bits_per_s: u64) -> f64 {
     let frame_bytes = if profile.joined == Joined::Veth { 1514.0 } else { 1500.0 };
     rate_bits_per_s as f64 * 1448.0 / frame_bytes / 1e6
@@ -315,16 +315,16 @@ const QUICK: &[Case] = &[
 const SHORT: Look = Look::Rate { warm_up_s: 3, seconds: 3 };
 const MEDIUM: Look = Look::Rate { warm_up_s: 4, seconds: 8 };
 const LONG: Look = Look::Rate { warm_up_s: 12, seconds: 10 };
-/// What a receiver has held back since the warm-up counts too: here so long must it be for 1 %.
+/// Data that the receiver held back in the warm-up counts too: for 1 % it takes this long.
 const LONGEST: Look = Look::Rate { warm_up_s: 12, seconds: 25 };
-/// 30,000 datagrams of 64 bytes a second: of 240,000 a loss of 0.1 % is known to 6 %.
+/// 30,000 datagrams of 64 bytes a second: with 240,000, a loss of 0.1 % is exact to 6 %.
 const DATAGRAMS: &str = "15360K";
 const LOSS_S: u32 = 8;
 const ATTEMPTS: u32 = 3;
-/// The share of a CPU that the link may take, and up to which rate.
+/// The largest share of a CPU for the link, and up to which rate it applies.
 const CPU_MAX: f64 = 0.5;
 const CPU_RATE_MAX: u64 = 300_000_000;
-/// The share of packets that may come out more than 1 ms late.
+/// The largest share of packets that may be more than 1 ms late.
 const LATE_MAX: f64 = 0.03;
 const COLUMNS: [&str; 13] = [
     "link",
@@ -376,7 +376,7 @@ mod tests {
             cpu: 0.3,
             ..Seen::default()
         };
-        // (what was seen, faults)
+        // (measurement, faults)
         let cases = [
             (good.clone(), vec![]),
             (Seen { late_packets: 4, packets: 99, rtt_ms: 9.0, ..good.clone() }, vec!["void: 4 %"]),
@@ -403,7 +403,7 @@ mod tests {
                 assert!(fault.contains(part), "{fault}");
             }
         }
-        // What has no limit is not judged.
+        // Without limits there is nothing to judge.
         let fast = Seen { cpu: 2.0, loss: [None; 2], ..good };
         assert_eq!(judge(&profile("--rate none"), &fast), Vec::<String>::new());
     }

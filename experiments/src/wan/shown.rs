@@ -1,4 +1,4 @@
-//! What is printed about a WAN.
+//! Printed output about a WAN.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use ::wan::{FAR_ADDRESS, WayCounters};
 
 use super::control::Status;
 
-/// What it is, and what its packets met.
+/// Its profile, and the counters of its packets.
 pub(super) fn status(name: &str, status: &Status) -> String {
     let Status { profile, counters, pid, up_s, .. } = status;
     let forward = column(&counters.forward, *up_s);
@@ -19,7 +19,7 @@ pub(super) fn status(name: &str, status: &Status) -> String {
     text
 }
 
-/// In the order of `ROWS`.
+/// The values of `ROWS`, in that order.
 fn column(counters: &WayCounters, up_s: f64) -> [String; ROWS.len()] {
     let WayCounters { packets, late_ns_max, late_packets, kernel_drops, cpu_ns } = counters;
     [
@@ -38,7 +38,7 @@ fn column(counters: &WayCounters, up_s: f64) -> [String; ROWS.len()] {
     ]
 }
 
-/// Lines to copy.
+/// Example commands.
 pub(super) fn example(name: &str, status: &Status, program: &Option<PathBuf>) -> String {
     let option = if name == "wan" { String::new() } else { format!(" --name {name}") };
     let ssh = &status.access.ssh;
