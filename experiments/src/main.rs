@@ -1,5 +1,5 @@
-//! Experiments, benches and long proofs: what is measured beside peers, over an emulated WAN, on
-//! hosts that lose their power. `cargo xtask` says how each is called; never shipped.
+//! Experiments, benches and long tests: comparisons with other tools, over an emulated WAN, on
+//! hosts that lose their power. `cargo xtask` lists the commands; never shipped.
 
 mod bench;
 mod experiment;

@@ -1,9 +1,9 @@
-//! What a copy with `--json` said, as values of the library.
+//! The output of a copy with `--json`, as values of the library.
 
 use analysis::record::sample::Record;
 use serde_json::Value;
 
-/// What is known of the copy, from its last line.
+/// The record of the copy, from the last line.
 pub(crate) fn record(said: &str) -> Result<Record, String> {
     let told = |why: String| format!("{why}: {}", said.lines().last().unwrap_or_default());
     let end: Value = serde_json::from_str(said.lines().last().unwrap_or_default())
@@ -11,7 +11,7 @@ pub(crate) fn record(said: &str) -> Result<Record, String> {
     record_of(&end)
 }
 
-/// The same of its last event.
+/// The same, from the last event.
 pub(crate) fn record_of(end: &Value) -> Result<Record, String> {
     let record = end.get("record").filter(|record| !record.is_null());
     let record = record.ok_or_else(|| format!("no copy ran to its end: {end}"))?;

@@ -20,9 +20,9 @@ struct Options {
     seed: u64,
     first: u64,
     only: Option<Load>,
-    /// `None`: a round over loopback, and one over the WAN.
+    /// `None`: rounds alternate between loopback and WAN.
     wan: Option<bool>,
-    /// The WAN has this round trip in place of a drawn one, and always loses something.
+    /// The round trip of the WAN instead of a random one; it then always has losses.
     rtt_ms: Option<u64>,
     disk: PathBuf,
     minutes: u64,
@@ -39,7 +39,7 @@ impl Options {
         plan
     }
 
-    /// The words that draw the same plan of a round again.
+    /// The words that repeat the plan of a round.
     fn words(&self, plan: &Plan) -> String {
         let mut words = format!("--seed {} --path ", self.seed);
         match (plan.path.wan, self.rtt_ms) {
@@ -143,7 +143,7 @@ fn page(options: &Options, results: &[(Plan, Shown)], failed: &[String], time: D
     page
 }
 
-/// One for each load, way and path.
+/// One row for each load, direction and path.
 fn rows(results: &[(Plan, Shown)]) -> Vec<Vec<String>> {
     let mut classes: BTreeMap<(Load, Direction, bool), Vec<&Shown>> = BTreeMap::new();
     for (plan, shown) in results {
@@ -170,7 +170,7 @@ fn rows(results: &[(Plan, Shown)]) -> Vec<Vec<String>> {
     classes.into_iter().map(row).collect()
 }
 
-/// What was struck, and the failures by class.
+/// The injected faults, and the failures by class.
 fn faults(page: &mut String, results: &[(Plan, Shown)], failed: &[String]) {
     let mut faults: BTreeMap<Fault, u64> = BTreeMap::new();
     for fault in results.iter().flat_map(|(_, shown)| &shown.struck) {
