@@ -1,4 +1,4 @@
-//! A WAN's own folder, and those that killed owners left behind.
+//! A WAN's own folder, and the removal of folders of killed owners.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// Keys and configuration, for nobody else to read; removed with its owner.
+/// Keys and configuration, readable by the owner only; removed on drop.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -19,8 +19,7 @@ impl Folder {
         let parent = std::env::temp_dir();
         let mut tried = io::Error::other("no name is free");
         for _ in 0..100 {
-            // Several in one process, and one whose folder was left by a process of the same
-            // number.
+            // Several in one process; and a process with the same number may have left its folder.
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{count}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -42,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes the folders of owners that are no more, and ends an sshd that even lost its keeper.
+/// Removes the folders of owners that are gone, and ends an sshd that even lost its keeper.
 pub(crate) fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {

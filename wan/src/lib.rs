@@ -5,9 +5,9 @@
 //! seed, jitter, cuts, and all of it changeable while packets flow. Every packet is a real one of
 //! at most 1500 bytes. Each namespace has an sshd of its own.
 //!
-//! `cargo xtask wan` is the command for people; tests call [`Wan::up`]. Nothing of a WAN outlives
-//! its owner: namespaces have no names, devices belong to the link's process, and a keeper in each
-//! namespace ends what runs there as soon as the owner is gone. It needs root and Linux.
+//! `cargo xtask wan` is the command for people; tests call [`Wan::up`]. Nothing of a WAN remains
+//! after its owner: namespaces have no names, devices belong to the link's process, and a keeper in
+//! each namespace ends its processes when the owner is gone. It needs root and Linux.
 
 #![warn(missing_debug_implementations)]
 
@@ -40,9 +40,9 @@ pub use namespaces::enter_myself;
 pub use pipe::{PipeCounters, Shape};
 pub use profile::{Change, Joined, Profile, UNLIMITED};
 
-/// Two hosts and the path between them, until it is dropped.
+/// Two hosts and the path between them; removed on drop.
 pub struct Wan {
-    // The order is that of the end: first what runs, then what it runs on.
+    // Fields are dropped in this order: first what runs, then what it runs on.
     near: Namespace,
     far: Namespace,
     /// `None` for a veth pair.
@@ -51,26 +51,26 @@ pub struct Wan {
     profile: Mutex<Profile>,
 }
 
-/// What has happened on the path, in both directions.
+/// Counters of the path, in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// From near to far. Of a veth pair only packets, bytes and drops are known.
+    /// From near to far. A veth pair only has packets, bytes and drops.
     pub forward: WayCounters,
     pub back: WayCounters,
 }
 
-/// What another process needs to run something on it.
+/// What another process needs to run commands in the WAN.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
     pub folder: PathBuf,
-    /// Files that lead to the namespaces while the owner lives.
+    /// Files that open the namespaces while the owner lives.
     pub near: PathBuf,
     pub far: PathBuf,
     pub ssh: String,
 }
 
 impl Wan {
-    /// Makes all of it. `program` is what `datapump` means for whoever logs in.
+    /// Makes all of it. `program` is the `datapump` of those who log in.
     pub fn up(profile: &Profile, program: Option<&Path>) -> Result<Wan, String> {
         may_be_made()?;
         folder::sweep();
@@ -104,7 +104,7 @@ impl Wan {
         Ok(wan)
     }
 
-    /// Has a command run on the near host, or on the far one.
+    /// Makes a command run on the near host, or on the far one.
     pub fn near(&self, command: Command) -> io::Result<Command> {
         self.near.enter(command)
     }
@@ -113,7 +113,7 @@ impl Wan {
         self.far.enter(command)
     }
 
-    /// `--ssh` for a datapump on one of the hosts: `far:` and `near:` are the hosts' names then.
+    /// `--ssh` for a datapump on one of the hosts, which are then called `far:` and `near:`.
     pub fn ssh_command(&self) -> String {
         sshd::command(self.folder.path())
     }
@@ -131,7 +131,7 @@ impl Wan {
         Ok(())
     }
 
-    /// Lets nothing arrive, for this time or until `mend`.
+    /// Drops all packets, for this time or until `mend`.
     pub fn cut(&self, time: Option<Duration>) -> Result<(), String> {
         self.need_link()?.cut(time);
         Ok(())
@@ -142,7 +142,7 @@ impl Wan {
         Ok(())
     }
 
-    /// Ends the far host's sshd, whose logins go on, and starts it again after this time.
+    /// Stops the far host's sshd, whose logins continue, and starts it again after this time.
     pub fn restart_far_sshd(&self, away: Duration) -> Result<(), String> {
         let [_, side] = sshd::SIDES;
         sshd::stop(self.folder.path(), side)?;
@@ -178,7 +178,7 @@ impl Wan {
         self.link.as_ref().ok_or_else(|| "a veth pair cannot be cut: name a --rate".to_string())
     }
 
-    /// Token buckets in front of a veth pair's devices.
+    /// Sets token buckets on a veth pair's devices.
     fn shape_veth(&self, profile: &Profile) -> Result<(), String> {
         if profile.joined == Joined::Link {
             return Ok(());
@@ -205,7 +205,7 @@ impl Wan {
 
 impl Drop for Wan {
     fn drop(&mut self) {
-        // Both at once; each is waited for when it is dropped itself.
+        // Both at once; each drop waits for its own end.
         self.near.release();
         self.far.release();
     }
@@ -240,7 +240,7 @@ fn join_by_link(profile: &Profile, near: &Namespace, far: &Namespace) -> Result<
         let device = namespace.within(|| tun::open(DEVICE));
         devices.push(device.map_err(|why| format!("a TUN device cannot be made: {why}"))?);
         namespace.run(&format!("ip addr add {own} peer {other} dev {DEVICE}"))?;
-        // The path's queue is the link's: the device itself must not drop what comes in a burst.
+        // The queue of the path is the link's: the device itself must not drop bursts.
         namespace.run(&format!(
             "ip link set {DEVICE} mtu {MTU_BYTES} txqueuelen {DEVICE_QUEUE_PACKETS} up"
         ))?;
@@ -265,7 +265,7 @@ fn join_by_veth(near: &Namespace, far: &Namespace) -> Result<(), String> {
     Ok(())
 }
 
-/// What a host's own device counted.
+/// The counters of a host's own device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Device {
     sent_bytes: u64,
@@ -304,13 +304,13 @@ fn device_in(text: &str) -> Option<Device> {
     })
 }
 
-/// The two hosts, on every WAN: their namespaces know no other addresses.
+/// The two hosts on every WAN: their namespaces have no other addresses.
 pub const NEAR_ADDRESS: &str = "10.77.0.1";
 pub const FAR_ADDRESS: &str = "10.77.0.2";
 /// The device on both hosts.
 pub const DEVICE: &str = "wan0";
 const DEVICE_QUEUE_PACKETS: u32 = 20_000;
-/// A token bucket is filled a thousand times a second, and takes a packet of the largest kind.
+/// A token bucket is filled a thousand times a second, and holds at least one packet of any size.
 const BURSTS_PER_SECOND: u64 = 1000;
 const BURST_BYTES_MIN: u64 = 128 << 10;
 

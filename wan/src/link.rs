@@ -1,5 +1,5 @@
 //! The link between two TUN devices: a thread for each direction reads packets from one device,
-//! asks the pipe when they arrive, and writes them to the other one then.
+//! asks the pipe when they arrive, and then writes them to the other device.
 
 use std::fs;
 use std::io;
@@ -18,17 +18,17 @@ use crate::pcap::Pcap;
 use crate::pipe::{Arrival, Pipe, PipeCounters, Shape};
 use crate::tun;
 
-/// What one direction of a running link has done, and how well.
+/// Counters of one direction of a running link, and how late it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounters {
     pub packets: PipeCounters,
-    /// How far behind its time the latest packet came out, and how many came more than 1 ms late:
+    /// The largest delay of a packet beyond its due time, and how many were more than 1 ms late:
     /// then the machine was too busy for this link.
     pub late_ns_max: u64,
     pub late_packets: u64,
-    /// Packets that a device did not take, or lost before the link could read them.
+    /// Packets that a device refused, or lost before the link could read them.
     pub kernel_drops: u64,
-    /// CPU time of the direction's thread. Delivering a packet is part of it, and with it what the
+    /// CPU time of the direction's thread. It includes the delivery of packets, and so what the
     /// receiving host's kernel does at once.
     pub cpu_ns: u64,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Link {
 
 struct Direction {
     pipe: Mutex<Pipe<Packet>>,
-    /// Wakes the thread when the shape changes or all is over.
+    /// Wakes the thread when the shape changes or the link ends.
     bell: OwnedFd,
     is_over: AtomicBool,
     began: Instant,
@@ -57,14 +57,14 @@ struct Packet {
     len: usize,
 }
 
-/// Where a direction's packets are written to, if anywhere, and at which of its ends.
+/// The capture of a direction, and whether packets are captured where they enter or leave.
 struct Tap {
     pcap: Arc<Mutex<Pcap>>,
     at_entry: bool,
 }
 
 impl Link {
-    /// Joins two devices. `pcap` gets what the near side's own interface sees.
+    /// Connects two devices. `pcap` captures what is on the near side's interface.
     pub(crate) fn start(
         near: OwnedFd,
         far: OwnedFd,
@@ -91,7 +91,7 @@ impl Link {
             let carry = move || {
                 let id = rustix::thread::gettid().as_raw_nonzero().get();
                 direction.thread_id.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
-                // Without the privilege the link works too, and says how late it was.
+                // Without the privilege the link works too, and reports how late it was.
                 tun::run_first().ok();
                 rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS)).ok();
                 ready.send(()).ok();
@@ -110,7 +110,7 @@ impl Link {
         }
     }
 
-    /// From now on nothing arrives, for this time or until it is mended.
+    /// Drops all packets from now on, for this time or until `mend`.
     pub(crate) fn cut(&self, time: Option<Duration>) {
         for direction in &self.directions {
             let now_ns = direction.now_ns();
@@ -154,7 +154,7 @@ impl Direction {
     }
 
     /// The thread of this direction. It sleeps until a packet comes or is due. While packets flow
-    /// it looks once a tick instead: each wake costs more than a packet.
+    /// it polls once per tick instead: a wake-up costs more than a packet.
     fn carry(&self, from: &OwnedFd, to: &OwnedFd, tap: Option<&Tap>) {
         let mut batch = Batch::default();
         let mut sleeper = Sleeper { lag_ns: LAG_NS_FIRST };
@@ -172,12 +172,12 @@ impl Direction {
                     self.note_late(came_ns.start - looked_ns, came as u64);
                     came_ns
                 }
-                // One woke us, which took its time.
+                // A packet woke the thread, which took `lag_ns`.
                 Wake::Packet => {
                     let at_ns = now_ns.saturating_sub(sleeper.lag_ns).max(looked_ns);
                     at_ns..at_ns
                 }
-                // None had come before this very moment.
+                // No packet had come before now.
                 Wake::Time => now_ns..now_ns,
             };
             looked_ns = now_ns;
@@ -199,8 +199,8 @@ impl Direction {
         }
     }
 
-    /// What is due now or within half a tick, so that on average it comes out on time. Returns how
-    /// many packets that were.
+    /// Writes packets that are due now or within half a tick, so that on average they are on time.
+    /// Returns how many.
     fn give_out(
         &self,
         pipe: &mut Pipe<Packet>,
@@ -229,7 +229,7 @@ impl Direction {
         BATCH_PACKETS
     }
 
-    /// Packets that were late by so much.
+    /// Records that packets were late by this much.
     fn note_late(&self, late_ns: u64, packets: u64) {
         if packets > 0 {
             self.late_ns_max.fetch_max(late_ns, Ordering::Relaxed);
@@ -263,7 +263,7 @@ impl Direction {
     }
 }
 
-/// Packets on their way from a device to the pipe, and memory for more.
+/// Packets between a device and the pipe, and buffers for more.
 #[derive(Default)]
 struct Batch {
     packets: Vec<Packet>,
@@ -271,7 +271,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Everything that waits in the device, up to a batch: what is due must not wait for long.
+    /// Reads all waiting packets of the device, up to a batch: due packets must not wait for long.
     fn read(&mut self, from: &OwnedFd) -> usize {
         while self.packets.len() < BATCH_PACKETS {
             let mut packet = self.spare.pop().unwrap_or_else(Packet::empty);
@@ -291,7 +291,7 @@ impl Batch {
         self.packets.iter().map(|packet| packet.len as u64).sum()
     }
 
-    /// Offers what was read, as if it had come evenly over this time.
+    /// Offers the packets, as if they had come evenly over this time.
     fn enter(&mut self, time_ns: Range<u64>, pipe: &mut Pipe<Packet>, tap: Option<&Tap>) {
         let parts = 2 * self.packets.len() as u64;
         let span_ns = time_ns.end - time_ns.start;
@@ -305,29 +305,29 @@ impl Batch {
     }
 }
 
-/// Why a thread looks again.
+/// Why a thread woke up.
 enum Wake {
-    /// A tick is over, or there was too much for one.
+    /// A tick is over, or there were more packets than fit in a batch.
     Tick,
     Packet,
-    /// Something is due, or has changed.
+    /// A packet is due, or the shape has changed.
     Time,
 }
 
-/// Sleeps, and knows how late it wakes: some 50 µs after the moment on a virtual machine. So timers
-/// are set that much earlier, and a packet that woke it came that much earlier.
+/// Sleeps, and measures how late it wakes: some 50 µs on a virtual machine. Timers are set earlier
+/// by this lag, and a packet that woke the thread is dated earlier by it.
 struct Sleeper {
     lag_ns: u64,
 }
 
 impl Sleeper {
-    /// For a tick, or until the bell rings.
+    /// Sleeps for a tick, or until `bell`.
     fn tick(&mut self, direction: &Direction, tick_ns: u64) -> Wake {
         self.sleep(direction, &mut [PollFd::new(&direction.bell, PollFlags::IN)], Some(tick_ns));
         Wake::Tick
     }
 
-    /// Until there is a packet, something is due, or the bell rings.
+    /// Sleeps until a packet comes, one is due, or `bell`.
     fn wait(&mut self, direction: &Direction, device: &OwnedFd, until_ns: Option<u64>) -> Wake {
         let mut ends =
             [PollFd::new(&direction.bell, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
@@ -340,19 +340,19 @@ impl Sleeper {
         }
     }
 
-    /// The bell is the first of the ends.
+    /// `bell` is the first of the ends.
     fn sleep(&mut self, direction: &Direction, ends: &mut [PollFd<'_>], time_ns: Option<u64>) {
         let until_ns = time_ns.map(|time_ns| direction.now_ns() + time_ns);
         let time = time_ns.map(|time_ns| Timespec {
             tv_sec: (time_ns / NANOS_PER_SECOND).cast_signed(),
             tv_nsec: (time_ns % NANOS_PER_SECOND).cast_signed(),
         });
-        // A signal is a wake like any other; nothing else can fail here.
+        // A signal counts as a wake-up; nothing else can fail here.
         let woken = poll(ends, time.as_ref());
         if ends[0].revents().contains(PollFlags::IN) {
             rustix::io::read(&direction.bell, &mut [0; 8]).ok();
         }
-        // No time at all teaches nothing.
+        // A timeout of 0 does not measure the lag.
         if let (Ok(0), Some(until_ns), Some(1..)) = (woken, until_ns, time_ns) {
             let late_ns = direction.now_ns().saturating_sub(until_ns).min(LAG_NS_MAX);
             self.lag_ns = (self.lag_ns * 7 + late_ns) / 8;
@@ -360,11 +360,11 @@ impl Sleeper {
     }
 }
 
-/// When packets came that were found after a tick: at any time since the last look. Where that was
-/// longer ago the thread was late, and one packet may have come at the very end. Dated evenly it
-/// would arrive before its time, by half of what the thread was late, and TCP remembers the least
-/// round trip. So all are dated within the last ticks, or within what the link takes to transmit
-/// them, so that lateness alone does not make its queue overflow.
+/// The arrival times of packets that are found after a tick: any time since the last look. If that
+/// was long ago the thread was late, and a single packet may have come at the very end. Dated
+/// evenly it would arrive too early, by half of the lateness, and TCP keeps the least round trip.
+/// So all are dated within the last ticks, or within the time that the link takes to transmit them,
+/// so that lateness alone does not overflow its queue.
 fn entered(looked_ns: Range<u64>, tick_ns: u64, takes_ns: u64) -> Range<u64> {
     let span_ns = (looked_ns.end - looked_ns.start).min(takes_ns.max(2 * tick_ns));
     looked_ns.end - span_ns..looked_ns.end
@@ -375,7 +375,7 @@ fn transmission_ns(bytes: u64, shape: &Shape) -> u64 {
     u64::try_from(bit_ns / u128::from(shape.rate_bits_per_s)).unwrap_or(u64::MAX)
 }
 
-/// A fiftieth of the one-way delay, and not more than what fills a twentieth of the queue.
+/// A fiftieth of the one-way delay, but at most the time that fills a twentieth of the queue.
 fn tick_ns(shape: &Shape) -> u64 {
     let bits = u128::from(shape.queue_bytes) * 8 / 20;
     let queue_ns = bits * u128::from(NANOS_PER_SECOND) / u128::from(shape.rate_bits_per_s);
@@ -406,9 +406,9 @@ pub(crate) const MTU_BYTES: usize = 1500;
 const BATCH_PACKETS: usize = 256;
 const TICK_NS_MIN: u64 = 50_000;
 const TICK_NS_MAX: u64 = 500_000;
-/// Until it is known.
+/// The initial value, before a measurement.
 const LAG_NS_FIRST: u64 = 50_000;
-/// A machine that wakes later is busy, and not slow.
+/// A larger lag means that the machine is busy, not that it wakes slowly.
 const LAG_NS_MAX: u64 = 200_000;
 const LATE_NS: u64 = 1_000_000;
 const TIMER_SLACK_NS: u64 = 1000;
@@ -420,10 +420,10 @@ mod tests {
 
     #[test]
     fn nothing_is_dated_long_before_it_may_have_come() {
-        // (last look, now, what the link takes for the packets, since when they came), in µs; a
-        // tick is 500.
+        // (last look, now, transmission time of the packets, since when they came), in µs; a tick
+        // is 500.
         let cases = [
-            // As planned, and a little late.
+            // On time, and a little late.
             (1000, 1500, 120, 1000),
             (1000, 1900, 120, 1000),
             // 50 ms late: one packet, and as many as the link carries in that time, and more.

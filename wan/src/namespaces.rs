@@ -1,5 +1,5 @@
-//! A network namespace without a name: it lives as long as somebody holds it, so a killed owner
-//! leaves none behind.
+//! A network namespace without a name: it exists only while a process holds it, so a killed owner
+//! leaves none.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use crate::tun;
 
 pub(crate) struct Namespace {
     handle: OwnedFd,
-    /// Ends every process in here as soon as its standard input closes, however its owner ended.
+    /// Ends every process in here when its standard input closes, however the owner ended.
     keeper: Child,
 }
 
@@ -33,13 +33,13 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Has this command run in here.
+    /// Makes this command run in here.
     pub(crate) fn enter(&self, mut command: Command) -> io::Result<Command> {
         tun::begin_in(&mut command, self.handle.try_clone()?);
         Ok(command)
     }
 
-    /// Does something on a thread in here.
+    /// Runs a function on a thread in here.
     pub(crate) fn within<T: Send + 'static>(
         &self,
         what: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -52,7 +52,7 @@ impl Namespace {
         joined(inside)
     }
 
-    /// Runs a command of the system in here, and gives its words back where it fails.
+    /// Runs a command of the system in here, and returns its output if it fails.
     pub(crate) fn run(&self, line: &str) -> Result<String, String> {
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -65,7 +65,7 @@ impl Namespace {
         }
     }
 
-    /// A value of `/proc/sys`, by its name with dots.
+    /// Sets a value of `/proc/sys`, by its name with dots.
     pub(crate) fn sysctl(&self, key: &str, value: &str) -> Result<(), String> {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
         let written = value.to_string();
@@ -74,20 +74,20 @@ impl Namespace {
         })
     }
 
-    /// Under which other processes can open it while this one lives.
+    /// The path at which other processes can open it while this one lives.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.handle.as_raw_fd())
     }
 
-    /// Ends what runs in here, without waiting for it.
+    /// Ends the processes in here, without waiting for them.
     pub(crate) fn release(&mut self) {
         drop(self.keeper.stdin.take());
     }
 
-    /// Only what is measured shall be on the link, and no run shall learn from the one before.
+    /// Nothing else must be on the link, and no run must learn from the one before.
     fn settle(&self) -> io::Result<()> {
         let set = |key: &str, value: &str| self.sysctl(key, value).map_err(io::Error::other);
-        // A kernel without IPv6 has nothing to switch off.
+        // Fails on a kernel without IPv6, where it is not needed.
         set("net.ipv6.conf.all.disable_ipv6", "1").ok();
         set("net.ipv4.tcp_no_metrics_save", "1")?;
         self.run("ip link set lo up").map(drop).map_err(io::Error::other)
@@ -111,7 +111,7 @@ fn joined<T>(thread: std::thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread in a namespace panicked")))
 }
 
-/// It is in the namespace itself, so the number that it compares belongs to no other.
+/// It is in the namespace itself, so the inode number that it compares is not reused.
 const KEEPER: &str = "trap : INT TERM HUP
 cat > /dev/null
 own=$(readlink /proc/self/ns/net)

@@ -1,4 +1,4 @@
-//! Packets in a file that tcpdump reads: heads only, with times in nanoseconds.
+//! Packets in a file for tcpdump: headers only, with times in nanoseconds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) struct Pcap {
     file: BufWriter<File>,
-    /// The world's time when the link's clock began.
+    /// The time of day when the link's clock began.
     began: Duration,
 }
 
 impl Pcap {
-    /// Begins a file; the times of its packets count from now.
+    /// Creates a file; the times of its packets count from now.
     pub(crate) fn create(path: &Path) -> io::Result<Pcap> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         // Magic (nanoseconds), version 2.4, time zone, accuracy, snapshot length, kind of link.
@@ -22,7 +22,7 @@ impl Pcap {
         Ok(Pcap { file, began })
     }
 
-    /// A full disk costs the file, never the link.
+    /// A full disk breaks the file, never the link.
     pub(crate) fn write(&mut self, at_ns: u64, packet: &[u8]) {
         let at = self.began + Duration::from_nanos(at_ns);
         let kept = &packet[..packet.len().min(SNAP_BYTES)];
@@ -36,7 +36,7 @@ impl Pcap {
     }
 }
 
-/// Enough for the heads of IP and TCP with all options.
+/// Enough for the headers of IP and TCP with all options.
 const SNAP_BYTES: usize = 128;
-/// LINKTYPE_RAW: a packet begins with its IP head.
+/// LINKTYPE_RAW: a packet begins with its IP header.
 const RAW_IP: u32 = 101;

@@ -1,5 +1,5 @@
-//! One direction of the link as a value: packets go in at a time, and come out at a time. It knows
-//! no clock and no device, so that its arithmetic can be tested exactly.
+//! One direction of the link as a value: packets go in at a time, and come out at a time. It has no
+//! clock and no device, so that its arithmetic can be tested exactly.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 /// What one direction does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// `u64::MAX` where nothing limits it.
+    /// `u64::MAX` for no limit.
     pub rate_bits_per_s: u64,
     /// Propagation, one way.
     pub delay_ns: u64,
-    /// At most this is added to the delay, half of it on average.
+    /// Up to this is added to the delay, half of it on average.
     pub jitter_ns: u64,
-    /// How much may wait, the packet that is being transmitted included. What comes beyond is
+    /// Limit of the queue, including the packet that is being transmitted. Packets beyond it are
     /// dropped.
     pub queue_bytes: u64,
     /// The share of transmitted packets that never arrive.
     pub loss: f64,
 }
 
-/// What has happened to the packets of one direction.
+/// Counters of the packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeCounters {
     pub packets_in: u64,
@@ -34,15 +34,15 @@ pub struct PipeCounters {
     pub queue_drops: u64,
     /// Lost at random.
     pub losses: u64,
-    /// Lost because they would have arrived while the link was cut.
+    /// Lost because they would have arrived during a cut.
     pub cut_drops: u64,
-    /// The most that ever waited.
+    /// The longest queue so far.
     pub queue_bytes_max: u64,
 }
 
-/// A queue, a transmitter and a long wire. `P` is a packet; the pipe hands it on and looks at
-/// nothing but its length. Times are nanoseconds since the link began. An offer may be dated a
-/// little before the one ahead of it: the transmitter does one packet after the other anyway.
+/// A queue, a transmitter and a wire with a delay. `P` is a packet; the pipe uses nothing of it but
+/// its length. Times are nanoseconds since the link began. An offer may be dated a little before
+/// the previous one: the transmitter sends packets one after the other anyway.
 #[derive(Debug)]
 pub(crate) struct Pipe<P> {
     shape: Shape,
@@ -50,12 +50,12 @@ pub(crate) struct Pipe<P> {
     jitter: Jitter,
     waiting: VecDeque<Waiting<P>>,
     waiting_bytes: u64,
-    /// When the first of `waiting` has been transmitted; where none waits, when the last one was.
+    /// When the first of `waiting` will be transmitted; if none waits, when the last one was.
     head_done_ns: u64,
-    /// What rounding has left of transmission times, in parts of a nanosecond over the rate.
+    /// The rounding error of transmission times, in parts of a nanosecond over the rate.
     remainder: u128,
     flying: VecDeque<Flying<P>>,
-    /// When the newest of `flying` arrives: nothing overtakes it.
+    /// When the newest of `flying` arrives: packets never overtake each other.
     last_arrival_ns: u64,
     cut: Option<Cut>,
     counters: PipeCounters,
@@ -81,12 +81,12 @@ struct Cut {
     until_ns: u64,
 }
 
-/// What becomes of a packet at its time.
+/// The result for a packet when it is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival<P> {
-    /// It arrives; it should have done so at this time.
+    /// It arrives; this is the time when it was due.
     Delivered(u64, P),
-    /// It does not; here is its memory.
+    /// It was lost; its memory is returned.
     Lost(P),
 }
 
@@ -115,7 +115,7 @@ impl<P> Pipe<P> {
         self.counters
     }
 
-    /// A packet comes to the queue. Gives it back where there is no room.
+    /// Adds a packet to the queue. Returns it if the queue is full.
     pub(crate) fn offer(&mut self, now_ns: u64, bytes: u32, packet: P) -> Option<P> {
         self.advance(now_ns);
         self.counters.packets_in += 1;
@@ -136,7 +136,7 @@ impl<P> Pipe<P> {
         None
     }
 
-    /// The next packet that arrives until so soon, in the order in which they were offered.
+    /// The next packet that arrives within `early_ns`, in the order of the offers.
     pub(crate) fn take_due(&mut self, now_ns: u64, early_ns: u64) -> Option<Arrival<P>> {
         self.advance(now_ns);
         let until_ns = now_ns.saturating_add(early_ns);
@@ -154,7 +154,7 @@ impl<P> Pipe<P> {
         Some(Arrival::Delivered(due.arrival_ns, due.packet))
     }
 
-    /// Nothing arrives before this time, unless more is offered or the shape changes.
+    /// No packet arrives before this time, unless more are offered or the shape changes.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let flying = self.flying.front().map(|flying| flying.arrival_ns);
         let waits = !self.waiting.is_empty();
@@ -162,8 +162,8 @@ impl<P> Pipe<P> {
         flying.or(waits.then_some(earliest.max(self.last_arrival_ns)))
     }
 
-    /// From now on. What has been transmitted keeps its time of arrival, and nothing overtakes it;
-    /// of the packet that is being transmitted the rest goes at the new rate.
+    /// Changes the shape from now on. Transmitted packets keep their arrival times and are not
+    /// overtaken; the rest of the packet that is being transmitted is sent at the new rate.
     pub(crate) fn set(&mut self, now_ns: u64, shape: Shape) {
         self.advance(now_ns);
         let rest_ns = u128::from(self.head_done_ns.saturating_sub(now_ns));
@@ -177,7 +177,7 @@ impl<P> Pipe<P> {
         self.shape = shape;
     }
 
-    /// What would arrive from now until then is lost. A second cut replaces the first.
+    /// Packets that would arrive from now until then are lost. A second cut replaces the first.
     pub(crate) fn cut(&mut self, now_ns: u64, until_ns: u64) {
         self.advance(now_ns);
         self.cut = Some(Cut { from_ns: now_ns, until_ns });
@@ -194,7 +194,7 @@ impl<P> Pipe<P> {
         self.cut.is_some_and(|cut| (cut.from_ns..cut.until_ns).contains(&arrival_ns))
     }
 
-    /// Moves what has been transmitted by now from the queue to the wire.
+    /// Moves transmitted packets from the queue to the wire.
     fn advance(&mut self, now_ns: u64) {
         while self.head_done_ns <= now_ns {
             let Some(sent) = self.waiting.pop_front() else { return };
@@ -203,7 +203,7 @@ impl<P> Pipe<P> {
             let extra_ns = self.jitter.at(done_ns, self.shape.jitter_ns, &mut self.generator);
             let arrival_ns = done_ns.saturating_add(self.shape.delay_ns + extra_ns);
             self.last_arrival_ns = self.last_arrival_ns.max(arrival_ns);
-            // One number for each packet, whatever the loss is: the same seed loses the same
+            // One random number per packet, whatever the loss is: the same seed loses the same
             // packets.
             let is_lost = self.generator.random::<f64>() < self.shape.loss;
             self.flying.push_back(Flying {
@@ -218,8 +218,8 @@ impl<P> Pipe<P> {
         }
     }
 
-    /// The transmitter's time for a packet. What is lost in rounding is added to the next, so that
-    /// a million packets take what they should.
+    /// The transmission time of a packet. The rounding error is added to the next, so that the sum
+    /// over a million packets is exact.
     fn transmission_ns(&mut self, bytes: u32) -> u64 {
         let rate = u128::from(self.shape.rate_bits_per_s);
         let bit_ns = u128::from(bytes) * 8 * NANOS_PER_SECOND + self.remainder;
@@ -228,8 +228,8 @@ impl<P> Pipe<P> {
     }
 }
 
-/// Delay that wanders: straight lines between random points. The points are so far apart that the
-/// delay never falls faster than time goes on, so packets stay in order by themselves.
+/// A delay that varies: straight lines between random points. The points are so far apart that the
+/// delay never falls faster than time passes, so packets stay in order.
 #[derive(Debug, Default)]
 struct Jitter {
     from: Point,
@@ -249,7 +249,7 @@ impl Jitter {
         }
         let span_ns = JITTER_SPANS * jitter_ns;
         if now_ns >= self.to.at_ns {
-            // Behind a time without packets it goes on from where it was.
+            // After a time without packets it continues from its last value.
             let last = if now_ns - self.to.at_ns < span_ns { self.to.at_ns } else { now_ns };
             self.from = Point { at_ns: last, extra_ns: self.to.extra_ns };
             let extra_ns = generator.random_range(0..=jitter_ns);
@@ -264,7 +264,7 @@ impl Jitter {
 }
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
-/// A random point of the jitter every so many times the jitter itself.
+/// The distance of the random points, in multiples of the jitter.
 const JITTER_SPANS: u64 = 4;
 
 #[cfg(test)]
@@ -280,7 +280,7 @@ mod tests {
         loss: 0.0,
     };
 
-    /// Offers packets of a length at these times and says when each arrived, by its number.
+    /// Offers packets of one length at these times, and returns when each arrived, by its number.
     fn arrivals(pipe: &mut Pipe<usize>, bytes: u32, at_ns: &[u64]) -> Vec<(usize, u64)> {
         for (number, at_ns) in at_ns.iter().enumerate() {
             pipe.offer(*at_ns, bytes, number);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn rate_and_delay_are_exact() {
-        // 1500 bytes at this rate take so long; n of them behind each other n times as long.
+        // 1500 bytes at this rate take this long; n of them in a row n times as long.
         let cases = [
             (100_000_000, 51 * MS, 120_000.0),
             (300_000_000, 0, 40_000.0),
@@ -338,12 +338,12 @@ mod tests {
             assert_eq!(counters.packets_in, offered as u64);
             assert_eq!(counters.bytes_out, 1500 * arrive as u64);
         }
-        // One after the other also where offers are dated a little back.
+        // Packets stay in sequence, even if an offer is dated a little back.
         let mut pipe = Pipe::new(SHAPE, 1);
         let came = arrivals(&mut pipe, 1500, &[0, 130_000, 120_000]);
         let ends_ns = [120_000, 250_000, 370_000];
         assert!(came.iter().zip(ends_ns).all(|((_, at_ns), end_ns)| *at_ns == end_ns + 51 * MS));
-        // One that comes when another has just been transmitted finds room.
+        // One that is offered when another has just been transmitted finds space.
         let mut pipe = Pipe::new(Shape { queue_bytes: 3000, ..SHAPE }, 1);
         assert_eq!(arrivals(&mut pipe, 1500, &[0, 0, 119_999, 120_000]).len(), 3);
     }
@@ -385,8 +385,8 @@ mod tests {
     fn changes_hold_from_their_moment_on() {
         let queue_bytes = 1 << 20;
         let shape = Shape { queue_bytes, ..SHAPE };
-        // (what changes after 60 µs, half of the first packet; when the first and the second
-        // arrive)
+        // (change after 60 µs, half of the first packet; arrival of the first and of the second
+        // packet)
         let cases = [
             (shape, 120_000 + 51 * MS, 240_000 + 51 * MS),
             (
@@ -406,13 +406,13 @@ mod tests {
             pipe.set(60_000, changed);
             assert_eq!(drain(&mut pipe), [(0, first_ns), (1, second_ns)], "{changed:?}");
         }
-        // A shorter delay lets nothing overtake what already flies.
+        // With a shorter delay, no packet overtakes those on the wire.
         let mut pipe = Pipe::new(shape, 1);
         pipe.offer(0, 1500, 0);
         pipe.set(MS, Shape { delay_ns: 0, ..shape });
         pipe.offer(MS, 1500, 1);
         assert_eq!(drain(&mut pipe), [(0, 120_000 + 51 * MS), (1, 120_000 + 51 * MS)]);
-        // A shorter queue drops what comes, not what is in it.
+        // A shorter queue drops new packets, not those in it.
         let mut pipe = Pipe::new(shape, 1);
         (0..10).for_each(|number| assert_eq!(pipe.offer(0, 1500, number), None));
         pipe.set(0, Shape { queue_bytes: 3000, ..shape });

@@ -1,4 +1,4 @@
-//! What a WAN is asked to be: words in, values out. The words are those of `cargo xtask wan`.
+//! The requested properties of a WAN: parses the words of `cargo xtask wan`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pipe::Shape;
 
-/// A WAN as it is made.
+/// The profile of a WAN.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     pub joined: Joined,
@@ -15,23 +15,23 @@ pub struct Profile {
     pub forward: Shape,
     pub back: Shape,
     pub seed: u64,
-    /// Set in both namespaces, after our own.
+    /// Set in both namespaces, after the defaults of this crate.
     pub sysctls: Vec<(String, String)>,
-    /// Where the link writes the packets as the near side sees them.
+    /// The capture file of the link: packets as the near side sees them.
     pub pcap: Option<PathBuf>,
 }
 
-/// What joins the two namespaces.
+/// What connects the two namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Joined {
     /// Our own link over two TUN devices: rate, delay, queue, loss, jitter, cuts.
     Link,
-    /// A pair of veth devices, with token buckets where a rate is named. Fast, and with no more
-    /// delay than the kernel has.
+    /// A pair of veth devices, with token buckets where a rate is given. Fast, and without delay
+    /// beyond that of the kernel.
     Veth,
 }
 
-/// What may change while a WAN is up; what is not named stays as it is.
+/// Properties that may change while a WAN is up; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Change {
     rate: Option<u64>,
@@ -47,7 +47,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Queue {
     Bytes(u64),
-    /// So many times rate x round-trip time.
+    /// In multiples of rate x round-trip time.
     Products(f64),
 }
 
@@ -105,7 +105,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Changes what is named; leaves the profile alone where that cannot be.
+    /// Applies the change; on an error the profile stays as it was.
     pub fn apply(&mut self, change: &Change) -> Result<(), String> {
         let mut forward = self.forward;
         let mut back = self.back;
@@ -286,11 +286,11 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
-/// What `Change` understands, for messages.
+/// The options of a `Change`, for messages.
 pub(crate) const CHANGES: &str =
     "--rate, --rate-back, --rtt, --jitter, --queue, --queue-back, --loss, --loss-back";
 pub const UNLIMITED: u64 = u64::MAX;
-/// What a token bucket of a veth pair may hold back.
+/// The queue of a token bucket of a veth pair.
 const VETH_QUEUE_BYTES: u64 = 4 << 20;
 /// Two segments before they are cut into packets.
 const VETH_QUEUE_BYTES_MIN: u64 = 2 * 65_536;

@@ -1,5 +1,4 @@
-//! An sshd in each namespace, with keys of their own: whoever has the folder logs in, and nobody
-//! else.
+//! An sshd in each namespace, with keys of its own: only who can read the folder can log in.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +15,7 @@ use crate::{FAR_ADDRESS, NEAR_ADDRESS};
 /// Makes keys and files, once for both.
 pub(crate) fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), String> {
     let told = |what: &str, why: std::io::Error| format!("sshd in the namespaces: {what}: {why}");
-    // sshd's place for its unprivileged part.
+    // The folder of sshd's unprivileged process.
     fs::create_dir_all("/run/sshd").map_err(|why| told("/run/sshd", why))?;
     for name in ["host", "user"] {
         let mut keygen = Command::new("ssh-keygen");
@@ -50,7 +49,7 @@ pub(crate) fn prepare(folder: &Path, program: Option<&Path>) -> Result<(), Strin
 pub(crate) fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<(), String> {
     let program = SSHD_PLACES.iter().map(Path::new).find(|path| path.exists());
     let program = program.ok_or("sshd is missing: apt-get install openssh-server")?;
-    // sshd runs itself again for each login, so it wants its whole path.
+    // sshd executes itself again for each login, so it needs its full path.
     let mut sshd = Command::new(program);
     sshd.args(["-D", "-e", "-f"]).arg(folder.join(format!("sshd_{side}")));
     sshd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -61,11 +60,11 @@ pub(crate) fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<
     for line in words.iter_mut().flatten().map_while(Result::ok) {
         said.push(line);
         if said.last().is_some_and(|line| line.contains("Server listening on")) {
-            // It writes the file after these words, and whoever stops it reads the file.
+            // It writes the PID file after this message, and `stop` reads that file.
             while running(folder, side).is_none() && matches!(sshd.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            // Somebody reads its words and waits for its end for as long as it lives.
+            // A thread drains its output and waits for its end.
             std::thread::spawn(move || {
                 words.into_iter().flatten().for_each(drop);
                 sshd.wait().ok();
@@ -77,7 +76,7 @@ pub(crate) fn start(namespace: &Namespace, folder: &Path, side: &str) -> Result<
     Err(format!("sshd ({side}) does not start: {}", said.join("; ")))
 }
 
-/// Ends the daemon and waits until it is gone; who is logged in stays.
+/// Ends the daemon and waits until it is gone; existing logins stay.
 pub(crate) fn stop(folder: &Path, side: &str) -> Result<(), String> {
     let pid = running(folder, side).ok_or_else(|| format!("sshd ({side}) does not run"))?;
     let told = |why| format!("sshd ({side}): {why}");
@@ -88,8 +87,8 @@ pub(crate) fn stop(folder: &Path, side: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The daemon, by its file. The number may be another process's by now: only one that names this
-/// folder is meant.
+/// The daemon, by its PID file. The number may belong to another process: it must have this folder
+/// in its command line.
 pub(crate) fn running(folder: &Path, side: &str) -> Option<Pid> {
     let pid = fs::read_to_string(folder.join(format!("{side}.pid"))).ok()?;
     let pid = Pid::from_raw(pid.trim().parse().ok()?)?;
@@ -97,7 +96,7 @@ pub(crate) fn running(folder: &Path, side: &str) -> Option<Pid> {
     String::from_utf8_lossy(&line).contains(&folder.display().to_string()).then_some(pid)
 }
 
-/// What `--ssh` takes: `far` and `near` are the two hosts.
+/// The value for `--ssh`: `far` and `near` are the two hosts.
 pub(crate) fn command(folder: &Path) -> String {
     format!("ssh -F {}", config(folder).display())
 }

@@ -1,5 +1,5 @@
-//! What the kernel offers through raw calls only: a TUN device, a thread's own namespace, real-time
-//! scheduling, a command that begins in a namespace. All `unsafe` of this crate stands here.
+//! Kernel features that need raw calls: a TUN device, a thread's own namespace, real-time
+//! scheduling, a command that starts in a namespace. All `unsafe` of this crate is here.
 
 #![allow(unsafe_code, reason = "the kernel offers these as raw calls only")]
 
@@ -13,7 +13,7 @@ use std::process::Command;
 use rustix::ioctl::{Updater, ioctl};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// `struct ifreq` as `TUNSETIFF` reads it: a name, flags, and room.
+/// `struct ifreq` as `TUNSETIFF` reads it: a name, flags, and padding.
 #[repr(C)]
 struct Request {
     name: [u8; 16],
@@ -23,8 +23,8 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
 
-/// A new TUN device in the calling thread's network namespace: whole IP packets, and no offloads,
-/// so that each has the size that a wire would carry.
+/// A new TUN device in the calling thread's network namespace: whole IP packets without offloads,
+/// so that each has the size that it would have on a wire.
 pub(crate) fn open(name: &str) -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
@@ -38,13 +38,13 @@ pub(crate) fn open(name: &str) -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// Gives the calling thread a network namespace of its own.
+/// Moves the calling thread into a new network namespace.
 pub(crate) fn leave_network() -> io::Result<()> {
     // SAFETY: a new network namespace takes nothing from other threads; only CLONE_FILES would.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// Has a command begin in this namespace.
+/// Makes a command start in this namespace.
 pub(crate) fn begin_in(command: &mut Command, namespace: OwnedFd) {
     let enter = move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -54,8 +54,8 @@ pub(crate) fn begin_in(command: &mut Command, namespace: OwnedFd) {
     unsafe { command.pre_exec(enter) };
 }
 
-/// Lets the calling thread run as soon as there is something to do, before all ordinary ones: a
-/// link that waits for a CPU is a different link. The kernel keeps 5 % of a CPU from such threads.
+/// Schedules the calling thread before all ordinary ones (SCHED_FIFO): a link that waits for a CPU
+/// is not the requested link. The kernel reserves 5 % of a CPU for other threads.
 pub(crate) fn run_first() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread, and the kernel only reads the structure.
