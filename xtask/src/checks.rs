@@ -1,4 +1,4 @@
-//! What is run before a commit, and what CI runs.
+//! The checks before a commit, and those of CI.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::wire_hash::wire_hash;
 use xtask::packages;
 use xtask::step::{cargo, output, root, run, run_tests, target_folder};
 
-/// What a cold build and its tests take, in bytes.
+/// Space for a cold build and its tests, in bytes.
 const ROOM: u64 = 5_000_000_000;
 
 /// Format, clippy, unit and tidy tests.
@@ -93,7 +93,7 @@ pub(crate) fn print_wire_hash() -> Result<(), String> {
     Ok(())
 }
 
-/// Says how much room there is. A linker on a full disk dies of a bus error, which names nothing.
+/// Checks the free space. A linker on a full disk dies of a bus error without an explanation.
 fn room() -> Result<(), String> {
     let target = target_folder();
     fs::create_dir_all(&target).map_err(|why| format!("{}: {why}", target.display()))?;
@@ -118,7 +118,7 @@ fn clippy() -> Result<(), String> {
     run("clippy", &mut cargo("clippy --workspace --all-targets --quiet -- -Dwarnings"))
 }
 
-/// One failure does not hide another: every step has run, and all that failed are named.
+/// One failure does not hide another: all steps run, and all failures are named.
 fn verdict<const STEPS: usize>(steps: [Result<(), String>; STEPS]) -> Result<(), String> {
     let failed: Vec<String> = steps.into_iter().filter_map(Result::err).collect();
     match failed.is_empty() {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use xtask::step::{cargo, output, root, run};
 
-/// What the compiler must add so that the engine sees which code an input reaches.
+/// Compiler options for coverage, so that the engine sees which code an input reaches.
 const COVERAGE: &str = "-Cpasses=sancov-module -Clink-dead-code -Ccodegen-units=1 \
      -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -65,7 +65,7 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Builds all targets. A named platform keeps the flags away from what runs while building.
+/// Builds all targets. With `--target`, the flags do not apply to build scripts.
 fn build() -> Result<PathBuf, String> {
     let version = output(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -77,7 +77,7 @@ fn build() -> Result<PathBuf, String> {
     Ok(root().join("fuzz/target").join(host).join("release"))
 }
 
-/// Fuzzes one target, then keeps the smallest corpus that reaches as much.
+/// Fuzzes one target, then keeps the smallest corpus with the same coverage.
 fn one(name: &str, minutes: f64, folder: &Path) -> Result<(), String> {
     let corpus = root().join("fuzz/corpus").join(name);
     let found = root().join("fuzz/target/found").join(name);
@@ -98,12 +98,12 @@ fn one(name: &str, minutes: f64, folder: &Path) -> Result<(), String> {
     minimise(name, folder, &corpus, &grown)
 }
 
-/// Replaces the committed corpus where the new one is small enough to commit.
+/// Replaces the committed corpus if the new one is small enough to commit.
 fn minimise(name: &str, folder: &Path, corpus: &Path, grown: &Path) -> Result<(), String> {
     let fresh = corpus.with_file_name(format!("{name}.new"));
     fs::create_dir_all(&fresh).map_err(|why| format!("{}: {why}", fresh.display()))?;
     let mut engine = Command::new(folder.join(name));
-    // What is reached counts, not how often: that would keep thousands of inputs.
+    // Coverage counts, not how often: otherwise thousands of inputs would remain.
     engine.args(["-set_cover_merge=1", "-use_counters=0", "-verbosity=0"]);
     engine.arg(format!("-max_len={INPUT_BYTES_MAX}"));
     output(engine.arg(&fresh).arg(corpus).arg(grown))?;
@@ -121,6 +121,6 @@ fn minimise(name: &str, folder: &Path, corpus: &Path, grown: &Path) -> Result<()
     kept.map_err(|why| format!("{}: {why}", corpus.display()))
 }
 
-/// Bytes of one input, and inputs of one target, that are committed.
+/// Upper limits for a committed input in bytes, and for the inputs of one target.
 const INPUT_BYTES_MAX: usize = 4095;
 const INPUTS_MAX: usize = 299;

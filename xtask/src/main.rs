@@ -33,8 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// They are a package of their own, so that only who makes experiments builds it. It says itself
-/// what went wrong.
+/// They are a package of their own, which is built only when one is run. It prints its own errors.
 fn experiments(words: &[&str]) -> ExitCode {
     let mut command = cargo("run --quiet --package experiments --");
     match command.args(words).status() {

@@ -1,11 +1,11 @@
-//! The real third-party parts that tests and benches use, as Debian packages.
+//! Other programs that tests and benches use, as Debian packages.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::step;
 
-/// A package and a program that it brings.
+/// A package and a program in it.
 type Part = (&'static str, &'static str);
 
 /// What `cargo xtask test` needs.
@@ -28,7 +28,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("quota", "setquota"),
 ];
 
-/// What `cargo xtask bench` needs beside the peers, which are used where they are installed.
+/// Packages for `cargo xtask bench`; the tools under comparison are used where they are installed.
 pub const FOR_BENCHES: &[Part] = &[
     ("openssh-server", "sshd"),
     ("openssh-client", "scp"),
@@ -65,8 +65,7 @@ pub const FOR_POWER_CUTS: &[Part] = &[
     ("btrfs-progs", "mkfs.btrfs"),
 ];
 
-/// Makes sure that these are installed: installs what is missing where that is allowed, and names
-/// it where it is not.
+/// Makes sure that these packages are installed: installs missing ones if allowed, else names them.
 pub fn ensure(parts: &[Part]) -> Result<(), String> {
     println!("\n== packages");
     let missing = missing(parts);
@@ -81,7 +80,7 @@ pub fn ensure(parts: &[Part]) -> Result<(), String> {
         ));
     }
     println!("installing {names}");
-    // A failed update is told only where the installation then fails too: old lists may do.
+    // A failed update is reported only if the installation fails too: old lists may do.
     let updated = step::output(&mut apt("update --quiet=2"));
     let installed =
         step::output(&mut apt(&format!("install --yes --no-install-recommends {names}")));

@@ -11,14 +11,14 @@ pub fn root() -> PathBuf {
     here.parent().expect("xtask has a parent").to_path_buf()
 }
 
-/// `cargo` as it was called, in the project's folder.
+/// The `cargo` that called this program, in the project's folder.
 pub fn cargo(words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words.split_whitespace()).current_dir(root());
     command
 }
 
-/// Where cargo puts what it builds.
+/// The folder of build outputs.
 pub fn target_folder() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),
@@ -38,7 +38,7 @@ pub fn run(heading: &str, command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Runs a command and gives back what it says; its words on standard error are part of a failure.
+/// Runs a command and returns its output; standard error is part of a failure.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let words = format!("{command:?}");
     let output = command.output().map_err(|why| format!("{words}: {why}"))?;
@@ -52,7 +52,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// What cargo's test programs counted.
+/// The counts of cargo's test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -60,7 +60,7 @@ struct Counts {
     ignored: u64,
 }
 
-/// Runs tests under a heading with their output shown, and adds up what they report.
+/// Runs tests under a heading with their output shown, and sums up their counts.
 pub fn run_tests(heading: &str, command: &mut Command) -> Result<(), String> {
     println!("\n== {heading}");
     let start = Instant::now();
