@@ -1,4 +1,4 @@
-//! How a body may be packed for its journey: formats, and how hard each is tried.
+//! How a payload may be compressed: formats and levels.
 
 use super::units::Nanos;
 
@@ -40,8 +40,8 @@ impl Codec {
     }
 }
 
-/// How a payload is packed: a format, and how hard it is tried. Levels are those of the libraries
-/// whose names people know: zlib 1 to 9, zstd -5 to 19.
+/// How a payload is compressed: a format and its level. Levels are those of the libraries: zlib 1
+/// to 9, zstd -5 to 19.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Coding {
     #[default]
@@ -58,7 +58,7 @@ const ZLIB_AT: usize = 2;
 const ZSTD_AT: usize = ZLIB_AT + ZLIB_LEVELS as usize;
 
 impl Coding {
-    /// So many ways there are; each has a place of its own among them.
+    /// The number of codings; each has an index below it.
     pub const COUNT: usize = ZSTD_AT + (ZSTD_MAX - ZSTD_MIN) as usize + 1;
 
     pub fn all() -> impl Iterator<Item = Coding> {
@@ -74,7 +74,7 @@ impl Coding {
         }
     }
 
-    /// The way at a place below `COUNT`.
+    /// The coding with an index below `COUNT`.
     pub fn at(place: usize) -> Coding {
         match place {
             0 => Coding::Raw,
@@ -102,7 +102,7 @@ impl Coding {
         }
     }
 
-    /// The way that a format and a level make; `None` for a level that is not among them.
+    /// The coding of a format and a level; `None` for a level that the format does not have.
     pub fn of(codec: Codec, level: i8) -> Option<Coding> {
         let coding = match codec {
             Codec::Raw if level == 0 => Coding::Raw,
@@ -147,17 +147,17 @@ impl Coding {
     }
 }
 
-/// Whether payloads are packed on data streams, and how.
+/// Whether payloads are compressed on data streams, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compress {
     Off,
-    /// As each payload is worth it, found out while the transfer runs.
+    /// A coding for each payload, by what it gains; measured while the transfer runs.
     Auto,
-    /// Every payload in this way; those that do not shrink go as they are.
+    /// This coding for every payload; those that do not shrink are sent raw.
     Always(Coding),
 }
 
-/// What compression may be, for people.
+/// The values of `--compress`, as the user reads them.
 pub const COMPRESS_PHRASE: &str = "auto, off, lz4, zlib:0 to zlib:9, or zstd:-5 to zstd:19";
 
 impl Compress {
@@ -193,12 +193,12 @@ impl Compress {
     }
 }
 
-/// How many payload bytes went which way, and what they became.
+/// Payload bytes by coding, and their size after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Payload bytes that went each way, at the places of the ways.
+    /// Payload bytes of each coding, by `Coding::index`.
     pub by_coding: [u64; Coding::COUNT],
-    /// What all of them were on the wire, without frames and seals.
+    /// Bytes of all payloads on the wire, without frames and seals.
     pub packed_bytes: u64,
 }
 
@@ -221,17 +221,17 @@ impl Packing {
         self.packed_bytes = self.packed_bytes.saturating_add(other.packed_bytes);
     }
 
-    /// Payload bytes before anything was done to them; 0 where nothing was to be packed.
+    /// Payload bytes before compression; 0 where nothing was to be compressed.
     pub fn raw_bytes(&self) -> u64 {
         self.by_coding.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// How much smaller the payloads became; `None` where there were none.
+    /// The compression ratio of all payloads; `None` where there were none.
     pub fn ratio(&self) -> Option<f64> {
         (self.packed_bytes > 0).then(|| self.raw_bytes() as f64 / self.packed_bytes as f64)
     }
 
-    /// The ways that payloads went, with their shares of the bytes, the largest first.
+    /// The codings that were used and their shares of the bytes, the largest first.
     pub fn shares(&self) -> Vec<(Coding, f64)> {
         let all = self.raw_bytes().max(1) as f64;
         let mut shares: Vec<(Coding, f64)> = Coding::all()
@@ -243,20 +243,20 @@ impl Packing {
     }
 }
 
-/// What payloads of one format took.
+/// Payload bytes of one format, and the time spent on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodecTime {
     pub raw_bytes: u64,
     pub spent: Nanos,
 }
 
-/// What its passage took a sink since it last said so: unpacking, and the digest with it.
+/// The time that a sink's passage (decompression and digest) took since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// In the order of the formats' codes, what came raw first.
+    /// By the code of the format: raw is the first.
     pub by_codec: [CodecTime; Codec::COUNT],
     pub elapsed: Nanos,
-    /// Threads that do it.
+    /// Threads that decompress.
     pub workers: u16,
 }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Cpus {
 
 pub const CPUS_PHRASE: &str = "a list of CPUs, for instance 0,2-3 (numbers from 0 to 1023)";
 
-/// The last CPU that a set of the kernel's C library has a place for.
+/// The highest CPU number that a `cpu_set_t` of the C library has a bit for.
 const CPU_MAX: u32 = 1023;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(u8);
 
-/// What may be written, for people.
+/// The values of `--dscp`, as the user reads them.
 pub const DSCP_PHRASE: &str =
     "a name (cs0 to cs7, af11 to af43, ef, va, le) or a number from 0 to 63";
 
@@ -37,7 +37,7 @@ const NAMES: [(&str, u8); 23] = [
 ];
 
 impl Dscp {
-    /// `None` for what does not fit six bits.
+    /// `None` for a code of more than six bits.
     pub fn from_code(code: u8) -> Option<Dscp> {
         (code < 64).then_some(Dscp(code))
     }
@@ -46,8 +46,8 @@ impl Dscp {
         self.0
     }
 
-    /// The octet that the code point is the upper six bits of; the lower two belong to congestion
-    /// notification and are the kernel's.
+    /// The octet with the code point in its upper six bits; the kernel uses the lower two for
+    /// congestion notification.
     pub fn octet(self) -> u8 {
         self.0 << 2
     }

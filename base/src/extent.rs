@@ -40,13 +40,13 @@ impl ExtentSet {
         self.end_of(address).is_some()
     }
 
-    /// True when any of `start..end` is here.
+    /// True when any of `start..end` is in the set.
     #[inline]
     pub fn touches(&self, start: u64, end: u64) -> bool {
         self.ranges.range(..end).next_back().is_some_and(|(_, reaches)| *reaches > start)
     }
 
-    /// Where the range ends that an address is in.
+    /// The end of the range that contains `address`.
     pub fn end_of(&self, address: u64) -> Option<u64> {
         let (_, end) = self.ranges.range(..=address).next_back()?;
         (*end > address).then_some(*end)
@@ -63,7 +63,7 @@ impl ExtentSet {
         self.ranges().map(|(start, end)| end - start).sum()
     }
 
-    /// Adds `start..end`. False, and nothing changed, if any of it is already here.
+    /// Adds `start..end`. Returns false and changes nothing if any of it is already in the set.
     #[must_use]
     pub fn insert_new(&mut self, start: u64, end: u64) -> bool {
         assert!(start <= end, "a range that ends before it starts");
@@ -92,7 +92,7 @@ impl ExtentSet {
         true
     }
 
-    /// Takes `start..end` out, all of which is here.
+    /// Removes `start..end`, all of which must be in the set.
     pub fn remove(&mut self, start: u64, end: u64) {
         let (from, to) = self
             .ranges
@@ -110,7 +110,7 @@ impl ExtentSet {
         }
     }
 
-    /// The stretches of `0..size` that are not in the set.
+    /// The ranges of `0..size` that are not in the set.
     pub fn gaps(&self, size: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut at = 0;
@@ -162,7 +162,7 @@ mod tests {
                 prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
                 let gaps: u64 = set.gaps(256).iter().map(|(start, end)| end - start).sum();
                 prop_assert_eq!(gaps + count, 256);
-                // Every other range loses its middle again.
+                // The first range loses its middle again.
                 if let Some((from, to)) = ranges.first().filter(|(from, to)| to - from > 8) {
                     set.remove(from + 3, to - 2);
                     bits[*from as usize + 3..*to as usize - 2].fill(false);

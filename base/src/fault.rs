@@ -10,7 +10,7 @@ use std::path::Path;
 pub enum Class {
     /// Something on this host that fits no other class: the text says what.
     Local = 1,
-    /// The command line is wrong: the user types another.
+    /// The command line is wrong: the user must change it.
     Usage = 2,
     /// Some files could not be copied; the others are complete.
     SomeFailed = 3,
@@ -60,7 +60,7 @@ impl Class {
     }
 }
 
-/// One failure: whose turn it is, what happened where, and what to do next.
+/// One failure: who must act, what happened where, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub class: Class,
@@ -89,8 +89,8 @@ impl Fault {
         Fault::new(class_of(why), format!("cannot {doing} '{}': {}", what.display(), reason(why)))
     }
 
-    /// A failed change to a destination. A disk that fails is as good as full: the next write fails
-    /// too.
+    /// A failed change to a destination. A disk with an I/O error counts as full: the next write
+    /// fails too.
     pub fn write(doing: &str, what: &Path, why: &io::Error) -> Fault {
         let fault = Fault::io(doing, what, why);
         match why.raw_os_error() {
@@ -104,7 +104,7 @@ impl Fault {
         Fault::new(class_of(why), format!("cannot {doing}: {}", reason(why)))
     }
 
-    /// True when the whole transfer must end: the next file would meet the same end.
+    /// True when the whole transfer must end: the next file would fail in the same way.
     pub fn ends_transfer(&self) -> bool {
         matches!(
             self.class,

@@ -1,4 +1,4 @@
-//! A transfer as it is meant: from where, to where, how; and what comes out of it.
+//! A transfer as it is ordered (source, destination, options), and its outcome.
 
 use std::path::PathBuf;
 
@@ -12,26 +12,26 @@ use crate::addresses::AddressList;
 /// One end of a transfer on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A file or a tree. As given: a trailing slash is kept, it has a meaning.
+    /// A file or a tree, as typed: a trailing slash has a meaning, so it is kept.
     Path(PathBuf),
     /// Standard input as a source, standard output as a sink.
     Stdio,
-    /// No bytes are made and none are looked at; a source says how many it stands for.
+    /// No bytes are generated, and none are read; a source states how many it stands for.
     Null { len: u64 },
-    /// Zero bytes, really made.
+    /// Zero bytes, written into memory.
     Zero { len: u64 },
-    /// Bytes from a seed, the same for every run of that seed.
+    /// Pseudo-random bytes, the same for every run with that seed.
     Random { len: u64, seed: u64 },
-    /// Bytes that pack like data of a kind, from a seed.
+    /// Bytes that compress like data of a kind, generated from a seed.
     Synthetic { set: DataSet, len: u64, seed: u64 },
-    /// Bytes that nobody makes, until somebody says that it is enough. Only a source.
+    /// `Null` without an end: the source runs until it is stopped. Only a source.
     Endless,
-    /// Bytes that pack like data of a kind, until it is enough. Only a source.
+    /// `Synthetic` without an end: the source runs until it is stopped. Only a source.
     EndlessSynthetic { set: DataSet, seed: u64 },
 }
 
 impl Location {
-    /// True for a source that ends when somebody says that it is enough.
+    /// True for a source that runs until it is stopped.
     pub fn is_endless(&self) -> bool {
         matches!(self, Location::Endless | Location::EndlessSynthetic { .. })
     }
@@ -40,7 +40,7 @@ impl Location {
 /// How the far side is reached and started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// The command and its arguments that stand for `ssh`; the host and the command follow them.
+    /// The command that replaces `ssh`, with its arguments; the host and the far command follow.
     pub ssh: Option<Vec<String>>,
     /// The far side's program; `datapump` in the far PATH when not given.
     pub datapump: Option<String>,
@@ -48,9 +48,9 @@ pub struct Remote {
     pub ports: Option<(u16, u16)>,
     /// Where data connections may go besides the addresses of the host that was typed.
     pub addresses: AddressList,
-    /// How long a lost connection is made again before the transfer ends; 0 for not at all.
+    /// How long reconnecting is tried before the transfer ends; 0 for not at all.
     pub retry_for: Nanos,
-    /// The CPUs that the far side is held to; any where not given.
+    /// The CPUs that the far side is bound to; any where not given.
     pub cpus: Option<Cpus>,
 }
 
@@ -62,7 +62,7 @@ impl Default for Remote {
     }
 }
 
-/// Where the names to copy stand.
+/// Where the list of names to copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// `-` for standard input.
@@ -81,7 +81,7 @@ pub struct Job {
     pub target: Location,
     pub target_host: Option<String>,
     pub settings: Settings,
-    /// The names below the one source that are copied; everything where it is not set.
+    /// The names below the only source to copy; everything where it is not set.
     pub listed: Option<Listed>,
     pub remote: Remote,
 }
@@ -106,38 +106,37 @@ pub struct Outcome {
     pub failed: u64,
     /// Destination files that stay as they were: unchanged, or not older.
     pub kept: u64,
-    /// Things that filters left out: files, and folders with all that is in them.
+    /// What filters left out: files, and folders with all that is in them.
     pub excluded: u64,
     /// Bytes that were there from an earlier run.
     pub resumed_bytes: u64,
     /// Files that an earlier run had finished.
     pub held_files: u64,
-    /// How often a lost connection was made again.
+    /// How often a lost connection was restored.
     pub retries: u32,
-    /// What a dry run found of room at the destination; `None` for a real run.
+    /// Free space at the destination, which a dry run looks up; `None` for a real run.
     pub dry: Option<FreeSpace>,
     /// The exit code's class when something failed: the most serious of the objects' faults.
     pub worst: Option<super::fault::Class>,
     pub bytes: u64,
     pub elapsed: Nanos,
-    /// How long it took of that until the far side had answered for the first time; nothing without
-    /// one.
+    /// The part of `elapsed` before the far side's first answer; zero without a far side.
     pub login: Nanos,
     pub streams: u16,
-    /// The size of requests as it was: a limited rate has smaller ones.
+    /// The request size in use: a limited rate makes it smaller.
     pub request_bytes: u32,
     pub carrier: Carrier,
     /// True when this process was the source (a push or a local copy).
     pub near_is_source: bool,
     pub near: SideReport,
-    /// `None` when both ends were in this process; then `near` speaks for both.
+    /// `None` when both ends were in this process; then `near` covers both.
     pub far: Option<SideReport>,
-    /// Each TCP stream as each of its ends saw it, lost and replaced ones too.
+    /// Samples of each TCP stream from both of its ends, lost and replaced streams too.
     pub paths: Vec<StreamPath>,
 }
 
 impl Outcome {
-    /// Bytes that moved in this run; what an earlier one had left did not.
+    /// Bytes that were moved in this run, without those that an earlier run left.
     pub fn moved_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.resumed_bytes)
     }
@@ -147,7 +146,7 @@ impl Outcome {
         self.elapsed - self.login
     }
 
-    /// The one rate of a run, wherever it is told.
+    /// The rate of a run, the same wherever it is reported.
     pub fn rate(&self) -> Rate {
         Rate::of(self.moved_bytes(), self.moving())
     }
@@ -164,7 +163,7 @@ pub struct StreamPath {
     pub samples: Vec<PathSample>,
 }
 
-/// Which host looked.
+/// Which host took the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathSide {
     /// The one that a person started.
@@ -172,7 +171,7 @@ pub enum PathSide {
     Far,
 }
 
-/// What the stream is to the host that looked.
+/// What that host does on the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathRole {
     /// It sends.
@@ -213,10 +212,10 @@ impl PathRole {
     }
 }
 
-/// The room that a dry run found at the destination.
+/// Free space at the destination, as a dry run found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// `None` where the destination is no file system of the host that was asked.
+    /// `None` where the destination is on no file system of the host that was asked.
     pub free_bytes: Option<u64>,
 }
 
@@ -233,7 +232,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// The exit code's class when not all is well.
+    /// The class of the exit code when a file differs, is missing or cannot be read.
     pub fn worst(&self) -> Option<super::fault::Class> {
         match self {
             Verified { differing: 1.., .. } => Some(super::fault::Class::Corrupt),
@@ -243,10 +242,10 @@ impl Verified {
     }
 }
 
-/// What is told of one thing while a folder is cleaned.
+/// What cleaning a folder reports of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// It is gone, or would be.
+    /// It was removed, or would be.
     Removed {
         path: PathBuf,
         bytes: u64,
@@ -256,7 +255,7 @@ pub enum Sight {
     Failed(super::fault::Fault),
 }
 
-/// What cleaning came to.
+/// The totals of cleaning a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     pub files: u64,
@@ -274,11 +273,11 @@ impl Cleaned {
     }
 }
 
-/// Something that people are told while a transfer runs.
+/// What a user is told while a transfer runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     Warning(String),
-    /// The connection was lost and a new attempt begins: what was heard so far starts over.
+    /// The connection was lost and a new attempt begins: the counts so far start over.
     Again(String),
     /// An object has its final name (or, for null and pipes, all its bytes have arrived).
     FileDone {

@@ -14,7 +14,7 @@ pub enum Kind {
     /// The bytes of an extent.
     #[default]
     Data = 1,
-    /// No bytes but the reason: the source cannot give this extent, its object fails.
+    /// The reason instead of bytes: the source cannot read this extent, and its object fails.
     Void = 2,
     /// No bytes and no extent: this stream carries nothing more.
     End = 3,
@@ -24,29 +24,29 @@ pub enum Kind {
     Sparse = 5,
 }
 
-/// The check sum in front of a map.
+/// The checksum in front of a map.
 pub const MAP_CHECK_BYTES: u32 = 4;
 
-/// Bytes of the map behind what a sparse frame carries: a check sum, and a bit for each block.
+/// Bytes of the map after the data of a sparse frame: a checksum, and a bit for each block.
 pub const fn map_bytes(extent_len: u32) -> u32 {
     MAP_CHECK_BYTES + extent_len.div_ceil(BLOCK_BYTES).div_ceil(8)
 }
 
 const _: () = assert!(map_bytes(REQUEST_BYTES_MAX) <= BLOCK_BYTES);
 
-/// The front of a frame: where its body belongs and what it must digest to.
+/// The header of a frame: where its body belongs and what its digest must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Label {
     pub kind: Kind,
     pub extent: Extent,
     /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids or the map.
     pub body_len: u32,
-    /// Bytes of the list of voids: what the source could not give, and why. In a sparse frame those
-    /// of the map.
+    /// Bytes of the list of voids: what the source could not read, and why. In a sparse frame,
+    /// bytes of the map.
     pub voids_len: u16,
-    /// How the payload is packed; unpacked it is as long as the extent, or as the map says.
+    /// The format of the payload; unpacked it is as long as the extent, or as the map says.
     pub codec: Codec,
-    /// CRC-32C of a packed payload: it tells what was damaged from what never was right.
+    /// CRC-32C of a compressed payload: it tells damage in transit from a faulty encoder.
     pub packed_check: u32,
     pub digest: Sum,
 }

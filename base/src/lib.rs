@@ -1,4 +1,4 @@
-//! Words everybody uses. No I/O, no clock, no policy about allocation.
+//! Types that all packages use. No I/O, no clock, no policy about allocation.
 
 pub mod addresses;
 pub mod attributes;

@@ -30,24 +30,24 @@ pub const BLOCK_BYTES: u32 = 4096;
 /// Room in front of a body, for the frame header.
 pub const HEADROOM_BYTES: u32 = BLOCK_BYTES;
 
-/// One message of the conversation, header included.
+/// One control message, header included.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 10;
 /// Entries in one offer, and bytes they may take encoded.
 pub const OFFER_ENTRIES_MAX: usize = 1024;
 pub const OFFER_BYTES_MAX: usize = 64 << 10;
-/// A path as it travels, and one name in it.
+/// A path on the wire, and one name in it.
 pub const PATH_BYTES_MAX: usize = 4095;
 pub const NAME_BYTES_MAX: usize = 255;
-/// What a host says of its parts' costs, as JSON.
+/// A host's cost model, as JSON.
 pub const MODEL_BYTES_MAX: usize = 32 << 10;
 /// Bytes that an object's owner and extended attributes may take encoded.
 pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
-/// Bytes that those take as they are offered: names, targets of links, attributes.
+/// Bytes of their entries in offers: names, targets of links, attributes.
 pub const OFFERED_BYTES_MAX: u64 = 16 << 20;
-/// Stretches that a sink has of all objects offered and not yet finished: what it has more is sent
-/// again. A hundred thousand islands, broken off five times each.
+/// Ranges that a sink holds of all objects offered and not yet finished; ranges above the limit are
+/// sent again. Enough for 100,000 islands of data, interrupted five times each.
 pub const STRETCHES_MAX: usize = 512 << 10;
 /// Samples of a path in one message, kept of one stream, and kept of all streams of one side.
 pub const SAMPLES_MAX: usize = 256;
@@ -55,11 +55,11 @@ pub const PATH_SAMPLES_MAX: usize = 16 << 10;
 pub const SIDE_SAMPLES_MAX: usize = 64 << 10;
 /// Bytes of shell noise skipped before the far side's first message.
 pub const NOISE_BYTES_MAX: usize = 64 << 10;
-/// Connections to the data port that have not yet proved who they are.
+/// Connections to the data port that have not proved yet that they belong to the transfer.
 pub const STRANGERS_MAX: usize = 128;
 
-/// Files of this size and more go around the page cache where that is left to us: they would push
-/// everything else out of it, and must reach the disk anyway.
+/// Files of this size and more bypass the page cache where the user leaves the choice to us: they
+/// would evict everything else from it, and must reach the disk anyway.
 pub const DIRECT_BYTES_MIN: u64 = 16 << 20;
 
 const _: () = assert!(SAMPLES_MAX * super::packed::SAMPLE_BYTES_MAX + 64 <= MESSAGE_BYTES_MAX);

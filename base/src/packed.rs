@@ -1,5 +1,5 @@
-//! Samples as few bytes: each as what has changed since the one before it. The wire and the results
-//! store have them so, where most of a sample is what it was some milliseconds ago.
+//! Path samples in few bytes: each is its difference from the sample before, as most numbers do not
+//! change within some milliseconds. The wire and the results store use this format.
 //!
 //! ```text
 //! a sample  which numbers have changed, one bit each | what was added to each of these
@@ -13,15 +13,15 @@ use super::units::{Nanos, Tick};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     Varies,
-    /// It counts, and never falls.
+    /// A counter: it never falls.
     Grows,
 }
 
-/// One row for each number of a sample, in the order in which they are packed and written. What is
-/// released is only added to.
+/// One row for each number of a sample, in the order in which they are packed and written. Released
+/// rows stay as they are; new ones are added.
 macro_rules! numbers {
     ($($name:literal $course:ident $($field:ident).+;)+) => {
-        /// What each number is called where it is written for people, units included.
+        /// The name of each number where it is written for people, units included.
         pub const NAMES: [&str; COUNT] = [$($name,)+];
         pub const COURSES: [Course; COUNT] = [$(Course::$course,)+];
         pub const COUNT: usize = [$($name,)+].len();
@@ -75,16 +75,16 @@ numbers! {
     "idle_ns" Grows clocks.idle;
 }
 
-/// No sample takes more bytes than this: all bits, and every number as long as one can be.
+/// No sample takes more bytes than this: all bits, and every number at its longest.
 pub(crate) const SAMPLE_BYTES_MAX: usize = COUNT.div_ceil(7) + COUNT * NUMBER_BYTES_MAX;
 const NUMBER_BYTES_MAX: usize = 10;
 const _: () = assert!(COUNT < 64);
 
-/// Counters end here: sums of a few cannot overflow.
+/// The largest value of a counter: sums of a few cannot overflow.
 pub(crate) const COUNTER_MAX: u64 = u64::MAX >> 2;
 
-/// The sample with no counter behind that of an earlier one: two looks are ordered, and so is what
-/// they saw, whatever the kernel's counters say.
+/// The sample, with no counter below that of an earlier one: samples are in the order of time, so
+/// their counters never fall, whatever the kernel reports.
 pub fn not_behind(sample: &PathSample, earlier: &PathSample) -> PathSample {
     let before = numbers(earlier);
     let mut now = numbers(sample);
@@ -129,10 +129,10 @@ pub fn pack(samples: &[PathSample]) -> Vec<u8> {
     bytes
 }
 
-/// Reads samples, `count` of them and nothing else. What cannot be a series of samples is refused:
-/// the reason says what is wrong with it.
+/// Reads exactly `count` samples. Bytes that cannot be a series of samples are refused, with the
+/// reason.
 pub fn unpack(mut bytes: &[u8], count: usize) -> Result<Vec<PathSample>, &'static str> {
-    // Each takes a byte at least: who announces more than there is gets no memory for it.
+    // Each sample takes a byte at least: a `count` above the input's length gets no memory.
     if count > bytes.len() {
         return Err("it ends too early");
     }
@@ -189,7 +189,7 @@ fn take_number(bytes: &mut &[u8]) -> Result<u64, &'static str> {
     Err("a number of it is too large")
 }
 
-/// Small numbers of either sign become small ones of none: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Numbers with a sign become small ones without: 0, -1, 1, -2 become 0, 1, 2, 3.
 fn zigzag(number: u64) -> u64 {
     let signed = number.cast_signed();
     ((signed << 1) ^ (signed >> 63)).cast_unsigned()

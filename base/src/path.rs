@@ -1,12 +1,12 @@
-//! What TCP and a lane's own clocks said of one data stream, over time: plain numbers, counted from
-//! the stream's beginning.
+//! What TCP and a lane's own clocks report of one data stream over time: plain numbers, counted
+//! from the start of the stream.
 
 use super::units::{Nanos, Tick};
 
-/// The state of a stream at one moment. Byte counts and times only ever grow.
+/// The state of a stream at one moment. Counters of bytes and times never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathSample {
-    /// The clock of the host that looked.
+    /// On the clock of the host that took the sample.
     pub at: Tick,
     /// Smoothed round-trip time, its mean deviation, and the least one seen (RFC 6298).
     pub rtt: Nanos,
@@ -17,19 +17,19 @@ pub struct PathSample {
     /// Congestion window and slow-start threshold, in segments; no threshold yet is `u32::MAX`.
     pub cwnd_segments: u32,
     pub ssthresh_segments: u32,
-    /// Segments that have been sent and not been acknowledged; of those, believed lost.
+    /// Segments that are sent and not acknowledged; of those, the ones believed lost.
     pub unacked_segments: u32,
     pub lost_segments: u32,
-    /// Written by us and not sent yet.
+    /// Written to the socket and not sent yet.
     pub unsent_bytes: u32,
     /// The window that the peer advertises.
     pub peer_window_bytes: u32,
     /// The kernel's congestion state: 0 open, 1 disorder, 2 window reduced, 3 recovery, 4 loss.
     pub state: u8,
-    /// The newest estimate of the delivery rate was held down by us, not by the path.
+    /// The newest estimate of the delivery rate was limited by the application, not by the path.
     pub app_limited: bool,
     pub delivery_bytes_per_s: u64,
-    /// `u64::MAX` where no pace was asked for.
+    /// `u64::MAX` where no pace is set.
     pub pace_max_bytes_per_s: u64,
     pub bytes_sent: u64,
     pub bytes_acked: u64,
@@ -38,21 +38,21 @@ pub struct PathSample {
     /// Segments with data that were sent, and those sent again.
     pub segments_sent: u64,
     pub segments_retransmitted: u64,
-    /// Time with anything to send or unacknowledged; of that, held by the peer's window, and by our
-    /// send buffer.
+    /// Time with anything to send or unacknowledged; of that, time limited by the peer's window,
+    /// and by our send buffer.
     pub busy: Nanos,
     pub window_limited: Nanos,
     pub buffer_limited: Nanos,
-    /// The receive side: what the window that we advertise may grow to, and the buffer's size.
+    /// The receive side: the limit up to which the window that we advertise may grow.
     pub receive_threshold_bytes: u32,
-    /// Socket buffers as the kernel counts them; 0 where they were not asked for.
+    /// Socket buffers as the kernel counts them; 0 where they were not read.
     pub send_buffer_bytes: u32,
     pub receive_buffer_bytes: u32,
-    /// The lane's own clocks, of what the kernel cannot know.
+    /// The lane's own clocks, for what the kernel cannot know.
     pub clocks: LaneClocks,
 }
 
-/// Where a lane's time went. What is left of the time since it began is its own bookkeeping.
+/// Where a lane's time went. The rest of the time since it began is its own bookkeeping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneClocks {
     /// Waiting for the source: reading files, or receiving where the source is the stream.

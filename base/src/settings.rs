@@ -39,37 +39,37 @@ pub struct Settings {
     pub archive: bool,
     pub recursive: bool,
     pub links: Links,
-    /// Lines of gitignore rules: what matches is left out; behind a `!` it is kept.
+    /// Lines of gitignore rules: what matches is left out; after a `!` it is kept.
     pub filters: Vec<String>,
     pub skip_unchanged: SkipUnchanged,
     /// Only say what would be copied.
     pub dry_run: bool,
     /// Objects that may fail before the transfer ends; `None` for any number.
     pub errors_max: Option<u32>,
-    /// Do not look at what an earlier transfer has left.
+    /// Ignore what an earlier transfer has left.
     pub fresh: bool,
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
     pub path_samples: PathSamples,
-    /// Only on data streams: inside one process nothing is packed.
+    /// Only on data streams: inside one process nothing is compressed.
     pub compress: Compress,
-    /// Memory that each lane with a null end at one side of a network goes through, request by
-    /// request: bytes come from, and go, where they are in no cache of the CPU's own, as with
-    /// files. 0: requests keep the buffers they have. Only for measuring.
+    /// Memory that a lane with a null end at one side of a network cycles through, one request
+    /// after the other, so that the bytes are in no cache of the CPU, as with files. 0: requests
+    /// keep their buffers. Only for measuring.
     pub null_cycle_bytes: u32,
 }
 
 /// How TCP spaces what it sends. The rate is that of all streams together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As the congestion control likes.
+    /// The congestion control decides.
     Off,
-    /// A pace is set where bursts are what gets lost.
+    /// A pace is set where bursts cause losses.
     Auto,
     Fixed(Rate),
 }
 
-/// What a pace may be, for people.
+/// The values of `--pace`, as the user reads them.
 pub const PACE_PHRASE: &str = "100Mbit (bits) or 80MB (bytes a second), auto or off";
 
 impl Pace {
@@ -91,7 +91,7 @@ impl Pace {
         }
     }
 
-    /// What one of so many streams may send, in bytes a second, where that is known beforehand.
+    /// The share of one of `streams` streams, in bytes a second, where it is known beforehand.
     pub fn of_each_stream(self, streams: u16) -> Option<u64> {
         match self {
             Pace::Off | Pace::Auto => None,
@@ -102,15 +102,15 @@ impl Pace {
     }
 }
 
-/// The source stops after so many bytes of a stream until the sink has them all, and then for a
-/// while, as movers do that hand over one block at a time.
+/// After `every_bytes` of a stream the source waits until the sink has them all, and then for
+/// `pause`, as movers do that hand over one block at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lockstep {
     pub every_bytes: u64,
     pub pause: Nanos,
 }
 
-/// What a lockstep may be, for people.
+/// The values of `--lockstep`, as the user reads them.
 pub const LOCKSTEP_PHRASE: &str =
     "SIZE:TIME, for instance 32M:250ms (4K to 1T, and ms or s up to an hour)";
 
@@ -141,7 +141,7 @@ impl Lockstep {
     }
 }
 
-/// How objects are cut into requests and digested, which both sides must agree about.
+/// How objects are cut into requests and digested; both sides must agree about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub request_bytes: u32,
@@ -149,7 +149,7 @@ pub struct Cut {
 }
 
 impl DigestKind {
-    /// True for one that finds less.
+    /// True for a digest that detects less.
     pub fn is_weaker_than(self, other: DigestKind) -> bool {
         let strength = |kind| match kind {
             DigestKind::None => 0,
@@ -165,14 +165,14 @@ impl Settings {
         Cut { request_bytes: self.request_bytes, digest: self.digest }
     }
 
-    /// The same, with what both sides have agreed about.
+    /// The same settings, with what both sides have agreed about.
     pub fn cut_as(&self, cut: Cut) -> Settings {
         let Cut { request_bytes, digest } = cut;
         Settings { request_bytes, digest, ..self.clone() }
     }
 }
 
-/// An option with a few named values: the table of names makes parser, help and wire at once.
+/// An option with named values: one table of names makes the parser, the help and the codes.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -204,11 +204,11 @@ choice!(
     EngineChoice { Auto = "auto", Uring = "uring", Threads = "threads", }
 );
 choice!(
-    /// How a source takes a body off a socket.
+    /// How the body of a frame is received from a socket.
     Receive {
-        /// One call waits for all of it, where nothing else is to be done.
+        /// One call waits for all of it (`MSG_WAITALL`), where the lane has nothing else to do.
         WaitAll = "waitall",
-        /// Each call takes what is there.
+        /// Each call takes what has arrived.
         Any = "any",
     }
 );
@@ -232,7 +232,7 @@ choice!(
     DigestKind { Blake3 = "blake3", Crc64 = "crc64", None = "none", }
 );
 choice!(
-    /// Whether a file is on stable storage before it gets its name.
+    /// Whether a file is on stable storage before it gets its final name.
     Fsync { File = "file", Off = "off", }
 );
 choice!(
@@ -240,17 +240,17 @@ choice!(
     Overwrite { Never = "never", Older = "older", Always = "always", }
 );
 choice!(
-    /// Whether a file has its length, and room for it, before its bytes arrive. `Auto`: where it is
-    /// written around the page cache.
+    /// Whether a file gets its length, and space for it, before its bytes arrive. `Auto`: where it
+    /// bypasses the page cache.
     Preallocate { Off = "off", On = "on", Auto = "auto", }
 );
 
 choice!(
-    /// What becomes of symbolic links below a source.
+    /// What is done with symbolic links below a source.
     Links { Copy = "copy", Follow = "follow", Skip = "skip", Safe = "safe", }
 );
 choice!(
-    /// Which destination files are taken for what they should be.
+    /// Which destination files count as unchanged.
     SkipUnchanged {
         No = "no",
         /// Of the same size and modification time.
@@ -261,14 +261,14 @@ choice!(
 );
 
 choice!(
-    /// Data that is made up, as compressible as data of its kind.
+    /// Generated data that compresses like data of a kind.
     #[derive(Default)]
     DataSet {
-        /// Records of measurements with room between them, which pack well.
+        /// Records of measurements with reserved space between them, which compress well.
         #[default]
         Records = "records",
         Text = "text",
-        /// Each stretch of 1 MiB either records or noise.
+        /// Each 1 MiB is either records or noise.
         Mix = "mix",
         /// Text and noise in turns of 16 MiB.
         Runs = "runs",

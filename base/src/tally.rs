@@ -17,7 +17,7 @@ impl Stage {
     pub const NAMES: [&str; Stage::COUNT] = ["digest", "codec", "seal"];
 }
 
-/// Where requests spent their life, summed over requests.
+/// How long requests took in each phase, summed over requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     /// From departure until the source has filled the request.
@@ -52,9 +52,9 @@ pub struct Tally {
     /// Calls that returned less than was asked for, and how much those returned in all.
     pub partial_returns: u64,
     pub partial_bytes: u64,
-    /// File requests that found no other of their lane in the air.
+    /// File requests that started with no other of their lane in flight.
     pub starts: u64,
-    /// What became of the payloads, where they were to be packed; the source's side counts it.
+    /// Payload bytes by coding, where they were to be compressed; the source's side counts them.
     pub packing: Packing,
 }
 
@@ -78,19 +78,19 @@ impl Tally {
     }
 }
 
-/// What a host says of itself: what a prediction needs to know of it.
+/// What a host reports of itself, for predictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// What tells one machine from another until it is started again; nothing else can be read
-    /// from it. Empty where it is not known.
+    /// Tells one machine from another until its next boot; nothing else can be read from it. Empty
+    /// where it is not known.
     pub machine: String,
-    /// What its end is in: `tmpfs`, `ext4`, or `pipe`, `null`, `made`.
+    /// The medium of its end: `tmpfs`, `ext4`, or `pipe`, `null`, `made`.
     pub file_system: String,
     /// The file system of the sink, where both ends are in one process; it does not travel.
     pub sink_file_system: String,
-    /// How much of its sources was in the page cache before, as a sample of them says.
+    /// How much of its sources was in the page cache before, estimated from a sample.
     pub resident_percent: Option<u8>,
-    /// What its parts cost, as JSON; empty where it has not been measured.
+    /// Its cost model, as JSON; empty where nothing has been measured.
     pub model: String,
 }
 
@@ -109,13 +109,13 @@ pub struct SideReport {
     pub congestion: String,
     /// The largest window that the peer's TCP advertised to us; 0 when unknown.
     pub window_seen_bytes: u64,
-    /// Bits by which the windows that the peer advertises are shifted, on a TCP stream.
+    /// The window scale option of the peer in bits (RFC 7323), on a TCP stream.
     pub window_scale: Option<u8>,
-    /// The pace that all streams together were held to at the end, where one was chosen here.
+    /// The pace of all streams together at the end, where it was chosen here.
     pub pace_bytes_per_s: Option<u64>,
     /// Names that filters left out, on the host that has the source.
     pub excluded: u64,
-    /// Room at the destination, where a dry run asked for it.
+    /// Free space at the destination, where a dry run asked for it.
     pub free_bytes: Option<u64>,
     pub about: About,
 }
