@@ -1,4 +1,4 @@
-//! Owners, extended attributes and access control lists, as the kernel knows them.
+//! Owners, extended attributes and access control lists: reading and setting them.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use base::attributes::{Attributes, Xattr};
 
-/// Something that a file system, or its rules, did not take.
+/// Something that the file system or its permissions refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub what: What,
@@ -24,14 +24,14 @@ pub enum What {
     AccessList,
     /// The root of the destination.
     Root,
-    /// The names in a folder, on stable storage.
+    /// The sync of the names in a folder.
     Names,
     /// The name under which a file is kept until it is complete.
     Temporary,
 }
 
 impl What {
-    /// What is missing then, and what helps.
+    /// What is not preserved then, and what helps.
     pub fn text(self) -> &'static str {
         match self {
             What::Owner => {
@@ -58,7 +58,7 @@ impl What {
     }
 }
 
-/// Names that are copied: the kernel makes others up, or they say where a file lies.
+/// Attributes that are copied: the kernel generates the others, or they say where a file lies.
 fn is_copied(name: &[u8]) -> bool {
     let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     is_access_list(name)
@@ -69,7 +69,7 @@ fn is_access_list(name: &[u8]) -> bool {
     name == b"system.posix_acl_access" || name == b"system.posix_acl_default"
 }
 
-/// The extended attributes of what is at `path`, which is not followed.
+/// The extended attributes of `path`; a link is not followed.
 pub fn read(path: &Path) -> Result<Vec<Xattr>, Errno> {
     let mut found = Vec::new();
     let bytes = match rustix::fs::llistxattr_query(path) {
@@ -82,7 +82,7 @@ pub fn read(path: &Path) -> Result<Vec<Xattr>, Errno> {
     for name in names[..count].split(|byte| *byte == 0).filter(|name| is_copied(name)) {
         match read_one(path, name) {
             Ok(value) => found.push((name.to_vec(), value)),
-            // Removed meanwhile, or kept for somebody else.
+            // Removed in the meantime, or not readable for this user.
             Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
             Err(errno) => return Err(errno),
         }
@@ -98,8 +98,8 @@ fn read_one(path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Gives a file owner and attributes, and takes from it what its source does not have, such as a
-/// list that it inherited. What is refused comes back; the rest is done.
+/// Sets the owner and attributes of a file, and removes those that its source does not have, such
+/// as an inherited access control list. Returns what was refused; the rest is done.
 pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
     let mut refused = Vec::new();
     if let Err(errno) = give_owner(file, attributes) {
@@ -120,7 +120,7 @@ pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
     refused
 }
 
-/// Who is not root can still give a file to a group that they are in.
+/// A user who is not root can still set a group that they belong to.
 fn give_owner(file: BorrowedFd<'_>, attributes: &Attributes) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
     match rustix::fs::fchown(file, Some(uid), Some(gid)) {

@@ -1,4 +1,4 @@
-//! Ways of doing I/O, behind one door.
+//! Ways of doing I/O, behind one interface.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use super::volume::{Batch, Handle};
 use base::settings::Receive;
 use base::units::Tick;
 
-/// Everything an engine can be asked to do. Closed: a new verb is a decision record.
+/// Everything an engine can be asked to do. A new verb needs a decision record.
 #[derive(Clone, Debug)]
 pub enum Verb {
     ReadAt {
@@ -26,7 +26,7 @@ pub enum Verb {
     /// The small files of one extent, read into one body or written out of it.
     Gather(Arc<Batch>),
     Scatter(Arc<Batch>),
-    /// Bytes of a stream or a pipe, in their order.
+    /// Bytes of a stream or a pipe, in order.
     Receive {
         socket: Handle,
         how: Receive,
@@ -43,7 +43,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// True for what reads or writes files.
+    /// True for verbs that read or write files.
     pub(crate) fn is_of_files(&self) -> bool {
         match self {
             Verb::ReadAt { .. } | Verb::WriteAt { .. } | Verb::Gather(_) | Verb::Scatter(_) => true,
@@ -55,18 +55,18 @@ impl Verb {
     }
 }
 
-/// Whether a file's I/O can wait for a device, so that it is worth doing beside the lane.
+/// Whether a file's I/O may wait for a device, so that it is worth another thread than the lane's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
-    /// In memory: a copy, done where it is asked for.
+    /// In memory: a copy, done on the calling thread.
     Copy,
     /// May be in the page cache, else on a device.
     Cached,
-    /// Around the page cache: always a device.
+    /// Direct I/O: always a device.
     Device,
 }
 
-/// A verb that has ended, with the request it was given.
+/// A verb that has completed, with the request it was given.
 #[derive(Debug)]
 pub struct Landing {
     pub verb: Verb,
@@ -77,19 +77,19 @@ pub struct Landing {
 /// How long `reap` may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Take what is there.
+    /// Return what has completed already.
     Poll,
-    /// Until something lands. Only when something is in the air.
+    /// Until something completes. Only with requests in flight.
     Landing,
-    /// Until something lands or the lane is woken.
+    /// Until something completes or the lane is woken.
     LandingOrWake,
-    /// Until then, a landing, or a wake.
+    /// Until this time, a completion, or a wake.
     Until(Tick),
 }
 
-/// One way of doing I/O. Gives back every request it takes, exactly once, in any order.
+/// One way of doing I/O. Returns every request it takes, exactly once, in any order.
 ///
-/// A landing may be short, or an interruption: `Engine` sees to the rest.
+/// A completion may be short, or an interruption: `Engine` submits the rest again.
 pub trait Backend: Send + fmt::Debug {
     fn name(&self) -> &'static str;
     fn now(&self) -> Tick;
@@ -97,16 +97,16 @@ pub trait Backend: Send + fmt::Debug {
     fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()>;
     /// Wakes this backend's `reap` from another thread.
     fn waker(&self) -> Arc<dyn Wake>;
-    /// Tells the kernel of the buffers it will see, where that pays.
+    /// Registers the buffers with the kernel, where that pays.
     fn register(&mut self, _requests: &mut [Request]) {}
-    /// Has the lane's stream looked at, also while this backend blocks.
+    /// Samples the lane's stream, also while this backend blocks.
     fn watch(&mut self, _sampler: Sampler) {}
     fn sampler(&mut self) -> Option<&mut Sampler> {
         None
     }
 }
 
-/// The other end of a `LandingOrWake`.
+/// Wakes a backend that waits in `LandingOrWake`.
 pub trait Wake: Send + Sync + fmt::Debug {
     fn wake(&self);
 }

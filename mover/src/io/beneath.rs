@@ -1,5 +1,5 @@
-//! Opens folders beneath a root, whatever somebody makes of the path meanwhile: by the kernel's
-//! `openat2`, or component by component where there is none (before Linux 5.6, and in sandboxes
+//! Opens folders beneath a root, whatever others do to the path in the meantime: with the kernel's
+//! `openat2`, or component by component where it is missing (before Linux 5.6, and in sandboxes
 //! that do not know it).
 
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readl
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// What becomes of symbolic links on the way.
+/// What is done with symbolic links in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// They lead on where they stay beneath the root.
+    /// Followed where they stay beneath the root.
     Beneath,
     Refused,
 }
@@ -26,8 +26,8 @@ enum Resolver {
     ByComponent,
 }
 
-/// A folder that is open: to be listed and synced, or, where that is not allowed, as a place in
-/// which names are.
+/// An open folder: readable, to list and sync it, or, where that is not allowed, only a directory
+/// to resolve names in.
 #[derive(Debug)]
 pub struct Folder {
     pub fd: OwnedFd,
@@ -36,7 +36,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// `open` is asked for the most first.
+    /// Asks `open` for read access first.
     pub fn open(open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<Folder, Errno> {
         let (fd, may_be_read) = match open(OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::ACCESS) => (open(OFlags::PATH | OFlags::DIRECTORY)?, false),
@@ -45,7 +45,7 @@ impl Folder {
         Ok(Folder { fd, may_be_read, shared: OnceLock::new() })
     }
 
-    /// True where others may make names too.
+    /// True where other users can create names too.
     pub(crate) fn is_shared(&self) -> bool {
         *self.shared.get_or_init(|| {
             let alone = |stat: Stat| is_own(&stat) && stat.st_mode & 0o022 == 0;
@@ -54,7 +54,7 @@ impl Folder {
     }
 }
 
-/// True for what belongs to the user whom this process acts for.
+/// True for what belongs to the effective user of this process.
 pub(crate) fn is_own(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw()
 }
@@ -65,7 +65,7 @@ impl AsFd for Folder {
     }
 }
 
-/// Opens a folder beneath another, which the empty path names. A path may be of any length.
+/// Opens a folder beneath `root`; the empty path is the root. A path may be of any length.
 pub(crate) fn open_folder(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -75,8 +75,8 @@ pub(crate) fn open_folder(
     open_with(resolver(root), root, path, flags, links)
 }
 
-/// Found out once: the root itself can always be opened as a path, so whatever is answered to that
-/// is about the call. Sandboxes answer with one error or another.
+/// Determined once: the root itself can always be opened as a path, so an error is about the call.
+/// Sandboxes return one error or another.
 fn resolver(root: BorrowedFd<'_>) -> Resolver {
     static RESOLVER: OnceLock<Resolver> = OnceLock::new();
     *RESOLVER.get_or_init(|| {
@@ -101,7 +101,7 @@ fn open_with(
     };
     let mut rest = path;
     let mut from: Option<OwnedFd> = None;
-    // What is longer than the kernel takes goes in parts, each beneath the one before.
+    // A path longer than the kernel takes is opened in parts, each beneath the one before.
     while rest.len() > PART_BYTES_MAX {
         let front = &rest[..PART_BYTES_MAX];
         let slash = front.iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
@@ -125,7 +125,7 @@ fn by_kernel(
         Links::Refused => resolve | ResolveFlags::NO_SYMLINKS,
     };
     let open = || openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), resolve);
-    // A rename somewhere on the system makes the kernel doubt a `..`: it asks to try again.
+    // A rename somewhere on the system makes the kernel fail on a `..`: it asks to try again.
     let again = |tried: &Result<OwnedFd, Errno>| matches!(tried, Err(Errno::AGAIN | Errno::INTR));
     std::iter::repeat_with(open)
         .take(TRIES)
@@ -134,7 +134,7 @@ fn by_kernel(
 }
 
 /// The same rules without the kernel's help. Each folder is entered by its descriptor and never
-/// through a link; where a link leads is decided here, by its text.
+/// through a link; the target of a link is resolved here, by its text.
 fn by_component(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -142,7 +142,7 @@ fn by_component(
     links: Links,
 ) -> Result<OwnedFd, Errno> {
     let mut at = enter(root, b".")?;
-    // Names of real folders from the root to `at`: `..` goes back by them, never by the kernel's.
+    // Names of real folders from the root to `at`: `..` is resolved by them, never by the kernel.
     let mut way: Vec<Vec<u8>> = Vec::new();
     let mut left = components(path)?;
     let mut followed = 0;
@@ -163,7 +163,7 @@ fn by_component(
             Err(errno @ (Errno::NOTDIR | Errno::LOOP)) => {
                 let target = match readlinkat(&at, OsStr::from_bytes(&name), Vec::new()) {
                     Ok(target) => target.into_bytes(),
-                    Err(Errno::INVAL) => return Err(errno), // it is no link
+                    Err(Errno::INVAL) => return Err(errno), // not a link
                     Err(errno) => return Err(errno),
                 };
                 followed += 1;
@@ -178,7 +178,7 @@ fn by_component(
     openat(&at, ".", flags, Mode::empty())
 }
 
-/// A folder that is no link.
+/// Opens a folder that is not a link.
 fn enter(at: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, OsStr::from_bytes(name), flags, Mode::empty())
@@ -196,9 +196,9 @@ fn components(path: &[u8]) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names.filter(|name| !matches!(*name, b"" | b".")).map(<[u8]>::to_vec).collect())
 }
 
-/// Links that are followed on one way, as the kernel has it (path_resolution(7)).
+/// Links that are followed in one path, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
-/// A path that the kernel takes is shorter than 4096 bytes.
+/// The kernel takes paths that are shorter than 4096 bytes.
 const PART_BYTES_MAX: usize = 4000;
 const TRIES: usize = 100;
 
@@ -218,7 +218,7 @@ mod tests {
         (stat.st_dev, stat.st_ino)
     }
 
-    /// Who resolves makes no difference to what is found, or to what is refused.
+    /// Both resolvers find the same and refuse the same.
     #[test]
     fn both_resolvers_sit_one_exam() {
         let scene = tempfile::tempdir().unwrap();

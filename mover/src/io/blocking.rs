@@ -1,4 +1,4 @@
-//! Each verb as one blocking call, made where it is asked for.
+//! Each verb as one blocking call, made on the calling thread.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::volume::{Batch, Handle};
 use base::limits::HEADROOM_BYTES;
 use base::settings::Receive;
 
-/// Whether a receive may come back with nothing.
+/// Whether a receive may return without bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     Block,
@@ -39,8 +39,8 @@ pub(super) fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     }
 }
 
-/// Takes bytes off a socket: all that are needed, or those that are there. A request that needs
-/// less than its span takes what the socket has.
+/// Receives from a socket: all bytes that are needed, or those that have arrived. A request that
+/// needs less than its span takes those that have arrived.
 pub(super) fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
     let Verb::Receive { socket, how } = verb else { panic!("{verb:?} is no receive") };
     let whole = request.need == request.span.end - request.span.start;
@@ -55,7 +55,7 @@ pub(super) fn receive(verb: &Verb, request: &mut Request, patience: Patience) ->
         .map_err(io::Error::from)
 }
 
-/// Reads what the page cache has; `WouldBlock` when a device would have to be waited for.
+/// Reads what is in the page cache; `WouldBlock` when the read would wait for a device.
 pub(crate) fn read_cached(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     let Verb::ReadAt { file, offset, speed: Speed::Cached } = verb else {
         return Err(io::ErrorKind::WouldBlock.into());
@@ -70,8 +70,8 @@ pub(crate) fn read_next(pipe: &Handle, request: &mut Request) -> io::Result<u32>
     count(rustix::io::read(pipe.fd(), request.pending_bytes_mut()))
 }
 
-/// Reads what a pipe has; `WouldBlock` when it has nothing now, another error where the kernel
-/// cannot be asked so.
+/// Reads what a pipe has; `WouldBlock` when it is empty now, another error where the kernel does
+/// not support that.
 pub(crate) fn read_there(pipe: &Handle, request: &mut Request) -> io::Result<u32> {
     let bytes = &mut [io::IoSliceMut::new(request.pending_bytes_mut())];
     let flags = rustix::io::ReadWriteFlags::NOWAIT;

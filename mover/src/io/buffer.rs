@@ -12,14 +12,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 
-/// An owned stretch of aligned memory. It stays where it is for its whole life, so the kernel may
-/// know it.
+/// An owned range of aligned memory. It never moves, so it can be registered with the kernel.
 pub struct Buffer {
     start: NonNull<u8>,
     len: usize,
-    /// Which registered buffer this is, where a ring knows it.
+    /// The index of the registered buffer, where a ring has it.
     pub fixed: Option<u16>,
-    /// What it is a part of.
+    /// The mapping that it is a part of.
     _memory: Arc<Memory>,
 }
 
@@ -31,8 +30,8 @@ impl Buffer {
         Buffer { start: memory.start, len, fixed: None, _memory: memory }
     }
 
-    /// So many buffers side by side, in huge pages where they fill one: a disk then takes a request
-    /// in one piece where it would take it page by page.
+    /// `count` buffers side by side, in huge pages where they fill one: a disk then takes a request
+    /// in one piece instead of page by page.
     pub fn several(count: usize, body_bytes: u32) -> Vec<Buffer> {
         let len = Buffer::total_bytes(body_bytes);
         let bytes = Buffer::several_bytes(count, body_bytes);
@@ -55,9 +54,9 @@ impl Buffer {
         }
     }
 
-    /// What one buffer takes. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that,
-    /// and a block more covers the header's record, two bytes a voided segment, and the padding of
-    /// direct I/O.
+    /// The size of one buffer. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that,
+    /// and a block more covers the header's record, two bytes for each void segment, and the
+    /// padding of direct I/O.
     pub(crate) fn total_bytes(body_bytes: u32) -> usize {
         let block = BLOCK_BYTES as usize;
         let body = (body_bytes as usize).next_multiple_of(block);
@@ -88,14 +87,14 @@ impl Buffer {
     }
 }
 
-// SAFETY: nobody else has this stretch of the memory, and its bytes are plain.
+// SAFETY: no other buffer has this part of the memory, and its bytes are plain.
 unsafe impl Send for Buffer {}
 
-/// A mapping of its own; buffers are cut out of it.
+/// A memory mapping; buffers are cut out of it.
 struct Memory {
     mapped: NonNull<u8>,
     mapped_bytes: usize,
-    /// The first byte that is given out.
+    /// The first byte of the first buffer.
     start: NonNull<u8>,
 }
 
@@ -115,7 +114,7 @@ impl Memory {
         let spare = if pages == Pages::Huge { HUGE_BYTES } else { 0 };
         let mapped_bytes = bytes + spare;
         let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice takes nobody's
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps no other
         // memory.
         let mapped = unsafe { mmap_anonymous(null_mut(), mapped_bytes, access, private) };
         let mapped = mapped.unwrap_or_else(|why| {
@@ -126,8 +125,8 @@ impl Memory {
         // SAFETY: `skip` is below HUGE_BYTES, which is how much more has been mapped.
         let start = unsafe { mapped.add(skip) };
         if pages == Pages::Huge {
-            // SAFETY: the range is of our own mapping. Where the system has no huge pages it says
-            // so, and usual ones serve.
+            // SAFETY: the range lies in our own mapping. On a system without huge pages the call
+            // fails, and usual ones are used.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         Memory { mapped, mapped_bytes, start }
@@ -136,14 +135,14 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this very length; the last buffer in it is gone.
+        // SAFETY: mapped in `map` with exactly this length; the last buffer in it is gone.
         let unmapped = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-// SAFETY: only addresses are kept here; the bytes are reached through the buffers, each of which
-// has its own.
+// SAFETY: only addresses are kept here; the bytes are reached through the buffers, which do not
+// overlap.
 unsafe impl Send for Memory {}
 // SAFETY: as above; nothing of it changes before it is dropped.
 unsafe impl Sync for Memory {}
@@ -169,7 +168,7 @@ mod tests {
                 assert!(buffer.bytes().iter().all(|byte| *byte == 0));
                 buffer.bytes_mut().fill(mark as u8 + 1);
             }
-            // The others stay when one goes.
+            // The others stay when one is dropped.
             buffers.remove(0);
             for (mark, buffer) in buffers.iter().enumerate() {
                 assert!(buffer.bytes().iter().all(|byte| *byte == mark as u8 + 2));

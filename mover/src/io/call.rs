@@ -1,5 +1,5 @@
-//! What a volume can be asked to do, and what it means that one of these fails: that is decided by
-//! the call and the error's number, never by a message.
+//! What a volume can be asked to do, and what a failure of it means: the call and the error number
+//! decide that, never a message.
 
 use std::io;
 use std::path::Path;
@@ -12,13 +12,13 @@ pub enum Call {
     LookAt,
     Read,
     ReadLink,
-    /// Asks where a file has data.
+    /// Finds where a file has data.
     FindData,
     Create,
-    /// Opens a file that is there already to write what is missing of it.
+    /// Opens an existing file to write the parts that are missing.
     Resume,
     Reserve,
-    /// Gives back the room of a stretch, which then reads as zeros.
+    /// Frees the space of a range, which then reads as zeros.
     MakeHole,
     MakeDirectory,
     SetMode,
@@ -65,7 +65,7 @@ impl Call {
         Call::FreeSpace,
     ];
 
-    /// As it stands behind "cannot", in front of a path.
+    /// The words between "cannot" and a path.
     pub fn text(self) -> &'static str {
         match self {
             Call::Open | Call::Resume => "open",
@@ -94,13 +94,13 @@ impl Call {
         }
     }
 
-    /// True for what a source does too: what fails is about one file. Everything else is about the
-    /// disk that is written to.
+    /// True for calls that a source makes too: their failure concerns one file. A failure of any
+    /// other call concerns the disk that is written to.
     pub(crate) fn only_reads(self) -> bool {
         matches!(self, Call::Open | Call::LookAt | Call::Read | Call::ReadLink | Call::FindData)
     }
 
-    /// Who must act when this fails. A disk that fails is as good as full: the next write fails
+    /// Who must act when this fails. A disk with an I/O error counts as full: the next write fails
     /// too.
     pub fn class_of(self, errno: i32) -> Class {
         match errno {

@@ -8,10 +8,10 @@ use rustix::time::ClockId;
 
 use base::units::{Nanos, Tick};
 
-/// Whatever tells the time to those that must not ask for it themselves.
+/// The time source of code that must not read a clock itself.
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Tick;
-    /// What the calling thread has had of the processors so far.
+    /// The CPU time of the calling thread so far.
     fn thread_cpu(&self) -> Nanos;
 }
 
@@ -31,19 +31,19 @@ impl Clock for HostClock {
 
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
-/// Now, counted from the first time anybody asked.
+/// Now, counted from the first call in this process.
 pub fn now() -> Tick {
     let origin = ORIGIN.get_or_init(Instant::now);
     Tick(Nanos::from(origin.elapsed()).0)
 }
 
-/// What the calling thread has had of the processors so far.
+/// The CPU time of the calling thread so far.
 pub(crate) fn thread_cpu() -> Nanos {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// What people call the time, since 1970-01-01T00:00:00Z: for records.
+/// The wall-clock time since 1970-01-01T00:00:00Z, for records.
 pub fn unix() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -43,7 +43,7 @@ pub struct Disk {
     refusals: Mutex<Refusals>,
 }
 
-/// What could not be kept: each kind is told once.
+/// What could not be preserved: each kind is reported once.
 #[derive(Debug, Default)]
 struct Refusals {
     said: BTreeSet<What>,
@@ -77,7 +77,7 @@ impl Disk {
         Folder::open(|flags| beneath::open_folder(self.root.as_fd(), path, flags, links))
     }
 
-    /// The directory that holds `path`, and the name in it: what is done there leads nowhere else.
+    /// The directory that holds `path`, and the name in it: operations on these cannot leave it.
     pub fn place<'a>(&self, path: &'a [u8]) -> Result<(Arc<Folder>, &'a OsStr), Errno> {
         self.parent(path)
     }
@@ -99,14 +99,14 @@ impl Disk {
         Ok((folder, name))
     }
 
-    /// Does something with a name and gives its directory the times that it had: what is ours alone
-    /// leaves no trace.
+    /// Does something with a name and restores the times of its directory: files that only we use
+    /// leave no trace.
     fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
         let parent = self.parent(path).map(|(parent, _)| parent);
         let before = parent.as_ref().ok().and_then(|parent| rustix::fs::fstat(parent).ok());
         let done = work();
         if let (Ok(parent), Some(before)) = (&parent, before) {
-            // Somebody else's directory keeps the time of the change.
+            // Another user's directory keeps the time of the change.
             let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
         }
         done
@@ -118,14 +118,14 @@ impl Disk {
         rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
     }
 
-    /// Opens around the page cache where the file system can, else through it.
+    /// Opens with direct I/O where the file system supports it, else through the page cache.
     fn open_cached(&self, path: &[u8], flags: OFlags, cache: Cache) -> Result<OwnedFd, Errno> {
         if cache == Cache::Around {
             match self.open_in_parent(path, flags | OFlags::DIRECT, 0o600) {
                 Err(Errno::INVAL) => {}
                 opened => return opened,
             }
-            // The refused open may have made the file already.
+            // The refused open may have created the file already.
             if flags.contains(OFlags::CREATE) {
                 let flags = flags.difference(OFlags::EXCL);
                 return self.open_in_parent(path, flags, 0o600);
@@ -170,7 +170,7 @@ impl Volume for Disk {
             Access::Create { cache, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
                 match self.open_cached(path, flags, cache) {
-                    // Left by an earlier run, under a name that is ours alone.
+                    // Left by an earlier run, under a name that only we use.
                     Err(Errno::EXIST) => {
                         let _ = self.remove(path);
                         self.open_cached(path, flags, cache)
@@ -186,7 +186,7 @@ impl Volume for Disk {
             Access::Create { .. } => self.fault(Call::Create, path, errno),
         })?;
         if let Access::Create { reserve: Some(size @ 1..), .. } = access {
-            // With its length: a write behind a file's end waits for all others of the file.
+            // With its length: a write past a file's end waits for all other writes of the file.
             match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(errno) => return Err(self.fault(Call::Reserve, path, errno)),
@@ -221,7 +221,7 @@ impl Volume for Disk {
         match rustix::fs::seek(file.fd(), SeekFrom::Data(offset)) {
             Ok(data) => Ok(Some(data)),
             Err(Errno::NXIO) => Ok(None),
-            // The file system does not know: everything is data.
+            // The file system does not support this: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
             Err(errno) => Err(self.fault(Call::FindData, path, errno)),
         }
@@ -375,7 +375,7 @@ impl Volume for Disk {
         let (from_parent, from_name) = self.parent(from).map_err(fault)?;
         let (to_parent, to_name) = self.parent(to).map_err(fault)?;
         let renamed = match replace {
-            // It was looked at when it was offered, which may be long ago.
+            // It was checked when it was offered, which may be long ago.
             Replace::Allowed if is_special(&to_parent, to_name) => return Err(special(self, to)),
             Replace::Allowed => rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name),
             Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
@@ -398,18 +398,17 @@ impl Volume for Disk {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
             let fd = match self.unseen(path, || self.open_in_parent(path, flags, 0o600)) {
                 Ok(fd) => fd,
-                // Something is there that cannot be opened, or may not be.
+                // Something exists there that cannot be opened, or that we may not open.
                 Err(errno) => match self.is_there_and_not_ours(path) {
                     true => return Ok(Locked::Foreign),
                     false => return Err(self.fault(Call::Create, path, errno)),
                 },
             };
-            // What somebody else has put here is neither believed nor locked: they would decide
-            // for how long.
+            // A file of another user is neither trusted nor locked: they would decide for how long.
             let stat =
                 rustix::fs::fstat(&fd).map_err(|errno| self.fault(Call::LookAt, path, errno))?;
             if stat.st_nlink == 0 {
-                continue; // whoever had it has removed it while we opened it
+                continue; // its owner has removed it while we opened it
             }
             if !is_ours_alone(&stat) {
                 return Ok(Locked::Foreign);
@@ -419,7 +418,7 @@ impl Volume for Disk {
                 Err(Errno::WOULDBLOCK) => return Ok(Locked::Busy),
                 Err(errno) => return Err(self.fault(Call::Lock, path, errno)),
             }
-            // The same, until the lock was ours.
+            // Still the same file, now that the lock is ours?
             if self.status(path)?.is_some_and(|there| there.inode == (stat.st_dev, stat.st_ino)) {
                 return Ok(Locked::Ours(Handle::new(fd)));
             }
@@ -535,11 +534,11 @@ impl Volume for Disk {
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        // What is given at the end is not open to anybody before.
+        // A file whose mode is set at the end is closed to other users until then.
         let mode = if segment.meta.mtime.is_some() { 0o600 } else { segment.meta.mode };
         let open = || self.open_in_parent(path, flags, mode);
         let opened = match open() {
-            // Left by an earlier run, under a name that is ours alone.
+            // Left by an earlier run, under a name that only we use.
             Err(Errno::EXIST) => {
                 let _ = self.remove(path);
                 open()
@@ -557,21 +556,21 @@ impl Volume for Disk {
     }
 }
 
-/// The fault of a name that is taken.
+/// The fault when a name exists already.
 pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
     let name = show(volume, path);
     let text = format!("'{name}' exists: --overwrite older or always replaces it");
     Fault::new(Class::Local, text)
 }
 
-/// The fault of a name that something has which is never replaced.
+/// The fault when something has a name that is never replaced.
 pub fn special(volume: &dyn Volume, path: &[u8]) -> Fault {
     let name = show(volume, path);
     let text = format!("'{name}' is a device, pipe or socket: it is not replaced; remove it first");
     Fault::new(Class::Local, text)
 }
 
-/// Zeros that are written at once.
+/// Zeros that one call writes.
 const ZEROS_BYTES: usize = 1 << 20;
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;

@@ -1,5 +1,5 @@
-//! Something on another host that sends back what it is sent: the kernel there, asked by ICMP, or a
-//! connection that somebody echoes. Nothing here waits.
+//! A reflector on another host: the kernel there, by ICMP echo, or a TCP connection whose peer
+//! echoes. Sending and receiving never block.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -11,14 +11,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use base::units::Nanos;
 
-/// Who sends back.
+/// What sends the bytes back.
 #[derive(Debug)]
 pub enum Reflector {
     Icmp(Icmp),
     Tcp(Echoed),
 }
 
-/// The kernel of another host, as `ping` asks it.
+/// The kernel of another host, asked as `ping` does.
 #[derive(Debug)]
 pub struct Icmp {
     socket: Socket,
@@ -27,11 +27,11 @@ pub struct Icmp {
     cookie: [u8; 8],
 }
 
-/// A connection of which the far end echoes every byte.
+/// A connection whose far end echoes every byte.
 #[derive(Debug)]
 pub struct Echoed {
     connection: TcpStream,
-    /// Of a number that has come in part.
+    /// The part of a number that has arrived.
     begun: Vec<u8>,
 }
 
@@ -40,13 +40,13 @@ pub struct Echoed {
 struct Framing {
     request: u8,
     reply: u8,
-    /// A raw socket of version 4 shows the IP header too.
+    /// A raw IPv4 socket delivers the IP header too.
     ip_header: bool,
 }
 
 impl Reflector {
-    /// Asks by ICMP, where that is permitted: by a datagram socket (`net.ipv4.ping_group_range`),
-    /// else by a raw one, which takes a capability.
+    /// Uses ICMP where that is permitted: a datagram socket (`net.ipv4.ping_group_range`), else a
+    /// raw one, which needs a capability.
     pub fn icmp(address: IpAddr) -> io::Result<Reflector> {
         let (domain, protocol, request, reply) = match address {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, 8, 0),
@@ -78,7 +78,7 @@ impl Reflector {
         }
     }
 
-    /// Sends a number off. What the system has no room for now is not sent later.
+    /// Sends a number. It is not sent later where the system has no room for it now.
     pub fn send(&mut self, number: u32) -> io::Result<()> {
         match self {
             Reflector::Icmp(icmp) => {
@@ -90,7 +90,7 @@ impl Reflector {
         }
     }
 
-    /// A number that has come back; `None` where none has.
+    /// Receives a number that has come back; `None` where none has.
     pub fn receive(&mut self) -> io::Result<Option<u32>> {
         loop {
             let found = match self {
@@ -98,7 +98,7 @@ impl Reflector {
                 Reflector::Tcp(echoed) => echoed.receive(),
             };
             match found {
-                // Somebody else's packet, or a part of a number.
+                // A packet of another process, or a part of a number.
                 Ok(None) => {}
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
@@ -107,7 +107,7 @@ impl Reflector {
         }
     }
 
-    /// Waits until something has come, so long at most.
+    /// Waits until something has arrived, at most this long.
     pub fn wait(&self, at_most: Nanos) -> io::Result<()> {
         let timeout = Timespec {
             tv_sec: (at_most.0 / 1_000_000_000) as i64,
@@ -156,7 +156,7 @@ impl Framing {
     fn packet(self, cookie: [u8; 8], number: u32) -> [u8; PACKET_BYTES] {
         let mut packet = [0; PACKET_BYTES];
         packet[0] = self.request;
-        // A datagram socket puts its own identifier there; a raw one leaves ours.
+        // A datagram socket writes its own identifier there; a raw one leaves ours.
         packet[4..6].copy_from_slice(&cookie[..2]);
         packet[6..8].copy_from_slice(&(number as u16).to_be_bytes());
         packet[8..16].copy_from_slice(&cookie);

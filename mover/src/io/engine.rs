@@ -1,5 +1,5 @@
-//! What every backend would repeat: the rest of a short transfer, retries, and the count in the
-//! air.
+//! What every backend would repeat: the rest of a short transfer, retries, and the number of
+//! requests in flight.
 
 use std::io;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::request::Request;
 use super::sampler::Sampler;
 use base::units::Tick;
 
-/// Calls on data, and those that did less than they were asked.
+/// Calls on data, and those that returned less than was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub calls: u64,
     pub partial_returns: u64,
     pub partial_bytes: u64,
-    /// File requests that found none of this engine in the air: the device may have been idle.
+    /// File requests submitted with no other in flight here: the device may have been idle.
     pub starts: u64,
 }
 
-/// A backend with its bookkeeping. Dropped only when nothing is in the air.
+/// A backend with its bookkeeping. Dropped only with nothing in flight.
 #[derive(Debug)]
 pub struct Engine {
     backend: Box<dyn Backend>,
@@ -58,13 +58,13 @@ impl Engine {
         self.backend.register(requests);
     }
 
-    /// Has a stream looked at by the thread that uses this engine.
+    /// Samples a stream on the thread that uses this engine.
     pub fn watch(&mut self, sampler: Sampler) {
         self.backend.watch(sampler);
         self.is_watched = true;
     }
 
-    /// Without a stream that is looked at nobody needs to read a clock for it.
+    /// No clock needs to be read where no stream is sampled.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched
     }
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Requests that have been submitted and not been given back.
+    /// Requests that have been submitted and not been returned.
     pub fn in_air(&self) -> usize {
         self.in_air
     }
@@ -92,7 +92,7 @@ impl Engine {
         self.backend.submit(verb, request);
     }
 
-    /// Gives back what has ended, its outcome set. What landed short goes out again by itself.
+    /// Returns what has ended, with its outcome. The rest of a short transfer is submitted again.
     pub fn reap(&mut self, wait: Wait, done: &mut Vec<Request>) -> io::Result<()> {
         let mut landings = std::mem::take(&mut self.landings);
         let reaped = self.backend.reap(wait, &mut landings);
@@ -108,7 +108,7 @@ impl Engine {
         reaped
     }
 
-    /// The request when its verb has ended; `None` when it goes on.
+    /// The request when its verb has ended; `None` when the rest is submitted again.
     fn settle(&mut self, landing: Landing) -> Option<Request> {
         let Landing { verb, mut request, result } = landing;
         match result {
@@ -141,7 +141,7 @@ impl Engine {
         self.backend.submit(verb, request);
     }
 
-    /// Gives up what is in the air, as the end of a process does. For simulations.
+    /// Gives up the requests in flight, as the end of a process does. For simulations.
     pub fn abandon(&mut self) {
         self.in_air = 0;
     }

@@ -1,4 +1,4 @@
-//! Where bytes are not all zeros: the rest needs no room on a disk that knows holes.
+//! Where bytes are not all zeros: the rest takes no space on a file system that has holes.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use base::limits::BLOCK_BYTES;
 const BLOCK: usize = BLOCK_BYTES as usize;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// The next stretch of blocks that are not all zeros, at `from` or behind it. `from` is a multiple
-/// of a block; the last block may be short.
+/// The next run of blocks that are not all zeros, at `from` or after it. `from` is a multiple of a
+/// block; the last block may be short.
 pub(crate) fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     debug_assert!(from.is_multiple_of(BLOCK) || from >= bytes.len());
     let rest = bytes.get(from..)?;
@@ -22,7 +22,7 @@ pub(crate) fn next_data(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     }
 }
 
-/// Notes which blocks are not all zeros: a bit each, the lowest of the first byte for the first.
+/// A bitmap of the blocks that are not all zeros; the lowest bit of the first byte is the first.
 pub(crate) fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
     map.clear();
     map.resize(bytes.len().div_ceil(BLOCK).div_ceil(8), 0);
@@ -33,8 +33,8 @@ pub(crate) fn map_of(bytes: &[u8], map: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the blocks that a map of so many bytes names. `None` where it is of another length, or
-/// names blocks that are not there.
+/// Bytes of the blocks that a map of `len` bytes marks. `None` where the map has another length, or
+/// marks blocks beyond the end.
 pub(crate) fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
     let blocks = len.div_ceil(BLOCK_BYTES);
     if map.len() != blocks.div_ceil(8) as usize {
@@ -49,7 +49,7 @@ pub(crate) fn mapped_bytes(map: &[u8], len: u32) -> Option<u32> {
     Some((named * BLOCK as u64 - missing) as u32)
 }
 
-/// Moves the blocks that a map names to the front, and says how many bytes they are.
+/// Moves the blocks that a map marks to the front, and returns their length.
 pub(crate) fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
     let mut count = 0;
     for block in 0..bytes.len().div_ceil(BLOCK) {
@@ -62,7 +62,7 @@ pub(crate) fn squeeze(bytes: &mut [u8], map: &[u8]) -> usize {
     count
 }
 
-/// Moves what was squeezed to `count` bytes back to where it was, with zeros between.
+/// Moves the `count` bytes of `squeeze` back to where they were, with zeros between.
 pub(crate) fn expand(bytes: &mut [u8], map: &[u8], mut count: usize) {
     for block in (0..bytes.len().div_ceil(BLOCK)).rev() {
         let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(bytes.len()));
@@ -83,7 +83,7 @@ fn is_named(map: &[u8], block: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Bytes that are set in five blocks and a half, and the stretches that they make.
+    /// Bytes that are set in five blocks and a half, and the ranges that they make.
     type Case = (&'static [usize], &'static [(usize, usize)]);
 
     #[test]

@@ -1,4 +1,4 @@
-//! What places lie on: which file system, and how much of them is in the page cache already.
+//! What locations lie on: the file system, and how much of them is in the page cache already.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use super::system;
 use base::job::Location;
 use base::tally::About;
 
-/// What this host says of an end that it has. `sources` are looked into, a target is not.
+/// What this host reports of its end. The files of a source are looked at, those of a target not.
 pub fn about(locations: &[Location], end: TransferEnd, model: String) -> About {
     let resident_percent = match end {
         TransferEnd::Source => resident_percent(locations),
@@ -19,22 +19,21 @@ pub fn about(locations: &[Location], end: TransferEnd, model: String) -> About {
     About { machine: machine(), file_system, resident_percent, model, ..About::default() }
 }
 
-/// Which end of a transfer places are.
+/// Which end of a transfer locations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferEnd {
     Source,
     Target,
 }
 
-/// What this machine is known by until it is started again. Nothing else can be read from it.
+/// Identifies this machine until its next boot. Nothing else can be read from it.
 pub fn machine() -> String {
     let mut hasher = blake3::Hasher::new_derive_key("datapump 2026 machine");
     hasher.update(system::boot_id());
     hasher.finalize().to_hex()[..32].to_string()
 }
 
-/// The name of the file system that a place is in; of a path that is not there yet, its nearest
-/// folder's.
+/// The file system of a location; for a path that does not exist yet, that of its nearest folder.
 pub fn file_system(location: &Location) -> String {
     let Location::Path(path) = location else {
         let made = match location {
@@ -69,7 +68,7 @@ const FILE_SYSTEMS: &[(u64, &str)] = &[
     (0x6573_5546, "fuse"),
 ];
 
-/// How much of the first files of some places is in the page cache.
+/// How much of the first files of the locations is in the page cache.
 fn resident_percent(locations: &[Location]) -> Option<u8> {
     let mut files = Vec::new();
     let mut looks_left = LOOKS_MAX;
@@ -107,7 +106,7 @@ fn find_files(path: &Path, files: &mut Vec<(PathBuf, u64)>, looks_left: &mut usi
     }
 }
 
-/// Does not wait where the name has become that of a pipe.
+/// Does not block where the name is that of a pipe by now.
 fn open(path: &Path) -> std::io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
@@ -144,7 +143,7 @@ mod tests {
         assert_eq!(about(&locations, TransferEnd::Source, String::new()).resident_percent, None);
         std::fs::write(folder.path().join("f"), vec![1; 100_000]).unwrap();
         let about = about(&locations, TransferEnd::Source, "{}".into());
-        // A file system that never says is no failure.
+        // A file system that does not report it is no failure.
         assert!(matches!(about.resident_percent, None | Some(100)), "{about:?}");
         assert_eq!((about.machine.len(), about.model.as_str()), (32, "{}"));
         assert_eq!(about.machine, machine());

@@ -13,7 +13,7 @@ use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
 use base::limits::HEADROOM_BYTES;
 use base::units::Tick;
 
-/// Which way a request is going.
+/// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
     /// From the source into the program.
@@ -22,7 +22,7 @@ pub enum Leg {
     Out,
 }
 
-/// When a request came past the places that the clock is read at.
+/// When a request passed the points at which the clock is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
     pub departed: Tick,
@@ -42,13 +42,13 @@ pub enum Cargo {
     Batch(Arc<Batch>),
 }
 
-/// A stretch of one object.
+/// A range of one object.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub object: u64,
     pub offset: u64,
     pub coverage: Coverage,
-    /// The file it is in; `None` for what is made up or thrown away, and for pipes.
+    /// The file it is in; `None` for generated or discarded bytes, and for pipes.
     pub file: Option<Arc<LazyFile>>,
 }
 
@@ -59,7 +59,7 @@ pub enum Coverage {
     Some,
 }
 
-/// The digest of a stretch of one object.
+/// The digest of a range of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Which segment of a batch; 0 for a part.
@@ -72,29 +72,29 @@ pub struct Piece {
 /// A unit of work and the memory it travels in.
 pub struct Request {
     pub leg: Leg,
-    /// How many verbs have landed on this leg.
+    /// How many verbs have completed on this leg.
     pub hops: u32,
     pub label: Label,
-    /// How the source packed it.
+    /// How the source compressed it.
     pub coding: Coding,
-    /// At a source that packs: `raw_len` before the payload was sealed, which may be in place.
+    /// At a source that compresses: `raw_len` before the payload was sealed, which may be in place.
     pub unpacked_len: u32,
     pub cargo: Cargo,
     /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
     pub span: Range<u32>,
     pub need: u32,
-    /// What the verb in the air has moved so far.
+    /// What the verb in flight has moved so far.
     pub moved: u32,
-    /// Its body is there already: it was read once and got lost behind the source.
+    /// Its body is there already: it was read once, and lost after it had left the source.
     pub again: bool,
     /// How the last verb ended: bytes moved, or the system's error number.
     pub outcome: Result<u32, i32>,
     /// Digests of the body, made by the digest step.
     pub pieces: Vec<Piece>,
-    /// Segments that cannot be had or kept, and why.
+    /// Segments that cannot be read or written, and why.
     pub voids: Vec<(u16, Fault)>,
-    /// Which blocks of the payload are data, where the others are zeros that need not travel. Empty
-    /// where all travel.
+    /// Which blocks of the payload are data, where the others are zeros that are not sent. Empty
+    /// where all are sent.
     pub map: Vec<u8>,
     pub buffer: Buffer,
     pub stamps: Stamps,
@@ -105,7 +105,7 @@ impl Request {
         Request::with(Buffer::new(body_bytes))
     }
 
-    /// So many requests, their memory side by side.
+    /// `count` requests, with their memory side by side.
     pub fn several(count: usize, body_bytes: u32) -> Vec<Request> {
         Buffer::several(count, body_bytes).into_iter().map(Request::with).collect()
     }
@@ -131,7 +131,7 @@ impl Request {
         }
     }
 
-    /// Makes it ready for another journey; memory stays.
+    /// Resets it for another use; the memory stays.
     pub fn clear(&mut self) {
         self.leg = Leg::In;
         self.hops = 0;
@@ -153,7 +153,7 @@ impl Request {
         self.span = span;
     }
 
-    /// What of the span the verb in the air has still to move.
+    /// The part of the span that the verb in flight has still to move.
     pub fn pending(&self) -> Range<usize> {
         (self.span.start + self.moved) as usize..self.span.end as usize
     }
@@ -181,7 +181,7 @@ impl Request {
         &mut self.buffer.bytes_mut()[span.start as usize..span.end as usize]
     }
 
-    /// Makes a hole the bytes that a reader sees there.
+    /// Fills a hole with the zeros that a reader sees there.
     pub(crate) fn fill_hole(&mut self) {
         if self.label.kind == Kind::Zero {
             self.label.body_len = self.label.extent.len;
@@ -189,7 +189,7 @@ impl Request {
         }
     }
 
-    /// Notes which blocks are zeros, where leaving them out saves more than saying so costs.
+    /// Notes which blocks are zeros, where leaving them out saves more than the map costs.
     pub(crate) fn find_holes(&mut self) {
         let len = self.payload_len();
         let mut map = std::mem::take(&mut self.map);
@@ -201,7 +201,7 @@ impl Request {
         self.map = map;
     }
 
-    /// Bytes of the extent that are known to be zeros, and do not travel.
+    /// Bytes of the extent that are known to be zeros, and are not sent.
     pub fn left_out(&self) -> u32 {
         let len = self.label.extent.len;
         match self.label.kind {
@@ -213,19 +213,19 @@ impl Request {
         }
     }
 
-    /// The map behind a sparse payload, without its check sum.
+    /// The map after a sparse payload, without its checksum.
     pub(crate) fn carried_map(&self) -> &[u8] {
         let at = (self.payload_len() + MAP_CHECK_BYTES) as usize;
         self.body().get(at..).unwrap_or_default()
     }
 
-    /// The payload as it is now, packed or not: the body without the list of voids, or the map,
-    /// behind it.
+    /// The length of the payload as it is now, compressed or not: the body without the list of
+    /// voids, or the map, after it.
     pub(crate) fn payload_len(&self) -> u32 {
         self.label.body_len - u32::from(self.label.voids_len)
     }
 
-    /// The payload's length when nothing is packed.
+    /// The length of the payload without compression.
     pub(crate) fn raw_len(&self) -> u32 {
         match self.label.codec {
             Codec::Raw => self.payload_len(),

@@ -1,8 +1,8 @@
-//! Looks at a stream from the thread that owns it, at its own pace, and clocks that thread's waits.
+//! Samples a stream on the thread that owns it, at intervals, and measures that thread's waits.
 //!
-//! Whoever blocks in the kernel comes back in time for the next look: sockets have a timeout of
-//! half the time until then, and waits end when a look is due. Nobody above notices: what came back
-//! for a look goes on where it was.
+//! A thread that blocks returns in time for the next sample: sockets have a timeout of half the
+//! time until then, and waits end when a sample is due. Callers do not notice: a call that returned
+//! for a sample continues where it was.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,14 +44,14 @@ impl Awaited {
     }
 }
 
-/// Where a lane leaves its samples until somebody takes them. Neither waits for the other.
+/// Where a lane leaves its samples until another thread takes them. Neither waits for the other.
 #[derive(Debug, Default)]
 pub struct Outbox {
     samples: Mutex<Vec<PathSample>>,
 }
 
 impl Outbox {
-    /// Moves what is there to the end of `into`.
+    /// Moves all samples to the end of `into`.
     pub fn take(&self, into: &mut Vec<PathSample>) {
         into.append(&mut self.lock());
     }
@@ -60,7 +60,7 @@ impl Outbox {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes these where there is room for them and nobody else is at it.
+    /// Takes the samples where there is room for them and the lock is free.
     fn try_put(&self, samples: &mut Vec<PathSample>) -> Result<(), ()> {
         let mut held = self.samples.try_lock().map_err(|_| ())?;
         match held.len() + samples.len() <= OUTBOX_SAMPLES {
@@ -78,17 +78,17 @@ impl Outbox {
 pub struct Sampler {
     socket: Handle,
     outbox: Arc<Outbox>,
-    /// Looked at and not yet in the outbox.
+    /// Taken and not yet in the outbox.
     looks: Vec<PathSample>,
     last: PathSample,
     clocks: LaneClocks,
-    /// What the lane waits for when it waits for whatever comes first.
+    /// What the lane waits for when a wait can end in more than one way.
     awaited: Awaited,
-    /// Since when the current stretch of time is not in any clock.
+    /// The start of the time that is not in any clock yet.
     since: Tick,
     due: Tick,
     interval: Nanos,
-    /// What the socket's timeouts were set for.
+    /// The interval that the socket's timeouts were set for.
     timed_for: Nanos,
     buffers_due: Tick,
     hand_over_at: Tick,
@@ -116,12 +116,12 @@ impl Sampler {
         })
     }
 
-    /// When it is to be looked again.
+    /// When the next sample is due.
     pub fn due(&self) -> Tick {
         self.due
     }
 
-    /// Whom the lane waits for from now on, where a wait can end in more than one way.
+    /// What the lane waits for from now on, where a wait can end in more than one way.
     pub(crate) fn await_whom(&mut self, awaited: Awaited) {
         self.awaited = awaited;
     }
@@ -130,7 +130,7 @@ impl Sampler {
         self.awaited
     }
 
-    /// Time that was spent elsewhere, as the lane has clocked it.
+    /// Adds time that the lane itself has measured.
     pub fn add(&mut self, awaited: Awaited, spent: Nanos) {
         let clocks = &mut self.clocks;
         *match awaited {
@@ -141,13 +141,13 @@ impl Sampler {
         } += spent;
     }
 
-    /// A wait begins. The first look is before the first one: until then nobody comes back.
+    /// A wait begins. The first sample comes before the first wait: until then no timeout is set.
     pub fn begin(&mut self) {
         self.since = clock::now();
         self.look_if_due(self.since);
     }
 
-    /// A wait has ended, or is interrupted by a look that is due.
+    /// A wait has ended, or is interrupted by a sample that is due.
     pub(crate) fn lap(&mut self, awaited: Awaited) -> Tick {
         let now = clock::now();
         self.add(awaited, now.since(self.since));
@@ -162,10 +162,10 @@ impl Sampler {
         }
     }
 
-    /// The last look, and everything into the outbox: the lane is over.
+    /// Takes the last sample and puts all into the outbox: the lane has ended.
     pub fn close(&mut self) {
         self.look(clock::now());
-        // This once the owner waits; what is too much for the room that was made gets more.
+        // Only here does the owner wait for the lock; the outbox grows where it is too small.
         self.outbox.lock().append(&mut self.looks);
     }
 
@@ -198,9 +198,9 @@ impl Sampler {
         }
     }
 
-    /// Who blocks comes back after half of the time that is left until a look is due, again and
-    /// again: a call may begin at any time, and kernels round timeouts up to their ticks, so whole
-    /// ones would make looks late.
+    /// A blocking call returns after half of the time until a sample is due, again and again: a
+    /// call may begin at any time, and kernels round timeouts up to their ticks, so whole timeouts
+    /// would make samples late.
     fn time_socket(&mut self, now: Tick) {
         let half = Nanos(self.due.since(now).0 / 2).max(TIMEOUT_MIN);
         let change = half.0.abs_diff(self.timed_for.0);
@@ -209,13 +209,12 @@ impl Sampler {
         }
         self.timed_for = half;
         let half = Some(Duration::from_nanos(half.0));
-        // A socket that takes no timeout is looked at when it has moved something.
+        // A socket that takes no timeout is sampled when it has moved something.
         let _ = set_socket_timeout(self.socket.fd(), Timeout::Recv, half);
         let _ = set_socket_timeout(self.socket.fd(), Timeout::Send, half);
     }
 
-    /// A pipe knows no timeouts: what has nothing now is polled until something comes, or a look is
-    /// due.
+    /// Pipes have no timeouts: an empty one is polled until bytes come, or a sample is due.
     fn read_next(&self, pipe: &Handle, request: &mut Request) -> io::Result<u32> {
         match blocking::read_there(pipe, request) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -231,8 +230,8 @@ impl Sampler {
         }
     }
 
-    /// Does a verb as `blocking::perform` does, and looks when it is time: for those who wait, what
-    /// came back for a look goes on.
+    /// Performs a verb as `blocking::perform` does, and samples when it is time: a call that
+    /// returned for a sample continues.
     pub fn perform(&mut self, verb: &Verb, request: &mut Request) -> io::Result<u32> {
         let awaited = Awaited::of(verb);
         let before = request.moved;
@@ -259,12 +258,12 @@ impl Sampler {
     }
 }
 
-/// Whether a call that came back is made again.
+/// Whether a call that returned early is made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GoesOn {
-    /// It does not come back for a look.
+    /// It does not return for a sample.
     Never,
-    /// Until something has come.
+    /// Until some bytes have arrived.
     UntilAny,
     UntilAll,
 }
@@ -282,7 +281,7 @@ fn goes_on(verb: &Verb, request: &Request) -> GoesOn {
     }
 }
 
-/// True for what says nothing of the connection: the time for a look, or a signal.
+/// True for errors that say nothing of the connection: the time for a sample, or a signal.
 fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -291,7 +290,7 @@ fn is_all(request: &Request, count: u32) -> bool {
     request.span.start + request.moved + count == request.span.end
 }
 
-/// One look from outside, where no lane owns the stream any more: nobody has anything to do there.
+/// One sample from outside, where no lane owns the stream any more: the time counts as idle.
 pub fn look(socket: &Handle, last: &PathSample, now: Tick) -> Option<PathSample> {
     let Handle::Fd(fd) = socket else { return None };
     let seen = system::path_sample(std::os::fd::AsFd::as_fd(fd), now)?;
@@ -305,12 +304,12 @@ pub fn look(socket: &Handle, last: &PathSample, now: Tick) -> Option<PathSample>
     Some(not_behind(&sample, last))
 }
 
-/// How long after a look the next one is due: a quarter of a round trip, within bounds.
+/// How long after a sample the next one is due: a quarter of a round trip, within bounds.
 pub fn interval(rtt: Nanos) -> Nanos {
     Nanos((rtt.0 / 4).clamp(INTERVAL_MIN.0, INTERVAL_MAX.0))
 }
 
-/// Every second one goes, but neither the first nor the last.
+/// Drops every second sample, but neither the first nor the last.
 fn thin(samples: &mut Vec<PathSample>) {
     let last = samples.len().saturating_sub(1);
     let mut place = 0;
@@ -338,7 +337,7 @@ const INTERVAL_MAX: Nanos = Nanos::from_millis(50);
 const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
 const BUFFERS_EVERY: Nanos = Nanos::from_millis(1_000);
 const HAND_OVER_EVERY: Nanos = Nanos::from_millis(250);
-/// More than half a second of the shortest interval; the outbox has room for twice that.
+/// More than half a second at the shortest interval; the outbox has room for twice that.
 const LOOKS_MAX: usize = 128;
 const OUTBOX_SAMPLES: usize = 2 * LOOKS_MAX;
 

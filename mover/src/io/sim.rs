@@ -1,8 +1,7 @@
-//! A world in memory, driven by a seed: files that forget what was not synced, connections that
-//! deliver when they like, transfers that come back short, interrupted, in another order, or not at
-//! all.
+//! A simulated world in memory, driven by a seed: files lose what was not synced, connections
+//! deliver at any time, transfers end short, interrupted, in another order, or not at all.
 //!
-//! Nothing here blocks: whoever steps the world decides when something can land.
+//! Nothing here blocks: the driver of the world decides when something can complete.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -21,12 +20,12 @@ mod volume;
 pub use self::dice::Dice;
 pub use self::volume::{Failure, SimVolume};
 
-/// How the world misbehaves: each is the odds, once in so many; 0 is never.
+/// How often each fault is injected: once in so many times; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Something in the air does not land at this look.
+    /// Something in flight does not complete at this attempt.
     pub late: u64,
-    /// A transfer moves less than it was asked.
+    /// A transfer moves less than was asked for.
     pub short: u64,
     pub interrupted: u64,
     pub read_fails: u64,
@@ -36,13 +35,13 @@ pub struct Weather {
     pub cut: u64,
     /// A bit flips on a connection.
     pub flip: u64,
-    /// A connection takes what is sent and brings nothing any more.
+    /// A connection accepts what is sent and delivers nothing any more.
     pub stuck: u64,
-    /// A write says that it is done and drops a byte: no honest disk, but a test of the tests.
+    /// A write reports success and drops a byte: no real disk, but a test of the tests.
     pub lying_disk: u64,
 }
 
-/// Everything there is: connections, files, dice.
+/// The whole state: connections, files, random numbers.
 #[derive(Debug)]
 pub struct World {
     inner: Mutex<Inner>,
@@ -55,7 +54,7 @@ struct Inner {
     now: Tick,
     sockets: Vec<Socket>,
     files: Vec<File>,
-    /// Landings so far: who steps the world sees by it whether anything moves.
+    /// Completions so far: they show the driver whether anything moves.
     landings: u64,
 }
 
@@ -63,13 +62,13 @@ struct Inner {
 struct Socket {
     bytes: VecDeque<u8>,
     cut: bool,
-    /// What is sent from now on is lost on its way.
+    /// What is sent from now on is lost.
     stuck: bool,
-    /// When the last byte came to its end.
+    /// When the last byte arrived.
     came_at: Tick,
 }
 
-/// Bytes under way on one connection at most.
+/// Bytes in flight on one connection at most.
 const SOCKET_BYTES: usize = 20_000;
 
 #[derive(Clone, Debug, Default)]
@@ -77,7 +76,7 @@ struct File {
     bytes: Vec<u8>,
     durable: Option<Vec<u8>>,
     mtime: Mtime,
-    /// Blocks that it takes on the disk: those that were written, and are no holes again.
+    /// Blocks that it takes on the disk: those that were written and are not holes again.
     room: BTreeSet<u64>,
 }
 
@@ -87,7 +86,7 @@ impl File {
         self.room.extend(blocks);
     }
 
-    /// Only what is not zeros takes room.
+    /// Only blocks that are not zeros take space.
     fn takes_data(&mut self) {
         let mut from = 0;
         while let Some(data) = holes::next_data(&self.bytes, from) {
@@ -97,7 +96,7 @@ impl File {
     }
 }
 
-/// What is given room to at once.
+/// The unit in which space is allocated.
 const ROOM_BYTES: usize = base::limits::BLOCK_BYTES as usize;
 
 impl World {
@@ -133,13 +132,13 @@ impl World {
         self.lock().now
     }
 
-    /// So much time goes by.
+    /// Advances the time.
     pub fn wait(&self, time: Nanos) {
         let mut world = self.lock();
         world.now = world.now.after(time);
     }
 
-    /// True when nothing has come on a connection for so long, and nothing waits to be read.
+    /// True when nothing has arrived on a connection for `time`, and nothing waits to be read.
     pub fn is_starved(&self, socket: &Handle, time: Nanos) -> bool {
         let Handle::Sim(id) = socket else { panic!("a real handle in a simulated world") };
         let world = self.lock();
@@ -151,14 +150,14 @@ impl World {
         self.lock().weather = weather;
     }
 
-    /// Ends a connection, as a peer that goes away does.
+    /// Closes a connection, as a peer that goes away does.
     pub fn cut(&self, socket: &Handle) {
         if let Handle::Sim(id) = socket {
             self.lock().sockets[*id as usize].cut = true;
         }
     }
 
-    /// Ends a connection at once: what is under way on it is lost.
+    /// Resets a connection: what is in flight on it is lost.
     pub fn reset(&self, socket: &Handle) {
         if let Handle::Sim(id) = socket {
             let socket = &mut self.lock().sockets[*id as usize];
@@ -167,12 +166,12 @@ impl World {
         }
     }
 
-    /// True for a connection that brings nothing any more.
+    /// True for a connection that delivers nothing any more.
     pub fn is_stuck(&self, socket: &Handle) -> bool {
         matches!(socket, Handle::Sim(id) if self.lock().sockets[*id as usize].stuck)
     }
 
-    /// What the other end of a connection says, whatever room there is.
+    /// Sends bytes from the other end of a connection, without a limit.
     pub fn say(&self, socket: &Handle, bytes: &[u8]) {
         if let Handle::Sim(id) = socket {
             self.lock().sockets[*id as usize].bytes.extend(bytes);
@@ -289,7 +288,7 @@ impl Inner {
         Ok(count as u32)
     }
 
-    /// What a disk may answer to any write.
+    /// Errors that a disk may return for any write.
     fn storm(&mut self) -> Result<(), i32> {
         if self.dice.once_in(self.weather.disk_full) {
             return Err(libc::ENOSPC);
@@ -302,7 +301,7 @@ impl Inner {
 }
 
 impl Clock for World {
-    /// Looking takes a little time: whoever measures sees some.
+    /// Reading the clock takes a little time, so that measurements see some.
     fn now(&self) -> Tick {
         let mut world = self.lock();
         world.now.0 += 1000;
@@ -314,7 +313,7 @@ impl Clock for World {
     }
 }
 
-/// One lane's way into the world.
+/// The backend of one lane.
 #[derive(Debug)]
 pub struct SimBackend {
     world: Arc<World>,
@@ -334,7 +333,7 @@ impl Backend for SimBackend {
         self.flying.push((verb, request));
     }
 
-    /// Lets land what can, in an order of its own. Never waits, whatever it is asked.
+    /// Completes what can complete, in random order. Never waits, whatever it is asked.
     fn reap(&mut self, _wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
         let mut left = Vec::new();
         while !self.flying.is_empty() {
@@ -363,7 +362,7 @@ impl Backend for SimBackend {
     }
 }
 
-/// Nobody sleeps here, so nobody has to be woken.
+/// Nothing sleeps here, so nothing has to be woken.
 #[derive(Debug)]
 struct Silent;
 

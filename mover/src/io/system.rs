@@ -1,4 +1,4 @@
-//! What the kernel says about a connection, about processes and threads, and about the page cache.
+//! What the kernel reports of connections, of processes and threads, and of the page cache.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +13,7 @@ use base::cpus::Cpus;
 use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
 
-/// What TCP knows of one connection, as far as we ask.
+/// What TCP reports of one connection, as far as we use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     /// Smoothed and least round-trip time.
@@ -29,8 +29,8 @@ pub(crate) struct TcpInfo {
     pub unacknowledged: u32,
 }
 
-/// The permissions that new files of this process do not get. It is read and not asked for by a
-/// call: that one would change it for a moment, for every thread.
+/// The umask of this process. It is read from `/proc`: the system call would change it for a
+/// moment, for every thread.
 pub fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -41,11 +41,11 @@ pub fn umask() -> u32 {
     })
 }
 
-/// Where the system does not tell it.
+/// Used where the system does not report it.
 const CAREFUL_UMASK: u32 = 0o077;
 
-/// Has a program that is started by this command end when the thread that starts it does, and not
-/// be interrupted by what a terminal sends to all that run in it.
+/// Makes the process of a command end when the thread that starts it ends, and ignore the interrupt
+/// that a terminal sends to all its processes.
 pub(crate) fn end_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let work = move || {
@@ -63,7 +63,7 @@ pub(crate) fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(work) };
 }
 
-/// `TCP_INFO` of a socket; `None` for what is no TCP socket.
+/// `TCP_INFO` of a socket; `None` if it is not a TCP socket.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     let info = raw_tcp_info(socket)?;
     Some(TcpInfo {
@@ -77,13 +77,13 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     })
 }
 
-/// What TCP says of a connection now, in the words of a sample; `None` for what is no TCP socket.
-/// Buffers and the lane's clocks are not asked for.
+/// What TCP reports of a connection now, as a sample; `None` if it is not a TCP socket. Buffers and
+/// the lane's clocks are not filled in.
 pub fn path_sample(socket: BorrowedFd<'_>, at: Tick) -> Option<PathSample> {
     raw_tcp_info(socket).map(|info| sample_of(&info, at))
 }
 
-/// A sample, and how many segments have arrived, those included that came behind a gap.
+/// A sample, and how many segments were delivered, those after a gap included.
 pub(crate) fn delivery(socket: BorrowedFd<'_>, at: Tick) -> Option<(PathSample, u64)> {
     raw_tcp_info(socket).map(|info| (sample_of(&info, at), u64::from(info.delivered)))
 }
@@ -96,7 +96,7 @@ fn sample_of(info: &RawTcpInfo, at: Tick) -> PathSample {
         rtt_min: micros(info.min_rtt),
         mss_bytes: info.snd_mss,
         cwnd_segments: info.snd_cwnd,
-        // The kernel's word for none is less than ours (TCP_INFINITE_SSTHRESH).
+        // The kernel's value for none (TCP_INFINITE_SSTHRESH) is smaller than ours.
         ssthresh_segments: match info.snd_ssthresh {
             NO_THRESHOLD_SEGMENTS.. => u32::MAX,
             segments => segments,
@@ -125,18 +125,18 @@ fn sample_of(info: &RawTcpInfo, at: Tick) -> PathSample {
     }
 }
 
-/// The windows of a connection as it was agreed on, and what its receiving side has met.
+/// The windows that a connection agreed on, and what its receiving side has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// Bits by which the windows that the peer advertises are shifted.
+    /// The peer's window scale in bits.
     pub peer_scale: u8,
-    /// The largest segment that has come, and the largest that we allow.
+    /// The largest segment received, and the largest that we allow.
     pub segment_received_bytes: u32,
     pub segment_allowed_bytes: u32,
     pub received_bytes: u64,
 }
 
-/// `None` for what is no TCP socket.
+/// `None` if it is not a TCP socket.
 pub fn windows(socket: BorrowedFd<'_>) -> Option<Windows> {
     raw_tcp_info(socket).map(|info| Windows {
         // The lower half of the byte is the peer's, the upper half ours.
@@ -147,7 +147,7 @@ pub fn windows(socket: BorrowedFd<'_>) -> Option<Windows> {
     })
 }
 
-/// What both ends of a connection agreed on, and what it has found out of the path.
+/// What both ends of a connection agreed on, and what it has found out about the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
     pub window_scaling: bool,
@@ -158,7 +158,7 @@ pub struct Agreed {
     pub rtt_min: Nanos,
 }
 
-/// `None` for what is no TCP socket.
+/// `None` if it is not a TCP socket.
 pub fn agreed(socket: BorrowedFd<'_>) -> Option<Agreed> {
     raw_tcp_info(socket).map(|info| Agreed {
         timestamps: info.options & OPTION_TIMESTAMPS != 0,
@@ -170,13 +170,13 @@ pub fn agreed(socket: BorrowedFd<'_>) -> Option<Agreed> {
     })
 }
 
-/// `TCPI_OPT_TIMESTAMPS` and its likes, of `linux/tcp.h`.
+/// `TCPI_OPT_TIMESTAMPS` and others of `linux/tcp.h`.
 const OPTION_TIMESTAMPS: u8 = 1;
 const OPTION_SACK: u8 = 2;
 const OPTION_WINDOW_SCALE: u8 = 4;
 
-/// As the kernel has it, `struct tcp_info` of `linux/tcp.h`: what libc has of it leaves out bits.
-/// What is behind the last field here is not asked for.
+/// `struct tcp_info` of the kernel's `linux/tcp.h`: libc's leaves out bit fields. Fields after the
+/// last one here are not used.
 #[repr(C)]
 #[derive(Default)]
 struct RawTcpInfo {
@@ -186,7 +186,7 @@ struct RawTcpInfo {
     probes: u8,
     backoff: u8,
     options: u8,
-    /// Four bits each way.
+    /// The peer's scale and ours, four bits each.
     window_scales: u8,
     /// `APP_LIMITED`, and two bits of TCP Fast Open.
     delivery_and_fastopen: u8,
@@ -247,7 +247,7 @@ fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<RawTcpInfo> {
     let mut info = RawTcpInfo::default();
     let mut length = size_of::<RawTcpInfo>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `info`, which is that long and plain
-    // integers; a shorter answer of an older kernel leaves zeros behind it.
+    // integers; a shorter answer of an older kernel leaves zeros after it.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -264,12 +264,12 @@ fn micros(micros: u32) -> Nanos {
     Nanos(u64::from(micros) * 1000)
 }
 
-/// The most that the receive window of a TCP socket may become.
+/// Limits the receive window of a TCP socket.
 pub(crate) fn set_window_clamp(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
-/// `None` for what is no TCP socket.
+/// `None` if it is not a TCP socket.
 pub(crate) fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut bytes = 0_u32;
     let mut length = size_of::<u32>() as libc::socklen_t;
@@ -286,7 +286,7 @@ pub(crate) fn window_clamp(socket: BorrowedFd<'_>) -> Option<u32> {
     (status == 0).then_some(bytes)
 }
 
-/// Lets TCP send at most so many bytes a second; `u64::MAX` is no limit.
+/// Limits what TCP sends, in bytes a second; `u64::MAX` is no limit.
 pub(crate) fn set_pace(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_s)
 }
@@ -316,11 +316,11 @@ fn set_number<T: Copy>(
 pub struct Interface {
     pub index: u32,
     pub mtu_bytes: u32,
-    /// Packets that a plain queue in front of it holds.
+    /// The length of its transmit queue (`txqueuelen`).
     pub queue_packets: u32,
 }
 
-/// `None` where there is none of that name.
+/// `None` where no interface has that name.
 pub fn interface(name: &str) -> Option<Interface> {
     use rustix::net::{AddressFamily, SocketType, netdevice, socket};
     let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
@@ -345,8 +345,8 @@ pub fn interface(name: &str) -> Option<Interface> {
     })
 }
 
-/// What a TCP connection was given and its peer has not acknowledged, sent or not; `None` for what
-/// is no such connection. See tcp(7), SIOCOUTQ.
+/// Bytes that a TCP connection was given and its peer has not acknowledged, sent or not; `None` if
+/// it is not one. See tcp(7), SIOCOUTQ.
 pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes a number into a live `c_int`.
@@ -354,8 +354,7 @@ pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
     (status == 0).then(|| bytes.max(0).cast_unsigned())
 }
 
-/// What this run of the system is known by, until it is started again; nothing that two runs share
-/// where it is not known.
+/// Identifies this boot of the system; where that is not known, a value of this process alone.
 pub(crate) fn boot_id() -> &'static [u8] {
     static ID: OnceLock<Vec<u8>> = OnceLock::new();
     ID.get_or_init(|| {
@@ -388,10 +387,10 @@ pub fn usage() -> Usage {
     }
 }
 
-/// The same, and from now on the peak is that of what comes. `ru_maxrss` never forgets: not even
-/// what the process held that started this one.
+/// The same, and the peak starts over from here. `ru_maxrss` never does: it even includes what the
+/// process held that started this one.
 pub(crate) fn usage_anew() -> Usage {
-    // See proc(5): 5 resets the peak. Where that is refused, an older peak is told.
+    // See proc(5): 5 resets the peak. Where that is refused, an older peak is reported.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     usage()
 }
@@ -402,11 +401,11 @@ fn peak_memory_bytes() -> Option<u64> {
     Some(peak.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// Holds the calling thread, and those that it will start, to these CPUs. The error says what to
+/// Binds the calling thread, and those that it will start, to these CPUs. The error says what to
 /// write instead.
 pub fn pin(cpus: &Cpus) -> Result<(), String> {
     let before = sched_getaffinity(None);
-    // Whoever started us may have been held to others: what counts is what the system allows.
+    // Our parent may have bound us to other CPUs: what counts is what the system allows.
     let allowed = unpin();
     if let Some(cpu) = cpus.list().iter().find(|cpu| !allowed.contains(cpu)) {
         if let Ok(before) = before {
@@ -425,11 +424,11 @@ pub fn pin(cpus: &Cpus) -> Result<(), String> {
         .map_err(|why| format!("cannot hold to CPUs {cpus}: {why}; leave the list out"))
 }
 
-/// Lets the calling thread run on every CPU that the system allows it, and says which those are.
+/// Lets the calling thread run on every CPU that the system allows it, and returns those.
 pub fn unpin() -> Vec<u32> {
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    // The kernel leaves out those that are not there or not allowed.
+    // The kernel leaves out CPUs that do not exist or are not allowed.
     let _ = sched_setaffinity(None, &all);
     allowed_cpus(0)
 }
@@ -444,7 +443,7 @@ fn members(set: &CpuSet) -> Vec<u32> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect()
 }
 
-/// Makes the calling thread run only where nobody else wants to.
+/// Makes the calling thread run only when no other thread wants the CPU.
 pub fn run_when_idle() -> io::Result<()> {
     let nothing = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live `sched_param`, which the call only reads.
@@ -452,7 +451,7 @@ pub fn run_when_idle() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A clock that counts the time which a thread or process has had on a CPU, to the nanosecond.
+/// A clock that counts the CPU time of a thread or process, to the nanosecond.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(libc::clockid_t);
 
@@ -465,7 +464,7 @@ impl CpuClock {
         (status == 0).then_some(CpuClock(clock))
     }
 
-    /// That of all threads of a process, also one of the kernel's.
+    /// That of all threads of a process, kernel processes included.
     pub fn of_process(process: u32) -> Option<CpuClock> {
         let mut clock = 0;
         // SAFETY: the call only fills `clock`.
@@ -473,7 +472,7 @@ impl CpuClock {
         (status == 0).then_some(CpuClock(clock))
     }
 
-    /// `None` where its owner has ended.
+    /// `None` where its thread or process has ended.
     pub fn now(self) -> Option<Nanos> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the pointer is to a live `timespec`, which the call fills.
@@ -482,7 +481,7 @@ impl CpuClock {
     }
 }
 
-/// The session that a process is in: 0 for those of the kernel, `None` for one that has ended.
+/// The session of a process: 0 for kernel processes, `None` for one that has ended.
 pub fn session_of(process: u32) -> Option<u32> {
     // SAFETY: the call takes a number and gives one back.
     let session = unsafe { libc::getsid(process.cast_signed()) };
@@ -490,7 +489,7 @@ pub fn session_of(process: u32) -> Option<u32> {
 }
 
 /// How many bytes of a file are in the page cache, in whole pages; `None` where the kernel does not
-/// tell (before Linux 6.5).
+/// report it (before Linux 6.5).
 pub fn cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
     /// As the kernel has them: `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]
@@ -518,5 +517,5 @@ pub fn cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
     (status == 0).then(|| stat.cached * rustix::param::page_size() as u64)
 }
 
-/// The number of the call, which every architecture but alpha shares and not every libc names.
+/// The system call number, which all architectures but alpha share and not every libc names.
 const CACHESTAT: libc::c_long = 451;

@@ -1,4 +1,4 @@
-//! TCP connections: made, tuned, asked and cut.
+//! TCP connections: opening, tuning, inspecting and closing them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -28,8 +28,8 @@ pub struct Tuning {
     pub pace_bytes_per_s: Option<u64>,
 }
 
-/// What both socket buffers are held to when the peer is this very host: what is in flight then
-/// fits the caches. Where that is best differs by processor (runs/2026-11-20-engines.md).
+/// The size of both socket buffers when the peer is on this host: what is in flight then fits the
+/// CPU caches. The best size differs by processor (runs/2026-11-20-engines.md).
 pub(crate) const SAME_HOST_BUFFER_BYTES: usize = 512 << 10;
 
 /// Listens on all addresses, at the first free port of the range.
@@ -85,7 +85,7 @@ pub fn connect(address: SocketAddr, tuning: &Tuning, timeout: Duration) -> io::R
     }
 }
 
-/// A socket with what must be set before the connection: the window scale is agreed on in the SYN.
+/// A socket with the options to set before connecting: the SYN negotiates the window scale.
 fn new_socket(address: SocketAddr, tuning: &Tuning) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(window) = tuning.window {
@@ -100,7 +100,7 @@ fn new_socket(address: SocketAddr, tuning: &Tuning) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Marks what a socket sends. One of IPv6 may carry IPv4 too, which has a field of its own.
+/// Sets the DSCP of a socket. An IPv6 socket may carry IPv4 too, which has its own field.
 fn mark(socket: &Socket, is_ipv6: bool, dscp: Dscp) -> io::Result<()> {
     let octet = dscp.octet().into();
     if is_ipv6 {
@@ -109,17 +109,17 @@ fn mark(socket: &Socket, is_ipv6: bool, dscp: Dscp) -> io::Result<()> {
     socket.set_tos_v4(octet)
 }
 
-/// So much may wait for a receiver that has no processor for a moment. The least send buffer that
-/// TCP takes for a path holds twice that and more when it is full.
+/// This much may wait for a receiver that has no CPU for a moment. The smallest send buffer that
+/// TCP uses for a path holds more than twice that when it is full.
 const BEHIND_BYTES: u32 = 8 << 10;
-/// How long a connection may say nothing before TCP asks whether the other end is there.
+/// How long a connection may be idle before TCP asks whether the other end is there.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 
-/// Tunes a connection that has proved who it is.
+/// Tunes a connection that has proved that it belongs to the transfer.
 pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = socket2::SockRef::from(stream);
-    // A path that forgets connections is noticed on one that waits, and kept from forgetting it.
+    // Keepalives keep a NAT or firewall from dropping an idle connection, and notice if one did.
     let alive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
         .with_interval(KEEPALIVE_AFTER)
@@ -157,45 +157,44 @@ pub fn into_handle(stream: TcpStream) -> Handle {
     Handle::new(OwnedFd::from(stream))
 }
 
-/// The congestion control that a connection runs; empty for what is no TCP socket.
+/// The congestion control of a connection; empty if it is not a TCP socket.
 pub fn congestion(handle: &Handle) -> String {
     rustix::net::sockopt::tcp_congestion(handle.fd()).unwrap_or_default()
 }
 
-/// The largest window seen so far can only be asked now and then; this is the current one.
+/// The current window. TCP does not report the largest so far: ask for this now and then.
 pub fn peer_window_bytes(handle: &Handle) -> u64 {
     system::tcp_info(handle.fd()).map_or(0, |info| info.peer_window_bytes)
 }
 
-/// Bits by which the windows that the peer advertises are shifted; `None` for no TCP socket.
+/// The peer's window scale in bits; `None` if it is not a TCP socket.
 pub(crate) fn peer_window_scale(handle: &Handle) -> Option<u8> {
     system::windows(handle.fd()).map(|windows| windows.peer_scale)
 }
 
-/// Holds a connection's receive window to what was asked.
+/// Keeps a connection's receive window at the size that was asked for.
 pub(crate) fn keep_window(handle: &Handle, window_bytes: u32) {
     window::keep(handle.fd(), window_bytes);
 }
 
-/// Lets TCP send at most so many bytes a second, and space them.
+/// Limits what TCP sends, in bytes a second, and spaces it.
 pub(crate) fn set_pace(handle: &Handle, bytes_per_s: u64) {
-    // Without it the connection works as it did.
+    // Where that fails, the connection works as before.
     let _ = system::set_pace(handle.fd(), bytes_per_s);
 }
 
-/// What TCP says of a connection at this moment; `None` for what is no TCP socket.
+/// What TCP reports of a connection now; `None` if it is not a TCP socket.
 pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
     system::path_sample(handle.fd(), at)
 }
 
-/// The same, and the segments that have arrived, those behind a gap included.
+/// The same, and the segments that have been delivered, those after a gap included.
 pub(crate) fn delivery(handle: &Handle, at: Tick) -> Option<(PathSample, u64)> {
     system::delivery(handle.fd(), at)
 }
 
-/// True where TCP still has much of what it was given, sent or not. Who was long about giving it
-/// something has waited for a processor otherwise, and not for the path. Of what is no TCP socket
-/// nothing is known, so it is.
+/// True where TCP still holds much of what it was given, sent or not. Otherwise a slow write has
+/// waited for a CPU, and not for the path. Also true for other sockets, of which nothing is known.
 pub(crate) fn is_behind(handle: &Handle) -> bool {
     match handle {
         Handle::Fd(fd) => {
@@ -205,28 +204,28 @@ pub(crate) fn is_behind(handle: &Handle) -> bool {
     }
 }
 
-/// True when segments have been sent and no answer of any kind has come for so long: a slow reader
-/// still answers, so it is the path.
+/// True when segments have been sent and nothing has been acknowledged for `stall`: a slow reader
+/// still acknowledges, so it is the path.
 pub(crate) fn path_is_dead(handle: &Handle, stall: Nanos) -> bool {
     system::tcp_info(handle.fd())
         .is_some_and(|info| info.unacknowledged > 0 && info.since_acknowledged.0 > stall.0)
 }
 
-/// True when nothing has come for so long and nothing waits to be read.
+/// True when nothing has arrived for `stall` and nothing waits to be read.
 pub fn is_starved(handle: &Handle, stall: Nanos) -> bool {
     let waiting = rustix::io::ioctl_fionread(handle.fd()).unwrap_or(0);
     waiting == 0
         && system::tcp_info(handle.fd()).is_some_and(|info| info.since_received.0 > stall.0)
 }
 
-/// Says that nothing more will be sent; what is under way still arrives.
+/// Closes the sending direction; what is in flight still arrives.
 pub fn finish(handle: &Handle) {
     if let Handle::Fd(fd) = handle {
         let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
     }
 }
 
-/// Ends a connection in both directions; a thread that waits on it comes back.
+/// Shuts down a connection in both directions; a thread that waits on it returns.
 pub fn cut(handle: &Handle) {
     if let Handle::Fd(fd) = handle {
         let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
@@ -239,8 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends from one end to the other, with a window, and gives back the largest that the sender
-    /// saw.
+    /// Sends from one end to the other, with a window, and returns the largest that the sender saw.
     fn window_seen(listener_at: SocketAddr, window_bytes: u32) -> u64 {
         let advertise =
             Tuning { window: Some(Window::Advertise(window_bytes)), ..Tuning::default() };
@@ -281,7 +279,7 @@ mod tests {
         let (mut receiver, _) = listener.accept().unwrap();
         let handle = into_handle(sender.try_clone().unwrap());
         let mut writer = &sender;
-        // The receiver gets no processor meanwhile.
+        // The receiver does not run in the meantime.
         (0..20).for_each(|_| writer.write_all(&[0; 51]).unwrap());
         assert!(!is_behind(&handle));
         sender.set_nonblocking(true).unwrap();

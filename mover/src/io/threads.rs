@@ -1,4 +1,4 @@
-//! Blocking calls: where they are asked for when they only copy, on a shared pool when they may
+//! Blocking calls: on the calling thread when they only copy, on a shared thread pool when they may
 //! wait.
 
 use std::collections::VecDeque;
@@ -42,12 +42,12 @@ impl Threads {
         })
     }
 
-    /// Requests that nobody has to wait for.
+    /// Requests that have completed here.
     pub fn ready(&self) -> usize {
         self.landed.len()
     }
 
-    /// Requests whose end comes from elsewhere: the pool, or a peer.
+    /// Requests whose completion comes from elsewhere: the pool, or a peer.
     pub fn waiting(&self) -> usize {
         self.away + self.receiving.len()
     }
@@ -57,7 +57,7 @@ impl Threads {
         Pool::shared().put(Job { verb, request, inbox: self.inbox.clone() });
     }
 
-    /// Does now what was asked for, and remembers how it ended.
+    /// Performs a verb on this thread, and keeps its completion.
     fn perform(&mut self, verb: Verb, mut request: Request) {
         let result = match &mut self.sampler {
             Some(sampler) => sampler.perform(&verb, &mut request),
@@ -66,7 +66,7 @@ impl Threads {
         self.landed.push_back(Landing { verb, request, result });
     }
 
-    /// Takes what the pool has ended.
+    /// Collects what has completed here and in the pool.
     pub fn collect(&mut self, landings: &mut Vec<Landing>) {
         landings.extend(self.landed.drain(..));
         if self.away > 0 {
@@ -76,7 +76,7 @@ impl Threads {
         }
     }
 
-    /// Clocks what is done from here to `lap`, where somebody wants to know.
+    /// Measures the time from here to `lap`, where a stream is sampled.
     pub fn begin(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.begin();
@@ -89,7 +89,7 @@ impl Threads {
         }
     }
 
-    /// With nothing else in the air the kernel may wait for the whole receive.
+    /// With nothing else in flight the kernel may wait for the whole receive.
     fn receive_blocking(&mut self, landings: &mut Vec<Landing>) {
         let Some((verb, mut request)) = self.receiving.pop_front() else { return };
         let result = match &mut self.sampler {
@@ -116,7 +116,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Takes what the sockets have without waiting.
+    /// Receives what the sockets have, without waiting.
     pub(crate) fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
         for _ in 0..self.receiving.len() {
             let Some((verb, mut request)) = self.receiving.pop_front() else { return };
@@ -170,7 +170,7 @@ impl Backend for Threads {
     fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
         self.collect(landings);
         if !landings.is_empty() {
-            // Nobody waits while there is work; a socket is looked at when there is none.
+            // There is work, so do not wait; sockets are polled when there is none.
             return Ok(());
         }
         match wait {
@@ -203,8 +203,8 @@ impl Backend for Threads {
     }
 }
 
-/// Polls until something is there or the deadline has come, and looks at the lane's stream whenever
-/// that is due.
+/// Polls until something is ready or the deadline has passed, and samples the lane's stream
+/// whenever that is due.
 fn wait_for(
     fds: &mut [PollFd<'_>],
     deadline: Option<Tick>,
@@ -230,7 +230,7 @@ fn wait_for(
     }
 }
 
-/// Where the pool leaves what it has done for one lane.
+/// Where the pool leaves the completions of one lane.
 #[derive(Debug)]
 struct Inbox {
     ended: Mutex<Vec<Landing>>,
@@ -247,7 +247,7 @@ impl Inbox {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the wakes so far; what they were about is looked at next.
+    /// Clears the wakes so far; the caller then looks at what they were about.
     fn quiet(&self) {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
@@ -267,7 +267,7 @@ struct Job {
     inbox: Arc<Inbox>,
 }
 
-/// A queue with threads behind it, started when the first job comes.
+/// A job queue with threads, started with the first job.
 #[derive(Debug)]
 struct Pool {
     jobs: Mutex<PoolState>,

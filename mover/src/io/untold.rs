@@ -1,11 +1,11 @@
-//! Files that do not tell their size: what the kernel makes up as it is read, below `/proc`, `/sys`
-//! and the like. They say 0, or a page, and have what a reader finds.
+//! Files that do not report their size: the kernel generates them when they are read, below
+//! `/proc`, `/sys` and the like. They report 0, or a page; their size is what a reader finds.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-/// More than that is no setting and no table: its reader may never come to an end.
+/// A larger file is neither a setting nor a table: reading it may never end.
 const SIZE_BYTES_MAX: u64 = 16 << 20;
 
 /// The size that a reader finds.
@@ -23,8 +23,8 @@ pub(super) fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     }
 }
 
-/// True for a file that does not tell its size, has been read this far, and ends here. Its last
-/// byte is not asked for again: a setting can be read only from its beginning.
+/// True for a file that does not report its size, has been read this far, and ends here. Its last
+/// byte is not read again: a setting can be read only from its beginning.
 pub(crate) fn ends_at(fd: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
     if !is_untold(fd)? {
         return Ok(false);
@@ -41,7 +41,7 @@ fn read_at(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno>
     }
 }
 
-/// True for what is on a file system that does not tell sizes.
+/// True for a file on a file system that does not report sizes.
 pub(crate) fn is_untold(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(UNTOLD_MAGICS.contains(&(rustix::fs::fstatfs(fd)?.f_type as u64)))
 }

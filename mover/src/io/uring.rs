@@ -1,7 +1,7 @@
-//! Files on an io_uring; sockets and everything that only copies as blocking calls beside it.
+//! Files through io_uring; sockets, and calls that only copy, as blocking calls beside it.
 //!
-//! Measured (`runs/`): one TCP stream gains nothing from a ring, direct I/O at a depth of four and
-//! more costs half of what threads cost.
+//! Measured (`runs/`): one TCP stream gains nothing from a ring; direct I/O at a depth of four and
+//! more costs half of what it costs with threads.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -17,11 +17,11 @@ use super::threads::Threads;
 use base::limits::DEPTH_MAX;
 use base::units::Tick;
 
-/// One ring, of one lane.
+/// The ring of one lane.
 pub struct Uring {
-    /// Declared first: the ring goes before the buffers that it may know.
+    /// Declared first: the ring is dropped before the buffers that may be registered with it.
     ring: IoUring,
-    /// What is on the ring, by the number in its user data.
+    /// Requests on the ring, by the number in their user data.
     flying: Vec<Option<(Verb, Request)>>,
     free: Vec<u32>,
     in_ring: usize,
@@ -29,12 +29,12 @@ pub struct Uring {
     threads: Threads,
 }
 
-/// Whether the ring knows the buffers. To tell it of them takes every page of theirs: a copy of few
-/// requests is over before it has touched most.
+/// Whether the buffers are registered. Registration touches every page of them: a copy of few
+/// requests ends before it has used most of them.
 #[derive(Debug)]
 enum Registered {
     No,
-    /// When so many more requests have gone out.
+    /// Registered after `launches` more submissions.
     In {
         launches: usize,
         stretches: Vec<Stretch>,
@@ -42,7 +42,7 @@ enum Registered {
     Yes,
 }
 
-/// A buffer as the kernel gets to know it.
+/// A buffer as it is registered.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     address: usize,
@@ -50,10 +50,10 @@ struct Stretch {
 }
 
 impl Uring {
-    /// Asks the kernel for a ring. Sandboxes and old kernels refuse, each in their own way.
+    /// Sets up a ring. Sandboxes and old kernels refuse, each in their own way.
     pub fn new() -> io::Result<Uring> {
         let entries = u32::from(DEPTH_MAX) * 2;
-        // Not SINGLE_ISSUER: a lane is built on another thread than it runs on.
+        // Not SINGLE_ISSUER: a lane is built on another thread than the one it runs on.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
             .build(entries)
@@ -101,14 +101,14 @@ impl Uring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit().expect("a ring that takes what it is given");
         }
-        // The kernel starts at once: the lane may be about to block in a send.
+        // Submit at once: the lane may be about to block in a send.
         if let Err(error) = self.ring.submit() {
             assert!(is_busy(&error), "the ring refuses work: {error}");
         }
     }
 
-    /// Registered buffers spare the kernel a page walk a request. Without the memory allowance (an
-    /// unprivileged user has 8 MiB) the ring works as well with plain ones.
+    /// Registered buffers save the kernel a page walk for each request. Without the memory
+    /// allowance (8 MiB for an unprivileged user) the ring works as well with plain ones.
     fn register_when_due(&mut self) {
         let Registered::In { launches, stretches } = &mut self.registered else { return };
         if *launches > 0 {
@@ -123,7 +123,7 @@ impl Uring {
             })
             .collect::<Vec<_>>();
         // SAFETY: the buffers belong to requests of the lane that owns this ring and that drains it
-        // before either is dropped, or gives up for good what is on it; their memory never moves.
+        // before either is dropped, or leaks what is on it; their memory never moves.
         let told = unsafe { self.ring.submitter().register_buffers(&slices) };
         self.registered = if told.is_ok() { Registered::Yes } else { Registered::No };
     }
@@ -177,8 +177,8 @@ impl Uring {
         }
     }
 
-    /// Waits for the ring alone, the cheapest wait there is. A lane whose stream is looked at comes
-    /// back for each look; a kernel that cannot do that (before Linux 5.11) lets it look late.
+    /// Waits for the ring alone, the cheapest wait. A lane whose stream is sampled returns for each
+    /// sample; on a kernel that cannot do that (before Linux 5.11) samples are late.
     fn wait_ring(&mut self) -> io::Result<()> {
         self.threads.begin();
         loop {
@@ -207,8 +207,8 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Only a lane that panics leaves something on the ring. The kernel may go on with it after
-        // the ring is gone, so its memory and its file stay as long as this process does.
+        // Only a lane that panics leaves requests on the ring. The kernel may go on with them after
+        // the ring is closed, so their memory and files are leaked until this process ends.
         self.flying.drain(..).for_each(std::mem::forget);
     }
 }
@@ -292,7 +292,7 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// A ring's descriptor, to be polled beside others while the ring is alive.
+/// A ring's descriptor, to be polled with others while the ring is alive.
 struct RingFd(i32);
 
 impl AsFd for RingFd {

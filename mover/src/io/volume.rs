@@ -1,8 +1,8 @@
-//! What a file system is to this program: names, handles, and changes that can be lost.
+//! A file system as this program uses it: names, handles, and changes that can be lost.
 //!
-//! Data goes through a `Backend`, many transfers at once. What a volume does is small, synchronous
-//! and about names; the simulator has one of its own, so that it can lose every change that was not
-//! synced.
+//! Data goes through a `Backend`, many transfers at once. The calls of a volume are small,
+//! synchronous and about names; the simulator has a volume of its own, so that it can lose every
+//! change that was not synced.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use base::attributes::Attributes;
 use base::fault::{Class, Fault};
 
-/// Something the kernel, or the simulator, knows by a number.
+/// Something that the kernel, or the simulator, identifies by a number.
 #[derive(Clone, Debug)]
 pub enum Handle {
     Fd(Arc<OwnedFd>),
@@ -25,7 +25,7 @@ impl Handle {
         Handle::Fd(Arc::new(fd))
     }
 
-    /// True for two names of one thing.
+    /// True for two handles of the same thing.
     pub fn is(&self, other: &Handle) -> bool {
         match (self, other) {
             (Handle::Fd(one), Handle::Fd(another)) => Arc::ptr_eq(one, another),
@@ -58,9 +58,9 @@ pub struct Status {
     pub mtime: Mtime,
     /// Permission bits.
     pub mode: u32,
-    /// Device and inode: names of the same file have the same.
+    /// Device and inode: names of the same file have the same pair.
     pub inode: (u64, u64),
-    /// What it takes on the disk.
+    /// The space that it takes on the disk.
     pub allocated_bytes: u64,
 }
 
@@ -73,13 +73,12 @@ pub enum StatusKind {
     Special,
 }
 
-/// What a file that was made here is known by later: more than its number, which another file may
-/// get.
+/// Identifies a file that we created: by more than its inode number, which another file may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub inode: u64,
     pub owner: u32,
-    /// When it was made, where the file system says so.
+    /// When it was created, where the file system reports it.
     pub born: Option<Mtime>,
 }
 
@@ -95,30 +94,30 @@ impl Identity {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     pub mode: u32,
-    /// Set when mode and time are to be kept.
+    /// Set when mode and time are preserved.
     pub mtime: Option<Mtime>,
-    /// Set when they are to be kept.
+    /// Set when they are preserved.
     pub attributes: Option<Arc<Attributes>>,
 }
 
-/// Whether a change is on stable storage before the call comes back.
+/// Whether a change is on stable storage before the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     Now,
     Later,
 }
 
-/// What came of asking for a file that nobody else is to have.
+/// The result of opening a file for exclusive use.
 #[derive(Clone, Debug)]
 pub enum Locked {
     Ours(Handle),
-    /// Another process of ours has it.
+    /// Another process of ours has locked it.
     Busy,
-    /// Its name leads to what is somebody else's, or not only ours: it was not touched.
+    /// The name is that of a file which is not ours alone: it was not touched.
     Foreign,
 }
 
-/// What came of leaving a directory.
+/// The results of finishing a directory.
 #[derive(Clone, Debug)]
 pub struct Left {
     pub given: Result<(), Fault>,
@@ -130,14 +129,14 @@ pub struct Left {
 pub enum Access {
     /// To read; direct where `cache` says so.
     Read { cache: Cache },
-    /// A new file to write. Where `reserve` is asked, it is that long at once and has room for it,
-    /// if the file system can do that.
+    /// A new file to write. With `reserve` it gets that length, and space for it, at once, if the
+    /// file system can do that.
     Create { cache: Cache, reserve: Option<u64> },
-    /// A file that is there already, to write what is missing of it.
+    /// An existing file, to write the parts that are missing.
     Resume { cache: Cache },
 }
 
-/// A file to be read, as most are.
+/// Opens a file to be read through the page cache, as most are.
 pub(crate) const READ_THROUGH: Access = Access::Read { cache: Cache::Through };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +145,7 @@ pub enum Cache {
     Around,
 }
 
-/// May a rename replace what has the name already?
+/// Whether a rename may replace what has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     Never,
@@ -155,72 +154,71 @@ pub enum Replace {
 
 /// A tree of files below one root. Every path is relative to it and cannot leave it.
 pub trait Volume: Send + Sync + fmt::Debug {
-    /// What people call this root in messages.
+    /// The name of this root in messages.
     fn root(&self) -> &Path;
     /// True when reads and writes can wait for a device: false for files in memory.
     fn waits(&self) -> bool;
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
-    /// What an open file is known by, and how long it is. `None` for what is no file, or has more
-    /// names than one: it is not ours alone.
+    /// The identity of an open file, and its length. `None` for anything but a regular file with
+    /// one name: it is not ours alone.
     fn identity_of(&self, file: &Handle, path: &[u8]) -> Result<(Option<Identity>, u64), Fault>;
-    /// Where the file has data at `offset` or behind it; `None` when there is a hole to its end.
+    /// The first data at `offset` or after it; `None` when a hole reaches to the end of the file.
     fn next_data(&self, file: &Handle, path: &[u8], offset: u64) -> Result<Option<u64>, Fault>;
-    /// Makes a stretch of a file read as zeros, and gives back its room where the file system knows
-    /// holes. The file keeps its length.
+    /// Makes a range of a file read as zeros, and frees its space where the file system has holes.
+    /// The file keeps its length.
     fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault>;
     fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
-    /// Changes the mode of a directory, also of one that its owner may not look into.
+    /// Changes the mode of a directory, also of one that its owner may not read.
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
     fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault>;
     /// Gives a file another name, which must be free.
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault>;
     fn set_length(&self, file: &Handle, path: &[u8], len: u64) -> Result<(), Fault>;
     fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault>;
-    /// Gives a directory (the root where the path is empty) what it is to have in the end, where
-    /// that is said, and puts its names on stable storage, where that is asked.
+    /// Gives a directory (the root where the path is empty) its final metadata, where there is any,
+    /// and puts its names on stable storage, where that is asked.
     fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left;
-    /// What could not be kept, said once for each kind of thing.
+    /// What could not be preserved, reported once for each kind.
     fn take_warnings(&self) -> Vec<String> {
         Vec::new()
     }
-    /// The file's bytes are on stable storage.
+    /// Puts the bytes of the file on stable storage.
     fn sync(&self, file: &Handle, path: &[u8]) -> Result<(), Fault>;
-    /// The file system that the directory of a path is on, as a number: another one may be mounted
-    /// anywhere below the root.
+    /// The file system of the directory of a path, as a number: another one may be mounted anywhere
+    /// below the root.
     fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault>;
-    /// Everything on the file system that the directory of this path is on is: bytes, names and
-    /// metadata.
+    /// Syncs the file system of the directory of this path: bytes, names and metadata.
     fn sync_all(&self, path: &[u8]) -> Result<(), Fault>;
-    /// The root's own name is, where the directory that holds it may be read.
+    /// Syncs the root's own name, where the directory that holds it may be read.
     fn sync_own_name(&self) -> Result<(), Fault>;
-    /// The names in this directory (of a path's parent) are.
+    /// Syncs the names in the parent directory of this path.
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
     fn remove(&self, path: &[u8]) -> Result<(), Fault>;
-    /// Opens a file to be read and appended to, makes it where there is none, and keeps everybody
-    /// else out of it until the handle is dropped.
+    /// Opens a file to read and append, creates it where it does not exist, and locks others out
+    /// until the handle is dropped.
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault>;
-    /// True where somebody else has put something under a name that only we give.
+    /// True where another user has something under a name that only we use.
     fn is_foreign(&self, _path: &[u8]) -> Result<bool, Fault> {
         Ok(false)
     }
-    /// Removes a file that is ours alone: its directory looks as if nothing had been.
+    /// Removes a file that only we use; the times of its directory stay as they were.
     fn remove_unseen(&self, path: &[u8]) -> Result<(), Fault> {
         self.remove(path)
     }
-    /// Reads what there is at an offset; 0 at the end.
+    /// Reads the bytes at an offset; 0 at the end.
     fn read_at(&self, file: &Handle, path: &[u8], at: u64, into: &mut [u8])
     -> Result<usize, Fault>;
     /// Writes all of `bytes` at an offset.
     fn append(&self, file: &Handle, path: &[u8], at: u64, bytes: &[u8]) -> Result<(), Fault>;
-    /// Where a symbolic link points; `None` for what is none.
+    /// The target of a symbolic link; `None` if it is not one.
     fn read_link(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
     /// Bytes that can still be written in the directory of this path.
     fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault>;
-    /// The size of a file whose file system does not tell sizes, found by reading it to its end;
-    /// `None` where sizes are told.
+    /// The size of a file whose file system does not report sizes, found by reading it to its end;
+    /// `None` where sizes are reported.
     fn untold_size(&self, _path: &[u8]) -> Result<Option<u64>, Fault> {
         Ok(None)
     }
@@ -229,7 +227,7 @@ pub trait Volume: Send + Sync + fmt::Debug {
         let status = self.status_of(file, path)?;
         Ok((status.size, status.mtime) == then)
     }
-    /// Reads one small file whole: exactly `into`, of a file that has just that size and time.
+    /// Reads one small file whole: exactly `into`, from a file that has exactly that size and time.
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault>;
     /// Writes one small file whole, metadata included.
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault>;
@@ -239,15 +237,15 @@ pub trait Volume: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub object: u64,
-    /// `None` where its bytes are thrown away.
+    /// `None` where its bytes are discarded.
     pub volume: Option<Arc<dyn Volume>>,
-    /// Where it is read from, or the temporary name that it is written under.
+    /// The path that it is read from, or the temporary name that it is written to.
     pub path: Vec<u8>,
     pub len: u32,
-    /// Where its bytes lie in the body.
+    /// Where its bytes are in the body.
     pub at: u32,
     pub meta: Metadata,
-    /// Blocks of zeros need no room.
+    /// Blocks of zeros become holes.
     pub sparse: bool,
 }
 
@@ -274,15 +272,15 @@ pub struct LazyFile {
     pub volume: Arc<dyn Volume>,
     pub path: Vec<u8>,
     pub access: Access,
-    /// What a source file must still be when its bytes have been read.
+    /// The size and time that a source file must still have when its bytes have been read.
     pub expect: Option<(u64, Mtime)>,
-    /// The file that it must be, where it is there already.
+    /// The file that it must be, where it exists already.
     pub made: Option<Identity>,
-    /// It has holes, or is to have them.
+    /// It has holes, or gets them.
     pub sparse: bool,
     /// The length that it gets before anything is written.
     length: Option<u64>,
-    /// Stretches that are made holes before anything is written: nobody knows what is there.
+    /// Ranges that are made holes before anything is written: their content is unknown.
     unknown: Vec<Range<u64>>,
     opened: OnceLock<Result<Handle, Fault>>,
 }
@@ -307,8 +305,8 @@ impl LazyFile {
         LazyFile { sparse, ..self }
     }
 
-    /// A file to be written with holes. It has its length as soon as it is opened, so that what
-    /// ends in a hole is there wherever the last write ends; and then these stretches are holes.
+    /// A file to be written with holes. It gets its length when it is opened, so that a hole at its
+    /// end exists wherever the last write ends; then these ranges become holes.
     pub(crate) fn hollow(self, size: u64, unknown: Vec<Range<u64>>) -> LazyFile {
         LazyFile { sparse: true, length: Some(size), unknown, ..self }
     }
@@ -336,12 +334,12 @@ impl LazyFile {
         Ok(handle)
     }
 
-    /// The handle, if anybody has needed it.
+    /// The handle, if the file has been opened.
     pub fn opened(&self) -> Option<&Handle> {
         self.opened.get().and_then(|opened| opened.as_ref().ok())
     }
 
-    /// Whether room for all of it has been asked for.
+    /// Whether space for all of it has been reserved.
     pub(crate) fn is_reserved(&self) -> bool {
         matches!(self.access, Access::Create { reserve: Some(_), .. }) && self.opened().is_some()
     }
@@ -372,7 +370,7 @@ pub fn changed(volume: &dyn Volume, path: &[u8]) -> Fault {
     Fault::new(Class::SourceChanged, text)
 }
 
-/// A path as people know it.
+/// A path as the user knows it.
 pub fn show(volume: &dyn Volume, path: &[u8]) -> String {
     use std::os::unix::ffi::OsStrExt;
     volume.root().join(std::ffi::OsStr::from_bytes(path)).display().to_string()

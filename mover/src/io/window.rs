@@ -1,10 +1,10 @@
-//! The receive window that a socket advertises, held to what was asked, and room to fill it.
+//! The receive window that a socket advertises, kept at the size that was asked for.
 //!
 //! `SO_RCVBUF` is memory, not a window: the kernel doubles it, advertises a share of it, and learns
-//! that share from the first full segment that comes. `TCP_WINDOW_CLAMP` is a window, but it is
-//! forgotten whenever the kernel learns. So the clamp is set, the memory is too small to overshoot
-//! until the share has been learned, and then the clamp is set again in memory that is ample. The
-//! figures are in docs/decisions/0029.
+//! that share from the first full segment. `TCP_WINDOW_CLAMP` is a window, but the kernel resets it
+//! whenever it learns. So the clamp is set with memory that is too small to overshoot until the
+//! share has been learned, and then set again with ample memory. The figures are in
+//! docs/decisions/0029.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::system::{self, Windows};
 use base::units::Bytes;
 
-/// What a socket has to do with the window that was asked for.
+/// What a socket does for the window that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// Its host receives: it advertises the window.
@@ -24,8 +24,8 @@ pub enum Window {
     Fill(u32),
 }
 
-/// Before the connection: the scale of the window and the size of segments are agreed on in the
-/// first packets.
+/// Called before connecting: the first packets negotiate the scale of the window and the size of
+/// segments.
 pub(crate) fn announce(socket: &Socket, window: Window) -> io::Result<()> {
     let Window::Advertise(bytes) = window else { return Ok(()) };
     let Announced { clamp_bytes, segment_bytes } = announced(bytes);
@@ -33,7 +33,7 @@ pub(crate) fn announce(socket: &Socket, window: Window) -> io::Result<()> {
     segment_bytes.map_or(Ok(()), |bytes| socket.set_tcp_mss(bytes))
 }
 
-/// What the first packets say for a window.
+/// What the first packets announce for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announced {
     clamp_bytes: u32,
@@ -43,7 +43,7 @@ struct Announced {
 
 /// Without a scale the kernel advertises whole segments, so a small window is cut into segments
 /// that divide it, and begins with half of it, as it may only grow. A larger one begins with the
-/// least clamp that yields a scale which can express it.
+/// smallest clamp whose scale can express it.
 fn announced(window: u32) -> Announced {
     if window <= UNSCALED_BYTES_MAX {
         let segments = window.div_ceil(SEGMENT_BYTES_MAX);
@@ -51,7 +51,7 @@ fn announced(window: u32) -> Announced {
         return Announced { clamp_bytes: window / 2, segment_bytes };
     }
     let scale = (1..=SCALE_MAX).find(|scale| UNSCALED_BYTES_MAX << scale >= window);
-    // A segment as long as the window, as loopback has them, would grow it beyond itself.
+    // A segment as long as the window, as on loopback, would make it grow beyond its size.
     let segment_bytes = (window / SEGMENTS_MIN).max(ETHERNET_BYTES) + TIMESTAMP_BYTES;
     Announced {
         clamp_bytes: 1 << (15 + scale.unwrap_or(SCALE_MAX)),
@@ -59,12 +59,12 @@ fn announced(window: u32) -> Announced {
     }
 }
 
-/// On a connection that has just been made.
+/// Called on a connection that has just been made.
 pub fn hold(socket: BorrowedFd<'_>, window: Window) {
     match window {
         Window::Advertise(bytes) => apply(socket, bytes, tight(bytes)),
         Window::Fill(bytes) => {
-            // Where the system allows less than that, its own tuning may still reach further.
+            // Where the system allows less than that, its autotuning may still reach further.
             let room = bytes.saturating_mul(FILL_FACTOR);
             if send_buffer_max() >= room {
                 set_send_buffer(socket, room);
@@ -73,7 +73,7 @@ pub fn hold(socket: BorrowedFd<'_>, window: Window) {
     }
 }
 
-/// Now and then while bytes come: sets again what the kernel has forgotten.
+/// Called now and then while bytes arrive: sets again what the kernel has reset.
 pub fn keep(socket: BorrowedFd<'_>, window: u32) {
     let (Some(clamp_bytes), Ok(buffer_bytes), Some(met)) = (
         system::window_clamp(socket),
@@ -88,16 +88,16 @@ pub fn keep(socket: BorrowedFd<'_>, window: u32) {
     }
 }
 
-/// How a socket is set, as the kernel tells it.
+/// The settings of a socket, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     clamp_bytes: u32,
     buffer_bytes: u32,
 }
 
-/// The receive buffer to set, with the clamp; `None` where all is as it should be.
+/// The receive buffer to set, with the clamp; `None` where both are right.
 fn buffer_to_hold(now: Held, met: Windows, window: u32, buffer_max: u32) -> Option<u32> {
-    // A path with small segments never shows the largest one: then enough has come.
+    // A path with small segments never shows the largest one: then this many bytes are enough.
     let learned = met.segment_received_bytes + SEGMENT_SLACK_BYTES >= met.segment_allowed_bytes
         || met.received_bytes > u64::from(window) * 4 + LEARNING_BYTES_MAX;
     let wanted = if learned { ample(window) } else { tight(window) }.min(buffer_max);
@@ -105,13 +105,13 @@ fn buffer_to_hold(now: Held, met: Windows, window: u32, buffer_max: u32) -> Opti
     (!fits).then_some(wanted)
 }
 
-/// Memory whose largest share is the window.
+/// Memory of which the largest share is the window.
 fn tight(window: u32) -> u32 {
     (window / 20).saturating_add(window)
 }
 
-/// Memory of which the least share is the window, and where that share is larger, there is room for
-/// what waits to be read.
+/// Memory of which the smallest share is the window; where the share is larger, the rest is for
+/// bytes that wait to be read.
 fn ample(window: u32) -> u32 {
     window.saturating_mul(4)
 }
@@ -121,7 +121,7 @@ fn apply(socket: BorrowedFd<'_>, window: u32, buffer_bytes: u32) {
     let _ = system::set_window_clamp(socket, window);
 }
 
-/// The kernel takes half of what it is to be, as it doubles it.
+/// The kernel doubles what it is given, so it gets half.
 fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) {
     let half = bytes as usize / 2;
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, half).is_err() {
@@ -162,7 +162,7 @@ fn buffer_max(ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>) -> u32 {
     socket.and_then(|socket| ask(socket.as_fd())).map_or(0, |bytes| bytes as u32)
 }
 
-/// What this host's limits make of a window, where it is not what was asked for; for people.
+/// How this host's limits change a window, where it is not what was asked for; for the user.
 pub(crate) fn shortfall(window: Window) -> Option<String> {
     let tuned_max = tuned_send_buffer_max();
     match window {
@@ -197,27 +197,27 @@ fn fill_shortfall(window: u32, buffer_max: u32) -> Option<String> {
     })
 }
 
-/// How far the system itself lets send buffers grow.
+/// The limit of the system's own tuning of send buffers.
 fn tuned_send_buffer_max() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
     text.split_whitespace().nth(2).and_then(|max| max.parse().ok()).unwrap_or(0)
 }
 
-/// What fits the window field without a scale, and the largest scale (RFC 7323).
+/// The largest window without a scale, and the largest scale (RFC 7323).
 const UNSCALED_BYTES_MAX: u32 = 65535;
 const SCALE_MAX: u32 = 14;
 /// Payload of a segment on Ethernet over IPv6, and what timestamps take of each segment.
 const SEGMENT_BYTES_MAX: u32 = 1428;
 const TIMESTAMP_BYTES: u32 = 12;
-/// Payload of a segment on Ethernet over IPv4; and how many segments a larger window has at least.
+/// Payload of a segment on Ethernet over IPv4; and the least number of segments in a larger window.
 const ETHERNET_BYTES: u32 = 1448;
 const SEGMENTS_MIN: u32 = 64;
-/// TCP options make a full segment so much smaller than the largest, at most.
+/// TCP options make a full segment at most this much smaller than the largest.
 const SEGMENT_SLACK_BYTES: u32 = 40;
-/// When so much has come besides four windows, no larger segment will.
+/// After this much besides four windows, no larger segment will come.
 const LEARNING_BYTES_MAX: u64 = 64 << 10;
 /// A writer is woken when a third of the send buffer is free, and a third of the memory may be
-/// overhead: so much keeps a window full.
+/// overhead: this factor keeps a window full.
 const FILL_FACTOR: u32 = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the kernel is asked in one or two calls: statuses, times, modes, names that must be new.
+//! Operations of one or two kernel calls: statuses, times, modes, names that must be new.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use crate::io::volume::{Mtime, Status, StatusKind};
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-/// A regular file that only we may write to, by one name.
+/// A regular file with one name that only we may write to.
 pub(super) fn is_ours_alone(stat: &Stat) -> bool {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     is_file && is_own(stat) && stat.st_nlink == 1 && stat.st_mode & 0o022 == 0
@@ -20,8 +20,8 @@ pub(super) fn is_special(parent: &Folder, name: &OsStr) -> bool {
     found.is_ok_and(|stat| status_from(&stat).kind == StatusKind::Special)
 }
 
-/// A rename that replaces nothing. File systems without it get the same by a link, which also fails
-/// when the name is taken.
+/// A rename that replaces nothing. File systems without it use a link, which also fails when the
+/// name exists.
 pub(super) fn rename_new(
     from_parent: &Folder,
     from: &OsStr,
@@ -37,7 +37,7 @@ pub(super) fn rename_new(
     }
 }
 
-/// Whether a file has this size still, and this time where one is given.
+/// Whether a file still has this size, and this time where one is given.
 pub(super) fn is_still(fd: BorrowedFd<'_>, size: u64, mtime: Option<Mtime>) -> Result<bool, Errno> {
     let now = status_from(&rustix::fs::fstat(fd)?);
     if now.size == size && mtime.is_none_or(|mtime| mtime == now.mtime) {
@@ -53,7 +53,7 @@ pub(super) fn timestamps(mtime: Mtime) -> Timestamps {
     }
 }
 
-/// The process's umask, which can only be read by setting it; asked once.
+/// The process's umask, which can only be read by setting it; read once.
 pub(super) fn umask() -> u32 {
     static UMASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -81,7 +81,7 @@ pub(super) fn status_from(stat: &Stat) -> Status {
     }
 }
 
-/// What is open only as a path has no other way to a new mode.
+/// The only way to set the mode through a descriptor that was opened as a path.
 pub(super) fn chmod_path(fd: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
     rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
 }

@@ -1,4 +1,4 @@
-//! Bytes that are written or checked at once, zeros among them.
+//! Writing whole files and zeros, and checking small files.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,8 +39,8 @@ impl Disk {
         }
     }
 
-    /// Writes zeros over what is data in a stretch, where no hole can be made. They go through the
-    /// page cache: the end of a file is no whole block.
+    /// Writes zeros over the data in a range, where no hole can be made. They go through the page
+    /// cache: the end of a file is not aligned to blocks.
     pub(super) fn fill_with_zeros(
         &self,
         file: &Handle,

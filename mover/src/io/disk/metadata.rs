@@ -1,4 +1,4 @@
-//! What files and folders are given besides bytes: owner, mode, time, attributes, lasting names.
+//! What files and folders get besides bytes: owner, mode, time, attributes, durable names.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 impl Disk {
-    /// Puts the names in a folder on stable storage. One that may not be read cannot be synced by
-    /// itself, but with everything else on its file system, by any file there.
+    /// Puts the names in a folder on stable storage. A folder that may not be read cannot be
+    /// synced; its whole file system is synced instead, through any file there.
     pub(super) fn sync_folder(&self, folder: &Folder, path: &[u8]) -> Result<(), Errno> {
         match folder.may_be_read {
             true => rustix::fs::fsync(&folder.fd),
@@ -34,7 +34,7 @@ impl Disk {
         }
     }
 
-    /// Gives a folder its metadata, also one that its owner has closed to themselves.
+    /// Sets the metadata of a folder, also of one whose mode denies its owner access.
     pub(super) fn give_folder(
         &self,
         folder: &Folder,
@@ -43,7 +43,7 @@ impl Disk {
     ) -> Result<(), Errno> {
         let mut meta = meta.clone();
         if meta.mtime.is_none() {
-            // A new one has its group from the one that it is in, where that says so.
+            // A new folder inherits its group from the folder above, where the SGID bit says so.
             meta.mode |= rustix::fs::fstat(folder.as_fd())?.st_mode & Mode::SGID.bits();
         }
         let meta = &meta;
@@ -56,8 +56,8 @@ impl Disk {
         self.give_metadata(opened.as_fd(), path, meta)
     }
 
-    /// Gives a mode, less what the umask withholds where nothing is preserved; where it is, time
-    /// and attributes too. The owner comes first: a change of it takes bits from the mode.
+    /// Sets a mode, less the umask where nothing is preserved; where it is, time and attributes
+    /// too. The owner is set first: a change of it clears bits of the mode.
     pub(super) fn give_metadata(
         &self,
         fd: BorrowedFd<'_>,

@@ -1,6 +1,6 @@
-//! What is random in a simulated world: the same numbers from the same seed.
+//! Random numbers of a simulated world: the same numbers from the same seed.
 
-/// Numbers from a seed: SplitMix64.
+/// A generator of random numbers: SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Dice {
     state: u64,
@@ -24,7 +24,7 @@ impl Dice {
         self.roll() % end.max(1)
     }
 
-    /// True once in `odds` times; never for 0.
+    /// True once in `odds` calls, on average; never for 0.
     pub fn once_in(&mut self, odds: u64) -> bool {
         odds > 0 && self.below(odds) == 0
     }

@@ -13,7 +13,7 @@ use crate::io::volume::{
 };
 use base::fault::Fault;
 
-/// The least that a disk writes at once.
+/// The smallest unit that a disk writes.
 const BLOCK_BYTES: usize = 512;
 
 /// A tree of simulated files.
@@ -22,12 +22,12 @@ pub struct SimVolume {
     world: Arc<World>,
     root: PathBuf,
     names: Mutex<Names>,
-    /// Directories with a file system of their own, which sees what is below.
+    /// Mount points: directories whose file system includes everything below.
     mounts: Vec<Vec<u8>>,
     failure: Mutex<Option<Failure>>,
 }
 
-/// One call that is to fail, with this error: the first, or one after so many that go well.
+/// One call that fails with this error, after `after` such calls that succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     pub call: Call,
@@ -39,7 +39,7 @@ pub struct Failure {
 struct Names {
     now: BTreeMap<Vec<u8>, Node>,
     durable: BTreeMap<Vec<u8>, Node>,
-    /// The root's own name may be lost, and with it all that is below.
+    /// The root's own name may be lost, and with it everything below.
     rootless: bool,
 }
 
@@ -61,17 +61,17 @@ impl SimVolume {
         }
     }
 
-    /// From now on one call fails.
+    /// Makes one call fail from now on.
     pub fn fail(&self, failure: Failure) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }
 
-    /// Nothing fails any more; true where it still would have.
+    /// Removes the planned failure; true where it had not happened yet.
     pub fn heal(&self) -> bool {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 
-    /// Asked by every call before it does anything.
+    /// Checked by every call before it does anything.
     fn ask(&self, call: Call, path: &[u8]) -> Result<(), Fault> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *failure {
@@ -86,20 +86,20 @@ impl SimVolume {
         Ok(())
     }
 
-    /// A root that has been made just now: its own name is not durable.
+    /// A root that was just created: its own name is not durable.
     pub fn made(world: &Arc<World>, root: &str) -> SimVolume {
         let volume = SimVolume::new(world, root);
         volume.lock().rootless = true;
         volume
     }
 
-    /// The same with another file system at this directory.
+    /// The same volume with another file system at this directory.
     pub fn with_mount(mut self, directory: &[u8]) -> SimVolume {
         self.mounts.push(directory.to_vec());
         self
     }
 
-    /// The place of the file system that this directory is on.
+    /// The number of the file system that this directory is on.
     fn mount_of(&self, directory: &[u8]) -> usize {
         let is_below = |mount: &&Vec<u8>| {
             directory
@@ -110,7 +110,7 @@ impl SimVolume {
         longest.map_or(0, |found| 1 + self.mounts.iter().position(|one| one == found).expect("it"))
     }
 
-    /// Puts a file there, durable as if it had always been.
+    /// Puts a file there, durable from the beginning.
     pub fn put(&self, path: &[u8], bytes: Vec<u8>, mtime: Mtime) {
         let mut world = self.world.lock();
         let durable = Some(bytes.clone());
@@ -133,7 +133,7 @@ impl SimVolume {
         self.lock().now.iter().filter_map(file).collect()
     }
 
-    /// What a file takes on the disk.
+    /// The space that a file takes on the disk.
     pub fn room_bytes(&self, path: &[u8]) -> Option<u64> {
         let world = self.world.lock();
         let names = self.lock();
@@ -141,7 +141,7 @@ impl SimVolume {
         Some(world.files[*id as usize].room.len() as u64 * ROOM_BYTES as u64)
     }
 
-    /// What is left after the power went: names of synced directories, bytes of synced files.
+    /// What is left after a power failure: names of synced directories, bytes of synced files.
     pub fn files_after_crash(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let world = self.world.lock();
         let file = |(path, node): (&Vec<u8>, &Node)| match node {
@@ -158,8 +158,8 @@ impl SimVolume {
         }
     }
 
-    /// Takes the power away: of what was not synced the disk has kept this block and lost that one,
-    /// of names likewise.
+    /// Simulates a power failure: of what was not synced the disk has kept some blocks and lost
+    /// others, of names likewise.
     pub fn lose_power(&self, dice: &mut Dice) {
         let mut world = self.world.lock();
         let mut names = self.lock();
@@ -193,7 +193,7 @@ impl SimVolume {
                 let from = from.get(at..).unwrap_or_default();
                 let count = block.len().min(from.len());
                 block[..count].copy_from_slice(&from[..count]);
-                // What was synced is there, whatever came later.
+                // What was synced is there, whatever was written later.
                 if at < durable.len() && file.bytes.get(at..at + 1) == durable.get(at..at + 1) {
                     let sure = &durable[at..durable.len().min(at + block.len())];
                     if file.bytes.get(at..at + sure.len()) == Some(sure) {
