@@ -268,9 +268,9 @@ choice!(
         #[default]
         Records = "records",
         Text = "text",
-        /// Each 1 MiB is either records or noise.
+        /// Each request (1 MiB by default) is either records or noise.
         Mix = "mix",
-        /// Text and noise in turns of 16 MiB.
+        /// Text and noise in turns of 16 requests.
         Runs = "runs",
     }
 );

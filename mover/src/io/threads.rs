@@ -21,7 +21,7 @@ const POOL_THREADS: usize = 16;
 /// The backend of blocking calls.
 #[derive(Debug)]
 pub struct Threads {
-    /// Ended where they were asked for.
+    /// Completed on the calling thread.
     landed: VecDeque<Landing>,
     /// Waiting for bytes from a socket.
     receiving: VecDeque<(Verb, Request)>,
