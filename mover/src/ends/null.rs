@@ -1,12 +1,12 @@
-//! Bytes that cost nothing: a source that makes them up, a sink that throws them away. The shortest
-//! endpoint; one that does I/O is `pipe.rs`. `pump/lane/assembly.rs` says which is made when.
+//! Bytes at no cost: a source that generates them, a sink that discards them. The shortest
+//! endpoint; one with I/O is `pipe.rs`. `pump/lane/assembly.rs` decides which is used.
 
 use super::endpoint::{Endpoint, Nature, Next};
 use super::synthetic::Maker;
 use crate::io::buffer::Buffer;
 use crate::io::request::{Leg, Request};
 
-/// What a made-up source puts into its bodies.
+/// What a generating source puts into its bodies.
 #[derive(Clone, Debug)]
 pub enum Fill {
     /// Whatever is in the buffer: no byte is touched.
@@ -14,16 +14,16 @@ pub enum Fill {
     Zeros,
     /// The same bytes at the same address for every run with this seed.
     Seeded(u64),
-    /// As compressible as some kind of data.
+    /// As compressible as data of some kind.
     Made(Maker),
 }
 
-/// Both ends of nothing.
+/// A null endpoint, as a source or a sink.
 #[derive(Debug)]
 pub struct Null {
     fill: Fill,
     depth: u32,
-    /// Requests get the next of these for the buffer that they have.
+    /// A request gets the next of these and leaves the buffer that it has.
     spare: Vec<Buffer>,
     next_spare: usize,
 }
@@ -33,7 +33,7 @@ impl Null {
         Null { fill, depth, spare: Vec::new(), next_spare: 0 }
     }
 
-    /// Goes through these buffers, one a request.
+    /// Cycles through these buffers, one for each request.
     pub fn through(self, spare: Vec<Buffer>) -> Null {
         Null { spare, ..self }
     }
@@ -92,7 +92,7 @@ pub fn mix(seed: u64, word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Each request gets the buffer that has rested longest; its own comes round in turn.
+    /// Each request gets the buffer that has been unused longest; its own comes back in turn.
     #[test]
     fn buffers_go_round() {
         let mut request = Request::several(1, 4096).remove(0);

@@ -1,4 +1,4 @@
-//! Standard input and standard output: bytes in their order, whatever lane they come on.
+//! Standard input and standard output: bytes in order, whatever lane they come through.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ impl Endpoint for PipeSource {
     }
 }
 
-/// A pipe shorter than its first request is digested as a whole: both sides know by its length.
+/// A pipe shorter than its first request is digested as a whole: its length tells both sides.
 pub(crate) fn mark_whole(request: &mut Request, slot_bytes: u32) {
     if let Cargo::Part(part) = &mut request.cargo
         && part.offset == 0
@@ -101,7 +101,7 @@ impl Endpoint for PipeSink {
     }
 }
 
-/// Whose bytes are written next; shared by the lanes of a pipe sink.
+/// The address that is written next; shared by the lanes of a pipe sink.
 #[derive(Debug, Default)]
 pub struct Turn {
     next: AtomicU64,
@@ -109,7 +109,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Has this lane woken whenever the turn changes.
+    /// Registers a lane to be woken whenever the turn changes.
     pub fn join(&self, lane: Arc<dyn Wake>) {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
     }

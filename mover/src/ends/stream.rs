@@ -1,4 +1,4 @@
-//! A TCP connection of the data plane: frames out, frames in, sealed as the transfer asks.
+//! A TCP connection that carries data: frames out, frames in, sealed as the transfer asks.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 use base::settings::{DigestKind, Receive};
 use base::tally::Stage;
 
-/// How the frames of a stream are protected; the handshake is over.
+/// How the frames of a stream are protected, once the handshake has ended.
 #[derive(Debug)]
 pub enum Protection {
     Off,
@@ -24,8 +24,8 @@ pub enum Protection {
     Tls(Tls),
 }
 
-/// What a tag must cover besides the header: the body, but for data whose header holds a digest of
-/// it that nobody can forge. What is packed is unpacked before it is digested, so a tag covers it.
+/// What a tag must cover besides the header: the body, except for data whose header holds a digest
+/// that nobody can forge. Compressed data is digested after decompression, so a tag covers it.
 fn tagged_body(request: &Request, digest: DigestKind) -> &[u8] {
     match (digest, request.label.kind, request.label.codec) {
         (DigestKind::Blake3, Kind::Data, Codec::Raw) => &[],
@@ -39,7 +39,7 @@ pub struct StreamSink {
     socket: Handle,
     protection: Protection,
     digest: DigestKind,
-    /// The memory that the next frame is sealed into; changes places with the request's.
+    /// The buffer that the next frame is sealed into; it is exchanged with the request's.
     spare: Option<Buffer>,
     wire_bytes: u64,
 }
@@ -55,7 +55,7 @@ impl StreamSink {
         StreamSink { socket, protection, digest, spare, wire_bytes: 0 }
     }
 
-    /// Puts the header in front of the body, seals both, and leaves the span to send.
+    /// Puts the header in front of the body, seals both, and sets the span to send.
     fn frame(&mut self, request: &mut Request) -> Result<(), Fault> {
         let header = frame::encode(&request.label);
         let body = request.body_span();
@@ -127,7 +127,7 @@ pub struct StreamSource {
     ended: bool,
 }
 
-/// What a frame may bring.
+/// What a frame may contain.
 #[derive(Clone, Copy, Debug)]
 struct Allowed {
     body_bytes_max: u32,
@@ -141,7 +141,7 @@ enum Inner {
 }
 
 impl StreamSource {
-    /// `begun` is what came behind the handshake already.
+    /// `begun` has the bytes that followed the handshake already.
     pub fn new(
         socket: Handle,
         protection: Protection,
@@ -159,12 +159,12 @@ impl StreamSource {
         StreamSource { socket, inner, how, allowed, digest, wire_bytes: 0, ended: false }
     }
 
-    /// Takes bodies off the socket in another way.
+    /// Receives bodies in another way.
     pub fn reading(self, how: Receive) -> StreamSource {
         StreamSource { how, ..self }
     }
 
-    /// Takes packed payloads too.
+    /// Accepts compressed payloads too.
     pub fn unpacking(mut self, compress: Compress) -> StreamSource {
         self.allowed.compress = compress;
         self
@@ -174,7 +174,7 @@ impl StreamSource {
         Next::Do(Verb::Receive { socket: self.socket.clone(), how: self.how })
     }
 
-    /// Clear frames: the kernel puts header and body where they belong.
+    /// Frames in clear text: the kernel writes header and body to their places.
     fn next_clear(&mut self, request: &mut Request) -> Result<Next, Fault> {
         let Inner::Clear { tags } = &mut self.inner else { unreachable!("a sealed stream") };
         let prefix = HEADER_BYTES + if tags.is_some() { TAG_BYTES } else { 0 };
@@ -202,7 +202,7 @@ impl StreamSource {
         Ok(Next::Done)
     }
 
-    /// Sealed frames: what has come is opened and handed on until a frame is whole.
+    /// Sealed frames: what has arrived is opened and passed on until a frame is complete.
     fn next_sealed(&mut self, request: &mut Request) -> Result<Next, Fault> {
         let Inner::Sealed(opener) = &mut self.inner else { unreachable!("a clear stream") };
         if request.hops > 0 {
@@ -262,8 +262,7 @@ impl Endpoint for StreamSource {
     }
 }
 
-/// Reads the label out of the headroom; a body longer than a buffer is refused before it is
-/// received.
+/// Reads the label in the headroom; a body longer than a buffer is refused before it is received.
 fn read_label(request: &Request, at: usize, allowed: Allowed) -> Result<Label, Fault> {
     let mut header = [0; HEADER_BYTES];
     header.copy_from_slice(&request.buffer.bytes()[at..at + HEADER_BYTES]);
@@ -306,17 +305,17 @@ fn check_tag(
     }
 }
 
-/// Opens a sealed stream: ciphertext comes into a buffer of its own, plain bytes go where they
-/// belong.
+/// Opens a sealed stream: ciphertext is received into a buffer of its own, plain bytes are written
+/// to their places.
 #[derive(Debug)]
 struct Opener {
     tls: Tls,
-    /// Ciphertext: `filled` bytes of it, the front of which is opened next.
+    /// Ciphertext: `filled` bytes of it, of which the front is opened next.
     sealed: Option<Buffer>,
     filled: usize,
     /// Plain bytes of the current frame that are in the request already.
     have: usize,
-    /// Plain bytes that came behind the current frame in its last record.
+    /// Plain bytes that followed the current frame in its last record.
     carry: Vec<u8>,
 }
 
@@ -341,7 +340,7 @@ impl Opener {
         }
     }
 
-    /// Lends the ciphertext buffer to the request, to be filled behind what is there.
+    /// Lends the ciphertext buffer to the request, to be filled after what is there.
     fn ask(&mut self, request: &mut Request) {
         let sealed = self.sealed.as_mut().expect("the buffer is here");
         request.span = self.filled as u32..sealed.len() as u32;
@@ -354,7 +353,7 @@ impl Opener {
         self.filled += request.moved as usize;
     }
 
-    /// Opens what is there until a frame is whole.
+    /// Opens what is there until a frame is complete.
     fn assemble(&mut self, request: &mut Request, allowed: Allowed) -> Result<Assembled, Fault> {
         let carried = std::mem::take(&mut self.carry);
         let mut assembly = Assembly { request, have: self.have, allowed, fault: None };
@@ -394,7 +393,7 @@ impl Opener {
     }
 }
 
-/// A frame being put together in a request's buffer.
+/// A frame that is being assembled in a request's buffer.
 struct Assembly<'a> {
     request: &'a mut Request,
     have: usize,
@@ -407,7 +406,7 @@ impl Assembly<'_> {
         self.fault.is_some() || self.have == self.total()
     }
 
-    /// Bytes of the frame: of its header until that has been read.
+    /// The length of the frame: of its header until that has been read.
     fn total(&self) -> usize {
         match self.have {
             0..HEADER_BYTES => HEADER_BYTES,
@@ -415,7 +414,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Takes what belongs to this frame; gives back what does not.
+    /// Takes what belongs to this frame; returns the rest.
     fn take<'b>(&mut self, mut plain: &'b [u8]) -> &'b [u8] {
         while !plain.is_empty() && !self.is_whole() {
             let count = plain.len().min(self.total() - self.have);
@@ -438,24 +437,24 @@ impl Assembly<'_> {
     }
 }
 
-/// Where the first TLS record ends; `None` while it is not whole (RFC 8446, section 5.1).
+/// The end of the first TLS record; `None` while it is incomplete (RFC 8446, section 5.1).
 fn record_end(bytes: &[u8]) -> Option<usize> {
     let length = u16::from_be_bytes([*bytes.get(3)?, *bytes.get(4)?]);
     let end = 5 + usize::from(length);
     (end <= bytes.len()).then_some(end)
 }
 
-/// What a sealed stream receives at once, with bodies of this size at most.
+/// What a sealed stream receives in one call, with bodies of this size at most.
 pub(crate) fn sealed_bytes(body_bytes: u32) -> u32 {
     body_bytes.clamp(SEALED_BYTES_MIN, SEALED_BYTES_MAX)
 }
 
-/// The ciphertext buffer of small requests still holds several records; that of large ones is not
-/// larger than what is worth a call.
+/// The ciphertext buffer of small requests still holds several records; that of large ones is no
+/// larger than pays in one call.
 const SEALED_BYTES_MIN: u32 = 64 << 10;
 const SEALED_BYTES_MAX: u32 = 256 << 10;
 
-/// A record's content with its protection (RFC 8446, section 5.2).
+/// The content of a record with its protection (RFC 8446, section 5.2).
 const RECORD_BYTES_MAX: usize = 16384 + 256;
 
 fn damaged(what: &str) -> Fault {

@@ -1,16 +1,16 @@
-//! Data sets that are made up as they are read: the same bytes at the same address for every run
+//! Data sets that are generated as they are read: the same bytes at the same address for every run
 //! of a seed, and as compressible as data of their kind.
 //!
-//! What is slow to make is made once, as a tape of 16 MiB that goes round and round: payloads are
-//! packed one by one, and none is longer than the tape. Where kinds take turns, each begins with a
-//! request, so that a payload is of one kind whatever the size of requests.
+//! Data that is slow to generate is generated once, as a tape of 16 MiB that repeats: payloads are
+//! compressed one by one, and none is longer than the tape. Where kinds alternate, each begins with
+//! a request, so that a payload is of one kind whatever the size of requests.
 
 use std::sync::Arc;
 
 use super::null::{fill_seeded, mix};
 use base::settings::DataSet;
 
-/// Makes the bytes of one data set.
+/// Generates the bytes of one data set.
 #[derive(Clone, Debug)]
 pub struct Maker {
     set: DataSet,
@@ -20,7 +20,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// What one takes.
+    /// The memory that one takes.
     pub const BYTES: u64 = TAPE_BYTES as u64;
 
     pub fn new(set: DataSet, seed: u64, request_bytes: u32) -> Maker {
@@ -50,7 +50,7 @@ impl Maker {
         }
     }
 
-    /// How long bytes of one kind go on around here, and whether they are noise.
+    /// The length of a run of one kind at this address, and whether it is noise.
     fn stretch(&self, at: u64) -> (u64, bool) {
         match self.set {
             DataSet::Records | DataSet::Text => (TAPE_BYTES as u64, false),
@@ -71,8 +71,8 @@ impl Maker {
     }
 }
 
-/// A stand-in for the Objectivity files of SLAC (2001): a header that counts, measurements with
-/// two decimals, and room that is reserved and empty. zlib 1 makes them 6.8 times smaller, and 9
+/// Stands for the Objectivity files of SLAC (2001): a header with a counter, measurements with two
+/// decimals, and reserved space that is empty. zlib:1 makes them 6.8 times smaller, and zlib:9
 /// hardly more.
 fn records(seed: u64) -> Vec<u8> {
     let mut tape = Vec::with_capacity(TAPE_BYTES + RECORD_BYTES);
@@ -96,7 +96,7 @@ fn records(seed: u64) -> Vec<u8> {
     tape
 }
 
-/// Words of a vocabulary of its own, the frequent ones short, in lines.
+/// Words of a generated vocabulary, the frequent ones short, in lines.
 fn text(seed: u64) -> Vec<u8> {
     const LETTERS: &[u8] = b"eeeeeeetttttaaaaaooooiiiinnnnssssrrrrhhhlllddcumfpgwybvk";
     let mut dice = 0;
@@ -113,7 +113,7 @@ fn text(seed: u64) -> Vec<u8> {
     let mut tape = Vec::with_capacity(TAPE_BYTES + 64);
     let mut line_end = 70;
     while tape.len() < TAPE_BYTES {
-        // The product of two dice prefers the front, as Zipf's law does.
+        // The product of two random numbers is often small, as ranks are in Zipf's law.
         let rank = roll(VOCABULARY) * roll(VOCABULARY) / VOCABULARY;
         let rank = rank * roll(VOCABULARY) / VOCABULARY;
         tape.extend_from_slice(&words[(rank as usize).min(words.len() - 1)]);
@@ -128,12 +128,12 @@ fn text(seed: u64) -> Vec<u8> {
 }
 
 const TAPE_BYTES: usize = 16 << 20;
-/// 504 in all, so that records do not fall into step with blocks.
+/// 504 in all, so that records are not aligned with blocks.
 const RECORD_BYTES: usize = 16 + 4 * MEASUREMENTS + RESERVED_BYTES;
 const MEASUREMENTS: usize = 22;
 const RESERVED_BYTES: usize = 400;
 const VOCABULARY: u64 = 8192;
-/// So many of one kind follow each other.
+/// Requests of one kind in a row.
 const RUN_REQUESTS: u64 = 16;
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
         let request = u64::from(REQUEST_BYTES);
         for set in DataSet::ALL {
             let maker = Maker::new(*set, 3, REQUEST_BYTES);
-            // Where kinds change, and where the tape begins again.
+            // Where kinds change, and where the tape repeats.
             for middle in [request, request * RUN_REQUESTS, TAPE_BYTES as u64] {
                 let start = middle - 4096;
                 let mut whole = vec![0; 8192];

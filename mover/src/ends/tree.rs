@@ -1,4 +1,4 @@
-//! Files: read or written in place, long ones in parts, short ones many to a request.
+//! Files: read or written in place, long ones in parts, many short ones in one request.
 
 use super::endpoint::{Endpoint, Nature, Next};
 use crate::io::backend::{Speed, Verb};
@@ -11,7 +11,7 @@ use base::fault::Fault;
 use base::label::Kind;
 use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 
-/// One end of files; which ones, each request's cargo says.
+/// The file end of a pump; the cargo of each request says which files.
 #[derive(Debug)]
 pub struct Tree {
     depth: u32,
@@ -70,7 +70,7 @@ fn speed_of(file: &LazyFile) -> Speed {
     }
 }
 
-/// What lies in a hole need not be read, nor travel.
+/// A hole is neither read nor sent.
 fn read_or_skip(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     if file.sparse {
@@ -94,7 +94,7 @@ fn read(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     let handle = file.handle()?.clone();
     let len = request.label.body_len;
-    // Around the cache only whole blocks can be read; the end of the file cuts the last one short.
+    // Direct I/O reads only whole blocks; the end of the file cuts the last one short.
     let asked = match file.cache() {
         Cache::Through => len,
         Cache::Around => len.next_multiple_of(BLOCK_BYTES),
@@ -131,13 +131,13 @@ fn write(part: &Part, request: &mut Request) -> Result<Next, Fault> {
         Cache::Through => span.end,
         Cache::Around => span.end.next_multiple_of(BLOCK_BYTES),
     };
-    // What pads the last block is cut off when the file is finished.
+    // The padding of the last block is cut off when the file is finished.
     request.buffer.bytes_mut()[span.end as usize..end as usize].fill(0);
     request.ask(span.start..end);
     Ok(Next::Do(Verb::WriteAt { file: handle, offset: part.offset, speed: speed_of(file) }))
 }
 
-/// Writes what is not zeros, one stretch of blocks after the other; the rest stays a hole.
+/// Writes what is not zeros, one run of blocks after the other; the rest stays a hole.
 fn write_data(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     let file = file_of(part);
     let body = request.body_span();
