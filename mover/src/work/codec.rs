@@ -1,5 +1,5 @@
-//! Packing and unpacking of payloads: each is a block by itself, and one that does not shrink goes
-//! as it is.
+//! Compression and decompression of payloads: each is a block of its own, and one that does not
+//! shrink is sent raw.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use base::limits::HEADROOM_BYTES;
 use base::tally::Stage;
 use base::units::{Nanos, Tick};
 
-/// A payload that keeps more than this of its length is not worth unpacking.
+/// A payload that keeps more than this share of its length is not worth decompressing.
 const KEPT_SHARE_MAX: (u64, u64) = (31, 32);
 
-/// What is looked at before a payload is packed.
+/// The sample of a payload that is examined before it is compressed.
 const PROBE_SAMPLES: usize = 4;
 const PROBE_BYTES: usize = 4096;
 
-/// Memory of a packer of payloads of this length: its room, and what the library takes at most.
+/// Memory to compress payloads of this length: the output, and what the library takes at most.
 pub(crate) fn packer_bytes(coding: Coding, body_bytes: u32) -> u64 {
     let body = u64::from(body_bytes);
     let room = block::get_maximum_output_size(body_bytes as usize) as u64;
@@ -37,17 +37,17 @@ pub(crate) fn packer_bytes(coding: Coding, body_bytes: u32) -> u64 {
         Coding::Zlib(_) => 512 << 10,
         Coding::Zstd(..=4) => 4 << 20,
         Coding::Zstd(5..=9) => 12 << 20,
-        // Its tables grow with what is packed.
+        // Its tables grow with the payload.
         Coding::Zstd(_) => ((8 << 20) + 14 * body).min(96 << 20),
     }
 }
 
-/// Memory of what unpacks payloads of this length.
+/// Memory to decompress payloads of this length.
 pub(crate) fn unpacker_bytes(body_bytes: u32) -> u64 {
     u64::from(body_bytes) + (256 << 10)
 }
 
-/// Packs payloads. What it needs is allocated when a format is first asked for, then kept.
+/// Compresses payloads. Memory is allocated when a format is first asked for, then kept.
 pub struct Packer {
     packed: Vec<u8>,
     body_bytes_max: u32,
@@ -61,7 +61,7 @@ pub struct Packer {
 
 impl Packer {
     pub fn new(body_bytes_max: u32) -> Packer {
-        // LZ4 wants room for the worst case before it begins.
+        // LZ4 needs space for the worst case before it begins.
         let room = block::get_maximum_output_size((body_bytes_max as usize).max(PROBE_BYTES));
         Packer {
             packed: vec![0; room],
@@ -75,7 +75,7 @@ impl Packer {
         }
     }
 
-    /// The packed form of `raw`; `None` where that is hardly shorter.
+    /// The compressed form of `raw`; `None` where that is hardly shorter.
     pub fn pack(&mut self, coding: Coding, raw: &[u8]) -> Option<&[u8]> {
         assert!(raw.len() <= self.body_bytes_max as usize, "a payload longer than a request");
         let (kept, whole) = KEPT_SHARE_MAX;
@@ -90,7 +90,7 @@ impl Packer {
         Some(&self.packed[..count])
     }
 
-    /// How much smaller a fast look makes a payload: LZ4 of a few samples spread over it.
+    /// A fast estimate of the compression ratio: LZ4 of a few samples spread over the payload.
     pub fn probe(&mut self, raw: &[u8]) -> f64 {
         let step = raw.len() / PROBE_SAMPLES;
         let table = self.probe.get_or_insert_with(CompressTable::small);
@@ -98,7 +98,7 @@ impl Packer {
         for sample in 0..PROBE_SAMPLES {
             let from = sample * step + step.saturating_sub(PROBE_BYTES) / 2;
             let bytes = &raw[from..(from + PROBE_BYTES).min(raw.len())];
-            // LZ4 is given room for the worst case, so it does not fail.
+            // LZ4 has space for the worst case, so it does not fail.
             let count = block::compress_into_with_table(bytes, &mut self.packed, table);
             sampled += bytes.len();
             packed += count.unwrap_or(bytes.len());
@@ -129,8 +129,8 @@ impl Packer {
             self.zstd_level = level;
         }
         let packed = zstd.compress_to_buffer(raw, &mut self.packed[..limit]);
-        // The one failure there is in practice: the room is used up, so nothing is gained. It
-        // leaves a payload begun, and the library takes no other level before that is forgotten.
+        // In practice only a full buffer fails, so nothing is gained. The library is then in the
+        // middle of a payload, and takes no other level before a reset.
         if packed.is_err() {
             zstd.context_mut().reset(ResetDirective::SessionOnly).ok()?;
         }
@@ -143,18 +143,18 @@ impl Packer {
     }
 }
 
-/// Unpacks payloads.
+/// Decompresses payloads.
 pub struct Unpacker {
     deflate: Option<Decompress>,
     zstd: Option<bulk::Decompressor<'static>>,
 }
 
-/// Why something cannot be unpacked.
+/// Why something cannot be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is no such format, or is of another length than it says.
+    /// It is not of this format, or of another length than it says.
     Damaged,
-    /// The libraries found no memory.
+    /// The library could not allocate memory.
     NoMemory,
 }
 
@@ -169,8 +169,8 @@ impl Unpacker {
         Unpacker { deflate: None, zstd: None }
     }
 
-    /// Unpacks into exactly this room: whatever would come to less or to more is refused, and
-    /// nothing is allocated for it.
+    /// Decompresses into exactly this buffer: data of any other length is refused, and nothing is
+    /// allocated for it.
     pub fn unpack(&mut self, codec: Codec, packed: &[u8], raw: &mut [u8]) -> Result<(), Unfit> {
         let wanted = raw.len();
         let count = match codec {
@@ -198,12 +198,12 @@ impl Unpacker {
     }
 }
 
-/// Says how each payload is to be packed, and is told what came of it.
+/// Chooses the coding of each payload, and is told the result.
 pub trait Chooser: Send + Sync + fmt::Debug {
-    /// `ratio`: how much smaller a probe made samples of the payload.
+    /// `ratio`: the compression ratio of a probe of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
     fn packed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took);
-    /// Where a payload that is timed begins to be packed.
+    /// The start of compressing a payload that is timed.
     fn begin(&self) -> Moment;
     fn took(&self, since: Moment) -> Took;
 }
@@ -211,7 +211,7 @@ pub trait Chooser: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub coding: Coding,
-    /// What packing takes is to be told.
+    /// The time of the compression must be reported.
     pub is_timed: bool,
 }
 
@@ -219,11 +219,11 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub at: Tick,
-    /// What the thread had had of the processors by then.
+    /// The CPU time of the thread until then.
     pub cpu: Nanos,
 }
 
-/// What something took: on the clock, and of a processor. Others may have had it in between.
+/// The time that something took: elapsed, and of a CPU. Other threads may have run in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Took {
     pub elapsed: Nanos,
@@ -236,7 +236,7 @@ enum How {
     Chosen(Arc<dyn Chooser>),
 }
 
-/// At the source: packs the payload, and says so in the label.
+/// At the source: compresses the payload, and notes the format in the label.
 #[derive(Debug)]
 pub struct Pack {
     how: How,
@@ -248,7 +248,7 @@ impl Pack {
         Pack { how: How::Always(coding), packer: Packer::new(body_bytes_max) }
     }
 
-    /// Packs each payload as it is told.
+    /// Compresses each payload as the chooser says.
     pub fn choosing(chooser: Arc<dyn Chooser>, body_bytes_max: u32) -> Pack {
         Pack { how: How::Chosen(chooser), packer: Packer::new(body_bytes_max) }
     }
@@ -285,7 +285,7 @@ impl Step for Pack {
     }
 }
 
-/// The packed payload takes the place of the raw one, and what stood behind that follows it.
+/// The compressed payload takes the place of the raw one, and what followed that follows it.
 pub fn pack(packer: &mut Packer, coding: Coding, request: &mut Request) {
     let raw_len = request.payload_len();
     let Some(packed) = packer.pack(coding, &request.body()[..raw_len as usize]) else { return };
@@ -298,10 +298,10 @@ pub fn pack(packer: &mut Packer, coding: Coding, request: &mut Request) {
     request.coding = coding;
 }
 
-/// At the sink: unpacks the payload into the request that it came in.
+/// At the sink: decompresses the payload into the request that it came in.
 pub struct Unpack {
     unpacker: Unpacker,
-    /// Where the packed bytes are while the raw ones take their place.
+    /// Where the compressed bytes are while the raw ones take their place.
     packed: Vec<u8>,
     body_bytes_max: u32,
 }
@@ -330,7 +330,7 @@ impl Step for Unpack {
             check_map(request)?;
         }
         let (packed_len, raw_len) = (request.payload_len(), request.raw_len());
-        // The length it says is checked before any of its bytes is looked at.
+        // The length that it states is checked before any of its bytes is read.
         if raw_len > self.body_bytes_max || packed_len >= raw_len {
             return Err(unfit(request, "and stand for more than a request holds"));
         }
@@ -362,7 +362,7 @@ impl Step for Unpack {
     }
 }
 
-/// Its check sum was right, so it was sent like this.
+/// Its checksum was right, so it was sent like this.
 fn unfit(request: &Request, what: &str) -> Fault {
     let label = &request.label;
     Fault::peer(format!(
@@ -375,7 +375,7 @@ fn unfit(request: &Request, what: &str) -> Fault {
     ))
 }
 
-/// The list of voids stands behind a payload that becomes shorter or longer.
+/// Moves the list of voids after a payload that becomes shorter or longer.
 fn move_voids(request: &mut Request, from: u32, to: u32) {
     let front = HEADROOM_BYTES as usize;
     let from = front + from as usize;

@@ -1,9 +1,9 @@
-//! Digests as a step, and the digest of a file out of those of its parts, in whatever order they
+//! Digests as a step, and the digest of a file from those of its parts, in whatever order they
 //! come.
 //!
-//! BLAKE3 is a tree of 1 KiB chunks (specification, section 2.1): the nodes that a part's aligned
-//! power-of-two blocks make can be merged with their siblings later, so bytes are hashed once a
-//! side. CRC-64/NVME values of neighbours combine likewise.
+//! BLAKE3 is a tree of 1 KiB chunks (specification, section 2.1): the nodes of a part's aligned
+//! power-of-two blocks can be merged with their siblings later, so each side hashes bytes once.
+//! CRC-64/NVME values of neighbours combine likewise.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use base::label::{Kind, Sum};
 use base::settings::DigestKind;
 use base::tally::Stage;
 
-/// Bytes of a BLAKE3 chunk: no node covers less, but the last of a file.
+/// Bytes of a BLAKE3 chunk: no node covers less, except the last of a file.
 const CHUNK_BYTES: u64 = 1024;
 
-/// At the source: digests the body and writes that into the label.
+/// At the source: digests the body and writes the digest into the label.
 #[derive(Debug)]
 pub struct Sign {
     method: Method,
 }
 
-/// At the sink: digests the body and refuses it when the label says otherwise.
+/// At the sink: digests the body and refuses it where the label has another digest.
 #[derive(Debug)]
 pub struct Check {
     method: Method,
@@ -119,8 +119,8 @@ impl Method {
         }
     }
 
-    /// A hole's header says all that there is, so it needs no digest; its file does, where the hole
-    /// has been filled with zeros.
+    /// The header of a hole describes it completely, so it needs no digest; its file does, where
+    /// the hole has been filled with zeros.
     fn digest_hole(&self, request: &mut Request) {
         if request.label.body_len > 0 {
             self.digest(request);
@@ -199,7 +199,7 @@ fn crc(bytes: &[u8]) -> Sum {
     sum
 }
 
-/// The digest of nothing.
+/// The digest of no bytes.
 pub(crate) fn empty_sum(kind: DigestKind) -> Option<Sum> {
     match kind {
         DigestKind::Blake3 => Some(*blake3::hash(b"").as_bytes()),
@@ -223,7 +223,7 @@ pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
 }
 
 /// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly
-/// in order leave only a handful of nodes.
+/// in order leave only a few nodes.
 #[derive(Debug)]
 pub(crate) struct FileSum {
     kind: DigestKind,
@@ -232,11 +232,11 @@ pub(crate) struct FileSum {
     /// Set by a piece that covers the whole file: nothing is left to merge.
     whole: Option<Sum>,
     shift: Option<Arc<Shift>>,
-    /// These are stretches that are kept apart from their file, and so are merged by themselves.
+    /// The parts are ranges that are kept apart from their file, and so are merged by themselves.
     apart: bool,
 }
 
-/// The digest of a stretch of a file, as it can be kept and found again.
+/// The digest of a range of a file, as it can be stored and found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     pub offset: u64,
@@ -244,15 +244,15 @@ pub struct Node {
     pub sum: Sum,
 }
 
-/// True when the bytes that `read` gives at an offset digest to this node. It reads as often as it
-/// must; what cannot be read is not the same.
+/// True when the bytes that `read` returns at an offset have the digest of this node. It reads as
+/// often as it must; bytes that cannot be read do not match.
 pub(crate) fn node_matches(
     kind: DigestKind,
     node: &Node,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, Fault>,
 ) -> bool {
     let mut blake = blake3::Hasher::new();
-    // A stretch of BLAKE3 that begins nowhere near a chunk is none of ours.
+    // A BLAKE3 node that does not begin at a chunk is not ours.
     if kind == DigestKind::Blake3 {
         if !node.offset.is_multiple_of(CHUNK_BYTES) || !is_subtree(node) {
             return false;
@@ -283,8 +283,8 @@ pub(crate) fn node_matches(
     }
 }
 
-/// The nodes of these stretches, which begin and end between requests, of what `read` gives.
-/// What cannot be read has none.
+/// The nodes of these ranges, which begin and end between requests, of what `read` returns. A range
+/// that cannot be read has none.
 pub fn nodes_of(
     kind: DigestKind,
     slot_bytes: u32,
@@ -311,7 +311,7 @@ pub fn nodes_of(
     sums.take_nodes()
 }
 
-/// BLAKE3 knows no node that is longer than its place in the tree allows.
+/// A BLAKE3 node is never longer than its place in the tree allows.
 fn is_subtree(node: &Node) -> bool {
     let longest = match node.offset {
         0 => u64::MAX,
@@ -322,8 +322,8 @@ fn is_subtree(node: &Node) -> bool {
 
 const CHECK_BYTES: usize = 1 << 20;
 
-/// What so many bytes behind it make of a CRC-64: linear, so 64 columns say all of it. The library
-/// works that out anew for every pair, which takes 400,000 instructions; applying it takes 100.
+/// How this many bytes change the CRC-64 before them: a linear map, so 64 columns define it. The
+/// library computes it again for every pair, in 400,000 instructions; applying it takes 100.
 #[derive(Debug)]
 pub(crate) struct Shift {
     bytes: u64,
@@ -358,17 +358,17 @@ impl FileSum {
         FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None, apart: false }
     }
 
-    /// The same, with the shift for parts of the usual length at hand.
+    /// The same, with the shift for parts of the usual length computed.
     pub(crate) fn with_shift(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
         FileSum { shift, ..FileSum::new(kind) }
     }
 
-    /// For stretches that are kept apart from the rest of their file.
+    /// For ranges that are kept apart from the rest of their file.
     pub(crate) fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
         FileSum { apart: true, ..FileSum::with_shift(kind, shift) }
     }
 
-    /// What has been added, merged as far as it goes.
+    /// The nodes so far, merged as far as possible.
     pub(crate) fn take_nodes(&mut self) -> Vec<Node> {
         let nodes = std::mem::take(&mut self.nodes).into_iter();
         nodes.map(|(offset, (len, sum))| Node { offset, len, sum }).collect()
@@ -408,15 +408,15 @@ impl FileSum {
         self.nodes.insert(offset, (len, sum));
     }
 
-    /// Two neighbours as one, where that is a node of every file they can be in. The node at offset
-    /// 0 stays alone until the end: merged with its sibling it might be the root, which is made
-    /// otherwise.
+    /// Merges two neighbours, where the result is a node of every file they can be in. The node at
+    /// offset 0 stays alone until the end: merged with its sibling it might be the root, which is
+    /// computed differently.
     fn merge(&self, left: (u64, u64, Sum), right: (u64, Sum)) -> Option<Sum> {
         let (offset, left_len, left_sum) = left;
         let (right_len, right_sum) = right;
         match self.kind {
             DigestKind::None => None,
-            // Only behind what there is from the start: parts that wait are of the usual length.
+            // Only with the node at offset 0: parts that wait keep the usual length.
             DigestKind::Crc64 => {
                 let cheap = self.shift.as_ref().is_some_and(|shift| shift.bytes == right_len);
                 (offset == 0 || (self.apart && cheap))
@@ -483,7 +483,7 @@ impl FileSum {
     }
 }
 
-/// Merges siblings at the top of the stack, short of the root.
+/// Merges siblings at the top of the stack, except into the root.
 fn merge_top(stack: &mut Vec<(u64, u64, Sum)>, size: u64) {
     while let [.., (offset, len, left), (_, right_len, right)] = stack[..] {
         let siblings = len == right_len && offset.is_multiple_of(2 * len);

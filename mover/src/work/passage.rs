@@ -1,4 +1,4 @@
-//! The steps between source and sink, each timed by one lap of the clock.
+//! The steps between source and sink, each timed by one reading of the clock.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use base::fault::Fault;
 use base::tally::Stage;
 use base::units::{Nanos, Tick};
 
-/// One thing done to a request: called once a request, a plain loop over bytes inside.
+/// One step of the passage: called once for each request, with a plain loop over bytes inside.
 pub trait Step: Send + fmt::Debug {
     fn stage(&self) -> Stage;
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault>;
 }
 
-/// The steps in their order: at a source digest and pack, at a sink unpack and digest. Sealing is
-/// the stream's.
+/// The steps in order: at a source digest and compress, at a sink decompress and digest. The stream
+/// does the sealing.
 #[derive(Debug, Default)]
 pub struct Passage {
     steps: Vec<Box<dyn Step>>,
@@ -26,7 +26,7 @@ impl Passage {
         Passage { steps, spent: Default::default() }
     }
 
-    /// The time spent since this was last asked.
+    /// The time spent since the last call.
     pub(crate) fn take_spent(&mut self) -> [Nanos; Stage::COUNT] {
         std::mem::take(&mut self.spent)
     }

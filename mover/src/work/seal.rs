@@ -1,7 +1,7 @@
 //! Protection of data streams: the TLS record layer, or a keyed tag on each block.
 //!
-//! The side that has the source is the TLS client of every stream, whoever connected: sealing is
-//! then always a client's work and opening always a server's.
+//! The side with the source is the TLS client of every stream, whichever side connected: a client
+//! always seals then, and a server always opens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes a new one. It lives as long as the transfer and is never written anywhere.
+    /// Makes a new one. It lives as long as the transfer and is never stored.
     pub fn ephemeral() -> Result<Identity, Fault> {
         let made =
             rcgen::generate_simple_self_signed(vec!["datapump".to_string()]).map_err(|error| {
@@ -53,12 +53,12 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// What a handshake wants done next.
+/// What a handshake needs next.
 #[derive(Debug)]
 pub enum Shake {
     /// Bytes to send are in `outgoing`.
     Send,
-    /// Bytes of the peer are needed.
+    /// Bytes from the peer are needed.
     Receive,
     Done,
 }
@@ -70,7 +70,7 @@ pub enum Tls {
 }
 
 impl Tls {
-    /// The source's side of a stream to the peer with that certificate, and no other.
+    /// The source's side of a stream to the peer with that certificate, and to no other.
     pub fn source(identity: &Identity, peer: Fingerprint) -> Result<Tls, Fault> {
         let provider = Arc::new(provider());
         let config = ClientConfig::builder_with_provider(provider.clone())
@@ -102,8 +102,8 @@ impl Tls {
         Ok(Tls::Sink(Box::new(connection.map_err(|error| tls_fault(&error))?)))
     }
 
-    /// One step of the handshake over the bytes received so far. Returns how many of them are used
-    /// up.
+    /// One step of the handshake over the bytes received so far. Returns how many of them are
+    /// consumed.
     pub fn shake(
         &mut self,
         incoming: &mut [u8],
@@ -118,7 +118,7 @@ impl Tls {
     }
 
     /// Seals `plain` into `sealed`; returns the bytes written there. New keys are due after 2^24
-    /// records of AES-GCM: then a key update stands in front.
+    /// records of AES-GCM: then a key update comes first.
     pub fn seal(&mut self, plain: &[u8], sealed: &mut [u8]) -> Result<usize, Fault> {
         let mut end = 0;
         loop {
@@ -134,8 +134,8 @@ impl Tls {
         }
     }
 
-    /// Opens the records in `incoming` and hands their bytes to `take`. Returns what is used up;
-    /// what is left is the beginning of a record.
+    /// Opens the records in `incoming` and passes their bytes to `take`. Returns the bytes that are
+    /// consumed; the rest is the beginning of a record.
     pub fn open(
         &mut self,
         incoming: &mut [u8],
@@ -257,7 +257,7 @@ fn tls_fault(error: &rustls::Error) -> Fault {
     Fault::new(Class::Corrupt, text)
 }
 
-/// AES-128-GCM first: the cheapest where the processor has AES, and these machines do.
+/// AES-128-GCM first: the cheapest on CPUs with AES instructions, which these machines have.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::cipher_suite::{
         TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
@@ -274,7 +274,7 @@ fn provider() -> CryptoProvider {
 
 const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 
-/// Accepts one certificate, by its fingerprint, from whoever proves to have its key.
+/// Accepts one certificate, by its fingerprint, from a peer that proves to have its key.
 #[derive(Debug)]
 struct Pinned {
     peer: Fingerprint,
@@ -382,7 +382,7 @@ impl ClientCertVerifier for Pinned {
     }
 }
 
-/// Keys that the transfer's secret makes: nobody without it can compute one.
+/// Keys that are derived from the transfer's secret: nobody without it can compute one.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
@@ -391,7 +391,7 @@ impl Secret {
         Secret(bytes)
     }
 
-    /// What a side answers to a challenge to prove that it belongs to the transfer.
+    /// A side's answer to a challenge, which proves that it belongs to the transfer.
     pub fn proof(
         &self,
         prover: &str,
@@ -422,8 +422,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The tags of one stream, one a frame in their order: a frame left out, repeated or moved is
-/// noticed.
+/// The tags of one stream, one for each frame in order: a frame that is left out, repeated or moved
+/// is detected.
 pub struct Tags {
     key: [u8; 32],
     counter: u64,
@@ -445,7 +445,7 @@ impl fmt::Debug for Tags {
     }
 }
 
-/// Compares secrets without telling by time how much of them is right.
+/// Compares secrets in constant time.
 pub fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
     blake3::Hash::from_bytes(*left) == blake3::Hash::from_bytes(*right)
 }
@@ -454,7 +454,7 @@ pub fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
 mod tests {
     use super::*;
 
-    /// Runs a handshake in memory; the pins say whom each side expects.
+    /// Runs a handshake in memory; the pins say which certificate each side expects.
     fn shake(
         source_pin: Option<Fingerprint>,
         sink_pin: Option<Fingerprint>,
@@ -495,7 +495,7 @@ mod tests {
         let count = source.seal(&plain, &mut sealed).unwrap();
         let mut opened = Vec::new();
         let mut from = 0;
-        // In two bites, the first of which ends inside a record.
+        // In two parts, the first of which ends inside a record.
         for end in [50_000, count] {
             from +=
                 sink.open(&mut sealed[from..end], |bytes| opened.extend_from_slice(bytes)).unwrap();

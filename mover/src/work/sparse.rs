@@ -1,5 +1,5 @@
-//! Blocks of zeros do not travel: at the source they are taken out of a payload, at the sink they
-//! are put back, where a map behind the payload says.
+//! Blocks of zeros are not sent: the source takes them out of a payload, and the sink puts them
+//! back where a map after the payload says.
 
 use super::passage::Step;
 use crate::io::holes;
@@ -12,7 +12,7 @@ use base::tally::Stage;
 
 const CHECK_BYTES: usize = MAP_CHECK_BYTES as usize;
 
-/// At the source: takes out what the file's end has found to be zeros.
+/// At the source: takes out the blocks that were found to be zeros when the file was read.
 #[derive(Debug, Default)]
 pub struct Squeeze;
 
@@ -22,7 +22,7 @@ impl Step for Squeeze {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
-        // What could not be read is said behind the payload, where the map would be.
+        // What could not be read is listed after the payload, where the map would be.
         let is_whole = request.label.kind == Kind::Data && request.label.voids_len == 0;
         if !is_whole || request.map.is_empty() {
             return Ok(());
@@ -80,8 +80,8 @@ impl Step for Expand {
     }
 }
 
-/// Bytes that a map leaves in its payload. One that is as it was sent, and names blocks that are
-/// not there, is the peer's fault.
+/// Bytes that a map leaves in its payload. A map that is as it was sent, and names blocks beyond
+/// the end, is the peer's fault.
 pub(crate) fn check_map(request: &Request) -> Result<u32, Fault> {
     let behind = &request.body()[request.payload_len() as usize..];
     let (check, map) = behind.split_first_chunk().ok_or_else(|| unfit(request))?;
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// What is done to a squeezed request, and whose fault that is.
+    /// A change to a squeezed request, and whose fault it is.
     type Harm = (&'static str, fn(&mut Request), Class);
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         fn map_at(request: &Request) -> usize {
             HEADROOM_BYTES as usize + request.payload_len() as usize
         }
-        /// Changes the map, and makes its check sum right.
+        /// Changes the map, and corrects its checksum.
         fn change(request: &mut Request, change: impl Fn(&mut [u8])) {
             let (at, end) = (map_at(request), request.body_span().end as usize);
             let behind = &mut request.buffer.bytes_mut()[at..end];

@@ -1,11 +1,11 @@
-//! The list of voids of a request: behind its payload, and back.
+//! The list of voids of a request: written after its payload, and read from there.
 
 use crate::io::request::Request;
 use crate::wire::voids;
 use base::fault::Fault;
 use base::limits::HEADROOM_BYTES;
 
-/// Writes the request's list behind its payload.
+/// Writes the request's list after its payload.
 pub fn write(request: &mut Request) {
     request.voids.sort_by_key(|(segment, _)| *segment);
     let start = (HEADROOM_BYTES + request.payload_len()) as usize;
@@ -15,7 +15,7 @@ pub fn write(request: &mut Request) {
     request.label.voids_len = len as u16;
 }
 
-/// Reads the list that came behind the payload.
+/// Reads the list that follows the payload.
 pub fn read(request: &mut Request) -> Result<(), Fault> {
     let mut voids = std::mem::take(&mut request.voids);
     let read = voids::decode(&request.body()[request.payload_len() as usize..], &mut voids);

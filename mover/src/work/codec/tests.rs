@@ -6,7 +6,7 @@ use base::label::Label;
 
 const BODY_BYTES: u32 = 64 << 10;
 
-/// A request with this payload, and a list of voids behind it where there is one.
+/// A request with this payload, and a list of voids after it where there is one.
 fn request(payload: &[u8], voids: usize) -> Request {
     let mut request = Request::new(BODY_BYTES);
     let extent = Extent { start: 0, len: payload.len() as u32 };
@@ -50,7 +50,7 @@ proptest! {
         prop_assert_eq!(sent.payload_len() as usize, payload.len());
     }
 
-    /// One packer for many payloads: none needs those before it.
+    /// One packer for many payloads: none depends on those before it.
     #[test]
     fn each_payload_stands_alone(
         parts in prop::collection::vec((codings(), payload()), 1..6),
@@ -140,7 +140,7 @@ fn copy_of(request: &Request) -> Request {
     copy
 }
 
-/// The printed sum counts on it.
+/// The printed plan of memory relies on it.
 #[test]
 fn a_packer_takes_no_more_than_is_planned() {
     for body_bytes in [64 << 10, 1 << 20, 4 << 20] {
