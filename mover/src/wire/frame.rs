@@ -1,4 +1,4 @@
-//! The frame: sixty-four bytes of label in front of a body.
+//! The frame: a label of 64 bytes in front of a body.
 //!
 //! ```text
 //!  0  magic   "DPF1"       8  start     u64       24  digest  32 bytes
@@ -23,7 +23,7 @@ pub(crate) const TAG_BYTES: usize = 32;
 const MAGIC: [u8; 4] = *b"DPF1";
 const _: () = assert!(HEADER_BYTES + TAG_BYTES <= HEADROOM_BYTES as usize);
 
-/// Writes a label as it stands in front of its body.
+/// Encodes a label as the header in front of its body.
 pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..4].copy_from_slice(&MAGIC);
@@ -40,7 +40,7 @@ pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Reads a label; nothing of it is believed before its check sum is right.
+/// Reads a label; no field of it is trusted before its checksum is right.
 pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
     if header[0..4] != MAGIC {
         return Err(Fault::new(
@@ -99,14 +99,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Something is left out. How much the map says, when it has come.
+/// Something is left out. The map says how much, when it has arrived.
 fn map_fits(label: &Label) -> bool {
     let map = u32::from(label.voids_len);
     let payload = label.body_len.checked_sub(map);
     map == map_bytes(label.extent.len) && payload.is_some_and(|bytes| bytes < label.extent.len)
 }
 
-/// What is packed is shorter than what it stands for: else it would have gone as it is.
+/// A compressed payload is shorter than the raw one: else it would have been sent raw.
 fn codec_fits(label: &Label) -> bool {
     let packed_bytes = label.body_len - u32::from(label.voids_len);
     is_raw(label) || (label.codec != Codec::Raw && (1..label.extent.len).contains(&packed_bytes))

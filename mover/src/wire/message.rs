@@ -1,4 +1,4 @@
-//! The conversation's messages, and how each stands on the control connection.
+//! The messages of the control protocol, and how each is encoded.
 //!
 //! An envelope is `length u32 | type u8 | fields`; the length counts what follows it.
 
@@ -15,23 +15,22 @@ use base::tally::SideReport;
 
 mod fields;
 
-/// What stands before the far side's first message, so that shell noise can be skipped.
+/// Sent before the far side's first message, so that the output of a shell can be skipped.
 pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 
 /// Protocol versions. One sentence each:
 /// 1: offers, wants, acks; frames of 64 bytes; BLAKE3 or CRC-64 digests; no codec.
-/// 2: what an earlier run left is not sent again; streams are replaced; hard links, holes,
+/// 2: what an earlier run left is not sent again; lost streams are replaced; hard links, holes,
 /// attributes.
-/// 3: a setting says how bodies are taken off a socket; a report says what its host is and costs.
-/// 4: the far side tells what it has seen of its streams; a setting says whether it does. Settings
-/// say how TCP paces, how streams are marked, and lockstep; reports have the window's scale, and
-/// the pace. A source may be endless, until its sink says that it is enough.
-/// 5: payloads may be packed: frames say how, a setting asks for it, reports count what became of
-/// it.
-/// 6: a sink says what unpacking takes it.
-/// 7: preallocate may be auto, and a null end may go through many buffers.
-/// 8: of files with holes only the data travels; a run goes on with the requests and the digest
-/// that an earlier one had.
+/// 3: a setting says how bodies are received; a report describes its host and its costs.
+/// 4: the far side reports samples of its streams, where a setting says so. Settings for TCP
+/// pacing, DSCP and lockstep; reports have the window scale and the pace. A source may be endless,
+/// until its sink says that it is enough.
+/// 5: payloads may be compressed: frames say how, a setting asks for it, reports count the results.
+/// 6: a sink reports the time of decompression.
+/// 7: preallocate may be auto, and a null end may cycle through many buffers.
+/// 8: of files with holes only the data is sent; a run continues with the request size and the
+/// digest of an earlier one.
 pub const VERSION_MIN: u16 = 8;
 pub const VERSION_MAX: u16 = 8;
 
@@ -39,11 +38,11 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
 pub(crate) const RANGES_MAX: usize = 2048;
 pub(crate) const FINISHED_MAX: usize = 1024;
-/// Stretches that a sink says it has already, in all the wishes of one message. Of what has more
-/// `HeldRanges` tells.
+/// Ranges that a sink reports to have already, in all the wishes of one message. `HeldRanges`
+/// reports those above it.
 pub(crate) const HELD_RANGES_MAX: usize = 4096;
 
-/// Which end of the pump a host has.
+/// Which end of the transfer a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
@@ -63,7 +62,7 @@ impl Role {
 /// What a source says about its objects before the first is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// One object that is no directory: the target may be its new name.
+    /// One object that is not a directory: the target may be its new name.
     pub single: bool,
     /// A pipe: its length is known at the end.
     pub endless: bool,
@@ -86,7 +85,7 @@ pub struct Open {
     pub origin: Option<Origin>,
     /// Bytes past the lowest unsettled address that the driver's sink takes; 0 for any.
     pub window_bytes: u64,
-    /// The same for every run of the same command: what an earlier run left is found by it.
+    /// The same for every run of the same command: it identifies what an earlier run left.
     pub transfer: [u8; 16],
     /// The source copies only what it is told by `Names`.
     pub listed: bool,
@@ -106,7 +105,7 @@ pub struct Opened {
     pub window_bytes: u64,
     /// The name that a single object gets, where the target is no folder.
     pub rename: Option<Vec<u8>>,
-    /// How a far sink needs objects cut; as it was asked to, unless earlier runs did otherwise.
+    /// How a far sink needs objects cut: as it was asked to, unless earlier runs did otherwise.
     pub cut: Cut,
 }
 
@@ -115,11 +114,11 @@ pub struct Opened {
 pub enum Wish {
     Nothing,
     All,
-    /// All but these stretches, which it has from an earlier run: (start, end) in the object.
+    /// All but these ranges, which it has from an earlier run: (start, end) in the object.
     Rest(Vec<(u64, u64)>),
 }
 
-/// One message of the conversation.
+/// One message of the control protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     Hello {
@@ -143,19 +142,19 @@ pub enum Message {
         first: u64,
         wanted: Vec<Wish>,
     },
-    /// Sink: it has these stretches too, of an object of the next answer that wants the rest.
+    /// Sink: it has these ranges too, of an object whose rest the next answer wants.
     HeldRanges {
         object: u64,
         ranges: Vec<(u64, u64)>,
     },
-    /// Sink that drives: objects are cut and digested so. Before any stream is opened.
+    /// Sink that drives: how objects are cut and digested. Before any stream is opened.
     Cut(Cut),
     /// Source: every object has been offered.
     OfferEnd {
         objects: u64,
         bytes: u64,
     },
-    /// Sink: these addresses are matched and landed, as (start, end);
+    /// Sink: these addresses are matched and written, as (start, end);
     /// `bytes` of payload lie in them.
     Ack {
         ranges: Vec<(u64, u64)>,
@@ -170,7 +169,7 @@ pub enum Message {
         object: u64,
         fault: Fault,
     },
-    /// Sink: what is there is as new as this object, and stays.
+    /// Sink: the file that exists is as new as this object, and stays.
     Kept {
         object: u64,
     },
@@ -178,11 +177,11 @@ pub enum Message {
     Held {
         objects: Vec<(u64, Option<Sum>)>,
     },
-    /// Source: this data stream is gone. Sink: what came on it is acknowledged, nothing more comes.
+    /// Source: this data stream is lost. Sink: all that came on it is acknowledged.
     Lost {
         stream: u32,
     },
-    /// Source: nothing that was sent on this stream has been acknowledged for long.
+    /// Source: nothing that was sent on this stream has been acknowledged for a long time.
     Doubt {
         stream: u32,
     },
@@ -191,7 +190,7 @@ pub enum Message {
         paths: Vec<Vec<u8>>,
         last: bool,
     },
-    /// Follower: what it has seen of a stream since it last told.
+    /// Follower: samples of a stream since its last message about it.
     Samples {
         stream: u32,
         samples: Vec<PathSample>,
@@ -205,14 +204,14 @@ pub enum Message {
     PipeEnd {
         bytes: u64,
     },
-    /// Sink that drives: an endless source is to end now.
+    /// Sink that drives: an endless source must end now.
     Enough,
-    /// Sink: what its passage took since it last said so.
+    /// Sink: the time that its passage took since it last reported it.
     Unpacked(Unpacked),
     Warning {
         text: String,
     },
-    /// Nothing more comes from this side but the end of the conversation.
+    /// Nothing more comes from this side except the end of the connection.
     Report(Box<SideReport>),
     /// This side ends the transfer, and why.
     Stop(Fault),
@@ -284,7 +283,7 @@ impl Message {
         }
     }
 
-    /// For people: what it is, without what it says, which may be long and is the peer's.
+    /// For people: its kind, without its content, which may be long and is the peer's.
     pub fn name(&self) -> String {
         let name = format!("{self:?}");
         name.split(['(', ' ']).next().unwrap_or("?").to_string()
@@ -411,7 +410,7 @@ impl Message {
     }
 }
 
-/// A fault that came from the peer keeps its class, so that it ends with the same exit code.
+/// A fault from the peer keeps its class, so that it ends with the same exit code.
 pub(crate) fn fault_class(code: u8) -> Result<Class, Fault> {
     Class::from_code(code)
         .ok_or_else(|| Fault::peer(format!("the peer sent an unknown fault class {code}")))

@@ -1,4 +1,4 @@
-//! Bytes and conversation as pure values: nothing here can block. `docs/WIRE.md` is this module in
+//! The protocol as pure values: nothing here can block. `docs/WIRE.md` describes this module in
 //! prose.
 
 pub mod frame;

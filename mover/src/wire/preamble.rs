@@ -1,9 +1,9 @@
-//! What the driver says first on a data stream: `"DPS1" | stream u16 | zero u16 | nonce 32`.
+//! The driver's first bytes on a data stream: `"DPS1" | stream u16 | zero u16 | nonce 32`.
 
 const MAGIC: &[u8; 4] = b"DPS1";
 pub(crate) const PREAMBLE_BYTES: usize = 40;
 
-/// Which stream it is, and a number that nobody has used.
+/// The number of the stream, and a nonce that is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
     pub stream: u16,
@@ -19,7 +19,7 @@ impl Preamble {
         bytes
     }
 
-    /// `None` for what is none.
+    /// `None` if it is not a preamble.
     pub(crate) fn decode(bytes: &[u8; PREAMBLE_BYTES]) -> Option<Preamble> {
         let (front, nonce) = bytes.split_last_chunk::<32>()?;
         let stream = u16::from_le_bytes([front[4], front[5]]);

@@ -3,7 +3,7 @@
 
 use base::fault::Fault;
 
-/// Takes values off the front of a message.
+/// Reads values from the front of a message.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// Bytes behind their length (16 bits), at most `max` of them.
+    /// Bytes after their length (16 bits), at most `max` of them.
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8], Fault> {
         let count = usize::from(self.u16()?);
         if count > max {
@@ -81,12 +81,12 @@ impl<'a> Reader<'a> {
         Ok(self.option(|_| Ok(()))?.is_some())
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// Refuses what is left over.
+    /// Refuses remaining bytes.
     pub fn end(&self) -> Result<(), Fault> {
         match self.rest.len() {
             0 => Ok(()),
@@ -126,7 +126,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Bytes behind their length; whoever calls has kept them under 64 KiB.
+    /// Bytes after their length; the caller keeps them under 64 KiB.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let count = u16::try_from(bytes.len()).expect("a field of at most 65,535 bytes");
         self.u16(count);

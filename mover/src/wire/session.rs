@@ -1,4 +1,4 @@
-//! The conversation's rules as a state machine without sockets: what may be said when, and by whom.
+//! The protocol as a state machine without sockets: which message is allowed when, from whom.
 
 use super::message::{Message, Role, VERSION_MAX, VERSION_MIN};
 use base::fault::{Class, Fault};
@@ -6,13 +6,13 @@ use base::limits::OBJECTS_IN_FLIGHT_MAX;
 use base::settings::Settings;
 use base::units::{Nanos, Tick};
 
-/// How often a side that has nothing to say says so, in the time that the other one waits for it.
+/// How many pings an idle side sends in the time that the other one waits for it.
 const PINGS_IN_STALL: u64 = 4;
 
-/// How far a conversation has come.
+/// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Nothing heard; the first message is a hello.
+    /// Nothing received; the first message is a hello.
     Greeting,
     /// Versions agree; the driver opens, the other answers.
     Opening,
@@ -22,7 +22,7 @@ pub enum Phase {
     Reported,
 }
 
-/// One side's view of the conversation.
+/// One side's view of the session.
 #[derive(Debug)]
 pub struct Session {
     drives: bool,
@@ -85,7 +85,7 @@ impl Session {
         OBJECTS_IN_FLIGHT_MAX - (self.offered - self.settled)
     }
 
-    /// Notes what we say, and that it is ours to say.
+    /// Records a message that we send; it must be ours to send.
     pub fn say(&mut self, now: Tick, message: &Message) {
         self.spoke = now;
         let role = self.role;
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Notes what the peer says, and refuses what it may not say now.
+    /// Records a message from the peer, and refuses one that it may not send now.
     pub fn hear(&mut self, now: Tick, message: &Message) -> Result<(), Fault> {
         self.heard = now;
         match (self.phase, message) {
@@ -138,8 +138,8 @@ impl Session {
         }
     }
 
-    /// What to say to keep the connection known to be alive, if it is time. `is_peer_active`: the
-    /// peer gave a sign of life besides the conversation, data on the same connection for instance.
+    /// The message that keeps the connection known to be alive, when it is time. `is_peer_active`:
+    /// the peer gave another sign of life, data on the same connection for instance.
     pub fn poll(&mut self, now: Tick, is_peer_active: bool) -> Result<Option<Message>, Fault> {
         if is_peer_active {
             self.heard = now;
@@ -172,7 +172,7 @@ impl Session {
         ))
     }
 
-    /// The counts that both sides must agree on, whoever of the two speaks.
+    /// The counts that both sides must agree on, whichever of the two sends.
     fn account(&mut self, speaker: Option<Role>, message: &Message) -> Result<(), Fault> {
         match (speaker, message) {
             (Some(Role::Source), Message::Offer { first, entries }) => {
@@ -292,7 +292,7 @@ mod tests {
         Message::Samples { stream: 0, samples: vec![PathSample::default()] }
     }
 
-    /// Two sessions back to back: says each message and expects all but the last to be heard.
+    /// Two sessions back to back: sends each message and expects all but the last to be accepted.
     fn check(lines: &[(bool, Message)], last: Option<Class>) {
         let now = Tick(0);
         let mut driver = Session::driver(Role::Source, "near", now);

@@ -1,4 +1,4 @@
-//! The list of voids behind a payload: what the source could not give, segment by segment, and why.
+//! The list of voids after a payload: what the source could not read, by segment, and why.
 //! Each is `segment u16 | class u8 | length u8 | reason`.
 
 use base::fault::{Class, Fault};
@@ -6,14 +6,14 @@ use base::limits::{BLOCK_BYTES, OFFER_ENTRIES_MAX};
 
 /// A void without a reason.
 const VOID_BYTES_MIN: usize = 4;
-/// The length that says: for the same reason as the one before.
+/// The length that means: for the same reason as the one before.
 const SAME_REASON: u8 = u8::MAX;
 const REASON_BYTES_MAX: usize = SAME_REASON as usize - 1;
 const _: () = assert!(VOID_BYTES_MIN * OFFER_ENTRIES_MAX <= BLOCK_BYTES as usize);
 
-/// Writes a list, in the order of its segments; how long it is. Where it does not fit a block,
-/// reasons are told without the names of their files, and one like the reason before it by a mark;
-/// what then still does not fit is cut.
+/// Writes a list, in the order of its segments; returns its length. Where it does not fit a block,
+/// reasons omit the names of their files, and a reason like the one before becomes a mark; what
+/// then still does not fit is cut.
 pub fn encode(voids: &[(u16, Fault)], bytes: &mut [u8]) -> usize {
     let mut at = 0;
     let mut room = BLOCK_BYTES as usize - VOID_BYTES_MIN * voids.len();
@@ -62,7 +62,7 @@ pub fn decode(mut list: &[u8], voids: &mut Vec<(u16, Fault)>) -> Result<(), Faul
     }
 }
 
-/// A reason without the name that it quotes: whoever tells it has the file's name.
+/// A reason without the name that it quotes: the receiver knows the name of the file.
 fn nameless(text: &str) -> String {
     match (text.find('\''), text.rfind('\'')) {
         (Some(open), Some(close)) if open < close => {
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// What fits no list says so, and is not empty.
+    /// A reason that fits no list says so, and is not empty.
     #[test]
     fn reasons_that_fit_no_list_are_not_empty() {
         let (len, voids) = again((0..200).map(|n| format!("{n}{}", "why".repeat(80))));

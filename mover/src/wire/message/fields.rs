@@ -1,4 +1,4 @@
-//! The fields that more than one message has, or that are too many for its one line.
+//! The fields that more than one message has, or that are too many for one line.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -449,7 +449,7 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
     parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
 }
 
-/// One entry for each codec there is, in the order of their numbers.
+/// One entry for each codec, in the order of their codes.
 pub(crate) fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
     for codec_time in &unpacked.by_codec {
         out.u64(codec_time.raw_bytes);
@@ -469,7 +469,7 @@ pub(crate) fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
     Ok(unpacked)
 }
 
-/// A series of its own: the first sample of each message is told whole.
+/// Each message has a series of its own: its first sample is complete.
 pub(crate) fn put_samples(out: &mut Writer, stream: u32, samples: &[PathSample]) {
     assert!(samples.len() <= SAMPLES_MAX, "{} samples in one message", samples.len());
     out.u32(stream);
@@ -533,7 +533,7 @@ pub(crate) fn put_report(out: &mut Writer, report: &SideReport) {
     out.text(&about.machine, NAME_BYTES_MAX);
     out.text(&about.file_system, NAME_BYTES_MAX);
     out.option(about.resident_percent, Writer::u8);
-    // A part of a model is none.
+    // A part of a model is of no use.
     let model = if about.model.len() <= MODEL_BYTES_MAX { about.model.as_str() } else { "" };
     out.text(model, MODEL_BYTES_MAX);
 }

@@ -1,4 +1,4 @@
-//! Every message goes there and back; nothing that arrives can do more than be refused.
+//! Every message is encoded and decoded; the worst that can happen to one is to be refused.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn archived() -> Entry {
     }
 }
 
-/// What a driver may ask of a source with these places, or of a sink with this one.
+/// What a driver may ask of a source with these locations, or of a sink with this one.
 fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message {
     let settings = Settings {
         rate: Some(Rate { bytes_per_second: 1e6 }),
