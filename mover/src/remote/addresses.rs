@@ -1,6 +1,6 @@
-//! Where data connections go: to addresses of the host that was typed, as this host knows them.
-//! What the far side names counts only if it is one of them, or is allowed by `--addresses`: a far
-//! side that lies has no say in whom this host connects to.
+//! Where data connections go: to addresses of the host that was typed, as this host resolves it. An
+//! address that the far side names counts only if it is one of them, or is allowed by
+//! `--addresses`: a far side that lies cannot choose where this host connects.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
@@ -9,17 +9,17 @@ use super::launch::Launch;
 use base::addresses::AddressList;
 use base::fault::Fault;
 
-/// Where to connect, best first, and what is not asked.
+/// Where to connect, best first, and what is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// With port 0.
     pub tries: Vec<SocketAddr>,
-    /// What the far side names and nobody here allows.
+    /// Addresses that the far side names and nothing here allows.
     pub refused: Vec<IpAddr>,
 }
 
 impl Choice {
-    /// Why there is no data connection to this port, and what to do about it, for people.
+    /// Why there is no data connection to this port, and what to do about it, for the user.
     pub fn explain(&self, host: &str, port: u16, fault: &Fault) -> (String, String) {
         let list = |addresses: &mut dyn Iterator<Item = IpAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(",")
@@ -50,7 +50,7 @@ impl Choice {
 
 const NAME_SOME: &str = "--addresses LIST names some";
 
-/// Chooses for a far side that was started so and names these addresses.
+/// Chooses for a far side that was started in this way and names these addresses.
 pub fn choose(launch: &Launch, named: &[String]) -> Choice {
     let Launch::Ssh { host, remote } = launch else {
         return Choice { tries: resolve("127.0.0.1"), refused: Vec::new() };
@@ -59,7 +59,7 @@ pub fn choose(launch: &Launch, named: &[String]) -> Choice {
     let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
     let mut own = resolve(name);
     let is_own = |address: &IpAddr| own.iter().any(|at| is_same(at.ip(), *address));
-    // A name that leads where the login went needs no look into ssh's configuration.
+    // A name that resolves to where the login went needs no look into ssh's configuration.
     if named.is_empty() || own.is_empty() || !named.iter().all(is_own) {
         let meant = hostname_of(host, remote.ssh.as_deref());
         own.splice(0..0, meant.iter().flat_map(|name| resolve(name)));
@@ -68,7 +68,7 @@ pub fn choose(launch: &Launch, named: &[String]) -> Choice {
     rank(listed, &named, own, &remote.addresses)
 }
 
-/// What was listed comes first; then what the far side names and may, as it was reached there.
+/// Listed addresses first; then allowed ones that the far side names: it was reached there.
 fn rank(
     listed: Vec<SocketAddr>,
     named: &[IpAddr],
@@ -102,12 +102,12 @@ fn resolve(name: &str) -> Vec<SocketAddr> {
     (name, 0).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
 }
 
-/// The host that ssh makes of what was typed, where that is ssh: it prints its configuration and
-/// connects to nobody.
+/// The host name that ssh resolves the typed host to, where the program is ssh: `-G` prints its
+/// configuration and connects to nothing.
 fn hostname_of(host: &str, ssh: Option<&[String]>) -> Option<String> {
     let plain = ["ssh".to_string()];
     let words = ssh.unwrap_or(&plain);
-    // Something may stand before it, as `sudo` does.
+    // Another command may come before it, such as `sudo`.
     words.iter().find(|word| word.rsplit('/').next() == Some("ssh"))?;
     let (program, arguments) = words.split_first()?;
     let mut command = Command::new(program);
@@ -133,14 +133,14 @@ mod tests {
             ("", "10.0.0.1", "10.0.0.1", "", "10.0.0.1", ""),
             // A host of several addresses, or several hosts of one name: where the login went.
             ("", "10.0.0.2", "10.0.0.1 10.0.0.2", "", "10.0.0.2 10.0.0.1", ""),
-            // Behind a jump host or an address translation it knows itself by another address.
+            // Behind a jump host or a NAT it knows itself by another address.
             ("", "192.168.0.5", "10.0.0.1", "", "10.0.0.1", "192.168.0.5"),
             ("", "192.168.0.5", "", "", "", "192.168.0.5"),
             ("", "192.168.0.5", "10.0.0.1", "192.168.0.0/16", "192.168.0.5 10.0.0.1", ""),
             // An interface for data that the far side does not name.
             ("10.9.0.1", "10.0.0.1", "10.0.0.1", "", "10.9.0.1 10.0.0.1", ""),
             ("192.168.0.5", "192.168.0.5", "10.0.0.1", "", "192.168.0.5 10.0.0.1", ""),
-            // One that lies.
+            // A far side that lies.
             ("", "203.0.113.9 ::1", "10.0.0.1", "", "10.0.0.1", "203.0.113.9 ::1"),
             ("", "::ffff:10.0.0.1", "10.0.0.1", "", "10.0.0.1", ""),
         ];

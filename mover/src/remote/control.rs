@@ -1,5 +1,5 @@
-//! The control connection: messages over two pipes, read and written on threads of their own so
-//! that neither side can wait for the other to listen.
+//! The control connection: messages over two pipes, read and written on separate threads so that
+//! neither side can wait for the other to read.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,8 +17,7 @@ use crate::wire::message::{MARK, Message};
 use base::fault::{Class, Fault};
 use base::limits::NOISE_BYTES_MAX;
 
-/// The writing end, shared with the relay of a carried stream. Nothing said here waits for the
-/// network.
+/// The writing end, shared with the relay of a carried stream. Sending never waits for the network.
 #[derive(Clone)]
 pub struct ControlLine {
     queue: Arc<WriteQueue>,
@@ -29,23 +28,23 @@ impl ControlLine {
         ControlLine { queue: WriteQueue::start(writer) }
     }
 
-    /// Says where the conversation begins, behind whatever a login shell has printed.
+    /// Marks where the protocol begins, after whatever a login shell has printed.
     pub(crate) fn send_mark(&mut self) -> Result<(), Fault> {
         self.queue.push(MARK.to_vec())
     }
 
-    /// While this side is busy with something else, the peer hears a sign of life this often.
+    /// While this side is busy with something else, the peer gets a ping this often.
     pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.queue.set_heartbeat(every);
     }
 
-    /// Grows while the connection takes anything.
+    /// Grows while the connection accepts bytes.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.queue.written_bytes()
     }
 
-    /// Closes our direction behind what waits; true where all of that is gone within this time. The
-    /// peer sees the end of its input.
+    /// Closes our direction after what is queued; true where all of it is written within this time.
+    /// The peer sees the end of its input.
     pub(crate) fn close_within(&self, patience: Duration) -> bool {
         self.queue.close();
         self.queue.ends_within(patience)
@@ -80,7 +79,7 @@ pub struct Carrying {
 
 pub type Carrier = Arc<Carrying>;
 
-/// Whether something may stand before the first message.
+/// Whether other bytes may come before the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noise {
     /// A login shell may have printed something: skip to the mark.
@@ -88,7 +87,7 @@ pub(crate) enum Noise {
     None,
 }
 
-/// Reads messages until the connection ends, and reports each as an event; then comes `at_end`.
+/// Reads messages until the connection ends, and reports each as an event; then calls `at_end`.
 pub(crate) fn start_reader(
     mut reader: impl Read + Send + 'static,
     noise: Noise,
@@ -129,17 +128,16 @@ pub(crate) fn start_reader(
         .expect("the system gives a thread");
 }
 
-/// Hands carried bytes to the lane. It may be slow: then the connection is, which is what TCP would
-/// do.
+/// Passes carried bytes to the lane. If the lane is slow, so is the connection, as TCP would be.
 fn deliver(carrier: &Carrier, bytes: &[u8]) {
     let stream = carrier.stream.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut stream) = stream.as_ref() {
-        // A lane that has gone has said why itself.
+        // A lane that has ended has reported the reason itself.
         let _ = stream.write_all(bytes);
     }
 }
 
-/// Opens a data stream over the control connection itself; what the lane writes goes out as
+/// Opens a data stream over the control connection itself; what the lane writes is sent as
 /// messages.
 pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
@@ -162,7 +160,7 @@ pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
     Ok(Handle::new(OwnedFd::from(lanes)))
 }
 
-/// The next message, and the bytes that it came in.
+/// The next message, and its length on the connection.
 fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Fault> {
     let mut envelope = [0; 4];
     match reader.read(&mut envelope[..1]) {
@@ -176,7 +174,7 @@ fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Faul
     Ok(Some((Message::decode(&bytes)?, bytes.len())))
 }
 
-/// Reads up to the mark. What came instead is shown when it never comes.
+/// Reads up to the mark. If that never comes, the error shows what came instead.
 fn skip_noise(reader: &mut impl Read) -> Result<(), Fault> {
     let mut seen = Vec::new();
     let mut byte = [0];

@@ -1,6 +1,6 @@
-//! A whole copy as the user asked for it, in four stages that hand a value on: *resolve* what is
-//! meant, *open* both ends, *run*, and *conclude*. Copies on one host and between two differ in how
-//! they are opened, only.
+//! A whole copy as the user asked for it, in four stages that pass a value on: *resolve* what is
+//! meant, *open* both ends, *run*, and *conclude*. Copies on one host and between two differ only
+//! in how they are opened.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ mod far;
 mod open;
 mod resolve;
 
-/// Copies, to the end.
+/// Runs a copy to its end.
 pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
     let job = &with_requests_for_rate(job);
@@ -45,7 +45,7 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     run_with(job, &launch, watch, started)
 }
 
-/// Copies where the far side is started in the given way; again where its connection is lost and
+/// Copies with a far side that is started in the given way; again where its connection is lost and
 /// what has arrived can be resumed.
 pub fn run_with(
     job: &Job,
@@ -64,7 +64,7 @@ pub fn run_with(
             Err(fault) => fault,
         };
         tries.note(opened.get(), watch);
-        // What never was connected has nothing to be resumed.
+        // A copy that was never connected has nothing to resume.
         let has_begun = opened.get().is_some() || tries.lost_at.is_some();
         let with_hint = |fault| if has_begun { with_hint(fault, job) } else { fault };
         let lost = fault.class == Class::Unreachable;
@@ -92,14 +92,14 @@ fn carry_out(opened: Opened, watch: &Watch, started: Tick) -> Result<Outcome, Fa
     Ok(outcome(done, &how, watch, started))
 }
 
-/// One login and what comes of it.
+/// One login and what follows.
 struct Attempt<'a> {
     resolved: &'a Resolved,
     launch: &'a Launch,
     watch: &'a Arc<Watch>,
     started: Tick,
     login: Login,
-    /// When the two sides have understood each other, since the copy was begun.
+    /// The time from the start of the copy until both sides had agreed.
     opened: &'a Cell<Option<Nanos>>,
 }
 
@@ -126,7 +126,7 @@ impl Attempt<'_> {
         let heard_all = match line.close_within(WRITTEN_WITHIN) {
             true => launched.end(patience),
             false => {
-                launched.cut(); // it takes nothing: what waits is of no use any more
+                launched.cut(); // it reads nothing: what is queued is of no use now
                 false
             }
         };
@@ -140,7 +140,7 @@ impl Attempt<'_> {
     }
 }
 
-/// How long what waits to be written may take when a side ends, until ssh is ended with it.
+/// How long a side that ends waits for its queue to be written, until ssh is ended too.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
-/// How long a far side that is told that all is done may take to go, on a path with loss.
+/// How long a far side may take to end after it was told that all is done, on a path with loss.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(5);

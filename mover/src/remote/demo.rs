@@ -25,7 +25,7 @@ pub struct DemoOrder {
     pub files: u64,
 }
 
-/// Makes a data set, moves it, compares it, and removes it again.
+/// Generates a data set, copies it, compares it, and removes it again.
 pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let folder = Folder::new()?;
     let source = folder.path.join("source");
@@ -51,7 +51,7 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     }
 }
 
-/// A folder that is removed with all that is in it, however the demo ends.
+/// A folder that is removed with its content, however the demo ends.
 struct Folder {
     path: PathBuf,
 }
@@ -89,7 +89,7 @@ fn make_data(source: &Path, order: &DemoOrder, watch: &Watch) -> Result<(), Faul
     Ok(())
 }
 
-/// Makes a file of bytes from a seed: no file system can leave any out.
+/// Makes a file of pseudo-random bytes: no file system can leave any out.
 pub fn make_file(path: &Path, seed: u64, bytes: u64) -> Result<(), Fault> {
     let mut block = vec![0; 1 << 20];
     let made = fs::File::create_new(path).and_then(|mut file| {
@@ -105,7 +105,7 @@ pub fn make_file(path: &Path, seed: u64, bytes: u64) -> Result<(), Fault> {
     made.map_err(|error| Fault::io("write", path, &error))
 }
 
-/// Reads both trees again, from their files: the number of files that are equal.
+/// Reads both trees again, from their files; returns the number of files that are equal.
 fn compare(source: &Path, copy: &Path) -> Result<u64, Fault> {
     let mut count = 0;
     let entries = fs::read_dir(source).map_err(|error| Fault::io("list", source, &error))?;

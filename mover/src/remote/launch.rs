@@ -27,35 +27,35 @@ pub enum Launch {
     /// This very program, as another process on this host.
     Process {
         program: PathBuf,
-        /// The CPUs that it is held to.
+        /// The CPUs that it is bound to.
         cpus: Option<Cpus>,
     },
 }
 
-/// Whether somebody may be asked for a password.
+/// Whether the user may be asked for a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
     First,
-    /// The connection was lost: a key or an agent must do.
+    /// The connection was lost: a key or an agent must be enough.
     Again,
 }
 
 impl Login {
-    /// How long the far side may take for its first word; `None` while somebody may be typing.
+    /// How long the far side may take for its first message; `None` while the user may be typing.
     pub fn patience(self, stall: Nanos) -> Option<Nanos> {
         let asked = self == Login::First && std::fs::File::open("/dev/tty").is_ok();
         (!asked).then(|| Nanos(stall.0 + LOGIN_WITHIN.0))
     }
 }
 
-/// What a login takes that is not silence: a name is looked up, keys are made.
+/// The extra time for a login: name lookup and key exchange.
 const LOGIN_WITHIN: Nanos = Nanos::from_millis(15_000);
 
-/// What makes ssh fail where it would ask, and give up where nobody answers.
+/// Makes ssh fail where it would ask, and give up where nothing answers.
 const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"];
 
-/// No terminal, no escape character: the connection carries bytes. And nothing of this host is lent
-/// to the far one, whatever the user's configuration does for logins by hand.
+/// No terminal, no escape character: the connection carries bytes. And nothing is forwarded from
+/// this host to the far one, whatever the user's configuration sets for interactive logins.
 const PLAIN: [&str; 17] = [
     "-T",
     "-x",
@@ -90,11 +90,11 @@ pub struct Launched {
 #[derive(Debug)]
 pub struct Explained {
     pub fault: Fault,
-    /// Somebody ended it, or its connection was lost: another try may go better.
+    /// It was ended from outside, or its connection was lost: another attempt may succeed.
     pub was_there: bool,
 }
 
-/// Tells what ssh says on its standard error, line by line.
+/// Reports what ssh prints on its standard error, line by line.
 #[derive(Debug)]
 struct Relay {
     last_line: Arc<Mutex<String>>,
@@ -110,7 +110,7 @@ impl Launch {
         }
     }
 
-    /// Starts the far side of a copy. What ssh says on the way goes to `tell`.
+    /// Starts the far side of a copy. What ssh prints in the meantime goes to `tell`.
     pub fn start(
         &self,
         login: Login,
@@ -130,7 +130,7 @@ impl Launch {
         Ok((launched, stdin, stdout))
     }
 
-    /// Starts this program there with these words, none of which a shell must be kept from.
+    /// Starts this program there with these words, which need no quoting in a shell.
     pub fn start_as(
         &self,
         words: &[String],
@@ -162,7 +162,7 @@ impl Launch {
         Ok((Launched { child, what, host, program: launched_as, relay }, stdin, stdout))
     }
 
-    /// The command as people know it.
+    /// The command as the user knows it.
     fn what(&self) -> String {
         match self {
             Launch::Process { program, .. } => program.display().to_string(),
@@ -173,12 +173,12 @@ impl Launch {
         }
     }
 
-    /// The command, and what the far program is called there.
+    /// The command, and the name of the far program.
     fn command(&self, words: &[String], login: Login) -> (Command, String) {
         match self {
             Launch::Process { program, .. } => {
                 let mut command = Command::new(program);
-                // What a terminal sends is for us; when we end, its streams tell it.
+                // Signals of a terminal are for us; when we end, the child's streams end.
                 command.args(words).process_group(0);
                 (command, program.display().to_string())
             }
@@ -191,7 +191,7 @@ impl Launch {
                 let mut command = Command::new(ssh);
                 system::end_with_parent(&mut command);
                 if ssh.rsplit('/').next() == Some("ssh") {
-                    // Of two settings of one option ssh takes the first.
+                    // ssh takes the first of two settings of one option.
                     command.args(if login == Login::Again { &UNATTENDED[..] } else { &[] });
                     command.args(PLAIN);
                 }
@@ -227,7 +227,7 @@ impl Launched {
                 );
                 return given(Fault::new(Class::Version, text));
             }
-            // What ssh cannot do it says.
+            // ssh itself says what it cannot do.
             Some(SSH_FAILED) if unreachable && self.host.is_some() && said.is_empty() => {
                 return lost(format!(
                     "the far side at {host} was ended, or its connection was lost, before it \
@@ -246,8 +246,8 @@ impl Launched {
         given(Fault::new(Class::Unreachable, text))
     }
 
-    /// Waits for the far side to go; what does not go is ended. True where it went by itself, and
-    /// so has read all that it was told.
+    /// Waits for the far side to end, and kills it if it does not. True where it ended by itself,
+    /// and so has read all that was sent.
     pub fn end(mut self, patience: Duration) -> bool {
         match self.wait(patience) {
             Some(status) => status.code().is_some_and(|code| code != SSH_FAILED),
@@ -258,9 +258,9 @@ impl Launched {
         }
     }
 
-    /// Ends what leads to the far side: at once where it does not mind, in the end in any case.
+    /// Ends the command that connects to the far side: asks it first, and kills it in the end.
     pub fn cut(mut self) {
-        // At a prompt ssh has a terminal to put in order.
+        // At a prompt ssh has a terminal to restore.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         if self.wait(Duration::from_millis(300)).is_none() {
             let _ = self.child.kill();
@@ -297,7 +297,7 @@ impl Relay {
                 }
                 let text = String::from_utf8_lossy(&line).trim().to_string();
                 if text.is_empty() || number >= LINES_MAX {
-                    continue; // read on: who writes must not wait
+                    continue; // read on: the writer must not block
                 }
                 tell(match text.starts_with(&format!("{what}:")) {
                     true => text.clone(),
@@ -310,7 +310,7 @@ impl Relay {
         Relay { last_line, thread: thread.expect("the system gives a thread") }
     }
 
-    /// The last thing that was said. A connection that others share may keep the pipe open.
+    /// The last line that was printed. A shared connection may keep the pipe open.
     fn last_line(&self) -> String {
         for _ in 0..150 {
             if self.thread.is_finished() {
@@ -322,19 +322,19 @@ impl Relay {
     }
 }
 
-/// How long a far side that is of no more use may take to go.
+/// How long a far side that is no longer needed may take to end.
 pub const LEAVES_WITHIN: Duration = Duration::from_millis(900);
-/// What ssh ends with where it, and not what it started, has failed.
+/// The exit code of ssh where ssh itself has failed, not what it started.
 const SSH_FAILED: i32 = 255;
 
-/// What of ssh's words is told: a banner, not a flood.
+/// How much of ssh's output is shown: a banner, not a flood.
 const LINE_BYTES_MAX: u64 = 4096;
 const LINES_MAX: u64 = 200;
 
 type Start = (Command, SyncSender<io::Result<Child>>);
 
 /// Starts a program that ends with this one. The kernel ends it with the *thread* that has started
-/// it, so that is one which lasts.
+/// it, so that thread must last.
 fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     static STARTER: LazyLock<Sender<Start>> = LazyLock::new(|| {
         let (orders, received) = channel::<Start>();
@@ -352,7 +352,7 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<Child> {
     started.recv().expect("the thread answers")
 }
 
-/// A word as every shell takes it literally; `~` at its front keeps its meaning.
+/// Quotes a word so that every shell takes it literally; a leading `~` keeps its meaning.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
     match word.chars().all(plain) {
@@ -361,7 +361,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// This program's own file.
+/// The path of this program's file.
 pub fn own_program() -> Result<PathBuf, Fault> {
     std::env::current_exe()
         .map_err(|error: io::Error| Fault::system("find this program's file", &error))

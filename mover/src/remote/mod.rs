@@ -1,4 +1,4 @@
-//! Reaching the other host: one duplex byte stream comes out, and data streams beside it.
+//! Reaching the other host: one duplex byte stream for control, and data streams beside it.
 
 pub mod addresses;
 pub mod control;

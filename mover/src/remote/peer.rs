@@ -1,4 +1,4 @@
-//! The far side: started over the control connection, and gone when that is.
+//! The far side: started over the control connection, it ends with it.
 
 use std::fs::File;
 use std::io;
@@ -32,13 +32,13 @@ use base::settings::{Cut, Settings};
 use base::tally::About;
 use base::units::{Nanos, Tick};
 
-/// The name and version that either side greets with.
+/// The name and version in the hello of either side.
 pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
 
-/// `datapump peer`, held to these CPUs: the exit code. `model` is what this host's parts cost, as
-/// JSON, where that is known.
+/// `datapump peer`, bound to these CPUs; returns the exit code. `model` is the cost model of this
+/// host, as JSON, where there is one.
 pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
-    // Before there is any other thread.
+    // Before any other thread is started.
     let pinned = cpus.map_or(Ok(()), system::pin);
     let pinned = pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")));
     let duplicated = io::stdin()
@@ -58,9 +58,9 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
     code
 }
 
-/// This host as the far side has it.
+/// What the far side knows of its host.
 struct Host {
-    /// Whether it could be held to the CPUs that were asked for.
+    /// Whether it could be bound to the CPUs that were asked for.
     pinned: Result<(), Fault>,
     model: String,
 }
@@ -74,7 +74,7 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
     let open = await_open(&mut session, &mut Hearing::new(&events, OPENS_WITHIN))?;
     host.pinned?;
-    // Until the loop runs, which asks for signs of life and gives them itself.
+    // Until the loop runs, which sends and expects pings itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
     tcp::check_congestion(open.settings.congestion.as_deref())?;
     let prepared = prepare(&open, &line, host.model)?;
@@ -190,7 +190,7 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
     }
     let end = if open.role == Role::Source { TransferEnd::Source } else { TransferEnd::Target };
     let about = medium::about(&open.locations, end, model);
-    let (notices, _) = channel(); // the driver tells people
+    let (notices, _) = channel(); // the driver tells the user
     let watch = Arc::new(Watch::new(notices));
     let spare = tag()?;
     match (open.role, open.origin) {
@@ -233,7 +233,7 @@ fn await_open(session: &mut Session, hearing: &mut Hearing<'_>) -> Result<Open, 
     }
 }
 
-/// What is heard before the loop runs; a near side that says nothing at all for `stall` is gone.
+/// Receives messages before the loop runs; a near side that is silent for `stall` is gone.
 struct Hearing<'a> {
     events: &'a Receiver<Event>,
     stall: Nanos,
@@ -260,24 +260,24 @@ impl Hearing<'_> {
     }
 }
 
-/// How often a side that is busy before its loop runs gives a sign of life.
+/// How often a busy side sends a ping before its loop runs.
 pub(crate) fn heartbeat(stall: Nanos) -> Duration {
     Duration::from_nanos(stall.0 / 4)
 }
 
-/// A peer of which nothing is heard.
+/// The fault of a peer from which nothing was heard.
 pub fn silent(who: &str, stall: Nanos) -> Fault {
     Fault::new(Class::Unreachable, format!("nothing was heard from {who} for {stall}"))
 }
 
-/// Data streams, and what was said before the last of them was there.
+/// Data streams, and the messages that came before they had joined.
 struct Joined {
     streams: Vec<Stream>,
     early: Vec<Message>,
     carrier: Carrier,
 }
 
-/// Waits until a first stream has joined, or the driver cannot reach the port. The others come
+/// Waits until a first stream has joined, or the driver cannot reach the port. The others join
 /// while the transfer runs.
 fn await_streams(
     session: &mut Session,
@@ -285,7 +285,7 @@ fn await_streams(
     line: &ControlLine,
     carried_data: &CarrierSlot,
 ) -> Result<Joined, Fault> {
-    // What comes early is kept, and its tickets as long: the reader waits where it is too much.
+    // Early messages are kept with their tickets: the reader waits when there are too many.
     let (mut early, mut tickets) = (Vec::new(), Vec::new());
     loop {
         match hearing.next()? {
@@ -302,7 +302,7 @@ fn await_streams(
                     }
                     Message::Stop(fault) => return Err(fault),
                     Message::Ping => {}
-                    // Its last stream may still be proving itself here while it goes on there.
+                    // Its last stream may still be proving itself here while the driver goes on.
                     message => early.push(message),
                 }
             }
@@ -342,12 +342,12 @@ fn await_cut(
             event => joined.push(event),
         }
     };
-    // Streams that have joined meanwhile are for the transfer.
+    // Streams that have joined in the meantime are for the transfer.
     joined.into_iter().for_each(|event| drop(events_in.send(event)));
     Ok(cut)
 }
 
-/// The names that the driver wants, whole: the walk may not wait for the conversation.
+/// All the names that the driver wants: the walk may not wait for messages.
 fn await_names(
     session: &mut Session,
     hearing: &mut Hearing<'_>,
@@ -392,14 +392,14 @@ fn await_names(
             event => joined.push(event),
         }
     }
-    // Streams that have joined meanwhile are for the transfer.
+    // Streams that have joined in the meantime are for the transfer.
     joined.into_iter().for_each(|event| drop(events_in.send(event)));
     *early = others;
     names.complete()?;
     Ok(names)
 }
 
-/// Where the driver reached us: the address that sshd took the connection on.
+/// The address at which the driver reached us: the one that sshd took the connection on.
 fn own_addresses() -> Vec<String> {
     let from_ssh = std::env::var("SSH_CONNECTION").ok();
     let server = from_ssh.as_deref().and_then(|text| text.split(' ').nth(2));
@@ -411,15 +411,15 @@ pub fn tag() -> Result<String, Fault> {
     Ok(format!("{:08x}", u32::from_le_bytes(random()?)))
 }
 
-/// The control connection has ended: this side follows, even where a system call holds it up.
+/// The control connection has ended: so does this process, even where a system call blocks it.
 fn leave_soon() {
     std::thread::sleep(LEAVE_WITHIN);
     std::process::exit(Class::Unreachable.exit_code().into());
 }
 
-/// Who greets says at once what it wants: it has logged in already.
+/// A driver sends its request right after its hello: it has logged in already.
 const OPENS_WITHIN: Nanos = Nanos(30_000_000_000);
-/// How long a side without its other side may take to put its journal in order.
+/// How long a side whose peer is gone may take to complete its journal.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 fn gone() -> Fault {

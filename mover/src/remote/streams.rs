@@ -31,11 +31,11 @@ use base::limits::STRANGERS_MAX;
 use base::settings::{Seal, Settings};
 use base::units::{Nanos, Tick};
 
-/// How long a connection may take to prove who it is, and how long connecting may take.
+/// How long a connection may take to prove itself, and how long connecting may take.
 const PROOF_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long to wait before connections are accepted again after that failed.
+/// How long to wait after accepting a connection has failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// What a side must know to prove itself and to check the other.
@@ -73,7 +73,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
 }
 
 /// Connects all streams: the first finds the address where the far side proves itself, the others
-/// go there side by side. One is enough to begin with.
+/// connect there in parallel. One is enough to begin with.
 pub(crate) fn connect_all(
     addresses: &[SocketAddr],
     port: u16,
@@ -104,7 +104,7 @@ fn connect_one(
     prove_connector(connection, number, tuning, credentials)
 }
 
-/// Opens streams in the place of those that are gone.
+/// Opens streams to replace lost ones.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub address: SocketAddr,
@@ -136,9 +136,9 @@ impl Dial for Dialer {
     }
 }
 
-/// The first stream, at the first address where the far side answers. Whoever else answers at one
-/// (behind a NAT, a proxy, another program at that port) says nothing of the far side: it is not to
-/// be reached there.
+/// The first stream, at the first address where the far side answers. Anything else that answers at
+/// an address (behind a NAT, a proxy, another program at that port) says nothing of the far side,
+/// which cannot be reached there.
 fn connect_first(
     addresses: &[SocketAddr],
     port: u16,
@@ -164,7 +164,7 @@ fn connect_first(
 }
 
 /// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its
-/// own, so that a stranger holds nobody up.
+/// own, so that a stranger delays no other.
 pub(crate) fn start_accepting(
     listener: TcpListener,
     tuning: Tuning,
@@ -180,7 +180,7 @@ pub(crate) fn start_accepting(
             };
             if strangers.fetch_add(1, SeqCst) >= STRANGERS_MAX {
                 strangers.fetch_sub(1, SeqCst);
-                continue; // dropped: so many at once are nobody's streams
+                continue; // dropped: this many at once are no streams of ours
             }
             let (tuning, credentials) = (tuning.clone(), credentials.clone());
             let counted = strangers.clone();
@@ -209,8 +209,8 @@ pub fn carried(socket: crate::io::volume::Handle) -> Stream {
     Stream { handle: StreamHandle::new(0, socket), protection: Protection::Off, begun: Vec::new() }
 }
 
-/// A connection that has to prove who it is, all of it before one deadline: who sends a byte now
-/// and then holds no place for long.
+/// A connection that has to prove itself, all of it before one deadline: a peer that sends a byte
+/// now and then cannot hold its place for long.
 #[derive(Debug)]
 struct Proving {
     stream: TcpStream,
@@ -338,8 +338,8 @@ fn settle(
     Ok(Stream { handle, protection, begun })
 }
 
-/// The TLS handshake, and the sink's word that it accepts the source's certificate: in TLS 1.3 a
-/// client is done before the server has looked at it.
+/// The TLS handshake, and the sink's message that it accepts the source's certificate: in TLS 1.3 a
+/// client has finished before the server has checked it.
 fn shake_hands(
     connection: &mut Proving,
     credentials: &Credentials,

@@ -1,5 +1,5 @@
-//! What waits to be written to the control connection, and the thread that writes it. A pipe may
-//! take nothing for as long as the network likes; whoever has something to say does not wait.
+//! The queue of the control connection, and the thread that writes it. A pipe may block for as long
+//! as the network does; senders do not wait.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::wire::message::Message;
 use base::fault::{Class, Fault};
 
-/// Messages, pieces of carried data, and what has become of the connection.
+/// Messages, pieces of carried data, and the state of the connection.
 #[derive(Default)]
 pub(crate) struct WriteQueue {
     state: Mutex<State>,
@@ -23,12 +23,12 @@ struct State {
     message_bytes: usize,
     /// Encoded already. Messages overtake them.
     carried: VecDeque<Vec<u8>>,
-    /// What is written when nothing else has been for so long.
+    /// A ping is written when nothing else has been for this long.
     heartbeat: Option<Duration>,
-    /// Bytes that the connection has taken.
+    /// Bytes that the connection has accepted.
     written_bytes: u64,
     closed: bool,
-    /// The thread has written all there was, or has given up.
+    /// The thread has written everything, or has given up.
     ended: bool,
     broken: Option<Fault>,
 }
@@ -46,8 +46,8 @@ impl WriteQueue {
         queue
     }
 
-    /// Adds a message and does not wait. What a connection does not take for long is too much in
-    /// the end: whoever can hold back asks `is_full` first.
+    /// Adds a message without waiting. If the connection accepts nothing for long, the queue
+    /// overflows in the end: callers that can hold back ask `is_full` first.
     pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Fault> {
         let mut state = self.lock();
         if let Some(fault) = &state.broken {
@@ -67,7 +67,7 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Adds the last message of all. Where much waits, it goes in front: nothing else counts now.
+    /// Adds the last message of all. It replaces a long queue, which no longer matters.
     pub(crate) fn push_last(&self, message: Vec<u8>) -> Result<(), Fault> {
         let mut state = self.lock();
         if state.message_bytes >= FULL_BYTES {
@@ -79,7 +79,7 @@ impl WriteQueue {
         self.push(message)
     }
 
-    /// Adds a piece of carried data, when there is room for it.
+    /// Adds a piece of carried data, once there is room for it.
     pub(crate) fn push_carried(&self, piece: Vec<u8>) -> Result<(), Fault> {
         let state = self.lock();
         let has_no_room = |state: &mut State| {
@@ -98,23 +98,23 @@ impl WriteQueue {
         }
     }
 
-    /// True while so much waits that whoever can should not add to it.
+    /// True while so much is queued that callers who can should not add to it.
     pub(super) fn is_full(&self) -> bool {
         self.lock().message_bytes >= FULL_BYTES
     }
 
-    /// Grows while the connection takes anything.
+    /// Grows while the connection accepts bytes.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.lock().written_bytes
     }
 
-    /// Says Ping where nothing has been said for so long, whatever everybody else here does.
+    /// Sends a ping where nothing was sent for this long, whatever other threads do.
     pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.lock().heartbeat = every;
         self.changed.notify_all();
     }
 
-    /// Nothing more comes; what waits is still written.
+    /// No more is added; what is queued is still written.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -141,13 +141,13 @@ impl WriteQueue {
             }
             self.changed.notify_all();
         }
-        // The peer sees the end of its input before anybody here is told.
+        // The peer sees the end of its input before the waiting thread here is told.
         drop(writer);
         self.lock().ended = true;
         self.changed.notify_all();
     }
 
-    /// What is to be written next; `None` when there will be nothing more.
+    /// What is written next; `None` when nothing more will be.
     fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
         loop {
@@ -179,7 +179,7 @@ impl WriteQueue {
     }
 }
 
-/// What a connection that ended while it was used means.
+/// The fault of a connection that ended while it was used.
 pub(super) fn broken(error: &io::Error) -> Fault {
     let why = match error.kind() {
         io::ErrorKind::UnexpectedEof => {
@@ -190,12 +190,12 @@ pub(super) fn broken(error: &io::Error) -> Fault {
     Fault::new(Class::Unreachable, format!("the far side went away: {why}"))
 }
 
-/// With so much waiting nothing is offered or acknowledged until the connection has taken some.
+/// With this much queued nothing is offered or acknowledged until some has been written.
 const FULL_BYTES: usize = 256 << 10;
-/// What cannot be held back (answers to what the peer has offered) is bounded by the credit for
-/// objects; no peer that reads lets this much wait.
+/// What cannot be held back (answers to what the peer has offered) is limited by the credit for
+/// objects; a peer that reads never lets this much wait.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
-/// Pieces of carried data that wait: the next is read while one is written.
+/// Pieces of carried data in the queue: the next is read while one is written.
 const CARRIED_PIECES: usize = 2;
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A queue into a pipe that nobody reads yet.
+    /// A queue into a pipe that has no reader yet.
     fn queue() -> (Arc<WriteQueue>, PipeReader) {
         let (reader, writer) = pipe().unwrap();
         (WriteQueue::start(writer), reader)
@@ -218,8 +218,8 @@ mod tests {
         all
     }
 
-    /// More than a pipe holds, and nobody reads: who writes is not held up, and all of it comes in
-    /// the end, in order.
+    /// More than a pipe holds, and no reader: the sender does not block, and all arrives in the
+    /// end, in order.
     #[test]
     fn a_pipe_that_takes_nothing_holds_nobody_up() {
         let (queue, reader) = queue();
@@ -245,7 +245,7 @@ mod tests {
         drop(reader);
     }
 
-    /// The last word does not stand behind what does not count any more.
+    /// The last message does not wait for those that no longer matter.
     #[test]
     fn the_last_message_overtakes_what_waits() {
         let (queue, reader) = queue();
@@ -256,7 +256,7 @@ mod tests {
         assert!(all.ends_with(b"stop") && all.len() < 100 * (8 << 10), "{} bytes", all.len());
     }
 
-    /// Messages overtake carried data, of which little waits.
+    /// Messages overtake carried data, little of which is queued.
     #[test]
     fn messages_overtake_carried_data() {
         let (queue, reader) = queue();

@@ -1,4 +1,4 @@
-//! The last stage of a copy: what has come of it, what to tell people, and whether to try again.
+//! The last stage of a copy: its outcome, what to tell the user, and whether to try again.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use base::job::{FreeSpace, Job, Location, Outcome};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 
-/// What has come of a run.
+/// The outcome of a run.
 pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Outcome {
     let reports: Vec<&SideReport> =
         std::iter::once(&done.report).chain(&done.peer_report).collect();
@@ -43,22 +43,22 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
     }
 }
 
-/// How often and since when a connection that was there is being made again.
+/// How often a connection was restored after it was lost, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Tries {
     pub lost_at: Option<Tick>,
     failed_in_a_row: u32,
     retries: u32,
-    /// What was here at least in each attempt that has asked about all: files and bytes.
+    /// The least that was held here in the attempts that have asked about all: files and bytes.
     held_least: Option<(u64, u64)>,
-    /// What attempts that were lost have moved.
+    /// What the attempts have moved that lost their connection.
     moved: (u64, u64),
-    /// How long it took until the first of them had been answered.
+    /// How long the first of them took to be answered.
     login: Option<Nanos>,
 }
 
 impl Tries {
-    /// An attempt has ended early; did it get as far as a conversation?
+    /// An attempt has ended early; `opened` is set where both sides had agreed.
     pub(super) fn note(&mut self, opened: Option<Nanos>, watch: &Watch) {
         let Some(login) = opened else { return };
         self.login.get_or_insert(login);
@@ -71,15 +71,15 @@ impl Tries {
         }
         self.moved.0 += done.0.saturating_sub(held.0);
         self.moved.1 += done.1.saturating_sub(held.1);
-        // One that moves nothing is no better than none.
+        // An attempt that moves nothing counts as a failed one.
         if self.lost_at.is_none() || done.0 > held.0 || done.1 > held.1 {
             self.lost_at = Some(clock::now());
             self.failed_in_a_row = 0;
         }
     }
 
-    /// How long to wait before the next attempt; `None` when there is to be none. What never was
-    /// there is not tried again: its user is looking.
+    /// How long to wait before the next attempt; `None` when there is none. A connection that never
+    /// worked is not tried again: its user is watching.
     pub(super) fn next(&mut self, retry_for: Nanos) -> Option<Duration> {
         let lost_at = self.lost_at?;
         if clock::now().since(lost_at) >= retry_for {
@@ -92,7 +92,7 @@ impl Tries {
     }
 
     pub(crate) fn add_to(&self, outcome: Outcome) -> Outcome {
-        // Some of what is here in the end has come in an attempt before: that was sent.
+        // Some of what is here in the end came in an earlier attempt: that was sent.
         let not_sent = |held: u64, moved: u64, least: Option<u64>| {
             held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held)))
         };
@@ -105,7 +105,7 @@ impl Tries {
     }
 }
 
-/// A signal to a whole group may end ssh before this program has been told of it.
+/// A signal to a whole group may end ssh before it reaches this program.
 pub(super) fn is_stopped(watch: &Watch) -> bool {
     wait(SIGNAL_WITHIN, watch);
     watch.stopping()
@@ -118,14 +118,14 @@ pub(super) fn wait(pause: Duration, watch: &Watch) {
     }
 }
 
-/// True when what has arrived is found again: pipes cannot be read twice, and what is endless
-/// measures a time, which is over.
+/// True when what has arrived can be found again: pipes cannot be read twice, and an endless source
+/// measures a time, which has passed.
 pub(super) fn is_resumable(job: &Job) -> bool {
     let flows = |location: &Location| *location == Location::Stdio || location.is_endless();
     !flows(&job.target) && !job.sources.iter().any(flows)
 }
 
-/// A fault that another run of the same command goes on behind says so.
+/// Adds a hint to a fault after which another run of the same command can resume.
 pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
     let resumes = matches!(
         fault.class,
@@ -141,5 +141,5 @@ pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
     }
 }
 
-/// How long a signal that has ended ssh may take to be told here.
+/// How long a signal that has ended ssh may take to arrive here.
 const SIGNAL_WITHIN: Duration = Duration::from_millis(200);

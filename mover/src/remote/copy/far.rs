@@ -1,4 +1,4 @@
-//! The second stage where one end is on another host: what the two sides say before a part of it
+//! The second stage where one end is on another host: the messages before a part of the transfer
 //! can be run.
 
 use std::ffi::OsStr;
@@ -42,17 +42,17 @@ pub(super) struct Near<'a> {
     pub events_in: Sender<Event>,
 }
 
-/// Data streams, what carries them, and how another is opened.
+/// Data streams, what carries them, and how more are opened.
 struct Opening {
     streams: Vec<Stream>,
     carrier: Carrier,
     dial: Option<Box<dyn Dial>>,
-    /// What the far side said meanwhile.
+    /// Messages of the far side in the meantime.
     early: Vec<Message>,
 }
 
 impl Near<'_> {
-    /// Comes to an understanding with the far side, opens streams, and makes a part of it.
+    /// Negotiates with the far side, opens streams, and prepares this side's part.
     pub(super) fn open(
         &self,
         sources: Option<Sources>,
@@ -87,7 +87,7 @@ impl Near<'_> {
             self.tell_names(names, &mut session)?;
         }
         let count = streams.len() as u16;
-        self.line.set_heartbeat(None); // the loop gives signs of life itself
+        self.line.set_heartbeat(None); // the loop sends pings itself
         let part = Part {
             settings: settings.clone(),
             source: sources.map(|sources| (self.job.sources[0].clone(), sources)),
@@ -118,7 +118,7 @@ impl Near<'_> {
         Ok(Opened { part, how })
     }
 
-    /// How both sides cut and digest: as whoever has the sink needs it.
+    /// How both sides cut and digest: as the side with the sink needs it.
     fn agree(
         &self,
         opened: &FarAnswer,
@@ -137,7 +137,7 @@ impl Near<'_> {
         }
     }
 
-    /// What a far source may offer; a far sink may give no other name than the one that was typed.
+    /// What a far source may offer; a far sink may not replace the name that was typed.
     fn expected(&self, opened: &FarAnswer) -> Result<Expected, Fault> {
         let origin = match (self.role, opened.origin) {
             (Role::Sink, Some(origin)) => origin,
@@ -155,7 +155,7 @@ impl Near<'_> {
         Expected::of(self.job, origin, self.attempt.resolved.names.as_ref())
     }
 
-    /// Why the two sides did not come to understand each other.
+    /// Why the two sides did not agree.
     fn explain(&self, fault: Fault, launched: &mut Launched) -> Fault {
         match fault.class {
             _ if self.attempt.watch.stopping() => Fault::interrupted(),
@@ -169,14 +169,14 @@ impl Near<'_> {
         }
     }
 
-    /// The sink, where it is here, and what earlier runs left in it.
+    /// The sink, where it is on this host, and what earlier runs left in it.
     fn target(&self, opened: &FarAnswer) -> Result<(Option<Target>, ResumeState), Fault> {
         if self.role == Role::Source {
             return Ok((None, ResumeState::none(tag()?, &self.job.settings)));
         }
         let origin = opened.origin.expect("the session has seen to it");
         let target = Target::find(&self.job.target, origin, &self.job.settings)?;
-        // A source that was not asked for contents has no say in the folder itself.
+        // Where no source means its contents, the folder itself keeps its metadata.
         let contents =
             |location: &Location| matches!(location, Location::Path(path) if means_contents(path));
         let target = match self.job.sources.iter().any(contents) {
@@ -188,7 +188,7 @@ impl Near<'_> {
         Ok((Some(target), resume_state))
     }
 
-    /// What the far side is asked for.
+    /// The request to the far side.
     fn request(&self, identity: &Identity, secret: [u8; 32], origin: Option<Origin>) -> Open {
         let locations = match self.role {
             Role::Source => vec![self.job.target.clone()],
@@ -211,7 +211,7 @@ impl Near<'_> {
         }
     }
 
-    /// The far side makes nothing of it, but this side's own report has it.
+    /// The far side does not use it, but this side's own report has it.
     fn about(&self) -> About {
         match self.role {
             Role::Source => medium::about(&self.job.sources, TransferEnd::Source, String::new()),
@@ -222,7 +222,7 @@ impl Near<'_> {
         }
     }
 
-    /// Tells a far source what to copy, some thousand names at a time.
+    /// Sends a far source the names to copy, about a thousand at a time.
     fn tell_names(&self, names: &Names, session: &mut Session) -> Result<(), Fault> {
         let mut line = self.line.clone();
         let mut tell = |paths: Vec<Vec<u8>>, last: bool| {
@@ -247,7 +247,7 @@ impl Near<'_> {
         told.and_then(|()| tell(paths, true))
     }
 
-    /// Waits until the connection has taken most of what was said.
+    /// Waits until the connection has accepted most of what was queued.
     fn await_room(&self) -> Result<(), Fault> {
         let stall = self.job.settings.stall;
         let (mut written, mut since) = (self.line.written_bytes(), clock::now());
@@ -267,8 +267,8 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// Greets and opens. Somebody may be asked for a password: then only the user's patience ends
-    /// the login. From its first word on the far side gives signs of life.
+    /// Sends hello and open. The user may be asked for a password: then only the user's patience
+    /// ends the login. After its first message the far side sends pings.
     fn converse(
         &self,
         session: &mut Session,
@@ -313,7 +313,7 @@ impl Near<'_> {
         }
     }
 
-    /// Says whose words they are.
+    /// Names the host that the message is from.
     fn in_far_words(&self, fault: Fault) -> Fault {
         match self.attempt.launch {
             Launch::Ssh { host, .. } => Fault { text: format!("{host}: {}", fault.text), ..fault },
@@ -321,7 +321,7 @@ impl Near<'_> {
         }
     }
 
-    /// TCP streams where the far side can be reached; else one stream on the connection there is.
+    /// TCP streams where the far side can be reached; else one stream over the control connection.
     fn streams(
         &self,
         opened: &FarAnswer,
@@ -372,14 +372,14 @@ impl Near<'_> {
         Ok(Opening { streams, carrier: Carrier::Control, dial: None, early })
     }
 
-    /// Whoever cannot be reached may just have ended, or this side is being stopped: then its ports
-    /// are not to blame. What else it says meanwhile is for the loop.
+    /// A far side that cannot be reached may just have ended, or this side is being stopped: then
+    /// its ports are not the cause. Its other messages are kept for the loop.
     fn listen_for_end(
         &self,
         session: &mut Session,
         events: &Receiver<Event>,
     ) -> Result<Vec<Message>, Fault> {
-        // Its tickets are kept too: the reader waits where it is too much.
+        // Their tickets are kept too: the reader waits when there are too many.
         let (mut early, mut tickets) = (Vec::new(), Vec::new());
         let until = clock::now().after(ENDS_WITHIN.into());
         while clock::now() < until {
@@ -407,9 +407,9 @@ impl Near<'_> {
     }
 }
 
-/// How long the end of a far side whose ports do not answer may take to show.
+/// How long it may take to see that a far side whose ports do not answer has ended.
 const ENDS_WITHIN: Duration = Duration::from_millis(300);
 
-/// Names that one message tells, and about how many bytes.
+/// Names in one message, and about how many bytes they take.
 const NAMES_MAX: usize = 1024;
 const NAMES_BYTES_MAX: usize = 32 << 10;

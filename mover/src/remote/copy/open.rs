@@ -1,5 +1,5 @@
-//! The second stage of a copy: both ends are opened, here or with a far side, as far as a part that
-//! can be run. Only here a copy on one host differs from one with another host.
+//! The second stage of a copy: both ends are opened, here or with a far side, so that a part can be
+//! run. Only this stage differs between copies on one host and copies to another.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -21,24 +21,24 @@ use base::settings::Settings;
 use base::tally::About;
 use base::units::Nanos;
 
-/// A copy that can begin.
+/// A copy that is ready to run.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub part: Part,
     pub how: How,
 }
 
-/// How a copy goes.
+/// How a copy is carried out.
 #[derive(Clone, Debug)]
 pub(super) struct How {
     /// As both sides have agreed on them.
     pub settings: Settings,
-    /// This side's.
+    /// The role of this side.
     pub role: Role,
     pub carrier: Carrier,
-    /// Streams that it begins with.
+    /// Streams at the start.
     pub streams: u16,
-    /// What it took until the two sides understood each other.
+    /// How long it took until the two sides had agreed.
     pub login: Nanos,
 }
 

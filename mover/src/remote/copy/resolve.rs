@@ -1,4 +1,4 @@
-//! The first stage of a copy: what is meant, looked at on this host alone.
+//! The first stage of a copy: what the command means, resolved on this host alone.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,17 +12,17 @@ use base::fault::Fault;
 use base::job::{Job, Location};
 use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 
-/// What a copy is, whatever becomes of it.
+/// What a copy is, in all its attempts.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub job: Job,
-    /// The same for the same command.
+    /// The same for every run of the same command.
     pub transfer: TransferId,
-    /// The list of what is copied. It is read once: it may be standard input.
+    /// The list of names to copy. It is read once: it may be standard input.
     pub names: Option<Arc<Names>>,
 }
 
-/// What can be wrong on this host is found before anybody has to log in.
+/// Errors on this host are found before anybody has to log in.
 pub(super) fn resolve(job: &Job, is_far: bool) -> Result<Resolved, Fault> {
     if is_far {
         check_request(job)?;
@@ -33,7 +33,7 @@ pub(super) fn resolve(job: &Job, is_far: bool) -> Result<Resolved, Fault> {
     Ok(Resolved { job: job.clone(), transfer, names })
 }
 
-/// A limited rate in requests of a second each would come in bursts: one takes an eighth at most.
+/// Requests of a second each at a limited rate would come in bursts: one takes an eighth at most.
 pub(super) fn with_requests_for_rate(job: &Job) -> Job {
     let mut job = job.clone();
     if let Some(rate) = job.settings.rate {
@@ -44,7 +44,7 @@ pub(super) fn with_requests_for_rate(job: &Job) -> Job {
     job
 }
 
-/// The sources, where they are here.
+/// The sources, where they are on this host.
 pub(super) fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sources, Fault> {
     let Some(names) = names else {
         return Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings);
@@ -93,7 +93,7 @@ fn names(job: &Job) -> Result<Option<Names>, Fault> {
     Names::read(&listed.file, ending).map(Some)
 }
 
-/// What a transfer is known by at its destination: the same for the same command.
+/// Identifies a transfer at its destination: the same for the same command.
 fn transfer_id(job: &Job) -> Result<TransferId, Fault> {
     let mut hasher = blake3::Hasher::new_derive_key("datapump 2026 transfer");
     let mut add = |bytes: &[u8]| {
@@ -123,7 +123,7 @@ fn transfer_id(job: &Job) -> Result<TransferId, Fault> {
     Ok(id)
 }
 
-/// The far side is told its paths and the patterns in one message.
+/// The far side gets its paths and the patterns in one message.
 fn check_request(job: &Job) -> Result<(), Fault> {
     let far = match job.source_host {
         Some(_) => &job.sources[..],
@@ -164,8 +164,8 @@ fn check_request(job: &Job) -> Result<(), Fault> {
     }
 }
 
-/// What stands in front of a path or a pattern at most; and what all of them may take, so that the
-/// rest of the message fits too.
+/// What precedes a path or a pattern at most; and what all of them may take, so that the rest of
+/// the message fits too.
 const FIELD_BYTES: usize = 32;
 const OPEN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (16 << 10);
 
