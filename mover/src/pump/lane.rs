@@ -1,4 +1,4 @@
-//! One thread's worth of pump: carries requests from a source through a passage to a sink.
+//! One thread of a transfer: moves requests from a source through a passage to a sink.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,13 +27,13 @@ pub mod packing;
 mod passing;
 pub mod worker_pool;
 
-/// What a lane is made of.
+/// The parts of a lane.
 #[derive(Debug)]
 pub struct Parts {
     pub engine: Engine,
     pub source: Box<dyn Endpoint>,
     pub passage: Passage,
-    /// Where others pack and unpack; what they do not take the lane does itself.
+    /// The threads that compress and decompress; what they do not take, the lane does itself.
     pub pool_handle: Option<PoolHandle>,
     pub sink: Box<dyn Endpoint>,
     /// The source's ledger, where this host has the source.
@@ -41,19 +41,19 @@ pub struct Parts {
     /// The sink's ledger, where this host has the sink.
     pub objects: Option<Arc<Objects>>,
     pub brake: Arc<Brake>,
-    /// The stream that it has, where one of its ends is one.
+    /// Its stream, where one of its ends is one.
     pub stream: Option<StreamHandle>,
     pub requests: Vec<Request>,
 }
 
-/// A lane's stream as others know it.
+/// A lane's stream as other threads see it.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     pub number: u32,
     pub socket: Handle,
-    /// Set by whoever gives the stream up: the lane ends.
+    /// Set to give the stream up: the lane then ends.
     pub given_up: Arc<AtomicBool>,
-    /// Where the lane leaves what it sees of the stream.
+    /// Where the lane leaves its samples of the stream.
     pub outbox: Arc<Outbox>,
 }
 
@@ -70,41 +70,41 @@ pub struct Over {
     pub fault: Option<Fault>,
 }
 
-/// One stream's lane. `turn` is the program.
+/// The lane of one stream. `turn` is one step of its loop.
 #[derive(Debug)]
 pub struct Lane {
     parts: Parts,
     pool: Vec<Request>,
     pool_size: usize,
     gate: Gate,
-    /// Requests on their way from the source.
+    /// Requests that the source is filling.
     filling: usize,
     state: State,
-    /// Why its stream is of no use any more.
+    /// Why its stream cannot be used any more.
     broken: Option<Fault>,
     tally: Tally,
     landed: Vec<Request>,
-    /// What has come back from the worker pool.
+    /// Completions of the worker pool.
     passed: Vec<Passed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// The source gives nothing more; what is under way goes on.
+    /// The source has no more; requests in flight continue.
     Dry,
-    /// A stream has been told that nothing more comes.
+    /// The end of the stream has been sent to the peer.
     Ending,
-    /// The stream broke: what has come goes on, nothing more comes.
+    /// The stream broke: what has arrived continues, nothing more comes.
     Broken,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// There may be more to do at once.
     Moved,
-    /// Nothing can move before the bell rings, or that time.
+    /// Nothing can move before the lane is woken, or before this time.
     Waiting(Option<Tick>),
     /// Everything is done.
     Over,
@@ -114,11 +114,11 @@ pub enum Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     Block,
-    /// For whoever steps many lanes by turns.
+    /// For a driver that steps many lanes in turn.
     Step,
 }
 
-/// What depart found.
+/// The result of `depart`.
 #[expect(clippy::large_enum_variant, reason = "a request is moved once here, not stored")]
 enum Departure {
     Went(Request),
@@ -130,7 +130,7 @@ impl Lane {
     pub fn new(mut parts: Parts) -> Lane {
         let mut pool = std::mem::take(&mut parts.requests);
         parts.engine.register(&mut pool);
-        // The first goes out first: few requests touch little of the memory.
+        // The first one is used first: few requests touch little of the memory.
         pool.reverse();
         parts.brake.hold_lane(parts.engine.waker());
         let gate = Gate::new(parts.sink.nature());
@@ -149,14 +149,13 @@ impl Lane {
         }
     }
 
-    /// Runs to the end, or to the first fault; either way nothing is left in the air.
+    /// Runs to the end, or to the first fault; either way nothing is left in flight.
     pub fn run(mut self) -> Over {
         let ended = self.run_turns();
         self.leave(ended.err())
     }
 
-    /// What the lane did, once a turn is the last one or has met a fault. Nothing is left in the
-    /// air.
+    /// What the lane did, after its last turn or a turn with a fault. Nothing is left in flight.
     pub fn leave(mut self, fault: Option<Fault>) -> Over {
         if fault.is_some() {
             self.abandon();
@@ -186,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// Nothing is to be done: only the stream is looked at.
+    /// There is no work: only the stream is sampled.
     fn wait_for_bell(&mut self, rings: u64) {
         let bell = &self.parts.brake.bell;
         let Some(sampler) = self.parts.engine.sampler() else { return bell.wait(rings) };
@@ -198,14 +197,14 @@ impl Lane {
         sampler.lap(Awaited::Nothing);
     }
 
-    /// Says whose the time is that the lane waits from now on, where somebody wants to know.
+    /// Sets what the lane waits for from now on, where its stream is sampled.
     fn await_whom(&mut self, awaited: Awaited) {
         if let Some(sampler) = self.parts.engine.sampler() {
             sampler.await_whom(awaited);
         }
     }
 
-    /// The time since then was a ledger's, where somebody wants to know.
+    /// Counts the time since then as time of a ledger, where the stream is sampled.
     fn clock(&mut self, awaited: Awaited, since: Tick) {
         if self.parts.engine.is_watched() {
             let spent = self.now().since(since);
@@ -215,7 +214,7 @@ impl Lane {
         }
     }
 
-    /// One turn: send out what may go, take in what came back.
+    /// One turn: submit what may go, take in what has completed.
     pub fn turn(&mut self, patience: Patience) -> Result<Turn, Fault> {
         if self.parts.brake.is_pulled() {
             return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
@@ -227,7 +226,7 @@ impl Lane {
             match self.depart()? {
                 Departure::Went(request) => {
                     self.advance(request)?;
-                    // What is there already goes on before more is fetched: it is in the cache now.
+                    // What has arrived continues before more is fetched: it is in the cache now.
                     if self.parts.plan.is_some() && self.take_landed(Wait::Poll)? > 0 {
                         return Ok(Turn::Moved);
                     }
@@ -247,7 +246,7 @@ impl Lane {
             return self.end();
         }
         if passed > 0 {
-            // They may have gone on to the pool, from which more can depart.
+            // Their requests may be in the pool again, so that more can depart.
             return Ok(Turn::Moved);
         }
         if self.parts.engine.in_air() > 0 {
@@ -282,22 +281,22 @@ impl Lane {
         tally
     }
 
-    /// What a lane that is over did.
+    /// What a lane did that has ended.
     pub fn into_over(mut self) -> Over {
         Over { tally: self.finish(), fault: self.broken.take() }
     }
 
-    /// Its stream is of no use any more, and what was under way on it ends.
+    /// Its stream cannot be used any more, and the requests in flight on it end.
     pub fn has_broken(&self) -> bool {
         self.state == State::Broken
     }
 
-    /// It ends in the midst, as by a kill. For simulations.
+    /// It ends in the middle, as by a kill. For simulations.
     pub fn end_by_kill(mut self) {
         self.parts.engine.abandon();
     }
 
-    /// Somebody may have given the stream up while nothing moved on it.
+    /// The stream may have been given up while nothing moved on it.
     fn look_at_stream(&mut self) {
         if self.state != State::Broken
             && self.parts.stream.as_ref().is_some_and(|wire| wire.given_up.load(Relaxed))
@@ -306,7 +305,7 @@ impl Lane {
         }
     }
 
-    /// The stream is of no use any more. What has come on it goes on its way; what was to go out on
+    /// The stream cannot be used any more. What has arrived on it continues; what was to be sent on
     /// it stays with the plan, which gives it to another.
     fn break_off(&mut self, fault: Fault) {
         if let Some(wire) = &self.parts.stream {
@@ -316,7 +315,7 @@ impl Lane {
         self.broken.get_or_insert(fault);
     }
 
-    /// What waits behind a broken stream's lane may wait for what got lost with the stream.
+    /// Requests at the gate of a broken stream's lane may wait for others that were lost with it.
     fn empty_gate(&mut self) {
         for request in self.gate.drain() {
             if let Some(objects) = &self.parts.objects {
@@ -326,12 +325,12 @@ impl Lane {
         }
     }
 
-    /// True for the faults that another stream would not meet.
+    /// True for faults that another stream would not have.
     fn is_of_stream(&self, fault: &Fault) -> bool {
         self.parts.stream.is_some() && matches!(fault.class, Class::Unreachable | Class::Corrupt)
     }
 
-    /// Cuts the stream and waits for what is in the air: the kernel writes into our memory until
+    /// Cuts the stream and waits for what is in flight: the kernel writes into our memory until
     /// then.
     pub fn abandon(&mut self) {
         if let Some(wire) = &self.parts.stream {
@@ -350,7 +349,7 @@ impl Lane {
         self.pool.extend(self.gate.drain());
     }
 
-    /// Gets the lane's attention while it waits.
+    /// Wakes the lane while it waits.
     pub fn waker(&self) -> Arc<dyn Wake> {
         self.parts.engine.waker()
     }
@@ -359,7 +358,7 @@ impl Lane {
         self.pool.len() == self.pool_size
     }
 
-    /// Requests that are away in the passage.
+    /// Requests that are with the worker pool.
     fn passing(&self) -> usize {
         self.parts.pool_handle.as_ref().map_or(0, PoolHandle::away)
     }
@@ -368,7 +367,7 @@ impl Lane {
         self.parts.engine.now()
     }
 
-    /// Takes a request from the pool and gives it something to fetch.
+    /// Takes a request from the pool and gives it an extent to fetch.
     fn depart(&mut self) -> Result<Departure, Fault> {
         let limit = match self.parts.source.nature() {
             Nature::Addressed { depth } => depth as usize,
@@ -407,9 +406,9 @@ impl Lane {
         })
     }
 
-    /// Takes in what has ended, and carries each as far as it goes.
+    /// Takes in completed requests, and advances each as far as it goes.
     fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
-        // While something is on its way from the source, it is the source that is waited for.
+        // While the source is filling any request, the wait is for the source.
         let whose = match (self.filling, self.passing()) {
             (0, 0) => Awaited::Sink,
             (0, _) => Awaited::Passage,
@@ -430,7 +429,7 @@ impl Lane {
         fault.map_or(Ok(count), Err)
     }
 
-    /// Lets those in that wait at the gate; each has one try, as the sink may send it back.
+    /// Admits requests that wait at the gate; each has one try, as the sink may send it back.
     fn admit_waiting(&mut self) -> Result<(), Fault> {
         for _ in 0..self.gate.waiting() {
             let Some(request) = self.admit() else { return Ok(()) };
@@ -439,7 +438,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Carries a request as far as it will go without waiting, then whoever it made room for.
+    /// Advances a request as far as it goes without waiting, then those that it made room for.
     fn advance(&mut self, request: Request) -> Result<(), Fault> {
         self.advance_one(request)?;
         while self.gate.waiting() > 0 {
@@ -503,7 +502,7 @@ impl Lane {
         Ok(())
     }
 
-    /// A void of this host's own ledger needs no sink; a stream carries it to the other host's.
+    /// A void of this host's own ledger needs no sink; others are sent to the other host's ledger.
     fn ask_sink(&mut self, request: &mut Request) -> Next {
         match request.label.kind {
             Kind::Void if self.parts.objects.is_some() => Next::Done,
@@ -514,13 +513,13 @@ impl Lane {
         }
     }
 
-    /// Everything is back: a stream is told so, anything else is over.
+    /// All requests are back: the end is sent on a stream, anything else is over.
     fn end(&mut self) -> Result<Turn, Fault> {
         let tells = self.parts.plan.is_some() && self.parts.objects.is_none();
         if self.state == State::Ending
             && let Some(wire) = &self.parts.stream
         {
-            // Were the end damaged on its way, the peer would wait for the rest of it.
+            // If the end were damaged in transit, the peer would wait for the rest of it.
             tcp::finish(&wire.socket);
         }
         if matches!(self.state, State::Ending | State::Broken) || !tells {
@@ -536,8 +535,8 @@ impl Lane {
     }
 }
 
-/// Asks an end, and clocks the answer where the end has a stage of its own, or somebody wants to
-/// know where the lane's time goes.
+/// Asks an endpoint, and measures the time where the endpoint has a stage of its own, or the stream
+/// is sampled.
 fn ask(
     end: &mut dyn Endpoint,
     whose: Awaited,
@@ -561,8 +560,8 @@ fn ask(
     next
 }
 
-/// How long the wire held up who sent a request. A send that took long while TCP had nothing left
-/// to do has waited for a processor.
+/// How long the wire delayed the sender of a request. A long send after which TCP had nothing left
+/// to do has waited for a CPU.
 fn held_up(wire: Option<&StreamHandle>, stamps: &Stamps) -> Nanos {
     let spent = stamps.retired.since(stamps.admitted);
     let is_behind = |wire: &StreamHandle| tcp::is_behind(&wire.socket);
@@ -570,5 +569,5 @@ fn held_up(wire: Option<&StreamHandle>, stamps: &Stamps) -> Nanos {
     if waited { spent } else { Nanos(0) }
 }
 
-/// A send that took less was held up by nothing.
+/// Nothing delayed a send that took less.
 const HELD_UP_MIN: Nanos = Nanos(20_000);

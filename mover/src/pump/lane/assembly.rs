@@ -1,4 +1,4 @@
-//! Builds lanes: which engine, which ends, how deep, in how much memory.
+//! Builds lanes: their engine, endpoints, depths and memory.
 
 use std::sync::Arc;
 
@@ -33,20 +33,20 @@ use base::job::Location;
 use base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
 use base::units::{Bytes, Tick};
 
-/// A connection whose handshake is over.
+/// A connection whose handshake has ended.
 #[derive(Debug)]
 pub struct Stream {
     pub handle: StreamHandle,
     pub protection: Protection,
-    /// Bytes that came behind the handshake.
+    /// Bytes that followed the handshake.
     pub begun: Vec<u8>,
 }
 
-/// What this host has of a transfer: an end in files, and an end in a stream or in files too.
+/// This host's part of a transfer: one end in files, the other in a stream or in files too.
 #[derive(Debug)]
 pub struct Ends {
     pub settings: Settings,
-    /// The source's place and ledger, where it is here. `waits`: its files may be on a device.
+    /// The source's location and ledger, where it is here. `source_waits`: it may be on a device.
     pub source: Option<(Location, Arc<Plan>)>,
     pub sink: Option<(Target, Arc<Objects>)>,
     pub source_waits: bool,
@@ -61,12 +61,12 @@ pub(crate) struct Assembly {
     pool_requests: usize,
     pipes: Pipes,
     turn: Arc<Turn>,
-    /// Does the passage where payloads are packed.
+    /// Does the passage where payloads are compressed.
     worker_pool: Option<Arc<WorkerPool>>,
     pub planned_memory_bytes: u64,
 }
 
-/// How many requests a lane has at each end, within the memory there is.
+/// How many requests a lane has at each end, within the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Depths {
     source: u32,
@@ -75,7 +75,7 @@ struct Depths {
 
 /// What a lane takes at most besides its buffers: stack, samples, the state of its seal.
 const LANE_BYTES: u64 = 512 << 10;
-/// The program itself: pages of its text that are in use, and what it holds before any lane.
+/// The program itself: pages of its code that are in use, and its memory before any lane.
 const PROGRAM_BYTES: u64 = 13 << 20;
 /// What the ledgers take at most: every object in flight with its names.
 pub(crate) const LEDGER_BYTES: u64 = 12 << 20;
@@ -86,15 +86,15 @@ pub(crate) fn pipe_window_bytes(settings: &Settings) -> u64 {
     u64::from(depth - 1) * u64::from(settings.request_bytes)
 }
 
-/// A lane of a pipe sink can hold a whole window: else all lanes could hold what comes late, and
-/// wait for ever for what comes first.
+/// Each lane of a pipe sink can hold a whole window: otherwise all lanes could hold late bytes, and
+/// wait forever for the first ones.
 fn pipe_depth(settings: &Settings) -> u32 {
     let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
     (settings.memory_bytes / 4 / each).clamp(4, 256) as u32
 }
 
 impl Assembly {
-    /// For so many lanes at a time.
+    /// For this many lanes at a time.
     pub(crate) fn new(ends: Ends, lanes: usize) -> Result<Assembly, Fault> {
         let lanes = lanes as u64;
         let workers = Workers::of(&ends, lanes);
@@ -112,14 +112,14 @@ impl Assembly {
         depth as u16
     }
 
-    /// What unpacking took here since this was last asked, where the source's choices depend on it;
+    /// The time of decompression here since the last call, where the source's choices depend on it;
     /// a few times a second.
     pub(crate) fn unpacked(&self, now: Tick) -> Option<Unpacked> {
         let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
         self.worker_pool.as_ref().filter(|_| chooses)?.unpacked(now)
     }
 
-    /// The sink has said what unpacking takes there.
+    /// The sink has reported its time of decompression.
     pub(crate) fn hear_unpacked(&self, unpacked: &Unpacked) {
         if let Some(worker_pool) = &self.worker_pool {
             worker_pool.hear_unpacked(unpacked);
@@ -161,7 +161,7 @@ impl Assembly {
     }
 }
 
-/// Looks at a stream, where it is TCP and its user wants that.
+/// Samples a stream, where it is TCP and the settings ask for it.
 fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
     let StreamHandle { socket, outbox, .. } = &stream.handle;
     match settings.path_samples {
@@ -175,7 +175,7 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
     let requests = requests(ends, depths) + pool_requests(lanes, workers);
     let requests = Buffer::several_bytes(requests, body) as u64;
     let packing = workers.map_or(0, |workers| workers.count * workers.work.bytes(body));
-    // What goes over a sealed stream has a buffer to be sealed into, or to be opened from.
+    // A sealed stream has a buffer to seal into, or to open from.
     let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
         (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
         (Seal::Tls, None, Some(_)) => Buffer::total_bytes(sealed_bytes(body)) as u64,
@@ -192,23 +192,23 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
 /// How many requests a lane has for its ends.
 fn requests(ends: &Ends, depths: Depths) -> usize {
     let requests = match (&ends.source, &ends.sink) {
-        // What has come is done with: nothing is held while the next comes.
+        // What has arrived is consumed at once: nothing is held while the next arrives.
         (None, Some((Target::Null, _))) if packing(ends).is_none() => depths.source,
         _ => depths.source + depths.sink,
     };
     requests as usize
 }
 
-/// A lane's part of what keeps a worker pool at work.
+/// A lane's share of the requests that keep a worker pool busy.
 fn pool_requests(lanes: u64, workers: Option<Workers>) -> usize {
     (workers.map_or(0, |workers| JOBS_PER_WORKER * workers.count) / lanes.max(1)) as usize
 }
 
-/// Jobs that each worker of a worker pool has: one it works at, one that waits for it. Where there
-/// are more lanes than that, what these have anyway will do.
+/// Jobs for each worker of a worker pool: one in work, one waiting for it. With more lanes than
+/// that, their own requests are enough.
 const JOBS_PER_WORKER: u64 = 2;
 
-/// What is packed or unpacked here.
+/// What is compressed or decompressed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
     Pack(Coding),
@@ -227,7 +227,7 @@ impl Packing {
     }
 }
 
-/// Inside one process nothing is.
+/// Inside one process nothing is compressed.
 fn packing(ends: &Ends) -> Option<Packing> {
     match (ends.settings.compress, &ends.source, &ends.sink) {
         (Compress::Always(coding), Some(_), None) => Some(Packing::Pack(coding)),
@@ -237,7 +237,7 @@ fn packing(ends: &Ends) -> Option<Packing> {
     }
 }
 
-/// Who packs or unpacks.
+/// The threads that compress or decompress.
 #[derive(Clone, Copy, Debug)]
 struct Workers {
     work: Packing,
@@ -245,8 +245,8 @@ struct Workers {
 }
 
 impl Workers {
-    /// A processor each, in half of the memory that lanes leave. Who may choose leaves packing be
-    /// where there is too little.
+    /// One for each CPU, in half of the memory that lanes leave. With `auto`, nothing is compressed
+    /// where that is too little.
     fn of(ends: &Ends, lanes: u64) -> Option<Workers> {
         let work = packing(ends)?;
         let Settings { request_bytes, memory_bytes, .. } = ends.settings;
@@ -264,7 +264,7 @@ impl Workers {
 
 const HANDS_MAX: u64 = 32;
 
-/// One for all lanes of a side, so that one stream has every processor too.
+/// One pool for all lanes of a side, so that one stream can use every CPU too.
 fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<WorkerPool>>, Fault> {
     let Some(Workers { work: packing, count }) = workers else { return Ok(None) };
     let slot = ends.settings.request_bytes;
@@ -292,7 +292,7 @@ fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<Worke
         .map(|worker_pool| Some(Arc::new(worker_pool)))
 }
 
-/// Depths as asked for, or as the ends need them; fewer where memory is short, never none.
+/// Depths as asked for, or as the endpoints need them; less where memory is short, never zero.
 fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, Fault> {
     let settings = &ends.settings;
     let sink_waits = match &ends.sink {
@@ -316,7 +316,7 @@ fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, F
     }
     let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
     while planned(ends, Depths { source, sink }, lanes, workers) > settings.memory_bytes {
-        // A pipe's depth is its window, which the other side has been told.
+        // A pipe's depth is its window, which the other side knows already.
         if source == 1 && (sink == 1 || is_pipe) {
             let least = planned(ends, Depths { source, sink }, lanes, workers);
             return Err(Fault::usage(format!(
@@ -333,7 +333,7 @@ fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, F
     Ok(Depths { source, sink })
 }
 
-/// With fewer nothing moves.
+/// With less, nothing moves.
 fn least_depths(ends: &Ends) -> Depths {
     let sink = match &ends.sink {
         Some((Target::Pipe, _)) => pipe_depth(&ends.settings),
@@ -342,7 +342,7 @@ fn least_depths(ends: &Ends) -> Depths {
     Depths { source: 1, sink }
 }
 
-/// A ring where files may wait for a device, blocking calls elsewhere: what measured best (runs/).
+/// io_uring where files may wait for a device, blocking calls elsewhere: measured best (runs/).
 fn backend(ends: &Ends) -> Result<(Box<dyn Backend>, String), Fault> {
     let threads = || -> Result<Box<dyn Backend>, Fault> {
         let threads = Threads::new().map_err(|error| Fault::system("make an event", &error))?;
@@ -381,7 +381,7 @@ fn ring() -> std::io::Result<Box<dyn Backend>> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// What lanes share: standard input and output, where an end is a pipe, and what makes bytes.
+/// What lanes share: standard input and output, where an end is a pipe, and the data generator.
 #[derive(Debug, Default)]
 struct Pipes {
     input: Option<Handle>,
@@ -414,16 +414,16 @@ impl Pipes {
     }
 }
 
-/// What a lane with a null end here goes through.
+/// The buffers that a lane with a null end here cycles through.
 fn cycle(ends: &Ends) -> Vec<Buffer> {
     let body = ends.settings.request_bytes;
     let mut buffers = Buffer::several(cycle_count(ends), body);
-    // What was never written to is one page of zeros, again and again.
+    // Memory that was never written is one page of zeros, again and again.
     buffers.iter_mut().for_each(|buffer| buffer.bytes_mut().fill(1));
     buffers
 }
 
-/// Over a network only: nobody looks at what goes from null to a disk or back.
+/// Over a network only: nothing looks at bytes that go from null to a disk or back.
 fn cycle_count(ends: &Ends) -> usize {
     let null = matches!(
         (&ends.source, &ends.sink),
@@ -485,7 +485,7 @@ fn endpoints(
 }
 
 /// The source signs, the sink checks; where both are here the bytes never left memory. Digests are
-/// those of what is neither squeezed nor packed.
+/// of data before holes are taken out and before compression.
 fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
     let (kind, slot) = (ends.settings.digest, ends.settings.request_bytes);
     let mut steps: Vec<Box<dyn Step>> = Vec::new();

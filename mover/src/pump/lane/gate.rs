@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::ends::endpoint::Nature;
 use crate::io::request::Request;
 
-/// The queue in front of a sink, and how many the sink has.
+/// The queue in front of a sink, and how many requests the sink has.
 #[derive(Debug)]
 pub struct Gate {
     limit: usize,
@@ -22,12 +22,12 @@ impl Gate {
         Gate { limit, inside: 0, waiting: VecDeque::new() }
     }
 
-    /// In line, behind those that are there.
+    /// Joins the queue at its end.
     pub fn arrive(&mut self, request: Request) {
         self.waiting.push_back(request);
     }
 
-    /// Back in line: the sink will not have this one yet, but perhaps another.
+    /// Back to the queue: the sink cannot take this one yet, but perhaps another.
     pub(crate) fn send_back(&mut self, request: Request) {
         assert!(self.inside > 0, "a request sent back that was not inside");
         self.inside -= 1;

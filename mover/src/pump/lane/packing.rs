@@ -1,11 +1,11 @@
-//! Chooses how each payload is packed: numbers in, a way out.
+//! Chooses how each payload is compressed: numbers in, a coding out.
 //!
-//! A payload costs time of the processors that pack it, `t`, and time on the wire, `z` bytes long.
-//! One price of a wire byte makes them comparable: each payload is packed in the way that makes
-//! `t + price * z` least, and the price is the one with which the slowest of processors, wire and
-//! receiver is done soonest. What `t` and `z` are is learnt for each class of data (what a probe of
-//! a payload says of it) from what was packed. Payloads that go raw teach nothing about packing, so
-//! now and then a neighbour of the chosen way is tried, on a small allowance of time.
+//! A payload costs CPU time to compress, `t`, and time on the wire, where it is `z` bytes long. One
+//! price of a wire byte makes them comparable: each payload gets the coding that minimizes `t +
+//! price * z`, and the price is the one with which the slowest of CPUs, wire and receiver finishes
+//! soonest. `t` and `z` are learnt for each class of compressibility (from a probe of the payload)
+//! from what was compressed. Raw payloads teach nothing about compression, so now and then a
+//! neighbour of the chosen coding is tried, within a small allowance of time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,15 +21,15 @@ mod trial;
 
 use trial::{Mode, Trial};
 
-/// One controller for all that pack on a side, and the lanes that say how fast the wire is.
+/// One controller for all compressing threads of a side, and the lanes that measure the wire.
 #[derive(Debug)]
 pub struct Advisor {
     controller: Mutex<Controller>,
     clock: Arc<dyn Clock>,
     lanes: AtomicUsize,
-    /// Payloads are to pass through the worker pool.
+    /// Payloads pass through the worker pool.
     packs: AtomicBool,
-    /// So many are left out between two that do.
+    /// How many payloads skip it between two that pass.
     left_out: AtomicU32,
     payloads: AtomicU32,
 }
@@ -55,18 +55,18 @@ impl Advisor {
         self.lanes.fetch_sub(1, Relaxed);
     }
 
-    /// True where the next payload is to be looked at; otherwise it goes as it is.
+    /// True where the next payload must be probed; otherwise it is sent raw.
     pub fn should_probe(&self) -> bool {
         let every = self.left_out.load(Relaxed) + 1;
         self.packs.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
     }
 
-    /// True while each payload is looked at.
+    /// True while each payload is probed.
     pub(crate) fn probes_all(&self) -> bool {
         self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
     }
 
-    /// A lane has sent a frame, which held it up for so long.
+    /// A lane has sent a frame; `sent` says how long that delayed it.
     pub fn sent(&self, now: Tick, sent: Sent) {
         let lanes = self.lanes.load(Relaxed);
         let mut controller = self.lock();
@@ -74,12 +74,12 @@ impl Advisor {
         self.packs.store(controller.packs(), Relaxed);
     }
 
-    /// What else a packing thread did to a payload took so long.
+    /// The time that a compressing thread spent on a payload besides compression.
     pub fn record_overhead(&self, raw_len: u32, spent: Nanos) {
         self.lock().record_overhead(raw_len, spent);
     }
 
-    /// The sink has said what its passage took.
+    /// The sink has reported the time of its passage.
     pub fn unpacked(&self, unpacked: &Unpacked) {
         self.lock().unpacked(unpacked);
     }
@@ -102,7 +102,7 @@ impl Chooser for Advisor {
         self.lock().packed(Compressibility::of_ratio(ratio), coding, raw_len, packed_len, took);
     }
 
-    // A thread that asks for its own time may lose its processor there, and that is not packing.
+    // A thread may lose its CPU while it reads its CPU time, and that is not compression.
     fn begin(&self) -> Moment {
         let cpu = self.clock.thread_cpu();
         Moment { at: self.clock.now(), cpu }
@@ -114,16 +114,16 @@ impl Chooser for Advisor {
     }
 }
 
-/// A frame that has left.
+/// A frame that has been sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub raw_bytes: u32,
     pub wire_bytes: u32,
-    /// So long its lane was held up by it.
+    /// How long it delayed its lane.
     pub held_up: Nanos,
 }
 
-/// What may be chosen, from the fastest to the smallest.
+/// The codings to choose from, from the fastest to the smallest.
 pub(crate) const LADDER: [Coding; 7] = [
     Coding::Raw,
     Coding::Lz4,
@@ -134,17 +134,17 @@ pub(crate) const LADDER: [Coding; 7] = [
     Coding::Zstd(9),
 ];
 const RUNGS: usize = LADDER.len();
-/// Where packing begins while nothing is known of the wire.
+/// The first choice while nothing is known of the wire.
 const FIRST_RUNG: usize = 3;
 
-/// What a probe says of a payload, by how much smaller it makes samples of it.
+/// The class of a payload, by the compression ratio of a probe of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressibility(u8);
 
-/// Upper ends of the ratios of each class but the last.
+/// Upper bounds of the ratios of each class but the last.
 const COMPRESSIBILITY_ENDS: [f64; 6] = [1.02, 1.5, 3.0, 6.0, 12.0, 100.0];
 const CLASSES: usize = COMPRESSIBILITY_ENDS.len() + 1;
-/// What does not shrink.
+/// Data that does not shrink.
 const NOISE: Compressibility = Compressibility(0);
 
 impl Compressibility {
@@ -157,9 +157,8 @@ impl Compressibility {
     }
 }
 
-/// What packing in one way has come to, for each byte that was packed. Of time, that of a
-/// processor: on the clock a payload may take ten times as long as another because its thread had
-/// to wait, and ways would be chosen by that.
+/// The cost of one coding, for each byte that was compressed. Its time is CPU time: elapsed time
+/// may be ten times as long because the thread had to wait, which must not decide between codings.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     seconds: f64,
@@ -168,8 +167,8 @@ struct Cost {
 }
 
 impl Cost {
-    /// The first few are averaged, then what is old is forgotten. One that is far off is nobody's
-    /// rule.
+    /// The first few are averaged, then old ones are forgotten. An outlier counts as no more than
+    /// `COST_ODD`.
     fn add(&mut self, seconds: f64, wire_bytes: f64) {
         self.seen = self.seen.saturating_add(1);
         if self.seen == 1 {
@@ -188,24 +187,24 @@ impl Cost {
     }
 }
 
-/// What a plan would come to.
+/// The estimate for a plan.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     plan: [usize; CLASSES],
     /// Payload bytes a second.
     speed: f64,
-    /// Seconds that a byte is packed for.
+    /// Seconds of compression for a byte.
     packing_s: f64,
     waits_for_receiver: bool,
 }
 
-/// What packing threads have beside packing.
+/// The compressing threads, and their work besides compression.
 #[derive(Debug)]
 struct Workers {
     count: f64,
-    /// By how much longer packing takes on the clock than of a processor, as others want it too.
+    /// The ratio of elapsed to CPU time of compression, as others use the CPUs too.
     stretch: f64,
-    /// Seconds on the clock that they need for a byte otherwise.
+    /// Elapsed seconds for a byte of their other work.
     overhead: f64,
 }
 
@@ -234,7 +233,7 @@ pub(crate) struct Controller {
     costs: [[Cost; RUNGS]; CLASSES],
     /// The rung chosen for each class.
     plan: [usize; CLASSES],
-    /// Shares of the classes in the payloads of late.
+    /// Shares of the classes in recent payloads.
     shares: [f64; CLASSES],
     link: Link,
     receiver: Receiver,
@@ -243,7 +242,7 @@ pub(crate) struct Controller {
     payloads: u64,
     /// Payloads in a row that do not shrink.
     noise: u32,
-    /// The length of payloads of late.
+    /// The mean length of recent payloads.
     payload_bytes: f64,
     allowance: Allowance,
 }
@@ -268,7 +267,7 @@ impl Controller {
         }
     }
 
-    /// How the next payload, of this class, is to be packed.
+    /// The coding for the next payload, which is of this class.
     pub(crate) fn choose(&mut self, now: Tick, class: Compressibility, bytes: u32) -> Coding {
         self.payloads += 1;
         self.payload_bytes += SHARE_WEIGHT * (f64::from(bytes) - self.payload_bytes);
@@ -284,11 +283,11 @@ impl Controller {
         LADDER[self.explored(now, class, rung, bytes)]
     }
 
-    /// True where what this payload takes is to be told: what is tried, what little is known of,
-    /// and others every now and then. Whoever asks for a thread's time each time makes threads
-    /// change places on the processors with each payload, and all of them slower.
+    /// True where the time of this payload must be measured: of what is tried, what is little
+    /// known, and others now and then. Reading a thread's CPU time for every payload makes threads
+    /// change CPUs with each payload, and all of them slower.
     pub(crate) fn is_timed(&mut self, now: Tick, class: Compressibility, coding: Coding) -> bool {
-        // It takes nothing, and would take the turn of what does.
+        // It takes no time, and would use up the turn of one that does.
         if coding == Coding::Raw {
             return false;
         }
@@ -302,7 +301,7 @@ impl Controller {
         is_timed
     }
 
-    /// A neighbour of the chosen rung where there is an allowance for it; raw is known.
+    /// A neighbour of the chosen rung where the allowance permits it; raw is known.
     fn explored(&mut self, now: Tick, class: Compressibility, rung: usize, bytes: u32) -> usize {
         self.allowance.fill(now);
         let Some(rate) = self.link.rate.filter(|_| class != NOISE) else { return rung };
@@ -318,7 +317,7 @@ impl Controller {
         if self.allowance.spend(extra) { other } else { rung }
     }
 
-    /// What packing a payload took and made of it.
+    /// The time and the result of compressing a payload.
     pub(crate) fn packed(
         &mut self,
         class: Compressibility,
@@ -338,7 +337,7 @@ impl Controller {
         self.keep_order(class);
     }
 
-    /// A way that packs harder makes no more of the same data. One that was seen with a few odd
+    /// A stronger coding never makes more of the same data. One that was seen with a few odd
     /// payloads only would look useless otherwise, and never be tried again.
     fn keep_order(&mut self, class: Compressibility) {
         let costs = &mut self.costs[class.index()];
@@ -348,12 +347,12 @@ impl Controller {
         }
     }
 
-    /// What a packing thread needed for a payload beside packing, on the clock.
+    /// The elapsed time of a compressing thread for a payload besides compression.
     pub(crate) fn record_overhead(&mut self, raw: u32, spent: Nanos) {
         self.workers.add_overhead(raw, spent);
     }
 
-    /// What was never tried is guessed from the nearest rung that was.
+    /// A rung that was never tried is estimated from the nearest one that was.
     fn guess_neighbours(&mut self, class: Compressibility) {
         let costs = &mut self.costs[class.index()];
         for rung in 1..RUNGS {
@@ -369,26 +368,26 @@ impl Controller {
         }
     }
 
-    /// True where payloads are to be looked at at all.
+    /// True where payloads are to be probed at all.
     pub(crate) fn packs(&self) -> bool {
         self.trial.mode() == Mode::Pack
     }
 
-    /// How many payloads go unseen before one is looked at again. In a stretch that does not shrink
-    /// that is an eighth of the stretch so far: what is missed at its end is small beside it. Over
-    /// a slow wire a look costs nothing beside what one payload that shrinks gains.
+    /// How many payloads are skipped before one is probed again. In a run that does not shrink that
+    /// is an eighth of the run so far: what is missed at its end is small in comparison. Over a
+    /// slow wire a probe costs nothing compared with the gain of one payload that shrinks.
     pub(crate) fn left_out(&self) -> u32 {
         let is_fast = self.link.rate.is_some_and(|rate| self.is_fast(rate));
         if is_fast { (self.noise / LEFT_OUT_SHARE).min(LEFT_OUT_MAX) } else { 0 }
     }
 
-    /// Even looking at a payload and handing it over may cost more than a hundredth of its time.
+    /// Even probing a payload and handing it over may cost more than a hundredth of its time.
     fn is_fast(&self, rate: f64) -> bool {
         let [packing, wire, _] = self.times(&self.plan, rate);
         self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S
     }
 
-    /// A frame has left one of so many lanes.
+    /// A frame has been sent by one of `lanes` lanes.
     pub(crate) fn sent(&mut self, now: Tick, sent: Sent, lanes: usize) {
         self.link.sent(now, sent.wire_bytes, sent.held_up, lanes, self.receiver.is_behind());
         match self.is_in_doubt() {
@@ -397,8 +396,8 @@ impl Controller {
         }
     }
 
-    /// True where packing gains little by what is believed, and costs so much beside the wire that
-    /// the belief may be wrong.
+    /// True where compression is estimated to gain little, and costs so much compared with the wire
+    /// that the estimate may be wrong.
     fn is_in_doubt(&self) -> bool {
         let Some(rate) = self.link.rate else { return false };
         let [packing, wire, unpacking] = self.times(&self.plan, rate);
@@ -406,20 +405,20 @@ impl Controller {
         gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
     }
 
-    /// What its passage took the other end since it last said so.
+    /// The time of the receiver's passage since its last report.
     pub(crate) fn unpacked(&mut self, unpacked: &Unpacked) {
         self.receiver.unpacked(unpacked);
     }
 
-    /// Chooses the plan that is done soonest, and of those that are about as soon the one that
-    /// packs least: processors may have other things to do, and what they cost is known better
-    /// than what the wire carries. A new plan must be worth the change.
+    /// Chooses the fastest plan, and of those that are about as fast the one that compresses least:
+    /// the CPUs may have other work, and their cost is known better than the rate of the wire. A
+    /// new plan must be worth the change.
     fn decide(&mut self) {
         let Some(rate) = self.link.rate else { return };
         let plans: [Judged; PLANS] = std::array::from_fn(|place| self.judged(place, rate));
         let fastest = plans.iter().max_by(|one, other| one.speed.total_cmp(&other.speed));
         let Some(fastest) = fastest else { return };
-        // Asked of the fastest and not of what goes on now: else two of them could take turns.
+        // Compared with the fastest, not with the current plan: else two of them could alternate.
         let alike = if fastest.waits_for_receiver { ALIKE_THERE } else { ALIKE };
         let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest.speed);
         let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
@@ -432,7 +431,7 @@ impl Controller {
         }
     }
 
-    /// One of the plans that are looked at: for a price each, then everything in one way.
+    /// One of the plans that are judged: one for each price, then one for each single coding.
     fn judged(&self, place: usize, rate: f64) -> Judged {
         let plan = match place.checked_sub(PRICES) {
             None => {
@@ -446,7 +445,7 @@ impl Controller {
         self.judge(plan, rate)
     }
 
-    /// What a plan would come to. Of what is as fast, what packs less wins by a hair.
+    /// The estimate for a plan. Of equally fast ones the one that compresses less wins narrowly.
     fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
         let [packing_s, wire, unpacking] = self.times(&plan, rate);
         let here = (packing_s + self.workers.overhead / self.workers.count).max(wire);
@@ -454,8 +453,8 @@ impl Controller {
         Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
     }
 
-    /// The plan for one price, in seconds for a byte on the wire. Classes that are not met are left
-    /// as they are.
+    /// The plan for one price, in seconds for a byte on the wire. Classes that do not occur keep
+    /// their rung.
     fn priced(&self, price: f64) -> [usize; CLASSES] {
         std::array::from_fn(|class| {
             if self.shares[class] < SHARE_LEAST {
@@ -469,12 +468,12 @@ impl Controller {
         })
     }
 
-    /// What all workers together need for what takes one processor so long.
+    /// The elapsed time of all workers together for this much CPU time.
     fn on_clock(&self, cpu_seconds: f64) -> f64 {
         cpu_seconds * self.workers.stretch / self.workers.count
     }
 
-    /// Seconds that a plan takes packers, wire and receiver for a payload byte.
+    /// Seconds that a plan takes compressors, wire and receiver for a payload byte.
     fn times(&self, plan: &[usize; CLASSES], rate: f64) -> [f64; 3] {
         let all: f64 = self.shares.iter().sum();
         let met = plan.iter().enumerate().filter(|(class, _)| self.shares[*class] >= SHARE_LEAST);
@@ -490,7 +489,7 @@ impl Controller {
     }
 }
 
-/// Time that may be spent on trying neighbours: a hundredth of all.
+/// Time that may be spent on trying neighbours: a hundredth of the whole.
 #[derive(Debug)]
 struct Allowance {
     seconds: f64,
@@ -507,7 +506,7 @@ impl Allowance {
 
     /// Once in twenty: upwards or downwards.
     fn roll(&mut self) -> Option<bool> {
-        // A linear congruence (Knuth's MMIX), of which the high bits are good enough.
+        // A linear congruential generator (Knuth's MMIX), of which the high bits are good enough.
         self.dice = self.dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let rolled = self.dice >> 33;
         rolled.is_multiple_of(20).then_some((rolled / 20).is_multiple_of(2))
@@ -522,8 +521,8 @@ impl Allowance {
     }
 }
 
-/// Before anything of a class was packed: multiples of zstd 1, which packs 400 MB/s of text and
-/// half as much again of zeros; science of this project, replaced by what is seen.
+/// Estimates before anything of a class was compressed: multiples of zstd:1, which compresses text
+/// at 400 MB/s and zeros half as fast again; measured here, and replaced by what is seen.
 fn guess(class: usize, rung: usize) -> Cost {
     if rung == 0 {
         return Cost { seconds: 0.0, wire_bytes: 1.0, seen: 1 };
@@ -536,12 +535,12 @@ fn guess(class: usize, rung: usize) -> Cost {
     }
 }
 
-/// What a rung makes of data beside zstd 1. Of noise all make the same.
+/// The size of a rung's output compared with zstd:1. For noise all are the same.
 fn size(class: Compressibility, rung: usize) -> f64 {
     if class == NOISE { 1.0 } else { SIZES[rung] }
 }
 
-/// Seconds and wire bytes for a byte of each class, with zstd 1.
+/// Seconds and wire bytes for a byte of each class, with zstd:1.
 const FIRST: [(f64, f64); CLASSES] = [
     (0.3e-9, 1.0),
     (3.0e-9, 0.8),
@@ -555,32 +554,32 @@ const FIRST: [(f64, f64); CLASSES] = [
 const TIMES: [f64; RUNGS] = [0.0, 0.5, 0.6, 1.0, 1.8, 4.5, 8.0];
 const SIZES: [f64; RUNGS] = [1.0, 1.3, 1.15, 1.0, 0.8, 0.74, 0.7];
 
-/// Payloads that a plan is for; also how many are under way.
+/// Payloads that a plan is for; also how many are in flight.
 const SHARE_WEIGHT: f64 = 1.0 / 16.0;
 const PLAN_EVERY: u64 = 4;
-/// Of a class that counts: it was met within a hundred payloads or so.
+/// The least share of a class that counts: it occurred within a hundred payloads or so.
 const SHARE_LEAST: f64 = 1e-4;
 const COST_WEIGHT: f64 = 0.1;
-/// Payloads of which the cost is known well enough to look at a few of the next.
+/// Payloads after which the cost is known well enough to measure only a few of the next.
 const WELL_KNOWN: u32 = 16;
 const TIMED_EVERY: Nanos = Nanos(2_000_000);
-/// A payload that took so many times as long as others, or as short, counts as no more than that.
+/// A payload that took this many times as long as others, or as short, counts as only that.
 const COST_ODD: f64 = 2.0;
-/// For a byte: a clock that ticks coarsely may see nothing at all of a payload.
+/// For a byte: a coarse clock may measure nothing at all for a payload.
 const COST_LEAST_S: f64 = 1e-12;
 const STRETCH_MAX: f64 = 10.0;
 const HANDS_WEIGHT: f64 = 1.0 / 64.0;
-/// Half octaves around the wire's own price.
+/// In half octaves around the wire's own price.
 const PRICES: usize = 49;
 const PLANS: usize = PRICES + RUNGS;
-/// What is no faster than that beside another is as fast. What the receiver takes, and takes less
-/// for another format, is known from afar and by the clock.
+/// Plans within this factor are equally fast. What the receiver takes, and whether another format
+/// would take less, is known only remotely and by elapsed time.
 const ALIKE: f64 = 1.01;
 const ALIKE_THERE: f64 = 1.1;
-/// What takes more than this share hardly takes less.
+/// Compression that takes more than this share of another's time is not cheaper.
 const THRIFTY: f64 = 0.9;
 const TIE_BREAK: f64 = 0.001;
-/// Who gains more than this is not doubted, nor who packs in a small part of the wire's time.
+/// A gain above this is not doubted, nor compression in a small part of the wire's time.
 const BEYOND_DOUBT: f64 = 2.0;
 const DOUBTED_SHARE: f64 = 0.25;
 const LEFT_OUT_SHARE: u32 = 8;

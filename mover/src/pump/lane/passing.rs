@@ -10,7 +10,7 @@ use base::fault::Fault;
 use base::label::Kind;
 
 impl Lane {
-    /// The source has filled it: through the passage, and to the gate.
+    /// The source has filled it: it goes through the passage, and to the gate.
     pub(super) fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
         self.filling -= 1;
         let now = self.now();
@@ -41,7 +41,7 @@ impl Lane {
         }
     }
 
-    /// Takes in what the worker pool is done with, and says how many that is.
+    /// Takes the completions of the worker pool, and returns their number.
     pub(super) fn take_passed(&mut self) -> Result<usize, Fault> {
         let Some(handle) = &mut self.parts.pool_handle else { return Ok(0) };
         let mut passed = std::mem::take(&mut self.passed);
@@ -61,7 +61,7 @@ impl Lane {
         ended.map(|()| count)
     }
 
-    /// It has been through the passage: to the gate.
+    /// It has been through the passage: it goes to the gate.
     pub(super) fn go_on(
         &mut self,
         mut request: Request,
@@ -95,7 +95,7 @@ impl Lane {
         self.parts.passage.pass(request, || engine.now())
     }
 
-    /// The extent cannot be had, or kept: its object fails, the others go on.
+    /// The extent cannot be read, or written: its object fails, the others continue.
     pub(super) fn void(
         &mut self,
         leg: Leg,
@@ -122,7 +122,7 @@ impl Lane {
         }
     }
 
-    /// The sink has taken it: into the books, back to the pool.
+    /// The sink has taken it: it is counted, and goes back to the pool.
     pub(super) fn retire(&mut self, mut request: Request) {
         self.gate.leave();
         request.stamps.retired = self.now();

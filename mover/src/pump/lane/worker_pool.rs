@@ -1,8 +1,8 @@
-//! Threads that do the passage's work beside the lanes, so that one stream can use every processor.
+//! Threads that do the passage's work beside the lanes, so that one stream can use every CPU.
 //!
-//! A lane gives its requests to its handle and takes them back there, in any order, always. A
-//! request that is being worked on is owned by the pool, so neither side waits for the other but
-//! for a lock of a few lines.
+//! A lane gives its requests to its handle and takes them back there, in any order, all of them.
+//! The pool owns a request while it works on it, so neither side waits for the other, except for a
+//! short lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use base::fault::{Class, Fault};
 use base::tally::Stage;
 use base::units::{Nanos, Tick};
 
-/// The threads. They end when the last lane has gone.
+/// The threads. They end when the last lane has ended.
 #[derive(Debug)]
 pub struct WorkerPool {
     work: Work,
     queue: Arc<Queue>,
     workers: u16,
     threads: Vec<JoinHandle<()>>,
-    /// Up to when it is known what payloads took.
+    /// The time up to which the time of payloads has been reported.
     told_at: Mutex<Tick>,
 }
 
@@ -33,7 +33,7 @@ pub struct WorkerPool {
 #[derive(Clone, Debug)]
 pub enum Work {
     Pack,
-    /// Packs as it is told.
+    /// Compresses as the advisor says.
     Choose(Arc<Advisor>),
     Unpack,
 }
@@ -58,12 +58,12 @@ pub struct Passed {
 /// Where one lane gives its requests and takes them back.
 #[derive(Debug)]
 pub struct PoolHandle {
-    /// Keeps the worker pool at work.
+    /// Keeps the worker pool running.
     worker_pool: Arc<WorkerPool>,
     completions: Arc<CompletionQueue>,
-    /// As many as the completion queue says, for whoever asks each turn.
+    /// The count in the completion queue, kept here because it is read in each turn.
     away: usize,
-    /// So many of the lane's requests are there for the worker pool.
+    /// How many of the lane's requests are for the worker pool.
     requests: usize,
 }
 
@@ -71,7 +71,7 @@ pub struct PoolHandle {
 struct Queue {
     jobs: Mutex<Jobs>,
     more: Condvar,
-    /// What payloads took since it was last told, by the format in which they came.
+    /// The time of payloads since the last report, by the format in which they came.
     codec_time: Mutex<[CodecTime; Codec::COUNT]>,
 }
 
@@ -89,11 +89,11 @@ struct Job {
     completions: Arc<CompletionQueue>,
 }
 
-/// What is done for one lane, until it takes it.
+/// Completed requests of one lane, until it takes them.
 #[derive(Debug)]
 struct CompletionQueue {
     content: Mutex<Content>,
-    /// Everything is back.
+    /// All requests are back.
     came: Condvar,
     lane: Arc<dyn Wake>,
 }
@@ -105,7 +105,7 @@ struct Content {
     away: usize,
 }
 
-/// What each of a worker pool's threads does, one request after the other.
+/// What each thread of a worker pool does, one request after the other.
 #[derive(Debug)]
 pub struct Worker {
     queue: Arc<Queue>,
@@ -128,7 +128,7 @@ impl WorkerPool {
                 .spawn(move || worker.run());
             match thread {
                 Ok(thread) => worker_pool.threads.push(thread),
-                Err(_) if number > 0 => break, // fewer do it too
+                Err(_) if number > 0 => break, // fewer are enough
                 Err(error) => {
                     let text = format!(
                         "the system gives no thread to pack in ({error}): use --compress off"
@@ -141,7 +141,7 @@ impl WorkerPool {
         Ok(worker_pool)
     }
 
-    /// The same for whoever has its workers step by turns.
+    /// The same, for a driver that steps the workers in turn.
     pub fn without_threads(
         passages: Vec<Passage>,
         work: Work,
@@ -160,7 +160,7 @@ impl WorkerPool {
         (WorkerPool { work, queue, workers: count, threads: Vec::new(), told_at }, workers)
     }
 
-    /// For a lane that has so many requests more for it.
+    /// The handle of a lane that has this many additional requests for the pool.
     pub fn handle(self: &Arc<WorkerPool>, lane: Arc<dyn Wake>, requests: usize) -> PoolHandle {
         if let Some(advisor) = self.work.advisor() {
             advisor.join();
@@ -176,8 +176,8 @@ impl WorkerPool {
 }
 
 impl WorkerPool {
-    /// What payloads have taken since this was last asked; `None` where that was just now, or where
-    /// there were none.
+    /// The time that payloads have taken since the last report; `None` where that was just now, or
+    /// where there were none.
     pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = now.since(*told_at);
@@ -198,7 +198,7 @@ impl WorkerPool {
 }
 
 const TELL_EVERY: Nanos = Nanos::from_millis(200);
-/// A lane need not hear at once of a payload that took no longer.
+/// A lane is not told at once of a payload that took no longer.
 const QUICK: Nanos = Nanos(500_000);
 
 impl Drop for WorkerPool {
@@ -222,8 +222,8 @@ impl Drop for PoolHandle {
 }
 
 impl PoolHandle {
-    /// True for a request that the worker pool has something to do for. What is neither packed nor
-    /// looked at is done sooner where it lies in the cache.
+    /// True for a request that the worker pool has something to do for. One that is neither
+    /// compressed nor probed is done sooner where it lies in the cache.
     pub fn takes(&self, request: &Request) -> bool {
         match &self.worker_pool.work {
             Work::Pack => true,
@@ -232,7 +232,7 @@ impl PoolHandle {
         }
     }
 
-    /// So many of the lane's requests are of no use now: without them what is in flight fits the
+    /// How many of the lane's requests are of no use now: without them what is in flight fits the
     /// caches better.
     pub(crate) fn idle_requests(&self) -> usize {
         let is_at_work = self.worker_pool.work.advisor().is_none_or(Advisor::probes_all);
@@ -246,7 +246,7 @@ impl PoolHandle {
         }
     }
 
-    /// Requests that are with the worker pool, or done and not taken yet.
+    /// Requests that are with the worker pool, or completed and not taken yet.
     pub fn away(&self) -> usize {
         self.away
     }
@@ -264,7 +264,7 @@ impl PoolHandle {
         }
     }
 
-    /// Takes what is done to the end of `into`.
+    /// Moves completed requests to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<Passed>) {
         if self.away > 0 {
             let mut content = self.completions.lock();
@@ -274,7 +274,7 @@ impl PoolHandle {
         }
     }
 
-    /// Waits until everything is back.
+    /// Waits until all requests are back.
     pub fn take_all(&mut self, into: &mut Vec<Passed>) {
         let is_out = |content: &mut Content| content.passed.len() < content.away;
         let waited = self.completions.came.wait_while(self.completions.lock(), is_out);
@@ -291,7 +291,7 @@ impl Worker {
         }
     }
 
-    /// Does what waits first; false where nothing does.
+    /// Does the first job that waits; false where there is none.
     pub fn step(&mut self) -> bool {
         let job = self.queue.lock().waiting.pop_front();
         let was_there = job.is_some();
@@ -324,7 +324,7 @@ impl Queue {
         self.codec_time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` when there will be no more.
+    /// `None` when there will be no more jobs.
     fn next(&self) -> Option<Job> {
         let mut jobs = self.lock();
         while jobs.waiting.is_empty() && !jobs.over {
@@ -341,8 +341,8 @@ impl Queue {
 }
 
 impl CompletionQueue {
-    /// The lane is woken for several at a time where they are done quickly: each time it gets a
-    /// processor that somebody else is at work on.
+    /// The lane is woken for several at a time where they complete quickly: each wake-up takes a
+    /// CPU that another thread is using.
     fn put(&self, passed: Passed) {
         let spent: u64 = passed.spent.iter().map(|stage| stage.0).sum();
         let mut content = self.lock();

@@ -1,11 +1,11 @@
-//! What is known of the wire and of the receiver: how fast they take what is sent.
+//! What is known of the wire and of the receiver: how fast they accept data.
 
 use base::codec::{Codec, CodecTime, Unpacked};
 use base::units::{Nanos, Tick};
 
-/// How fast the wire takes bytes. Only lanes that are held up by it can tell. While they never
-/// were, it is believed to take what they would send if they were held up all the time; once they
-/// were, it is believed to be faster after a while, and the belief is tried.
+/// How fast the wire accepts bytes. Only lanes that it delays can measure that. If it never delayed
+/// any, its rate is estimated as what they would send if it always did; if it has, a higher rate is
+/// assumed after a while, and tried.
 #[derive(Debug)]
 pub(super) struct Link {
     /// Bytes a second; `None` while nothing is known.
@@ -13,7 +13,7 @@ pub(super) struct Link {
     pub(super) is_evident: bool,
     pub(super) is_raised: bool,
     pub(super) raise_at: Tick,
-    /// What has gone since without holding lanes up, and since when: send buffers take some of it.
+    /// What has been sent since without delaying lanes, and since when: send buffers hold some.
     pub(super) unhindered_bytes: u64,
     pub(super) unhindered_since: Tick,
     pub(super) patience: Nanos,
@@ -61,8 +61,8 @@ impl Link {
         match (busy >= BUSY, behind) {
             (true, false) => self.is_limit(now, rate),
             (false, _) if !self.is_evident => {
-                // Always held up they would send so much, at least: a small frame costs what has
-                // nothing to do with its length, and whoever sends may wait for a processor.
+                // If always delayed they would send this much, at least: a small frame has costs
+                // that do not depend on its length, and a sender may wait for a CPU.
                 let at_least = (rate / busy.max(rate / RATE_MAX)).min(RATE_MAX);
                 self.rate = Some(self.rate.map_or(at_least, |known| known.max(at_least)));
             }
@@ -85,8 +85,8 @@ impl Link {
 
     pub(super) fn is_no_limit(&mut self, now: Tick, rate: f64, lanes: usize) {
         self.unhindered_bytes += self.wire_bytes;
-        // What buffers take says nothing of the wire. But who packs so hard that he never fills
-        // them would believe for ever what was found in a bad moment.
+        // What buffers hold says nothing of the wire. But if compression is so strong that they
+        // never fill, a rate that was measured at a bad moment would be kept forever.
         let is_buffered = self.unhindered_bytes < lanes.max(1) as u64 * SEND_BUFFER_BYTES;
         if is_buffered && now.since(self.unhindered_since) < self.patience {
             return;
@@ -106,12 +106,12 @@ impl Link {
     }
 }
 
-/// What unpacking costs at the other end.
+/// The cost of decompression at the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
-    /// Seconds for a byte on all its processors together, by codec; 0 while unknown.
+    /// Seconds for a byte on all its CPUs together, by codec; 0 while unknown.
     pub(super) seconds: [f64; Codec::COUNT],
-    /// The share of its processors' time that went into it of late.
+    /// The recent share of its CPUs' time that went into it.
     pub(super) load: f64,
 }
 
@@ -126,7 +126,7 @@ impl Receiver {
         if all_s <= 0.0 || all_bytes <= 0.0 {
             return;
         }
-        // At first all formats are alike; what is not packed is not unpacked either.
+        // At first all formats are equal; what is not compressed is not decompressed either.
         let formats = self.seconds.iter_mut().skip(Codec::Raw as usize + 1);
         for known in formats.filter(|known| **known == 0.0) {
             *known = all_s / all_bytes;
@@ -135,9 +135,9 @@ impl Receiver {
         let expected_s: f64 =
             expected.map(|(known, codec_time)| known * codec_time.raw_bytes as f64).sum();
         let alike = all_s / expected_s.max(1e-15);
-        // Mostly everything takes longer there than before, or nothing does: others want its
-        // processors too. So all formats change alike, those as well that were not used, and each
-        // by what is left, as much as it has a part in it.
+        // Usually everything takes longer there than before, or nothing does: others use its CPUs
+        // too. So all formats change by the common factor, those too that were not used, and each
+        // by the remaining difference in proportion to its share.
         for (known, codec_time) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
             let bytes = codec_time.raw_bytes as f64;
             let own = if bytes > 0.0 { spent_s(codec_time) / bytes / alike } else { *known };
@@ -150,7 +150,7 @@ impl Receiver {
         self.seconds[codec as usize]
     }
 
-    /// The wire is not what lanes are held up by.
+    /// The lanes are not delayed by the wire.
     pub(super) fn is_behind(&self) -> bool {
         self.load > BUSY
     }
@@ -160,7 +160,7 @@ pub(super) const RECEIVER_WEIGHT: f64 = 0.3;
 
 pub(super) const LINK_WEIGHT: f64 = 0.15;
 
-/// The share of the time that lanes are held up from which on the wire is what holds them up.
+/// The share of their time that lanes are delayed, from which on the wire is the cause.
 pub(super) const BUSY: f64 = 0.7;
 
 pub(super) const LOOK_EVERY: Nanos = Nanos(50_000_000);
@@ -169,13 +169,13 @@ pub(super) const LOOK_FIRST: Nanos = Nanos(20_000_000);
 
 pub(super) const FRAMES_MIN: u32 = 4;
 
-/// What the system buffers for a stream at most, usually (net.ipv4.tcp_wmem).
+/// What the system usually buffers for a stream at most (net.ipv4.tcp_wmem).
 pub(super) const SEND_BUFFER_BYTES: u64 = 4 << 20;
 
-/// How long a wire is taken for what it was found to be.
+/// How long a measured rate of the wire is trusted.
 pub(super) const PATIENCE_MIN: Nanos = Nanos(1_000_000_000);
 
 pub(super) const PATIENCE_MAX: Nanos = Nanos(32_000_000_000);
 
-/// What a processor seals and hands to the system: no belief goes further.
+/// What one CPU seals and passes to the system: no estimate is higher.
 pub(super) const RATE_MAX: f64 = 2e9;

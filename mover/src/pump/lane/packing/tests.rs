@@ -1,4 +1,4 @@
-//! The controller replayed over simulated processors, links and receivers, against each fixed way.
+//! The controller replayed over simulated CPUs, links and receivers, against each fixed coding.
 
 use base::codec::{Codec, CodecTime};
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::*;
 
-/// What packing really costs, in megabytes a second and ratio, for each rung but raw: measured on
-/// one core (runs/2026-11-21-codecs.md).
+/// The real cost of compression, in megabytes a second and ratio, for each rung but raw: measured
+/// on one core (runs/2026-11-21-codecs.md).
 type Truth = [(f64, f64); RUNGS - 1];
 
 const ZEROS: Truth = [
@@ -29,10 +29,10 @@ const TEXT: Truth =
 struct Scene {
     /// The kind of data of each payload.
     data: Kinds,
-    /// Bytes a second, before and behind the middle.
+    /// Bytes a second, before and after the middle.
     link: (f64, f64),
     workers: usize,
-    /// Seconds that the receiver unpacks a byte in, on all its processors.
+    /// Seconds in which the receiver decompresses a byte, on all its CPUs.
     unpacks: f64,
 }
 
@@ -51,7 +51,7 @@ enum Told {
     Sent(u32, Nanos),
 }
 
-/// Payload bytes a second that a policy comes to.
+/// Payload bytes a second that a policy reaches.
 fn run(scene: &Scene, mut policy: Policy) -> f64 {
     let mut free = vec![0.0_f64; scene.workers];
     let (mut wire_free, mut receiver_free) = (0.0_f64, 0.0_f64);
@@ -92,7 +92,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let bytes = f64::from(PAYLOAD) * size;
         let ends = begins + seconds;
         free[worker] = ends;
-        // A full window holds the wire up while the receiver is behind.
+        // A full window delays the wire while the receiver is behind.
         let admitted = ends.max(wire_free);
         let sends = admitted.max(receiver_free - 0.01);
         wire_free = sends + bytes / link;
@@ -119,7 +119,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
     PAYLOADS as f64 * f64::from(PAYLOAD) / done[done.len() - 1]
 }
 
-/// Tells all that has happened by now.
+/// Tells the controller all that has happened by now.
 fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now: Tick) {
     while let Some(entry) = told.first_entry().filter(|entry| entry.key().0 <= now.0) {
         let at = Tick(entry.key().0);
@@ -195,7 +195,7 @@ fn it_is_as_fast_as_the_best_fixed_way() {
         }
     }
     shares.sort_by(f64::total_cmp);
-    // What misses most: text and noise in turns on links of 125 MB/s and more.
+    // The worst case: text and noise in turns on links of 125 MB/s and more.
     assert!(worst.0 > 0.93, "{}", worst.1);
     assert!(shares[shares.len() / 10] > 0.96, "a tenth of the cells is below {shares:?}");
     assert!(shares[shares.len() / 4] > 0.98, "a quarter of the cells is below {shares:?}");
@@ -249,7 +249,7 @@ fn a_fast_wire_is_not_held_up_by_looks_at_noise() {
     }
 }
 
-/// What came of a payload.
+/// The result of a payload.
 struct Came {
     packed: u32,
     took: Took,
@@ -257,7 +257,7 @@ struct Came {
     held_up: Nanos,
 }
 
-/// Payloads of one class, each packed as the controller wants it; when the last had left.
+/// Payloads of one class, each compressed as the controller says; returns when the last had left.
 fn replay(
     controller: &mut Controller,
     class: Compressibility,
@@ -301,14 +301,14 @@ fn a_wire_that_holds_nobody_up_has_no_high_price() {
     assert!(mean_us < 230.0, "{mean_us} µs a payload, 200 with the fastest rung");
 }
 
-/// Zeros: LZ4 takes half of a processor's time of the others.
+/// Zeros: LZ4 takes half of the CPU time of the others.
 fn zeros_take(rung: usize) -> Nanos {
     Nanos(if rung == 1 { 100_000 } else { 150_000 + 50_000 * rung as u64 })
 }
 
 #[test]
 fn who_waits_for_a_processor_is_not_slow() {
-    // Some payloads wait for a processor thirty times as long as they take.
+    // Some payloads wait for a CPU thirty times as long as they take.
     let mut controller = Controller::new(Tick(0), 2);
     let mut fastest = 0;
     replay(&mut controller, ZEROS_CLASS, Tick(0), 0..4000, |payload, rung| {
@@ -323,8 +323,8 @@ fn who_waits_for_a_processor_is_not_slow() {
 
 #[test]
 fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
-    // The receiver is what all wait for. It takes as long for either format; of the few payloads
-    // that are tried, some wait for a processor there, or none does.
+    // Everything waits for the receiver. It takes as long for either format; of the few payloads
+    // that are tried, some wait for a CPU there, or none does.
     let mut controller = Controller::new(Tick(0), 2);
     let (mut now, mut fastest) = (Tick(0), 0);
     for report in 0..40_u64 {
@@ -353,7 +353,7 @@ fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
 
 #[test]
 fn of_what_is_as_fast_the_thriftier_is_taken() {
-    // The wire is what all wait for, and every way makes the same of the data.
+    // Everything waits for the wire, and every coding makes the same of the data.
     const SAME: Truth =
         [(900.0, 4.0), (600.0, 4.0), (500.0, 4.0), (400.0, 4.0), (300.0, 4.0), (200.0, 4.0)];
     let mut controller = Controller::new(Tick(0), 2);
@@ -454,7 +454,7 @@ fn who_sends_next_to_nothing_doubts_a_slow_wire_too() {
     let mut link = Link::new(Tick(0));
     let step = Nanos(1_000_000);
     let mut now = Tick(0);
-    // A receiver without a processor looked like a wire of 15 MB/s.
+    // A receiver without a CPU looked like a wire of 15 MB/s.
     for _ in 0..100 {
         now = now.after(step);
         link.sent(now, 15_000, step, 1, false);

@@ -1,15 +1,15 @@
-//! Whether packing is worth having at all is tried out where it cannot be told beforehand.
+//! Tries out whether compression pays at all, where that cannot be predicted.
 //!
-//! Threads that pack share the processors with everything else. Where the wire is fast, a payload
-//! that is only handed over, looked at and left as it is comes to a tenth of what it costs. So now
-//! and then both take turns: payloads pass through the worker pool, or stay in their lanes as if
-//! packing were off. What has moved more goes on until the next trial.
+//! Threads that compress share the CPUs with everything else. Where the wire is fast, handing over
+//! a payload, probing it and leaving it as it is costs a tenth of its time. So now and then two
+//! modes alternate: payloads pass through the worker pool, or stay in their lanes as if compression
+//! were off. The one that has moved more is used until the next trial.
 
 use base::units::{Nanos, Tick};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Payloads are looked at, and packed as planned.
+    /// Payloads are probed, and compressed as planned.
     Pack,
     /// They stay in their lanes.
     Off,
@@ -26,25 +26,25 @@ impl Mode {
 
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// What goes on between trials.
+    /// The mode between trials.
     holder: Mode,
     turns: Option<Turns>,
     next_at: Tick,
     pause: Nanos,
 }
 
-/// A trial under way: the holder begins, and each has half of the turns.
+/// A trial in progress: the holder begins, and each has half of the turns.
 #[derive(Clone, Copy, Debug)]
 struct Turns {
     taken: u32,
     begun: Option<Tick>,
-    /// Moved since then.
+    /// Moved since `begun`.
     all_bytes: u64,
-    /// Since when the turn counts: what moves first was begun in the turn before.
+    /// When the turn began to count: what moves first was begun in the turn before.
     counts_from: Option<Tick>,
     bytes: u64,
     payloads: u32,
-    /// Of the holder and of the other: what they moved, and in how long.
+    /// Of the holder and of the other: what they moved, and in what time.
     moved: [(u64, Nanos); 2],
 }
 
@@ -65,7 +65,7 @@ impl Turns {
         (self.taken % 2) as usize
     }
 
-    /// True when there need be no further turn.
+    /// True when no further turn is needed.
     fn sent(&mut self, now: Tick, raw_bytes: u32) -> bool {
         self.payloads += 1;
         self.all_bytes += u64::from(raw_bytes);
@@ -92,15 +92,15 @@ impl Turns {
         self.taken += 1;
         (self.begun, self.all_bytes) = (None, 0);
         (self.counts_from, self.bytes, self.payloads) = (None, 0, 0);
-        // A pair that leaves no doubt spares the others; it takes two to change, as one of them may
-        // have been begun while everything waited for a processor.
+        // A pair with a clear result ends the trial; a change takes two, as one of them may have
+        // begun while everything waited for a CPU.
         let is_pair = self.taken.is_multiple_of(2);
         let is_lost = self.gain() < 1.0 / EVIDENT;
         let is_clear = self.gain() > EVIDENT && self.taken >= 4;
         self.taken == TURNS || (is_pair && (is_lost || is_clear))
     }
 
-    /// True where the other moves so much less that nobody wants to see the whole turn.
+    /// True where the other moves so much less that its turn can be cut short.
     fn is_hopeless(&self, since_begun: Nanos) -> bool {
         let (bytes, time) = self.moved[0];
         let rate = self.all_bytes as f64 / since_begun.seconds().max(1e-9);
@@ -121,7 +121,7 @@ impl Trial {
         Trial { holder: Mode::Pack, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
     }
 
-    /// What is in force now.
+    /// The mode in force now.
     pub(super) fn mode(&self) -> Mode {
         match &self.turns {
             Some(turns) if turns.index() == 1 => self.holder.other(),
@@ -129,7 +129,7 @@ impl Trial {
         }
     }
 
-    /// A payload has left.
+    /// A payload has been sent.
     pub(super) fn sent(&mut self, now: Tick, raw_bytes: u32) {
         if let Some(turns) = &mut self.turns {
             if turns.sent(now, raw_bytes) {
@@ -141,7 +141,7 @@ impl Trial {
         }
     }
 
-    /// Packing is beyond doubt: nothing is tried.
+    /// Compression clearly pays: nothing is tried.
     pub(crate) fn is_settled(&mut self, now: Tick) {
         self.turns = None;
         self.holder = Mode::Pack;
@@ -153,7 +153,7 @@ impl Trial {
         self.pause = match gain {
             gain if gain > WORTH_IT => PAUSE_MIN,
             gain if gain > 1.0 / EVIDENT => longer(2),
-            // A trial that costs much is not made often.
+            // A trial that costs much is made rarely.
             _ => longer(4),
         };
         if gain > WORTH_IT {
@@ -166,9 +166,9 @@ impl Trial {
 
 const TURNS: u32 = 6;
 const TURN: Nanos = Nanos::from_millis(50);
-/// Kinds of data may take turns too.
+/// Kinds of data may alternate too.
 const PAYLOADS_MIN: u32 = 32;
-/// Payloads that may be under way when a turn begins.
+/// Payloads that may be in flight when a turn begins.
 const SETTLES: u32 = 16;
 const FIRST: Nanos = Nanos::from_millis(200);
 const PAUSE_MIN: Nanos = Nanos::from_millis(1000);
@@ -182,8 +182,8 @@ const HOPELESS_SHARE: f64 = 0.5;
 mod tests {
     use super::*;
 
-    /// Moves payloads for so many seconds, at rates in payloads a second while packing and off;
-    /// what was moved beside the better rate, and what is in force at the end.
+    /// Moves payloads for this many seconds, at rates in payloads a second with compression and
+    /// without; returns the share of the better rate, and the mode at the end.
     fn run(trial: &mut Trial, from_s: f64, to_s: f64, pack: f64, off: f64) -> (f64, Mode) {
         let (mut at_s, mut moved) = (from_s, 0.0);
         while at_s < to_s {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_moves_next_to_nothing_is_cut_short() {
-        // 48 payloads that are not packed would take half a second.
+        // 48 payloads without compression would take half a second.
         let (share, holder) = run(&mut Trial::new(Tick(0)), 0.0, 10.0, 3000.0, 100.0);
         assert!(holder == Mode::Pack && share > 0.95, "{share}");
     }
