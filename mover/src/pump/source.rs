@@ -1,4 +1,4 @@
-//! The source's side of the conversation: offers what the walk finds, plans what the sink wants.
+//! The source's side of the protocol: offers what the walk finds, plans what the sink wants.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) mod safe_links;
 pub mod select;
 pub mod walk;
 
-/// The conversation of a host that has the source.
+/// The protocol state of a host that has the source.
 #[derive(Debug)]
 pub struct SourceSide {
     pub plan: Arc<Plan>,
@@ -32,20 +32,20 @@ pub struct SourceSide {
     layout: Layout,
     /// Offered, and not answered yet.
     offered: VecDeque<(Chunk, Vec<Option<From>>)>,
-    /// Offered, and not finished: what people know it by.
+    /// Offered, and not finished, with the paths that the user knows.
     open: BTreeMap<u64, OpenObject>,
     offered_objects: u64,
     offered_bytes: u64,
-    /// What the sink has of objects that it has not answered yet.
+    /// Ranges that the sink has of objects that it has not answered yet.
     told_held: BTreeMap<u64, ExtentSet>,
-    /// How many stretches it has of open objects.
+    /// How many ranges it has of open objects.
     stretches: BTreeMap<u64, usize>,
     stretch_count: usize,
-    /// What the open objects cost of the credit, and the bytes that their entries take.
+    /// What the open objects take of the credit, and the bytes of their entries.
     cost: u64,
     open_bytes: u64,
     walk: Walk,
-    /// The single object's name at the target, where that is another.
+    /// The single object's name at the target, where it is another.
     rename: Option<Vec<u8>>,
     flow: Flow,
 }
@@ -56,16 +56,16 @@ struct OpenObject {
     path: Vec<u8>,
     size: u64,
     kind: EntryKind,
-    /// What its entry takes on the wire.
+    /// The bytes of its entry on the wire.
     entry_bytes: u64,
 }
 
-/// What it is whose length is known at its end.
+/// The kind of source whose length is known only at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Read in order, until it ends.
     Pipe,
-    /// Made up, until it is enough.
+    /// Generated, until it is stopped.
     Endless,
 }
 
@@ -75,19 +75,19 @@ impl Flow {
     }
 }
 
-/// What an object of a slot or more costs of the credit.
+/// The credit that an object of a slot or more takes.
 const LONG_OBJECT_COST: u64 = 32;
 
-/// How far the list of objects has come.
+/// How far the walk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
     Going,
     Over,
-    /// And the pipe's length has been told, where there is one.
+    /// And the length of the pipe has been sent, where there is one.
     Told,
 }
 
-/// What became of an object, for whoever counts.
+/// The outcome of an object, for counting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     pub path: Vec<u8>,
@@ -127,7 +127,7 @@ impl SourceSide {
         SourceSide { flow, ..self }
     }
 
-    /// True when so much more may be offered before something is finished.
+    /// True when these objects may be offered before another is finished.
     pub(crate) fn has_credit(&self, found: &[Found]) -> bool {
         let more: u64 = found.iter().map(|found| self.cost_of(found.entry.size)).sum();
         let bytes: u64 = found.iter().map(|found| found.entry.encoded_bytes() as u64).sum();
@@ -136,7 +136,7 @@ impl SourceSide {
         self.open.is_empty() || fits
     }
 
-    /// A long object costs as much as many short ones: the sink may hold a file open for it.
+    /// A long object takes the credit of many short ones: the sink may hold a file open for it.
     fn cost_of(&self, size: u64) -> u64 {
         let slot = u64::from(self.settings.request_bytes);
         1 + (LONG_OBJECT_COST - 1) * size.min(slot) / slot
@@ -247,7 +247,7 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Stretches that the sink has of an object, before its answer that wants the rest.
+    /// Ranges that the sink has of an object, before its answer that wants the rest.
     pub fn note_held(&mut self, number: u64, ranges: &[(u64, u64)]) -> Result<(), Fault> {
         let first = self.offered.front().map_or(self.offered_objects, |(chunk, _)| chunk.first);
         if number < first || number >= self.offered_objects || !self.open.contains_key(&number) {
@@ -277,7 +277,7 @@ impl SourceSide {
         }
     }
 
-    /// An object that an earlier run has brought.
+    /// An object that an earlier run has completed.
     pub fn held_whole(&mut self, number: u64) -> Result<Settled, Fault> {
         let settled = self.settle(number)?;
         let gauge = &self.watch.gauge;
@@ -288,7 +288,7 @@ impl SourceSide {
         Ok(settled)
     }
 
-    /// An object that the sink is done with, well or not.
+    /// An object that the sink has finished, successfully or not.
     pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
         match self.open.remove(&number) {
             Some(OpenObject { path, size, kind, entry_bytes }) => {
@@ -301,7 +301,7 @@ impl SourceSide {
         }
     }
 
-    /// How long the pipe was, once, when it has ended.
+    /// The length of the pipe, once, when it has ended.
     pub fn pipe_end(&mut self) -> Option<Message> {
         let bytes = self.plan.pipe_bytes()?;
         if self.walk != Walk::Over {
@@ -339,12 +339,12 @@ impl SourceSide {
     }
 }
 
-/// True for what is counted as a file.
+/// True for kinds that are counted as files.
 pub fn is_file(kind: EntryKind) -> bool {
     !matches!(kind, EntryKind::Directory | EntryKind::Leave)
 }
 
-/// What the sink says it has of an object besides `told`: cut as requests are.
+/// What the sink reports to have of an object besides `told`: cut as requests are.
 fn held_of(
     told: ExtentSet,
     ranges: &[(u64, u64)],
@@ -361,7 +361,7 @@ fn held_of(
     Ok(held)
 }
 
-/// The small files of one slot, one behind the other in the body.
+/// The small files of one slot, one after the other in the body.
 fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Result<Batch, Fault> {
     let mut at = 0;
     let mut segments = Vec::with_capacity(members.len());

@@ -1,12 +1,12 @@
-//! One host's part of a transfer as a value: it is told what happens and says what is to be done.
+//! One host's part of a transfer as a state machine: events go in, actions come out.
 //!
-//! No thread, no socket and no clock is in here. Whoever drives a [`Transfer`] hands it an
-//! [`Event`] with the time, and gets a [`Drain`]: every [`Action`] in it has to be taken out before
-//! the transfer is there to be told of anything else, which the types see to. `run.rs` drives it
-//! with threads and sockets, `mover/tests/two_hosts.rs` drives two of them in a simulated world.
+//! It has no thread, no socket and no clock. The driver of a [`Transfer`] passes it an [`Event`]
+//! with the time, and gets a [`Drain`]: every [`Action`] in it has to be taken out before the next
+//! event, which the types enforce. `run.rs` drives it with threads and sockets,
+//! `mover/tests/two_hosts.rs` drives two of them in a simulated world.
 //!
-//! What it changes in place are the ledgers that lanes share, and names at the destination through
-//! [`Volume`](crate::io::volume::Volume), which the simulation has one of.
+//! In place it changes only the ledgers that lanes share, and names at the destination through
+//! [`Volume`](crate::io::volume::Volume), which the simulation implements too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,101 +50,100 @@ pub use self::finishing::Work;
 pub use self::ledgers::{Here, Ledgers};
 pub(crate) use self::pulse::Pulse;
 
-/// How often a transfer is to be told that time has gone by; also how late an acknowledgement may
-/// be.
+/// How often a transfer gets a [`Event::Beat`]; also the longest delay of an acknowledgement.
 pub const BEAT: Nanos = Nanos::from_millis(10);
-/// What the walk may have found that is not offered yet.
+/// How many chunks of the walk may wait to be offered.
 pub const CHUNKS_AHEAD: usize = 4;
 
 /// Something that happened.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "the largest comes once, when a lane ends")]
 pub enum Event {
-    /// Time has gone by, and what had happened until now has been told.
+    /// Time has passed; all that had happened until now has been reported.
     Beat,
     Heard(Message),
-    /// The session has seen this message while the streams were being opened.
+    /// A message that the session saw while the streams were being opened.
     HeardBefore(Message),
-    /// Everything that was heard before this is dealt with.
+    /// All messages before this one are handled.
     Dealt(Ticket),
     /// The control connection ended; with a fault when it broke.
     Closed(Option<Fault>),
-    /// So much waits to be written to it that what can be said later is; or that is over.
+    /// The queue of the connection is full, so that what can wait must wait; or it no longer is.
     LineFull(bool),
-    /// The peer gave a sign of life besides messages.
+    /// The peer gave a sign of life other than a message.
     PeerActive,
     /// A lane has ended, with the number of its stream if it has one.
     LaneOver(Option<u32>, Over),
     Finished(Vec<Finished>),
-    /// The journal says what it was told to.
+    /// The journal has been updated.
     Advanced(Result<(), Fault>),
-    /// The walk has found something; it goes on when it is told to.
+    /// The walk has found something; it continues when it is told to.
     Found(Sighting),
     /// The walk is over.
     Walked,
     /// A data stream has proved that it belongs here.
     Joined(Stream),
-    /// A stream that was to take another's place could not be opened.
+    /// A stream that was to replace another could not be opened.
     NotJoined(Fault),
-    /// A message of the source, with the numbers of objects that are here byte for byte.
+    /// A message of the source, with the numbers of objects that exist here byte for byte.
     Compared(Message, Vec<u64>),
-    /// What a [`Check`] of a stream has come to.
+    /// The result of a [`Check`] of a stream.
     Checked {
         stream: u32,
         check: Check,
         holds: bool,
     },
-    /// What unpacking took here.
+    /// The time of decompression here.
     Unpacked(Unpacked),
-    /// What this host has seen of its streams, for the side that drives.
+    /// Samples of the streams of this host, for the side that drives.
     Sampled(Vec<Message>),
-    /// What this host knows of itself and its streams at the end.
+    /// The figures of this host and its streams at the end.
     Measured(Box<SideReport>, Vec<Message>),
     /// What was asked for cannot be done on this host.
     Failed(Fault),
 }
 
-/// Something that is to be done, in this order.
+/// Something to do, in this order.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell the peer.
+    /// Send to the peer.
     Say(Message),
     /// A lane for a stream, or for two ends on this host. `LaneOver` comes when it ends.
     StartLane(Option<Stream>),
-    /// Open a data stream of this number after a while: `Joined` or `NotJoined`.
+    /// Open a data stream of this number after a delay: `Joined` or `NotJoined`.
     Dial { number: u32, after: Nanos },
-    /// A stream is of no use any more: its lane is to end.
+    /// A stream cannot be used any more: its lane must end.
     Cut { stream: u32 },
-    /// Both sides have let it go.
+    /// Both sides have released it.
     Forget { stream: u32 },
     /// Ask the host's TCP about a stream: `Checked`.
     Check { stream: u32, check: Check },
-    /// The walk may go on by one.
+    /// The walk may continue by one.
     WalkOn,
-    /// Compare with what is here: `Compared`.
+    /// Compare with the files here: `Compared`.
     Compare(Message),
     /// Work for the finisher: `Finished`, `Advanced`, or nothing at the end.
     Finish(Work),
-    /// What unpacking takes at the sink.
+    /// The time of decompression at the sink.
     NoteUnpacked(Unpacked),
-    /// What the peer has seen of a stream.
+    /// The peer's samples of a stream.
     NoteSamples { stream: u32, samples: Vec<PathSample> },
-    /// Take a last look at the host and its streams: `Measured`.
+    /// Take the last figures of the host and its streams: `Measured`.
     Measure,
-    /// Everything that moves bytes is to stop.
+    /// Everything that moves bytes must stop.
     Brake(Fault),
 }
 
-/// What can be asked about a stream on which nothing moves although it should.
+/// A check of a stream on which nothing moves although it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Whether segments were sent and no answer has come for `--stall`.
+    /// Whether segments were sent and not acknowledged for `--stall`.
     PathIsDead,
-    /// Whether nothing has come for half of `--stall`, and nothing waits to be read.
+    /// Whether nothing has arrived for half of `--stall`, and nothing waits to be read.
     IsStarved,
 }
 
-/// What a transfer begins with.
+/// What a transfer starts with.
 #[derive(Debug)]
 pub struct Setup {
     pub settings: Settings,
@@ -160,7 +159,7 @@ pub struct Setup {
     pub carrier: Carrier,
 }
 
-/// The peer, where there is one: the conversation has got as far as its data streams.
+/// The peer, where there is one: the protocol has come as far as its data streams.
 #[derive(Debug)]
 pub struct PeerSetup {
     pub session: Session,
@@ -168,11 +167,11 @@ pub struct PeerSetup {
     pub drives: bool,
     /// True for the side that opens streams.
     pub dials: bool,
-    /// What people call it, where they know it by a name.
+    /// The name by which the user knows it, where there is one.
     pub host: Option<String>,
 }
 
-/// What a part did.
+/// The result of a part.
 #[derive(Debug, Default)]
 pub struct Done {
     pub files: u64,
@@ -180,34 +179,34 @@ pub struct Done {
     pub failed: u64,
     /// Destination files that were as new as their source, and stay.
     pub kept: u64,
-    /// Streams that took another's place.
+    /// Streams that replaced others.
     pub replaced: u32,
     pub worst: Option<Class>,
     pub bytes: u64,
-    /// What was seen of the data streams.
+    /// Samples of the data streams.
     pub paths: Vec<StreamPath>,
     pub report: SideReport,
     pub peer_report: Option<SideReport>,
 }
 
-/// A transfer that waits for something to happen.
+/// A transfer that waits for an event.
 #[derive(Debug)]
 pub struct Transfer(Box<Core>);
 
-/// A transfer in which something has happened: what is to be done about it comes first.
+/// A transfer after an event: its actions come first.
 #[must_use = "what is to be done has to be taken out before the transfer goes on"]
 #[derive(Debug)]
 pub struct Drain(Box<Core>);
 
-/// What comes out of a [`Drain`].
+/// The result of [`Drain::next`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned to")]
 pub enum Next {
-    /// This is to be done, and then what else there is.
+    /// Do this, and then what follows.
     Do(Action, Drain),
-    /// Nothing more is to be done before something happens.
+    /// Nothing to do before the next event.
     Waits(Transfer),
-    /// All is over.
+    /// The transfer has ended.
     Over(Result<Done, Fault>),
 }
 
@@ -232,7 +231,7 @@ impl Transfer {
         Drain(Box::new(core))
     }
 
-    /// Something has happened.
+    /// Handles an event.
     pub fn handle(mut self, now: Tick, event: Event) -> Drain {
         self.0.now = now;
         self.0.handle(event);
@@ -241,7 +240,7 @@ impl Transfer {
 }
 
 impl Drain {
-    /// What is to be done next.
+    /// The next action.
     pub fn next(mut self) -> Next {
         if let Some(action) = self.0.actions.pop_front() {
             return Next::Do(action, self);
@@ -263,17 +262,17 @@ struct Core {
     sink: Option<SinkSide>,
     complete: Option<Receiver<Complete>>,
     walk: Walk,
-    /// What the walk has found, and is not offered yet.
+    /// Found by the walk, and not offered yet.
     found: VecDeque<Sighting>,
     peer: Option<Peer>,
     carrier: Carrier,
     watch: Arc<Watch>,
     streams: StreamStates,
     lanes_running: usize,
-    /// When streams are looked at for life again.
+    /// When streams are checked for life again.
     look_at: Tick,
     news: News,
-    /// Where what is here is compared first: objects that are being compared.
+    /// Where files are compared first: objects that are being compared.
     comparing: Option<u64>,
     tally: Tally,
     /// Names that the walk was told to leave out.
@@ -282,11 +281,11 @@ struct Core {
     /// The object that failed last.
     failed_last: String,
     report: Report,
-    /// The far source has been told that it is enough.
+    /// The far source has been told to stop.
     enough_said: bool,
 }
 
-/// The peer as the transfer goes on.
+/// The peer's state during the transfer.
 #[derive(Debug)]
 struct Peer {
     session: Session,
@@ -294,9 +293,9 @@ struct Peer {
     dials: bool,
     host: Option<String>,
     line_is_full: bool,
-    /// It has given a sign of life since the session was asked last.
+    /// It has given a sign of life since the session was last polled.
     was_active: bool,
-    /// It went away when everything was done, before it had said what it did.
+    /// It went away when everything was done, before its report.
     is_gone: bool,
 }
 
@@ -305,7 +304,7 @@ struct Peer {
 enum Walk {
     Going,
     Over,
-    /// And the sink has been told so, or there is none here.
+    /// And the sink has been told, or there is none here.
     Told,
 }
 
@@ -420,7 +419,7 @@ impl Core {
         }
     }
 
-    /// What is due whether or not something happened.
+    /// What is due in any case, whether or not something happened.
     fn beat(&mut self) -> Result<(), Fault> {
         if self.watch.stopping() {
             return Err(Fault::interrupted());
@@ -463,7 +462,7 @@ impl Core {
         Ok(())
     }
 
-    /// Streams that have ended bring nothing more.
+    /// Streams that have ended deliver no more bytes.
     fn check_all_came(&self) -> Result<(), Fault> {
         let waits = self.sink.as_ref().is_some_and(|sink| sink.objects.is_waiting());
         let ended = self.lanes_running == 0 && self.streams.bare_since.is_none();
@@ -473,7 +472,7 @@ impl Core {
         }
     }
 
-    /// Ends a transfer of which more has failed than its user allows.
+    /// Ends a transfer in which more has failed than the user allows.
     fn check_errors(&self) -> Result<(), Fault> {
         let Some(most) = self.settings.errors_max.filter(|_| self.drives()) else { return Ok(()) };
         if self.done.failed <= u64::from(most) {
@@ -495,7 +494,7 @@ impl Core {
         self.peer.as_ref().is_none_or(|peer| peer.drives)
     }
 
-    /// Tells the peer.
+    /// Sends to the peer.
     fn say(&mut self, message: Message) {
         let peer = self.peer.as_mut().expect("only a peer is told");
         peer.session.say(self.now, &message);
@@ -510,7 +509,7 @@ impl Core {
     }
 }
 
-/// It missed an answer on a stream that is open here; another login begins anew.
+/// The other side missed an answer on a stream that is open here; another login starts anew.
 pub(crate) fn open_here_only() -> Fault {
     let text = "the other side could not open its data streams, one of which is open here";
     Fault::new(Class::Unreachable, text)

@@ -1,5 +1,5 @@
 //! A list of names to copy, as `--files-from` gives it: checked as a whole before anything is
-//! copied, and kept in a temporary file, for it may be longer than the memory.
+//! copied, and kept in a temporary file, as it may be larger than the memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,13 +17,13 @@ pub enum Ending {
     Nul,
 }
 
-/// Checked names in the order of the list, which can be gone through again and again. Takes sixteen
-/// bytes of memory for each.
+/// Checked names in the order of the list, which can be read repeatedly. Takes sixteen bytes of
+/// memory for each.
 #[derive(Debug)]
 pub struct Names {
-    /// Each name with a NUL behind it.
+    /// Each name, followed by a NUL.
     spool: BufWriter<File>,
-    /// In order once the list is complete.
+    /// Sorted once the list is complete.
     hashes: Vec<u128>,
 }
 
@@ -33,7 +33,7 @@ impl Names {
         Ok(Names { spool: BufWriter::new(spool), hashes: Vec::new() })
     }
 
-    /// Reads a whole list; `-` is standard input. What is wrong is named with its line.
+    /// Reads a whole list; `-` is standard input. An error names its line.
     pub fn read(list: &Path, ending: Ending) -> Result<Names, Fault> {
         match list.as_os_str() == "-" {
             true => Names::read_from(&mut io::stdin().lock(), list, ending),
@@ -82,7 +82,7 @@ impl Names {
         written.map_err(|why| spool_fault(&why))
     }
 
-    /// The list ends here. A name that stands there twice would be copied twice at once.
+    /// Ends the list. A name that is in it twice would be copied twice at once.
     pub fn complete(&mut self) -> Result<(), Fault> {
         self.spool.flush().map_err(|why| spool_fault(&why))?;
         self.hashes.sort_unstable();
@@ -114,7 +114,7 @@ impl Names {
         self.hashes.binary_search(&hash_of(name)).is_ok()
     }
 
-    /// Every name of a complete list in order, until `take` says false.
+    /// Every name of a complete list in order, until `take` returns false.
     pub fn each(&self, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         let mut spool = BufReader::new(From { file: self.spool.get_ref(), at: 0 });
         let mut name = Vec::new();
@@ -134,7 +134,7 @@ impl Names {
     }
 }
 
-/// A file read from its start, whoever else reads it.
+/// A file read from its start, independent of other readers.
 struct From<'a> {
     file: &'a File,
     at: u64,
@@ -148,8 +148,8 @@ impl Read for From<'_> {
     }
 }
 
-/// A line as a name: `./` in front and a slash behind are taken off, as `find` and `ls -p` print
-/// them. `None` for a line that names nothing.
+/// A line as a name: a leading `./` and a trailing slash are removed, as `find` and `ls -p` print
+/// them. `None` for a line without a name.
 fn plain(line: &[u8]) -> Option<&[u8]> {
     let mut name = line;
     while let Some(rest) = name.strip_prefix(b"./") {
@@ -160,7 +160,7 @@ fn plain(line: &[u8]) -> Option<&[u8]> {
     (!name.is_empty() && name != b".").then_some(name)
 }
 
-/// What stands for a name in memory.
+/// The hash that represents a name in memory.
 pub(crate) fn hash_of(name: &[u8]) -> u128 {
     let sum = blake3::hash(name);
     let mut first = [0; 16];

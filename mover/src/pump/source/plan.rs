@@ -1,4 +1,4 @@
-//! The source's ledger: which extents are wanted, and who carries them.
+//! The source's ledger: which extents are wanted, and which stream carries them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -12,24 +12,24 @@ use base::label::{Kind, Label};
 use base::settings::Lockstep;
 use base::units::{Nanos, Rate, Tick};
 
-/// A stretch of wanted addresses that lanes have not claimed yet.
+/// A range of wanted addresses that lanes have not claimed yet.
 #[derive(Clone, Debug)]
 pub enum Run {
     /// One request's worth of small files.
     Batch { start: u64, batch: Arc<Batch> },
-    /// A stretch of one object that begins at address `start`, cut into requests as it is claimed.
+    /// A range of one object that begins at address `start`, cut into requests as it is claimed.
     EndToEnd { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
-    /// What was read from a pipe and got lost on its way.
+    /// Bytes that were read from a pipe and lost in transit.
     Again { start: u64, bytes: Arc<[u8]> },
-    /// One request's worth of what has no end and that nobody makes.
+    /// One request of a source without an end.
     Made { start: u64, len: u32 },
 }
 
-/// What came of asking for work.
+/// The result of asking for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Taken,
-    /// The rate allows no more until then.
+    /// The rate allows no more until this time.
     Later(Tick),
     /// Nothing is wanted now; the brake's bell rings when that changes.
     Idle,
@@ -52,21 +52,21 @@ struct State {
     read: u64,
     ended: bool,
     pipe: PipeState,
-    /// Addresses beyond the lowest unsettled one that the sink takes.
+    /// Addresses beyond the lowest unsettled one that the sink accepts.
     window: Option<u64>,
     settled: ExtentSet,
     pace: Option<Pace>,
-    /// Who carries what, where it can get lost on its way.
+    /// Which stream carries what, where it can get lost in transit.
     claims: Option<Claims>,
-    /// Each stream stops for the sink now and then.
+    /// Each stream stops now and then to wait for the sink.
     lockstep: Option<Lockstep>,
 }
 
-/// What has been claimed and is not settled, by its address.
+/// What has been claimed and is not settled, by address.
 #[derive(Debug, Default)]
 struct Claims {
     claimed: BTreeMap<u64, Claimed>,
-    /// Since when nothing of a stream's has been settled, and how much of it is under way.
+    /// Since when nothing of a stream has been settled, and how much of it is in flight.
     streams: BTreeMap<u32, Waiting>,
 }
 
@@ -75,7 +75,7 @@ struct Claimed {
     stream: u32,
     len: u32,
     again: Run,
-    /// Its bytes have been read: what they wait for is the stream.
+    /// Its bytes have been read: they wait for the stream.
     filled: bool,
 }
 
@@ -96,13 +96,13 @@ impl Waiting {
     }
 }
 
-/// A pipe gives addresses as it is read: one lane reads at a time.
+/// The addresses of a pipe are known as it is read: one lane reads at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipeState {
     None,
     Free,
     Reading,
-    /// Of what nobody makes all lanes take, until it is enough.
+    /// All lanes take from an endless source, until it is stopped.
     Endless,
     Ended {
         bytes: u64,
@@ -110,7 +110,7 @@ enum PipeState {
 }
 
 impl Plan {
-    /// `streams`: what is claimed travels on streams, which can break.
+    /// `streams`: claims are sent on streams, which can break.
     pub fn new(
         slot_bytes: u32,
         rate: Option<Rate>,
@@ -132,7 +132,7 @@ impl Plan {
         Plan { slot_bytes, brake, state: Mutex::new(state) }
     }
 
-    /// Each stream stops after so many bytes.
+    /// Makes each stream stop as the lockstep says.
     pub(crate) fn in_lockstep(self, lockstep: Option<Lockstep>) -> Plan {
         self.lock().lockstep = lockstep;
         self
@@ -163,7 +163,7 @@ impl Plan {
         self.brake.bell.ring();
     }
 
-    /// An endless source ends behind what has been claimed; others have an end of their own.
+    /// Ends an endless source after what has been claimed; others end by themselves.
     pub fn enough(&self) {
         let mut state = self.lock();
         if state.pipe == PipeState::Endless {
@@ -179,7 +179,7 @@ impl Plan {
         self.brake.bell.ring();
     }
 
-    /// These addresses are where they belong. False when they are none that were sent.
+    /// These addresses have arrived. False when some of them were never sent.
     pub fn settle(&self, now: Tick, ranges: &[(u64, u64)]) -> bool {
         let mut state = self.lock();
         let mut sound = true;
@@ -209,7 +209,7 @@ impl Plan {
         if let Some(pace) = &state.pace
             && pace.allowed_at > now
         {
-            // A hole gives back what it was given, so it may be sooner.
+            // A hole gives back the time that it was charged, so it may be sooner.
             let sooner = if pace.has_holes { now.after(LOOK_AGAIN) } else { pace.allowed_at };
             return Claim::Later(pace.allowed_at.min(sooner));
         }
@@ -225,7 +225,7 @@ impl Plan {
         };
         let again = match claimed {
             Ok(again) => again,
-            // What is under way may get lost yet.
+            // What is in flight may still get lost.
             Err(Claim::Dry) if state.claims.as_ref().is_some_and(|c| !c.claimed.is_empty()) => {
                 return Claim::Idle;
             }
@@ -244,7 +244,7 @@ impl Plan {
         Claim::Taken
     }
 
-    /// A lane has filled a request. Of a pipe the next address is free to be read, unless the pipe
+    /// A lane has filled a request. The next address of a pipe can be read then, unless the pipe
     /// has ended.
     pub fn filled(&self, now: Tick, request: &Request) {
         let mut state = self.lock();
@@ -268,7 +268,7 @@ impl Plan {
         self.brake.bell.ring();
     }
 
-    /// How long the pipe was, once it has ended.
+    /// The length of the pipe, once it has ended.
     pub(crate) fn pipe_bytes(&self) -> Option<u64> {
         match self.lock().pipe {
             PipeState::Ended { bytes } => Some(bytes),
@@ -276,8 +276,8 @@ impl Plan {
         }
     }
 
-    /// A stream is gone: what it carried and the sink does not have is wanted again. True when that
-    /// is anything.
+    /// A stream is lost: what it carried and the sink does not have is wanted again. True when
+    /// there is any.
     pub fn lost(&self, stream: u32) -> bool {
         let mut state = self.lock();
         let Some(claims) = &mut state.claims else { return false };
@@ -302,7 +302,7 @@ impl Plan {
         any
     }
 
-    /// Streams that have had bytes to carry and of which nothing has been settled for so long.
+    /// Streams with filled requests of which nothing has been settled for `stall`.
     pub fn stalled(&self, now: Tick, stall: Nanos) -> Vec<u32> {
         let state = self.lock();
         let Some(claims) = &state.claims else { return Vec::new() };
@@ -312,7 +312,7 @@ impl Plan {
         claims.streams.iter().filter(stalled).map(|(stream, _)| *stream).collect()
     }
 
-    /// True when nothing is left that a stream could carry.
+    /// True when streams have nothing left to carry.
     pub(crate) fn is_settled(&self) -> bool {
         let state = self.lock();
         let under_way = state.claims.as_ref().is_some_and(|claims| !claims.claimed.is_empty());
@@ -389,8 +389,8 @@ impl Plan {
 }
 
 impl State {
-    /// What a stream in lockstep is told while it stops; `None` where it may go on. What has come
-    /// to its end need not stop any more.
+    /// What a stream in lockstep is told while it stops; `None` where it may continue. With nothing
+    /// left to send it need not stop.
     fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
         let lockstep = self.lockstep?;
         let waiting = self.claims.as_ref()?.streams.get(&stream)?;
@@ -413,7 +413,7 @@ impl Run {
         }
     }
 
-    /// What a request carries of a run that is no longer than one.
+    /// The cargo of a run that is no longer than one request.
     fn cargo(&self) -> (Extent, Cargo) {
         match self {
             Run::Batch { start, batch } => {
@@ -437,7 +437,7 @@ impl Run {
     }
 }
 
-/// A pipe is alone in its transfer: its bytes' addresses are their offsets.
+/// A pipe is the only object of its transfer: the addresses of its bytes are their offsets.
 fn pipe_part(offset: u64) -> Cargo {
     Cargo::Part(Part { object: 0, offset, coverage: Coverage::Some, file: None })
 }
@@ -463,7 +463,7 @@ impl Claims {
         }
     }
 
-    /// Settles what was claimed of a range; false when that is not all of it.
+    /// Settles the claims of a range; false when some of it was not claimed.
     fn settle(&mut self, now: Tick, start: u64, end: u64) -> bool {
         let mut at = start;
         while at < end {
@@ -483,7 +483,7 @@ impl Claims {
         }
     }
 
-    /// Streams of which all is settled that was sent before a stop begin to pause.
+    /// Starts the pause of streams of which all is settled that was sent before their stop.
     fn end_blocks(&mut self, now: Tick, lockstep: Lockstep) {
         let over = |waiting: &&mut Waiting| {
             waiting.claimed == 0 && waiting.block_bytes >= lockstep.every_bytes
@@ -500,7 +500,7 @@ fn load(request: &mut Request, extent: Extent, cargo: Cargo) {
     request.cargo = cargo;
 }
 
-/// A rate kept by departure times: what was not used in the past is lost, but for one request.
+/// A rate kept by departure times: unused time is lost, except for one request.
 #[derive(Debug)]
 struct Pace {
     rate: Rate,
@@ -513,7 +513,7 @@ impl Pace {
         Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64)
     }
 
-    /// What does not travel was not used.
+    /// Bytes that are not sent did not use the rate.
     fn give_back(&mut self, bytes: u32) {
         self.allowed_at.0 = self.allowed_at.0.saturating_sub(self.takes(bytes).0);
     }
@@ -525,7 +525,7 @@ impl Pace {
     }
 }
 
-/// How long a rate is waited for, where there are holes, without looking again.
+/// How long to wait for the rate, where there are holes, before looking again.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(5);
 
 #[cfg(test)]
@@ -586,7 +586,7 @@ mod tests {
             request.label.kind = Kind::Zero;
             plan.filled(now, &request);
         }
-        // What is data is waited for as before.
+        // Data waits as before.
         assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
         assert!(matches!(plan.claim(now, 0, &mut request), Claim::Later(_)));
     }

@@ -1,8 +1,8 @@
 //! Which symbolic links stay within the tree that is copied: `--links safe`.
 
 /// True for a link at `path` (from the destination) that leads, or could be made to lead, out of
-/// what is copied: an absolute one, one that goes up farther than it is deep, and one that goes up
-/// after it has gone down, as what it goes down through may be a link itself (CVE-2024-12088).
+/// what is copied: an absolute one, one that goes up more levels than its depth, and one that goes
+/// up after it went down, as what it goes down through may be a link itself (CVE-2024-12088).
 pub(crate) fn leads_out(path: &[u8], target: &[u8]) -> bool {
     if target.is_empty() || target[0] == b'/' {
         return true;

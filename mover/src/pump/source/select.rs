@@ -1,4 +1,4 @@
-//! Which names of a tree are copied: lines of gitignore rules, the last one that matches counts.
+//! Which names of a tree are copied: lines of gitignore rules, of which the last match counts.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ pub(crate) struct Select {
     rules: Option<Gitignore>,
 }
 
-/// What a name is, as far as rules ask.
+/// The kind of a name, as far as rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Folder,
@@ -23,7 +23,7 @@ pub enum Shape {
 }
 
 impl Select {
-    /// `lines` as they travel: what matches is left out, behind a `!` it is kept.
+    /// `lines` as they are sent: what matches is left out; after a `!` it is kept.
     pub(crate) fn new(lines: &[String]) -> Result<Select, Fault> {
         if lines.is_empty() {
             return Ok(Select { rules: None });
@@ -38,8 +38,8 @@ impl Select {
         Ok(Select { rules: Some(rules) })
     }
 
-    /// Whether the rules leave out this path below the root of the source. What is below a folder
-    /// that is left out is never asked about.
+    /// Whether the rules leave out this path below the root of the source. Paths below a folder
+    /// that is left out are never checked.
     pub(crate) fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
         self.rules.as_ref().is_some_and(|rules| {
             let path = Path::new(OsStr::from_bytes(path));
@@ -47,7 +47,7 @@ impl Select {
         })
     }
 
-    /// The same where the folders above were not asked about: a name from a list.
+    /// The same for a name from a list, whose parent folders were not checked.
     pub(crate) fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let mut folders = slashes.map(|(at, _)| &path[..at]);
@@ -64,7 +64,7 @@ pub fn check_pattern(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A bracket that is not closed is a mistake here, not a bracket.
+/// An unclosed bracket is an error here, not a literal bracket.
 fn builder() -> GitignoreBuilder {
     let mut builder = GitignoreBuilder::new("");
     builder.allow_unclosed_class(false);

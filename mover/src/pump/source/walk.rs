@@ -1,5 +1,5 @@
-//! Finds what there is to copy, a chunk at a time: a tree of any size takes the memory of its
-//! depth.
+//! Finds what there is to copy, a chunk at a time: the memory that it takes depends on the depth of
+//! a tree, not on its size.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -41,11 +41,11 @@ pub struct From {
 #[derive(Clone, Debug)]
 pub struct Found {
     pub entry: Entry,
-    /// `None` for what has no bytes in files.
+    /// `None` for objects without bytes in files.
     pub from: Option<From>,
 }
 
-/// What a walk says as it goes.
+/// What a walk reports as it goes.
 #[derive(Debug)]
 pub enum Sighting {
     Chunk(Vec<Found>),
@@ -54,13 +54,13 @@ pub enum Sighting {
         path: Vec<u8>,
         fault: Fault,
     },
-    /// A thing that is not copied, by its nature.
+    /// Something that is not copied, because of its kind.
     Skipped(String),
     /// How many names the filters left out, at the end.
     Excluded(u64),
 }
 
-/// Sources that were looked at: they exist, and whether they are one object is known.
+/// Sources that were checked: they exist, and whether they are one object is known.
 #[derive(Debug)]
 pub struct Sources {
     roots: Vec<Root>,
@@ -80,7 +80,7 @@ enum Sums {
 #[derive(Debug)]
 enum Root {
     Made(Entry),
-    /// One of several that cannot be copied: it is named, the others are copied.
+    /// One of several that cannot be copied: it is reported, the others are copied.
     Bad {
         path: PathBuf,
         fault: Fault,
@@ -90,7 +90,7 @@ enum Root {
         name: Vec<u8>,
         meta: Box<Meta>,
     },
-    /// `prefix` is what stands before the names below it: empty for `SRC/`.
+    /// `prefix` precedes the names below it: it is empty for `SRC/`.
     Directory {
         real: PathBuf,
         prefix: Vec<u8>,
@@ -99,7 +99,7 @@ enum Root {
 }
 
 impl Sources {
-    /// Looks at each source. When none can be copied the transfer ends before it begins.
+    /// Checks each source. When none can be copied the transfer ends before it begins.
     pub fn look(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
         let mut roots = Vec::with_capacity(locations.len());
         for location in locations {
@@ -123,7 +123,7 @@ impl Sources {
         Ok(Sources { roots, origin, select, sums: Sums::None, listed: None })
     }
 
-    /// Looks at the one folder below which a list names what is copied.
+    /// Checks the one folder below which a list names what is copied.
     pub(crate) fn look_below(locations: &[Location]) -> Result<Sources, Fault> {
         let mut sources = Sources::look(locations, true)?;
         match &mut sources.roots[..] {
@@ -138,14 +138,14 @@ impl Sources {
         }
     }
 
-    /// Of what is below, only these names.
+    /// Limits the copy to these names below the source.
     pub fn list(mut self, names: Arc<Names>, recursive: bool) -> Sources {
         let folders = if recursive { Folders::EndToEnd } else { Folders::Refused };
         self.listed = Some(Listed { names, folders });
         self
     }
 
-    /// Of what is there, only what the settings choose.
+    /// Limits the copy to what the settings choose.
     pub fn choose(mut self, settings: &Settings) -> Result<Sources, Fault> {
         self.select = Select::new(&settings.filters)?;
         if settings.skip_unchanged == SkipUnchanged::Checksum {
@@ -163,7 +163,7 @@ impl Sources {
         }
     }
 
-    /// True when reading them can wait for a device.
+    /// True when reading them may wait for a device.
     pub fn wait(&self) -> bool {
         self.roots.iter().any(|root| match root {
             Root::Made(_) | Root::Bad { .. } => false,
@@ -172,7 +172,7 @@ impl Sources {
         })
     }
 
-    /// Walks everything; `tell` says false to stop.
+    /// Walks everything; `tell` returns false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
         let Sources { roots, select, sums, listed, .. } = self;
         let mut batch = Offers {
@@ -218,7 +218,7 @@ fn look_at(location: &Location, recursive: bool) -> Result<Root, Fault> {
     }
 }
 
-/// The one object of a source that is no path.
+/// The only object of a source that is not a path.
 pub(crate) fn made_object(location: &Location) -> Option<Entry> {
     let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
     match location {
@@ -233,7 +233,7 @@ pub(crate) fn made_object(location: &Location) -> Option<Entry> {
     }
 }
 
-/// True for a folder that is typed so that what is in it is copied, and not the folder itself.
+/// True for a folder that is typed so that its content is copied, and not the folder itself.
 pub(crate) fn means_contents(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let typed = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
@@ -267,7 +267,7 @@ fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
     Ok(Root::File { real, name, meta })
 }
 
-/// Entries on their way into an offer.
+/// Entries that are collected for an offer.
 struct Offers<'a> {
     settings: &'a Settings,
     found: Vec<Found>,
@@ -275,7 +275,7 @@ struct Offers<'a> {
     /// The number that the next object will have: they are counted as they are offered.
     number: u64,
     twins: Twins,
-    /// What followed links lead to can be anywhere.
+    /// The whole file system: the targets of followed links can be anywhere.
     everything: Option<Arc<Disk>>,
     buffer: Buffer,
     tell: &'a mut dyn FnMut(Sighting) -> bool,
@@ -284,7 +284,7 @@ struct Offers<'a> {
     sums: Sums,
     /// Names that the filters left out.
     excluded: u64,
-    /// What stands in front of the names below the current source.
+    /// The length of the prefix of names below the current source.
     prefix_bytes: usize,
 }
 
@@ -313,8 +313,8 @@ impl Offers<'_> {
         self.number += 1;
     }
 
-    /// Hashes a file where unchanged ones are found by that. One that cannot be read says so when
-    /// it is copied.
+    /// Hashes a file where unchanged ones are found by their hash. If it cannot be read, the error
+    /// is reported when it is copied.
     fn sum(&mut self, found: &mut Found) {
         if self.sums == Sums::Blake3
             && found.entry.kind == EntryKind::File
@@ -379,7 +379,7 @@ impl Offers<'_> {
     }
 }
 
-/// Where a thing is read, and what it is called at the target.
+/// Where an object is read, and its name at the target.
 #[derive(Clone, Debug)]
 struct Spot {
     disk: Arc<Disk>,
@@ -404,12 +404,12 @@ impl Spot {
 struct Frame {
     listing: Listing,
     spot: Spot,
-    /// What is offered when all that is in it has been.
+    /// The entry that is offered when all that is in it has been.
     leave: Entry,
     inode: (u64, u64),
 }
 
-/// Files with several names, until all of those have been seen.
+/// Files with several names, until all of these have been seen.
 #[derive(Debug, Default)]
 struct Twins {
     seen: BTreeMap<(u64, u64), Twin>,
@@ -419,12 +419,12 @@ struct Twins {
 struct Twin {
     number: u64,
     first: Vec<u8>,
-    /// Names that have not been seen. Some may lie outside of what is copied.
+    /// Names that have not been seen. Some may be outside of what is copied.
     left: u64,
 }
 
 impl Twins {
-    /// The first name of the same file, if that has been met; else this one is remembered.
+    /// The first name of the same file, if it was seen; else this one is stored.
     fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
         if meta.names() < 2 {
             return None;
@@ -446,7 +446,7 @@ impl Twins {
     }
 }
 
-/// The size of a file that does not tell it, as those below `/proc`: what is on a device does.
+/// The size of a file that does not report it, as those below `/proc`; files on a device do.
 fn untold_size(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
     match meta.may_lack_size() {
         true => spot.disk.untold_size(&spot.inside),
@@ -454,7 +454,7 @@ fn untold_size(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// A path's bytes as a name.
+/// The bytes of a path as a name.
 pub fn name_of(path: &[u8]) -> &OsStr {
     OsStr::from_bytes(path)
 }
@@ -493,8 +493,8 @@ fn made_entry(kind: EntryKind, size: u64, name: &[u8]) -> Entry {
     }
 }
 
-/// False for what comes from a pipe or is generated: it has no time and no mode of its own, and is
-/// as new as can be.
+/// False for what comes from a pipe or is generated: it has no time and no mode of its own, and
+/// counts as the newest.
 pub fn has_time(entry: &Entry) -> bool {
     !matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch)
 }
@@ -504,6 +504,6 @@ pub(crate) fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
 
-/// Files with names that have not been seen. Beyond so many a further name is copied as a file of
-/// its own, as memory is bounded.
+/// The limit for files with names that have not been seen. Above it a further name is copied as a
+/// file of its own, as memory is bounded.
 const TWINS_MAX: usize = 1 << 19;

@@ -1,6 +1,6 @@
-//! What has been heard and is not dealt with yet, in bounded memory: the reader of a connection
-//! waits. Nobody waits for ever: the loop takes everything that has been heard before it says
-//! anything more by itself, and what it answers is bounded by the credit of offers.
+//! Messages that have been received and not handled yet, in bounded memory: the reader of a
+//! connection waits. It never waits forever: the loop takes all received messages before it sends
+//! anything more by itself, and its answers are bounded by the credit of offers.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,11 +9,11 @@ use crate::wire::manifest::Entry;
 use crate::wire::message::{Message, Wish};
 use base::path::PathSample;
 
-/// Shared by the reader and what it has handed on.
+/// Shared by the reader and its tickets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backlog {
     shared: Arc<Shared>,
-    /// Handed on since the last ticket.
+    /// Received since the last ticket.
     bytes: usize,
 }
 
@@ -23,7 +23,7 @@ struct Shared {
     gone: Condvar,
 }
 
-/// Stands in the queue behind what it counts. Whoever takes it out, or drops the queue, makes room.
+/// Follows in the queue what it counts. Taking it out, or dropping the queue, makes room.
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<Shared>,
@@ -31,8 +31,8 @@ pub struct Ticket {
 }
 
 impl Backlog {
-    /// Counts a message that has been handed on; now and then there is a ticket to hand on behind
-    /// it. Waits while too much has not been dealt with.
+    /// Counts a message that has been passed on; now and then returns a ticket to pass on after it.
+    /// Waits while too much has not been handled.
     pub(crate) fn count(&mut self, message_bytes: usize) -> Option<Ticket> {
         self.bytes += message_bytes;
         if self.bytes < TICKET_BYTES {
@@ -54,7 +54,7 @@ impl Drop for Ticket {
     }
 }
 
-/// About what a message takes in memory that came in so many bytes.
+/// About the memory that a message takes which had this length on the wire.
 pub(crate) fn heard_bytes(message: &Message, wire_bytes: usize) -> usize {
     let items = match message {
         Message::Offer { entries, .. } => entries.len() * size_of::<Entry>(),
@@ -65,7 +65,7 @@ pub(crate) fn heard_bytes(message: &Message, wire_bytes: usize) -> usize {
     size_of::<Event>() + wire_bytes + items
 }
 
-/// More than all that an honest source has offered and is not finished.
+/// More than an honest source can have offered and not finished.
 const BACKLOG_BYTES_MAX: usize = 24 << 20;
 const TICKET_BYTES: usize = 64 << 10;
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(dealt_with, 4 * BACKLOG_BYTES_MAX);
     }
 
-    /// A loop that has gone holds nobody up.
+    /// A loop that has ended blocks no reader.
     #[test]
     fn a_queue_that_is_dropped_makes_room() {
         let (events, queue) = channel();

@@ -1,4 +1,4 @@
-//! How a transfer ends: well, when both sides have said what they did; or by a fault, after which
+//! How a transfer ends: successfully, when both sides have reported; or by a fault, after which
 //! nothing moves any more and what has arrived is kept for another run.
 
 use std::sync::mpsc::Receiver;
@@ -18,7 +18,7 @@ use base::units::{Nanos, Tick};
 #[expect(clippy::large_enum_variant, reason = "a transfer has one, and is boxed")]
 pub(super) enum Phase {
     Running,
-    /// A fault ends it, which may only be the echo of what the peer is about to say.
+    /// A fault ends it, which may only be a consequence of what the peer is about to send.
     Listening {
         fault: Fault,
         until: Tick,
@@ -31,14 +31,14 @@ pub(super) enum Phase {
     Over(Result<Done, Fault>),
 }
 
-/// How long a cause may take to be heard behind its echo.
+/// How long the cause of such a consequence may take to arrive.
 const CAUSE_WITHIN: Nanos = Nanos::from_millis(300);
-/// How long lanes may take to end: not for ever, as a write can take minutes.
+/// How long lanes may take to end: limited, as a write can take minutes.
 const LANES_WITHIN: Nanos = Nanos::from_millis(400);
 
 impl Core {
-    /// Whether what the other side does after its last object is of no concern. A sink there still
-    /// gives the destination its mode and removes its journal, and says then that it is done.
+    /// Whether it does not matter what the other side does after its last object. A far sink still
+    /// sets the mode of the destination, removes its journal, and then reports that it is done.
     pub(super) fn knows_all(&self) -> bool {
         self.sink.is_some() || !self.drives()
     }
@@ -57,12 +57,12 @@ impl Core {
         let is_gone = self.peer.as_ref().is_some_and(|peer| peer.is_gone);
         match self.drives() {
             true => (heard || (is_gone && self.knows_all())) && self.own_part_over(),
-            // Only then is the journal of no more use: the driver knows that all is done.
+            // Only then is the journal no longer needed: the driver knows that all is done.
             false => heard || is_gone,
         }
     }
 
-    /// A side tells what it did when its part is over; first the host is asked for its figures.
+    /// A side reports when its part is over; first the host is asked for its figures.
     pub(super) fn begin_report(&mut self) {
         if self.report == Report::NotYet && self.own_part_over() {
             self.report = Report::Asked;
@@ -94,7 +94,7 @@ impl Core {
     pub(super) fn conclude(&mut self) {
         let heard = self.done.peer_report.is_some();
         if heard && self.peer.as_ref().is_some_and(|peer| peer.drives) {
-            // The last word: whoever was started knows that it is known what it did.
+            // The last message: the side that was started learns that its report has arrived.
             let report = Box::new(self.done.report.clone());
             self.actions.push_back(Action::Say(Message::Report(report)));
         }
@@ -109,7 +109,7 @@ impl Core {
 
     /// A fault ends the transfer.
     pub(super) fn fail(&mut self, fault: Fault) {
-        // A cut stream is often only the echo of what the peer is about to say.
+        // A cut stream is often only a consequence of what the peer is about to send.
         match fault.class == Class::Unreachable && self.peer.is_some() {
             true => {
                 let until = self.now.after(CAUSE_WITHIN);
@@ -124,7 +124,7 @@ impl Core {
         let cause = match event {
             Event::Heard(Message::Stop(fault)) => Some(fault),
             Event::LaneOver(_, over) => self.count(over).filter(is_no_echo),
-            // What was wrong with its words was heard before a write to it failed.
+            // A fault in its messages is heard before a write to it fails.
             Event::Closed(Some(fault)) if is_no_echo(&fault) => Some(fault),
             Event::Failed(fault) if is_no_echo(&fault) => Some(fault),
             Event::Closed(_) => Some(echo.clone()),
@@ -137,7 +137,7 @@ impl Core {
     }
 
     fn stop(&mut self, fault: Fault) {
-        // Ctrl-C reaches every process of a terminal: ours may hear of the far side's end first.
+        // Ctrl-C reaches every process of a terminal: we may see the end of the far side first.
         let is_stopped = fault.class == Class::Unreachable && self.watch.stopping();
         let fault = if is_stopped { Fault::interrupted() } else { fault };
         self.actions.push_back(Action::Brake(fault.clone()));
@@ -156,14 +156,14 @@ impl Core {
         self.leave_if_still();
     }
 
-    /// One lane less; why it ended.
+    /// Counts a lane that has ended; returns its fault.
     fn count(&mut self, over: Over) -> Option<Fault> {
         self.tally.add(&over.tally);
         self.lanes_running -= 1;
         over.fault
     }
 
-    /// Once the lanes have ended, keeps what has arrived and takes the rest away.
+    /// Once the lanes have ended, keeps what has arrived and removes the rest.
     fn leave_if_still(&mut self) {
         let Phase::Stopping { fault, until } = &self.phase else { return };
         if self.lanes_running > 0 && self.now < *until {
@@ -174,8 +174,8 @@ impl Core {
             sink.restore_modes();
             let advances = sink.objects.take_advances();
             let Unfinished { told: mut left, untold } = sink.objects.unfinished();
-            // What is complete and with nobody: the journal may know of those with a file of
-            // their own.
+            // Complete objects that no thread has taken: the journal may know of those with a file
+            // of their own.
             let complete = self.complete.iter().flat_map(Receiver::try_iter);
             let (large, small): (Vec<_>, Vec<_>) =
                 complete.map(|object| object.wanted).partition(|wanted| wanted.file.is_some());

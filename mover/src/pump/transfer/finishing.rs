@@ -1,4 +1,4 @@
-//! What a sink hands to its finisher: what is complete, and what the journal is to be told.
+//! What a sink passes to its finisher: complete objects, and updates of the journal.
 
 use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
 use crate::pump::sink::objects::{Advance, Complete};
@@ -8,7 +8,7 @@ use crate::pump::transfer::{Action, Core};
 use base::fault::Fault;
 use base::units::{Nanos, Tick};
 
-/// What the finisher is given to do.
+/// The work of the finisher.
 #[derive(Debug)]
 pub enum Work {
     Finish(Vec<Complete>),
@@ -18,7 +18,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Does it; what has come of it, where the transfer is told.
+    /// Does it; returns the result as an event, where there is one.
     pub fn run(self, finisher: &mut Finisher) -> Option<Event> {
         match self {
             Work::Finish(epoch) => Some(Event::Finished(finisher.epoch(epoch))),
@@ -35,12 +35,12 @@ impl Work {
     }
 }
 
-/// What has been written since the journal was told of it.
+/// What has been written since the journal was last updated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
     pub bytes: u64,
     pub since: Tick,
-    /// The finisher is at it.
+    /// The finisher is working on it.
     pub under_way: bool,
 }
 
@@ -50,12 +50,12 @@ impl News {
     }
 }
 
-/// The journal is told at least this often, while the disk can follow.
+/// The journal is updated at least this often, as far as the disk can follow.
 const NEWS_BYTES: u64 = 64 << 20;
 const NEWS_AFTER: Nanos = Nanos::from_millis(1_000);
 
 impl Core {
-    /// Has the journal told of what has been written, when it is time.
+    /// Has the journal updated with what has been written, when it is time.
     pub(super) fn tell_journal(&mut self) {
         let Some(sink) = &self.sink else { return };
         let due = self.news.bytes >= NEWS_BYTES || self.now.since(self.news.since) >= NEWS_AFTER;
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// The finisher is done with some objects.
+    /// The finisher has finished some objects.
     pub(super) fn finish(&mut self, finished: &[Finished]) -> Result<(), Fault> {
         let sink = self.sink.as_mut().expect("a finisher is the sink's");
         let messages = sink.finished(finished);

@@ -1,5 +1,5 @@
-//! What a transfer does with each message: of its peer, or of its own other side where both ends
-//! are on this host.
+//! How a transfer handles each message: of its peer, or of its own other side where both ends are
+//! on this host.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +19,7 @@ impl Core {
         self.hear_checked(message)
     }
 
-    /// A message that the session has seen.
+    /// A message that the session has accepted.
     pub(super) fn hear_checked(&mut self, message: Message) -> Result<(), Fault> {
         match message {
             Message::Stop(fault) => Err(self.of_peer(fault)),
@@ -35,7 +35,7 @@ impl Core {
             }
             Message::Lost { stream } => self.hear_lost(stream),
             Message::Samples { stream, samples } => {
-                // One that has joined there and not yet here is not missed: more comes.
+                // Samples of a stream that has not joined here yet are dropped: more will come.
                 if self.streams.is_known(stream) {
                     self.actions.push_back(Action::NoteSamples { stream, samples });
                 }
@@ -54,7 +54,7 @@ impl Core {
         }
     }
 
-    /// A fault of the far host says so: its paths are not this host's.
+    /// Marks a fault as one of the far host: its paths are not this host's.
     fn of_peer(&self, fault: Fault) -> Fault {
         let host = self.peer.as_ref().and_then(|peer| peer.host.as_ref());
         let is_own = matches!(fault.class, Class::Interrupted | Class::Peer | Class::Unreachable);
@@ -66,7 +66,7 @@ impl Core {
 
     /// The control connection has ended.
     pub(super) fn closed(&mut self, fault: Option<Fault>) -> Result<(), Fault> {
-        // Who has said everything may go; and what is complete needs no more words.
+        // A peer that has reported may go; and what is complete needs no more messages.
         if self.done.peer_report.is_some() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is here has been compared with what is offered.
+    /// The files here have been compared with what is offered.
     pub(super) fn compared(&mut self, message: Message, same: Vec<u64>) -> Result<(), Fault> {
         let sink = self.sink.as_mut().expect("what is compared is the sink's");
         sink.note_same(same);
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// A sink that drives tells people itself what it settled at once; otherwise the source does.
+    /// A sink that drives reports by itself what it settled at once; otherwise the source does.
     fn note_own(&mut self, first: u64, paths: &[(Vec<u8>, EntryKind, u64)], answer: &Message) {
         if self.source.is_some() {
             return;

@@ -12,12 +12,12 @@ use base::job::Location;
 use base::settings::Settings;
 
 /// The source's ledger, where the source is here; the sink's, where the sink is; and what stops
-/// all of it.
+/// them all.
 #[derive(Debug)]
 pub struct Ledgers {
     pub plan: Option<Arc<Plan>>,
     pub objects: Option<Arc<Objects>>,
-    /// What the sink's ledger hands on: objects whose every byte is accounted for.
+    /// What the sink's ledger passes on: objects of which every byte is accounted for.
     pub(super) complete: Option<Receiver<Complete>>,
     pub brake: Arc<Brake>,
 }
@@ -27,9 +27,9 @@ pub struct Ledgers {
 pub struct Here<'a> {
     pub source: Option<&'a Location>,
     pub sink: bool,
-    /// The data travels on streams.
+    /// The data is sent on streams.
     pub far: bool,
-    /// Beyond which lowest unsettled address the sink takes nothing.
+    /// How far beyond the lowest unsettled address the sink accepts bytes.
     pub window_bytes: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Ledgers {
     }
 }
 
-/// What is read from a pipe is kept until it is settled: so much of it.
+/// What is read from a pipe is kept until it is settled: this much of it.
 fn kept_window(settings: &Settings, source: &Location, far: bool) -> Option<u64> {
     (far && *source == Location::Stdio).then(|| pipe_window_bytes(settings))
 }

@@ -56,7 +56,7 @@ impl Core {
             class @ (Class::SourceChanged | Class::Corrupt) => class,
             _ => Class::SomeFailed,
         };
-        // Of several kinds the one that nobody expects is told: a wrong byte before a missing file.
+        // Of several classes the least expected one counts: a wrong byte before a missing file.
         self.done.worst = self.done.worst.max(Some(class));
         self.failed_last.clone_from(&fault.text);
         self.watch.tell(Notice::FileFailed { path, fault });

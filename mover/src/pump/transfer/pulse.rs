@@ -1,9 +1,9 @@
-//! Whether the peer is alive, where messages alone do not tell.
+//! Whether the peer is alive, where messages alone do not show it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Signs of life on the control connection besides messages: data that it carries, and is being
-/// handed on while nothing else can be read.
+/// Signs of life on the control connection besides messages: data that it carries, also while this
+/// is passed on and nothing else can be read.
 #[derive(Debug, Default)]
 pub struct Pulse {
     came: AtomicBool,
@@ -11,7 +11,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Does something with carried data; it may take as long as the sink likes.
+    /// Passes on carried data; that may take as long as the sink needs.
     pub(crate) fn hand_on(&self, work: impl FnOnce()) {
         self.came.store(true, Relaxed);
         self.handing_on.store(true, Relaxed);
@@ -19,7 +19,7 @@ impl Pulse {
         self.handing_on.store(false, Relaxed);
     }
 
-    /// True when anything was seen since this was asked last.
+    /// True when there was any sign since the last call.
     pub(crate) fn is_peer_active(&self) -> bool {
         self.came.swap(false, Relaxed) | self.handing_on.load(Relaxed)
     }

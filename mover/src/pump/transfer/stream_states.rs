@@ -1,7 +1,7 @@
-//! The data streams of one side: which are alive, and how one that died is parted with.
+//! The data streams of one side: which are alive, and how a lost one is released.
 //!
-//! A stream is gone when both sides have let it go. Whoever notices first says `Lost`; the sink's
-//! `Lost` comes behind the last acknowledgement of what the stream brought, so that the source
+//! A stream is gone when both sides have released it. The side that notices first sends `Lost`; the
+//! sink's `Lost` follows the last acknowledgement of what the stream carried, so that the source
 //! knows exactly what to send again, and nothing ever comes twice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::fault::{Class, Fault};
 use base::units::{Nanos, Tick};
 
-/// One stream, until both sides have let it go.
+/// One stream, until both sides have released it.
 #[derive(Debug, Default)]
 struct StreamState {
     lane_is_over: bool,
     said: bool,
     heard: bool,
-    /// Why it was given up, where that is known better than by its lane.
+    /// Why it was given up, where that is known better than from its lane.
     reason: Option<String>,
     doubted: Option<Tick>,
 }
@@ -26,22 +26,22 @@ pub(super) struct StreamStates {
     each: BTreeMap<u32, StreamState>,
     /// Numbers that are or have been in use: none is used twice.
     known: BTreeSet<u32>,
-    /// The number that the next stream gets which takes another's place.
+    /// The number that the next replacement of a stream gets.
     next: u32,
     /// Streams that this side is trying to replace.
     pub awaited: u32,
     pub replaced: u32,
     damaged: u32,
-    /// Since when no stream at all has been alive.
+    /// Since when no stream has been alive.
     pub bare_since: Option<Tick>,
 }
 
-/// Streams that may bring damaged bytes before the whole transfer is given up: a wire that flips a
-/// bit now and then is replaced, one that does nothing else is told of.
+/// Streams that may deliver damaged bytes before the whole transfer is given up: a path that flips
+/// a bit now and then is tolerated, one that always does is reported.
 const DAMAGED_MAX: u32 = 16;
 
 impl StreamStates {
-    /// The first `streams` have the first numbers; those that take another's place come behind.
+    /// The first `streams` have the first numbers; replacements follow.
     pub(super) fn new(streams: u16) -> StreamStates {
         StreamStates {
             each: BTreeMap::new(),
@@ -60,7 +60,7 @@ impl StreamStates {
         self.each.insert(number, StreamState::default());
     }
 
-    /// The number for a stream that takes the place of one that is gone.
+    /// The number for a stream that replaces a lost one.
     pub(crate) fn next_number(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
@@ -72,8 +72,8 @@ impl StreamStates {
         !self.known.contains(&number) && alive < 2 * usize::from(streams)
     }
 
-    /// A stream that the peer has let go before this side has seen it; false for one that this side
-    /// has known. It is not taken in any more.
+    /// Records a stream that the peer released before this side has seen it; false for one that
+    /// this side has known. It cannot join any more.
     pub(crate) fn is_unseen(&mut self, number: u32) -> bool {
         self.known.insert(number)
     }
@@ -83,14 +83,14 @@ impl StreamStates {
         self.known.contains(&number)
     }
 
-    /// Notes why a stream is given up; false where there is none of that number.
+    /// Records why a stream is given up; false where there is none of that number.
     pub(crate) fn give_up(&mut self, number: u32, reason: String) -> bool {
         let Some(each) = self.each.get_mut(&number) else { return false };
         each.reason.get_or_insert(reason);
         true
     }
 
-    /// A stream's lane has ended; why, in the best words there are.
+    /// A stream's lane has ended; returns the best known reason.
     pub(crate) fn lane_over(&mut self, number: u32, fault: Option<&Fault>) -> Option<String> {
         let each = self.each.get_mut(&number)?;
         each.lane_is_over = true;
@@ -109,7 +109,7 @@ impl StreamStates {
         self.each.get(&number).map(|each| each.lane_is_over)
     }
 
-    /// Notes that the peer has let a stream go; false when there is none of that number.
+    /// Records that the peer has released a stream; false when there is none of that number.
     pub(crate) fn hear_lost(&mut self, number: u32) -> bool {
         let each = self.each.get_mut(&number);
         each.map(|each| each.heard = true).is_some()
@@ -119,12 +119,12 @@ impl StreamStates {
         self.each.get(&number).is_some_and(|each| each.heard)
     }
 
-    /// True once, when this side is to say that a stream is lost.
+    /// True once, when this side must send that a stream is lost.
     pub(crate) fn say_lost(&mut self, number: u32) -> bool {
         self.each.get_mut(&number).is_some_and(|each| !std::mem::replace(&mut each.said, true))
     }
 
-    /// Both sides have let it go.
+    /// Both sides have released it.
     pub(super) fn remove(&mut self, number: u32, now: Tick) {
         self.each.remove(&number);
         if self.each.values().all(|each| each.lane_is_over) {
@@ -132,7 +132,7 @@ impl StreamStates {
         }
     }
 
-    /// True where the sink is to be asked about a stream on which nothing moves: not too often.
+    /// True where the sink must be asked about a stream on which nothing moves: not too often.
     pub(super) fn doubt(&mut self, number: u32, now: Tick, stall: Nanos) -> bool {
         let Some(each) = self.each.get_mut(&number).filter(|each| !each.lane_is_over) else {
             return false;

@@ -1,4 +1,4 @@
-//! What a transfer does about its data streams: parts with those that break, and opens others.
+//! What a transfer does about its data streams: releases those that break, and opens others.
 
 use crate::pump::lane::Over;
 use crate::pump::lane::assembly::Stream;
@@ -9,8 +9,8 @@ use base::fault::{Class, Fault};
 use base::job::Carrier;
 use base::units::Nanos;
 
-/// How long to wait before a stream that could not be opened is tried again, and how many stalls a
-/// side may be without any.
+/// How long to wait before a stream that could not be opened is tried again, and for how many
+/// stalls a side may have no stream.
 const REDIAL_AFTER: Nanos = Nanos::from_millis(1_000);
 const BARE_STALLS: u64 = 3;
 
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// This side's lane is over, and its stream is lost: parts with the stream.
+    /// This side's lane has ended, and its stream is lost: releases the stream.
     fn let_go(&mut self, number: u32, why: Option<String>) -> Result<(), Fault> {
         while let Some(ack) = self.sink.as_mut().and_then(SinkSide::acknowledge) {
             self.say_to_source(ack)?;
@@ -91,7 +91,7 @@ impl Core {
             return Err(Fault::peer("the peer lost a stream that never was"));
         }
         if self.streams.is_unseen(number) {
-            // Its handshake was whole for the peer alone: nothing has come or gone on it.
+            // Only the peer completed its handshake: nothing was sent on it.
             if self.sink.is_some() {
                 self.say_lost(number);
             }
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    /// Behind its report a side says nothing more, and nobody waits for it.
+    /// After its report a side says nothing more, and nothing waits for it.
     fn say_lost(&mut self, number: u32) {
         let has_reported = self.report == Report::Made && !self.drives();
         if self.peer.is_some() && !has_reported {
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Ends a stream from this side; its lane finds out at once.
+    /// Gives up a stream on this side; its lane sees that at once.
     fn give_up(&mut self, number: u32, reason: String) {
         if self.streams.give_up(number, reason) {
             self.actions.push_back(Action::Cut { stream: number });
@@ -140,14 +140,14 @@ impl Core {
         }
     }
 
-    /// True while a stream more would have something to do.
+    /// True while another stream would have something to do.
     fn needs_streams(&self) -> bool {
         let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());
         let sink = self.sink.as_ref().is_some_and(|sink| !sink.has_all());
         source || (sink && self.source.is_none())
     }
 
-    /// Opens a stream in the place of one that is gone, where that is this side's to do.
+    /// Opens a stream to replace a lost one, where this side has to.
     fn replace(&mut self) {
         if self.needs_streams() {
             self.dial(Nanos(0));
@@ -194,7 +194,7 @@ impl Core {
         self.start_lane(Some(stream));
     }
 
-    /// Looks for streams on which nothing moves although it should.
+    /// Finds streams on which nothing moves although it should.
     pub(super) fn look_at_streams(&mut self) {
         let stall = self.settings.stall;
         if self.now < self.look_at || self.carrier != Carrier::Tcp {
@@ -209,7 +209,7 @@ impl Core {
         }
     }
 
-    /// The source has sent and heard nothing of it: where nothing has come, the path holds it back.
+    /// The source has sent and had no answer: where nothing has arrived, the path is the cause.
     pub(super) fn hear_doubt(&mut self, stream: u32) {
         if self.streams.lane_is_over(stream) == Some(false) {
             self.actions.push_back(Action::Check { stream, check: Check::IsStarved });

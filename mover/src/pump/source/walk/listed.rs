@@ -14,17 +14,17 @@ use crate::wire::manifest::EntryKind;
 use base::fault::{Class, Fault};
 use base::settings::Links;
 
-/// The only names below a source that are copied.
+/// The names below a source that are copied, and no others.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub names: Arc<Names>,
     pub folders: Folders,
 }
 
-/// What becomes of a folder that a list names.
+/// What is done with a folder that a list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Folders {
-    /// It is copied with all that is in it.
+    /// It is copied with its content.
     EndToEnd,
     Refused,
 }
@@ -34,7 +34,7 @@ struct Below<'a> {
     listed: &'a Listed,
     disk: Arc<Disk>,
     root: PathBuf,
-    /// They are left when everything has been offered, those further down first.
+    /// They are left when everything has been offered, the deepest first.
     on_the_way: BTreeSet<Vec<u8>>,
 }
 
@@ -94,7 +94,7 @@ impl Offers<'_> {
         self.add_open(&mut open);
     }
 
-    /// True for a name in a folder that the list names too: it is copied with that.
+    /// True for a name in a folder that the list names too: it is copied with that folder.
     fn comes_with_another(&self, below: &Below, name: &[u8]) -> bool {
         below.listed.folders == Folders::EndToEnd
             && parents(name).any(|folder| {

@@ -1,5 +1,5 @@
-//! Folders while they are listed: everything is done by descriptors, so that a folder which
-//! somebody replaces by a link meanwhile leads nowhere.
+//! Folders while they are listed: everything is done by descriptors, so that replacing a folder by
+//! a link in the meantime has no effect.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use crate::pump::source::walk::Spot;
 pub(super) struct Meta(Stat);
 
 impl Meta {
-    /// Of what a path on the command line names: links are followed.
+    /// The target of a path on the command line: links are followed.
     pub(super) fn of_path(path: &Path) -> Result<Meta, Errno> {
         rustix::fs::stat(path).map(Meta)
     }
@@ -51,12 +51,12 @@ impl Meta {
         self.0.st_size as u64
     }
 
-    /// What it takes on the disk: less than its length where it has holes.
+    /// The space that it takes on the disk: less than its length where it has holes.
     pub(super) fn allocated_bytes(&self) -> u64 {
         (self.0.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES)
     }
 
-    /// True for what no device keeps blocks of: its size may be found only by reading.
+    /// True for files without blocks on a device: their size may be found only by reading.
     pub(crate) fn may_lack_size(&self) -> bool {
         self.0.st_blocks == 0 && rustix::fs::major(self.0.st_dev) == 0
     }
@@ -83,7 +83,7 @@ impl Meta {
     }
 }
 
-/// A name in a folder that is open.
+/// A name in an open folder.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     folder: Arc<Folder>,
@@ -96,7 +96,7 @@ impl At {
         At { folder: Arc::new(folder), name: ".".into() }
     }
 
-    /// What a path below a disk's root names; links on the way must stay below it.
+    /// Finds a path below a disk's root; links on the way must stay below it.
     pub(super) fn find(disk: &Disk, path: &[u8]) -> Result<At, Errno> {
         let (folder, name) = disk.place(path)?;
         let name = if name.is_empty() { OsStr::new(".") } else { name };
@@ -115,15 +115,15 @@ impl At {
         readlinkat(&self.folder, &self.name, Vec::new()).map(|target| target.into_bytes())
     }
 
-    /// A path to it that nobody can turn: for calls that take no descriptor.
+    /// A path to it that nobody can redirect: for calls that take no descriptor.
     pub(super) fn path(&self) -> PathBuf {
         let folder = format!("/proc/self/fd/{}", self.folder.as_fd().as_raw_fd());
         Path::new(&folder).join(&self.name)
     }
 }
 
-/// A folder that is being listed, and what is still to come of it. Where so many are open already
-/// that files would not be, its names are in memory and it is opened again when that is needed.
+/// A folder that is being listed, and its remaining names. Where too many folders are open, its
+/// names are kept in memory, and it is opened again when that is needed.
 #[derive(Debug)]
 pub(super) struct Listing {
     folder: Option<Arc<Folder>>,
@@ -132,7 +132,7 @@ pub(super) struct Listing {
     rest: Rest,
 }
 
-/// Whether the kernel has more names than were taken.
+/// Whether the kernel has more names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Some,
@@ -140,7 +140,7 @@ enum Rest {
 }
 
 impl Listing {
-    /// `depth` folders around it are open.
+    /// `depth` folders above it are open.
     pub(super) fn open(
         at: &At,
         meta: &Meta,
@@ -170,7 +170,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Another folder is open in this one: of those far down only the innermost stays open.
+    /// Another folder is opened in this one: at great depth only the innermost stays open.
     pub(crate) fn cover(&mut self, depth: usize) {
         if depth >= LISTINGS_MAX {
             self.folder = None;
@@ -205,7 +205,7 @@ impl Listing {
         Ok(folder)
     }
 
-    /// Takes as many names as the kernel gives at once.
+    /// Reads as many names as the kernel returns at once.
     fn read(&mut self, buffer: &mut Buffer) -> Result<(), Errno> {
         let folder = self.folder.as_ref().expect("it is open until its names are all here");
         let mut entries = RawDir::new(folder.as_fd(), &mut buffer.0[..]);
@@ -233,7 +233,7 @@ impl Listing {
     }
 }
 
-/// What the kernel writes names into.
+/// The buffer into which the kernel writes names.
 #[derive(Debug)]
 pub(super) struct Buffer(Vec<MaybeUninit<u8>>);
 
@@ -243,7 +243,7 @@ impl Default for Buffer {
     }
 }
 
-/// Directories that are open while they are listed, one in the other.
+/// Directories that are open while they are listed, one inside the other.
 const LISTINGS_MAX: usize = 64;
 const BUFFER_BYTES: usize = 32 << 10;
 /// The unit of a file's block count, whatever its file system (stat(2)).

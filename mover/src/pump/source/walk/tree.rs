@@ -1,4 +1,4 @@
-//! A tree that is walked: folders, and what is found in them.
+//! Walks a tree: folders, and what is found in them.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -64,7 +64,7 @@ impl Offers<'_> {
         }
     }
 
-    /// Adds one thing in a tree; a directory is entered.
+    /// Adds one entry of a tree; a directory is entered.
     pub(super) fn add_found(&mut self, spot: Spot, at: &At, meta: &Meta, open: &mut Vec<Frame>) {
         if !path_is_safe(&spot.target) {
             let text =
@@ -136,7 +136,7 @@ impl Offers<'_> {
         }
     }
 
-    /// What a link points to, in the link's place.
+    /// The target of a link, in place of the link.
     pub(super) fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
         let everything = match &self.everything {
             Some(disk) => disk.clone(),
