@@ -1,5 +1,4 @@
-//! The sink's side of the conversation: validates what is offered, says what it wants,
-//! acknowledges.
+//! The sink's side of the protocol: validates what is offered, says what it wants, acknowledges.
 
 mod judging;
 
@@ -46,10 +45,10 @@ use base::label::Sum;
 use base::limits::DIRECT_BYTES_MIN;
 use base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings};
 
-/// What the owner of a directory needs to put things there.
+/// The permissions that the owner of a directory needs to put files there.
 const OWNER_BITS: u32 = 0o700;
 
-/// The conversation of a host that has the sink.
+/// The protocol state of a host that has the sink.
 #[derive(Debug)]
 pub struct SinkSide {
     pub objects: Arc<Objects>,
@@ -60,38 +59,38 @@ pub struct SinkSide {
     /// Part of every temporary name of this transfer.
     tag: String,
     expected: Expected,
-    /// Wanted, and not finished: the bytes of its entry, and of all of them.
+    /// Wanted, and not finished: the bytes of its entry, and of all entries.
     open: BTreeMap<u64, u64>,
     open_bytes: u64,
-    /// What is made when other objects are done.
+    /// What is made after other objects are finished.
     afterwards: Afterwards,
     folders: Folders,
-    /// Folders with new folders or links in them, which nobody leaves: they are synced at the end.
+    /// Folders with new folders or links in them that are never left: they are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
     /// What earlier runs left.
     prior_runs: Option<PriorRuns>,
-    /// No source is here: what people see is counted here.
+    /// The source is on another host: what the user sees is counted here.
     alone: bool,
-    /// What is here of wanted objects, until they are expected.
+    /// What earlier runs left of wanted objects, until these are expected.
     partials: BTreeMap<u64, Partial>,
-    /// What these take on the disk already.
+    /// The space that these take on the disk already.
     partial_rooms: BTreeMap<u64, u64>,
-    /// Stretches of files with holes of which no journal speaks.
+    /// Ranges of files with holes that no journal records.
     unknown: BTreeMap<u64, Vec<Range<u64>>>,
-    /// How many stretches were here of what is open.
+    /// How many ranges of open objects were here.
     stretches: BTreeMap<u64, usize>,
-    /// Objects that another run might still bring.
+    /// Objects that another run might still complete.
     lacking: u64,
     offered_objects: u64,
     space_needed: SpaceNeeded,
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
     same: BTreeSet<u64>,
-    /// What is to be told to people.
+    /// Warnings for the user.
     warnings: Vec<String>,
 }
 
-/// What a sink begins with.
+/// What a sink starts with.
 #[derive(Debug)]
 pub struct Begin {
     /// Part of every temporary name.
@@ -108,14 +107,14 @@ enum Offers {
     Over,
 }
 
-/// What happens to an offered object at once.
+/// What is done with an offered object at once.
 enum Verdict {
     Wanted,
     /// It has no bytes, and is in place.
     Done,
-    /// An earlier run has brought it.
+    /// An earlier run has completed it.
     Held(Option<Sum>),
-    /// What is there stays.
+    /// The file that exists stays.
     Kept,
     Refused(Fault),
 }
@@ -159,7 +158,7 @@ impl SinkSide {
         }
     }
 
-    /// Looks at offered objects, makes room for those that are wanted, and answers.
+    /// Judges offered objects, prepares those that are wanted, and answers.
     pub fn offer(&mut self, first: u64, mut entries: Vec<Entry>) -> Result<Vec<Message>, Fault> {
         if first != self.offered_objects {
             return Err(Fault::peer("an offer out of order"));
@@ -193,7 +192,7 @@ impl SinkSide {
                 }
                 Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
                 Ok(Verdict::Refused(fault)) => {
-                    // What has arrived of it is kept for a run that may replace what is there.
+                    // What has arrived of it is kept for a run that may replace the existing file.
                     self.lacking += u64::from(self.is_begun(&entry.path));
                     refused.push(Message::Failed { object: number, fault })
                 }
@@ -243,7 +242,7 @@ impl SinkSide {
         Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
     }
 
-    /// Objects that the finisher is done with, as messages.
+    /// Objects that the finisher has finished, as messages.
     pub fn finished(&mut self, finished: &[Finished]) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut well = Vec::new();
@@ -277,8 +276,8 @@ impl SinkSide {
         self.offers == Offers::Over && self.open.is_empty()
     }
 
-    /// The names of new folders and links on stable storage. What fails is no reason to doubt a
-    /// file. People are told of it, and of what is left over.
+    /// Syncs the names of new folders and links. A failure is no reason to doubt a file. The user
+    /// is told of failures, and of what is left over.
     pub fn close(&mut self) -> Vec<Fault> {
         let mut faults = Vec::new();
         faults.extend(self.settle_unasked().map(|text| Fault::new(Class::Local, text)));
@@ -295,7 +294,7 @@ impl SinkSide {
         faults
     }
 
-    /// What waits for other objects, or can be made at once.
+    /// Objects that wait for others, or can be made at once.
     fn expect_places(&mut self, chunk: &Chunk, wanted: &[bool]) {
         for (member, entry) in chunk.entries.iter().enumerate() {
             if !wanted[member] || !is_place(entry.kind) {
@@ -334,17 +333,17 @@ impl SinkSide {
         self.renewed.insert(folder.to_vec());
     }
 
-    /// True when every byte that will come has come.
+    /// True when every byte that will come has arrived.
     pub(crate) fn has_all(&self) -> bool {
         self.offers == Offers::Over && !self.objects.is_open()
     }
 
-    /// A path that the source could not offer: another run may.
+    /// Records a path that the source could not offer: another run may.
     pub fn note_unoffered(&mut self) {
         self.lacking += 1;
     }
 
-    /// What another run could do better; and what earlier runs began in vain is removed.
+    /// What another run could do; if that is nothing, removes what earlier runs began in vain.
     pub fn ending(&mut self) -> Ending {
         match self.lacking {
             0 => {
@@ -370,7 +369,7 @@ impl SinkSide {
         Ok(())
     }
 
-    /// Objects of the next offer that are here already, byte for byte.
+    /// Objects of the next offer that exist here byte for byte.
     pub(crate) fn note_same(&mut self, numbers: Vec<u64>) {
         self.same.extend(numbers);
     }
@@ -471,7 +470,7 @@ impl SinkSide {
                 let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
                     .known_by(partial.map(|partial| partial.made));
-                // Zeros are not written: where it goes on, what is not known to be here goes first.
+                // Zeros are not written: where a run continues, unknown ranges become holes first.
                 let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
                 Some(Arc::new(if entry.sparse { file.hollow(entry.size, unknown()) } else { file }))
             }
@@ -533,7 +532,7 @@ impl SinkSide {
 /// Whether an object's bytes come in requests of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage<'a> {
-    /// With what is here of it, where an earlier run began it.
+    /// With what an earlier run left of it, where one began it.
     OwnFile {
         begun: Option<&'a Partial>,
     },

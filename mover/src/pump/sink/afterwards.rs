@@ -1,33 +1,33 @@
-//! What waits for other objects: another name for its file, a directory for all that is in it.
+//! Objects that wait for others: another name for its file, a directory for all that is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pump::sink::objects::Wanted;
 use base::extent::ExtentSet;
 
-/// What has become of an object that somebody waits for.
+/// The end of an object that others wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     Well,
     Failed,
 }
 
-/// Something whose time has come. A name of a file that failed can only fail.
+/// An object that can be made now. A name of a file that failed can only fail.
 #[derive(Debug)]
 pub enum Ready {
     Go(Wanted),
     TwinFailed(Wanted),
 }
 
-/// The order of what is made without bytes. It holds what is in flight, and no more.
+/// The order of objects without bytes. It holds only what is in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Afterwards {
-    /// Objects that are not done: a directory waits while one of a lower number is.
+    /// Objects that are not finished: a directory waits while one with a lower number is not.
     unsettled: BTreeSet<u64>,
     directories: BTreeMap<u64, Wanted>,
     /// By the number of the object that they are other names of.
     names: BTreeMap<u64, Vec<Wanted>>,
-    /// Numbers of what failed, so that no name is given to a file that is another.
+    /// Numbers of failed objects, so that no name is given to a wrong file.
     failed: ExtentSet,
 }
 
@@ -37,7 +37,7 @@ impl Afterwards {
         self.unsettled.insert(number);
     }
 
-    /// A directory, to be left when everything before it is done.
+    /// A directory, to be left when everything before it is finished.
     pub(crate) fn leave(&mut self, directory: Wanted) {
         self.directories.insert(directory.number, directory);
     }
@@ -54,7 +54,7 @@ impl Afterwards {
         })
     }
 
-    /// An object is done: what waited for it alone is ready.
+    /// An object is finished: what waited for it alone is ready.
     pub(crate) fn settle(&mut self, number: u64, end: Ended) -> Vec<Ready> {
         self.unsettled.remove(&number);
         if end == Ended::Failed {

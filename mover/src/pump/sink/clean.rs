@@ -14,7 +14,7 @@ use crate::io::beneath::{self, Links};
 use base::fault::Fault;
 use base::job::{Cleaned, Sight};
 
-/// Whether things go or are only told.
+/// Whether files are removed or only reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleaning {
     Remove,
@@ -26,7 +26,7 @@ pub enum Cleaning {
 enum Kind {
     /// With the tag of its transfer.
     Part(Vec<u8>),
-    /// The tag is the front of its name.
+    /// The tag is the start of its name.
     Journal(Vec<u8>),
 }
 
@@ -46,8 +46,8 @@ pub fn clean(root: &Path, cleaning: Cleaning, tell: &mut dyn FnMut(&Sight)) -> C
     let (root, journals) = (Root { folder, path: root.to_path_buf() }, BTreeMap::new());
     let mut cleaner = Cleaner { root, cleaning, tell, cleaned, journals, locked: None };
     cleaner.look_above();
-    // A journal lies in the root of a transfer and its parts anywhere below: two passes, so that
-    // every held tag is known before a part goes.
+    // A journal is in the root of a transfer and its parts anywhere below: two passes, so that
+    // every held tag is known before a part is removed.
     for pass in [Pass::Journals, Pass::Parts] {
         cleaner.sweep(pass);
     }
@@ -68,24 +68,24 @@ struct Cleaner<'a> {
     tell: &'a mut dyn FnMut(&Sight),
     cleaned: Cleaned,
     journals: BTreeMap<Owned, Journals>,
-    /// Whose journals are locked at this moment.
+    /// The tag and owner whose journals are locked now.
     locked: Option<(Owned, Vec<OwnedFd>)>,
 }
 
-/// A tag and the user whose files have it: what somebody else calls by our tag says nothing.
+/// A tag and the user whose files have it: another user's files with our tag mean nothing.
 type Owned = (Vec<u8>, u32);
 
 /// What is known of a tag's journals.
 #[derive(Debug)]
 enum Journals {
-    /// A transfer is running, or nobody knows.
+    /// A transfer is running, or that is not known.
     Held,
-    /// Nobody held them when they were looked at.
+    /// Not held when they were looked at.
     Free(Vec<PathBuf>),
 }
 
-/// Where everything lies. Paths below it are opened when they are needed, however many there are,
-/// and never through a link.
+/// The folder that is cleaned. Paths below it are opened when they are needed, however many there
+/// are, and never through a link.
 struct Root {
     folder: OwnedFd,
     path: PathBuf,
@@ -122,14 +122,14 @@ impl Cleaner<'_> {
         }
     }
 
-    /// Walks everything by descriptors: what is renamed or becomes a link meanwhile leads nowhere.
+    /// Walks everything by descriptors: a rename or a link in the meantime has no effect.
     fn sweep(&mut self, pass: Pass) {
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
             match self.root.open(&below) {
                 Ok(folder) => self.sweep_folder(&folder, &below, pass, &mut left),
                 Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
-                // The first walk has said it already.
+                // The first walk has reported it already.
                 Err(_) if pass == Pass::Parts => {}
                 Err(why) => self.fail("open the directory", &below, why),
             }
@@ -185,14 +185,14 @@ impl Cleaner<'_> {
             }
             Err(Errno::NOENT) => {}
             Err(why) => {
-                // Nobody knows whether it is held, so its parts stay.
+                // It is not known whether it is held, so its parts stay.
                 self.journals.insert(owned, Journals::Held);
                 self.fail("lock", &path, why);
             }
         }
     }
 
-    /// A part is its transfer's, and root's transfers give parts to others.
+    /// A part is owned by the user of its transfer; transfers of root give parts to others.
     fn part(&mut self, folder: &OwnedFd, path: &Path, (tag, owner): Owned) {
         let free = self.take((tag.clone(), owner)) && (owner == ROOT || self.take((tag, ROOT)));
         match free {
@@ -201,8 +201,7 @@ impl Cleaner<'_> {
         }
     }
 
-    /// Keeps a tag's journals from every transfer until another tag is asked for; false where one
-    /// is held.
+    /// Locks a tag's journals until another tag is asked for; false where a transfer holds one.
     fn take(&mut self, owned: Owned) -> bool {
         if self.locked.as_ref().is_some_and(|(locked, _)| *locked == owned) {
             return true;
@@ -216,7 +215,7 @@ impl Cleaner<'_> {
         for path in paths {
             let parent = self.root.open_parent(path);
             match parent.and_then(|parent| lock(&parent, name_of(path))) {
-                // More copies of one journal than anybody needs are only looked at.
+                // More copies of one journal than are ever needed are only checked.
                 Ok(Some(file)) if locks.len() < LOCKS_MAX => locks.push(file),
                 Ok(Some(_)) | Err(Errno::NOENT) => {}
                 Ok(None) | Err(_) => {
@@ -229,7 +228,7 @@ impl Cleaner<'_> {
         true
     }
 
-    /// The journals go last: a cleaning that is interrupted can be done again.
+    /// The journals go last: an interrupted cleaning can be done again.
     fn remove_journals(&mut self) {
         self.locked = None;
         for journals in std::mem::take(&mut self.journals).into_values() {
@@ -255,7 +254,7 @@ impl Cleaner<'_> {
 
     fn remove(&mut self, folder: &OwnedFd, path: &Path) {
         let bytes = match look(folder, name_of(path)) {
-            // What a file takes on the disk, not how long it says it is.
+            // The space that a file takes on the disk, not its length.
             Ok(status) => status.st_blocks as u64 * 512,
             Err(Errno::NOENT) => return,
             Err(why) => return self.fail("look at", path, why),
@@ -304,8 +303,8 @@ fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or(OsStr::new(""))
 }
 
-/// `.datapump-<8 hex>-<1 to 16 of 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and nothing else.
-/// True for a path whose last name only datapump gives.
+/// True for a path whose last name only datapump gives: `.datapump-<8 hex>-<1 to 16 of
+/// 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and nothing else.
 pub fn is_ours(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     kind_of(name).is_some()
@@ -323,7 +322,7 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
     (hex(tag) && plain && (1..=16).contains(&number.len())).then(|| Kind::Part(tag.to_vec()))
 }
 
-/// Journals of one tag that are locked at a time.
+/// Journals of one tag that are locked at the same time.
 const LOCKS_MAX: usize = 8;
 const ROOT: u32 = 0;
 
@@ -419,7 +418,7 @@ mod tests {
         check(Cleaning::Remove, true, &[all[0], all[1], all[3], all[4]], one);
     }
 
-    /// Journals are found wherever they lie, and a stranger's say nothing about our parts.
+    /// Journals are found wherever they are, and a stranger's say nothing about our parts.
     #[test]
     fn only_its_own_journal_speaks_for_a_part() {
         // The journal's owner and the part's, and whether a held journal keeps the part.

@@ -1,5 +1,5 @@
-//! Finds destination files that have the bytes of their source already. Reading them can take long,
-//! so it is done on a thread of its own, in the order of the offers.
+//! Finds destination files that already have the bytes of their source. Reading them can take long,
+//! so a separate thread does it, in the order of the offers.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,17 +12,17 @@ use crate::wire::message::Message;
 use base::fault::Fault;
 use base::label::Sum;
 
-/// Holds offered objects against what is at the destination.
+/// Compares offered objects with what is at the destination.
 #[derive(Debug)]
 pub struct Compare {
     pub volume: Arc<dyn Volume>,
-    /// The single object's name here, where that is another.
+    /// The single object's name here, where it is another.
     pub rename: Option<Vec<u8>>,
     pub brake: Arc<Brake>,
 }
 
 impl Compare {
-    /// The numbers of those objects of an offer that are at the destination, byte for byte.
+    /// The numbers of the objects of an offer that are at the destination, byte for byte.
     pub fn same(&self, message: &Message) -> Vec<u64> {
         let Message::Offer { first, entries } = message else { return Vec::new() };
         let numbered = (*first..).zip(entries);
@@ -38,7 +38,7 @@ impl Compare {
             self.volume.status(path),
             Ok(Some(status)) if status.kind == StatusKind::File && status.size == entry.size
         );
-        // One that cannot be read is not known to be the same: it is judged as any other.
+        // A file that cannot be read is not known to be the same: it is judged as any other.
         let going = || !self.brake.is_pulled();
         candidate && sum_of(&*self.volume, path, going).is_ok_and(|sum| sum == expect)
     }

@@ -1,4 +1,4 @@
-//! What of an offer is refused before it is looked at.
+//! Checks that refuse an offer before it is looked at.
 
 use crate::pump::sink::SinkSide;
 use crate::wire::manifest::Entry;
@@ -7,7 +7,7 @@ use base::fault::Fault;
 use base::limits::OFFERED_BYTES_MAX;
 
 impl SinkSide {
-    /// Refuses what was not asked for, before a name of it is looked up here.
+    /// Refuses what was not asked for, before any of its names is looked up here.
     pub(crate) fn check_offer(&self, message: &Message) -> Result<(), Fault> {
         match message {
             Message::Offer { first, entries } => self.expected.check(*first, entries),
@@ -15,7 +15,7 @@ impl SinkSide {
         }
     }
 
-    /// What is wanted is held until it is finished: with its names and attributes in memory.
+    /// Wanted objects are held until they are finished, with their names and attributes in memory.
     pub(super) fn check_credit(&self, entries: &[Entry]) -> Result<(), Fault> {
         let bytes: u64 = entries.iter().map(|entry| entry.encoded_bytes() as u64).sum();
         match self.open.is_empty() || self.open_bytes + bytes <= OFFERED_BYTES_MAX {

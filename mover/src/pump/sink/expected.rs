@@ -1,5 +1,5 @@
-//! What a source may offer: in a pull, only what was asked for. A pure value, so that every case of
-//! it stands in a table.
+//! What a source may offer: in a pull, only what was asked for. A pure value, so that a table can
+//! test every case of it.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use base::settings::Links;
 /// What a sink lets a source offer.
 #[derive(Clone, Debug)]
 pub enum Expected {
-    /// The source is on this host, or its host drives: it says what is copied.
+    /// The source is on this host, or its host drives: it decides what is copied.
     Anything,
     /// This host drives, and the source is on another: what was typed here, and nothing else.
     Only(Box<Asked>),
@@ -29,10 +29,10 @@ pub enum Expected {
 pub struct Asked {
     /// The last names of sources that are copied under them.
     named: BTreeSet<Vec<u8>>,
-    /// Some source is `SRC/`, of which only what is in it is copied.
+    /// Some source is `SRC/`, of which only the content is copied.
     contents: bool,
     listed: Option<Listed>,
-    /// What is made up: the one object that it comes as.
+    /// A generated source: the one object that it comes as.
     made: Option<Entry>,
     /// How many sources there are, and what the far side says they come to.
     sources: usize,
@@ -50,7 +50,7 @@ struct Listed {
 }
 
 impl Expected {
-    /// What a far source of this job may offer. What it says of itself must fit what was typed.
+    /// What a far source of this job may offer. Its description of itself must fit what was typed.
     pub fn of(job: &Job, origin: Origin, names: Option<&Arc<Names>>) -> Result<Expected, Fault> {
         let mut asked = Asked {
             named: BTreeSet::new(),
@@ -81,7 +81,7 @@ impl Expected {
         }
     }
 
-    /// Looks at an offer before anything of it is.
+    /// Checks an offer before any of it is used.
     pub fn check(&self, first: u64, entries: &[Entry]) -> Result<(), Fault> {
         let Expected::Only(asked) = self else { return Ok(()) };
         if asked.single && first + entries.len() as u64 > 1 {
@@ -157,7 +157,7 @@ impl Asked {
         }
     }
 
-    /// What a source may be that is copied under its own name. A link that is typed is followed.
+    /// The kinds that a source may have which is copied under its name. A typed link is followed.
     fn allows_source(&self, kind: EntryKind) -> bool {
         match kind {
             EntryKind::File | EntryKind::HardLink => self.sources > 1 || self.single,

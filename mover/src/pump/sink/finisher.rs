@@ -1,5 +1,5 @@
-//! Gives complete objects their names: synced, journaled, renamed, directories synced, in that
-//! order, in epochs; and keeps the journal of those that are not complete yet.
+//! Gives complete objects their names: sync, journal, rename, sync of directories, in that order,
+//! in epochs; and keeps the journal of those that are not complete yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const SINGLE_SYNCS_MAX: usize = 8;
 /// Objects that one epoch takes.
 pub(crate) const EPOCH_OBJECTS_MAX: usize = 512;
 
-/// What became of an object.
+/// The outcome of an object.
 #[derive(Debug)]
 pub struct Finished {
     pub number: u64,
@@ -29,7 +29,7 @@ pub struct Finished {
     pub outcome: Result<Option<Sum>, Fault>,
 }
 
-/// One a sink. Not a lane's work: a sync can take seconds.
+/// One for each sink. Not a lane's work: a sync can take seconds.
 #[derive(Debug)]
 pub struct Finisher {
     /// `None` where nothing has a name: null and pipes.
@@ -37,12 +37,12 @@ pub struct Finisher {
     fsync: Fsync,
     /// `None` where nothing can be resumed.
     journal: Option<Journal>,
-    /// The journal's numbers of files that are not complete, by the number of their object.
+    /// The journal's numbers of incomplete files, by the number of their object.
     begun: BTreeMap<u64, u32>,
-    /// Objects that could not be synced: nothing more is said of them.
+    /// Objects that could not be synced: nothing more is recorded of them.
     doubted: BTreeSet<u64>,
-    /// How it went to sync the destination's own name: this transfer, or one before it, may have
-    /// made that.
+    /// The result of syncing the destination's own name: this transfer, or one before it, may have
+    /// created that.
     own_name: Option<Result<(), Fault>>,
 }
 
@@ -56,7 +56,7 @@ impl Finisher {
         Finisher { volume, fsync, journal, begun, doubted, own_name: None }
     }
 
-    /// Finishes these objects together. What fails loses its temporary file and keeps its fault.
+    /// Finishes these objects together. A failed one loses its temporary file and keeps its fault.
     pub fn epoch(&mut self, objects: Vec<Complete>) -> Vec<Finished> {
         let (mut places, mut objects): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|object| is_place(object.wanted.kind));
@@ -96,14 +96,14 @@ impl Finisher {
         objects.into_iter().chain(places).map(Finished::from).collect()
     }
 
-    /// Before anything at the destination is said to be there. Asked once: a sync that failed is
-    /// not tried again.
+    /// Called before anything at the destination is reported to be there. Done once: a sync that
+    /// failed is not tried again.
     fn sync_own_name(&mut self, volume: &dyn Volume) -> Result<(), Fault> {
         self.own_name.get_or_insert_with(|| volume.sync_own_name()).clone()
     }
 
-    /// What fails to be synced is not believed again: the kernel may have dropped its pages. What
-    /// was synced before stays.
+    /// An object whose sync failed is not trusted again: the kernel may have dropped its pages.
+    /// What was synced before stays.
     fn sync(&mut self, volume: &dyn Volume, objects: &mut [Complete]) {
         let well: Vec<bool> = objects.iter().map(|object| object.outcome.is_ok()).collect();
         sync(volume, objects);
@@ -119,8 +119,8 @@ impl Finisher {
         }
     }
 
-    /// Says in the journal that these are complete, before any has its name: a rerun then knows
-    /// them by what they are.
+    /// Records in the journal that these are complete, before any has its name: a rerun then
+    /// recognizes them.
     fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let mut files = Vec::with_capacity(objects.len());
@@ -131,7 +131,7 @@ impl Finisher {
                     let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
                     files.push((key, object.outcome.as_ref().ok().copied().flatten()));
                 }
-                Ok(None) => {} // the rename says so
+                Ok(None) => {} // the rename reports it
                 Err(fault) => object.outcome = Err(fault),
             }
         }
@@ -145,16 +145,16 @@ impl Finisher {
         }
     }
 
-    /// Forgets an object's stretches: it has its name, or they are of no use.
+    /// Drops the ranges of an object: it has its name, or they are of no use.
     fn let_go(&mut self, volume: &dyn Volume, object: &Complete) {
         let begun = self.begun.remove(&object.wanted.number).or(object.wanted.begun);
         let is_spoilt =
             |fault: &Fault| matches!(fault.class, Class::SourceChanged | Class::Corrupt);
         if begun.is_some() && object.outcome.as_ref().is_err_and(|fault| !is_spoilt(fault)) {
-            return; // another run goes on with it
+            return; // another run continues it
         }
         if let (Some(file), Some(journal)) = (begun, &mut self.journal) {
-            // Said twice or not at all, it costs a look at the next run.
+            // If this is recorded twice or not at all, the next run has to look.
             let _ = journal.drop_file(file);
         }
         if object.outcome.is_err() {
@@ -163,7 +163,7 @@ impl Finisher {
         }
     }
 
-    /// Puts into the journal what has been written: at once, as something to be read back, and
+    /// Records in the journal what has been written: at once, as something to be read back, and
     /// again when it is on stable storage.
     pub fn advance(&mut self, advances: &[Advance]) -> Result<(), Fault> {
         let Some(volume) = self.volume.clone() else { return Ok(()) };
@@ -188,7 +188,7 @@ impl Finisher {
             match synced {
                 Ok(()) => journal.flushed(*file)?,
                 Err(fault) => {
-                    // The kernel may have dropped the pages: only what was synced before is sure.
+                    // The kernel may have dropped the pages: only what was synced before is safe.
                     self.doubted.insert(advance.number);
                     let _ = journal.forget(*file).and_then(|()| journal.sync());
                     return Err(fault);
@@ -213,7 +213,7 @@ impl Finisher {
                 None => {
                     let handle = advance.file.handle()?;
                     let (made, _) = volume.identity_of(handle, &advance.temporary)?;
-                    // What others have a name for too is not known again.
+                    // A file that has other names too cannot be recognized later.
                     made.map(|made| journal.begin(advance.origin.clone(), made)).transpose()?
                 }
             };
@@ -226,8 +226,8 @@ impl Finisher {
         Ok(files)
     }
 
-    /// The transfer ends early: keeps what can be resumed, quickly, and clears the rest away.
-    /// `left` are files that no earlier run began, of which nothing may have been written.
+    /// The transfer ends early: keeps what can be resumed, quickly, and removes the rest. `left`
+    /// are files that no earlier run began, of which nothing may have been written.
     pub fn stop(&mut self, advances: &[Advance], left: &[(u64, Vec<u8>)]) {
         let Some(volume) = self.volume.clone() else { return };
         if self.journal.is_some() {
@@ -242,12 +242,12 @@ impl Finisher {
         self.close(Ending::Short);
     }
 
-    /// The transfer is over. Where all went well nothing is left to remember.
+    /// The transfer has ended. Where all went well the journal is removed.
     pub fn close(&mut self, ending: Ending) {
         if let Some(journal) = self.journal.take()
             && (ending == Ending::EndToEnd || journal.is_useless())
         {
-            // An empty or old journal that stays is only in the way of `ls -a`.
+            // An empty or old journal that stays only shows up in `ls -a`.
             let _ = journal.remove();
         }
     }
@@ -256,9 +256,9 @@ impl Finisher {
 /// How a transfer ended for the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing is left that another run could do better.
+    /// Nothing is left that another run could do.
     EndToEnd,
-    /// Another run would go on where this one stopped.
+    /// Another run would continue where this one stopped.
     Short,
 }
 
@@ -274,7 +274,7 @@ impl From<Complete> for Finished {
     }
 }
 
-/// Does something to an object that is well so far.
+/// Does something to an object that has not failed so far.
 pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fault>) {
     if object.outcome.is_ok()
         && let Err(fault) = step(&object.wanted)
@@ -283,21 +283,20 @@ pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fau
     }
 }
 
-/// Length, mode and time of a file with a handle; a batch has seen to that for its small ones.
+/// Length, mode and time of a file with a handle; a batch does that for its small ones.
 fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
     let Some(file) = &wanted.file else {
         return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
     };
     let handle = file.handle()?;
-    // What pads the last block is cut off.
-    // Another run may have begun it in another way.
+    // The padding of the last block is cut off. An earlier run may have begun it in another way.
     if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
         volume.set_length(handle, &wanted.temporary, wanted.size)?;
     }
     volume.set_metadata(handle, &wanted.temporary, &wanted.meta)
 }
 
-/// A file without bytes comes in no request: it is made here.
+/// A file without bytes comes in no request: it is created here.
 fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
     let segment = Segment {
         object: wanted.number,
@@ -321,7 +320,7 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
     file_systems.into_values().for_each(|objects| sync_on_one(volume, objects));
 }
 
-/// These are on one file system.
+/// Syncs objects that are on one file system.
 fn sync_on_one(volume: &dyn Volume, objects: Vec<&mut Complete>) {
     let small = objects.iter().filter(|object| object.wanted.file.is_none()).count();
     if objects.len() > SINGLE_SYNCS_MAX && small > SINGLE_SYNCS_MAX {

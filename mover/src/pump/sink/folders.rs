@@ -1,6 +1,6 @@
-//! The folders of a destination. Those that the copy makes are for their owner alone until
-//! everything is in them, and become like their sources then, also where another run ends what one
-//! began. Those that were there are opened to their owner for as long as things are put there.
+//! The folders of a destination. New ones are for their owner alone until everything is in them,
+//! and become like their sources then, also where another run completes what one began. Existing
+//! ones are opened to their owner for as long as files are put there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ use base::settings::Fsync;
 
 #[derive(Debug, Default)]
 pub(super) struct Folders {
-    /// Folders that were there, that their owner may write in only while things are put there, and
-    /// their modes.
+    /// Existing folders that their owner may write in only while files are put there, and their
+    /// modes.
     loosened: BTreeMap<Vec<u8>, u32>,
-    /// Folders that earlier runs may have made and not left.
+    /// Folders that earlier runs may have created and not left.
     begun: BTreeSet<Vec<u8>>,
-    /// Folders that this transfer has made and not left. Only where modes are not preserved: else
-    /// all get their source's mode, whoever made them.
+    /// Folders that this transfer has created and not left. Only where modes are not preserved:
+    /// else all get their source's mode, whoever created them.
     made: BTreeSet<Vec<u8>>,
-    /// This transfer has made the root, and not left it.
+    /// This transfer has created the root, and not left it.
     root_is_new: bool,
 }
 
@@ -50,7 +50,7 @@ impl SinkSide {
         match there {
             Some(Status { kind: StatusKind::Directory, mode, .. }) => {
                 let was_begun = self.folders.begun.remove(path);
-                // One that has another mode has been left, or is somebody's by now.
+                // One with another mode has been left, or somebody has changed it.
                 if was_begun && mode & 0o777 == OWNER_BITS && !self.settings.preserve {
                     self.folders.made.insert(path.clone());
                 } else if was_begun {
@@ -76,7 +76,7 @@ impl SinkSide {
         Ok(Verdict::Done)
     }
 
-    /// True for a folder that is left as it was found.
+    /// True for a folder that stays as it was found.
     pub(super) fn stays(&self, entry: &Entry) -> bool {
         let is_new = || match &entry.path[..] {
             b"" => self.folders.root_is_new,
@@ -85,8 +85,8 @@ impl SinkSide {
         entry.kind == EntryKind::Leave && !self.settings.preserve && !is_new()
     }
 
-    /// A folder got its source's mode and time, or failed to. One that was there gets back the mode
-    /// that it had where it did not.
+    /// A folder got its source's mode and time, or failed to. In that case an existing one gets its
+    /// old mode back.
     pub(super) fn left(&mut self, path: &[u8], end: Ended) {
         let folders = &mut self.folders;
         if end == Ended::Well
@@ -104,7 +104,7 @@ impl SinkSide {
         }
     }
 
-    /// A new root that is like no source gets the mode of any new folder.
+    /// A new root without a source of its own gets the mode of any new folder.
     pub(super) fn leave_root(&mut self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume().filter(|_| self.folders.root_is_new) else {
             return Ok(());
@@ -120,7 +120,7 @@ impl SinkSide {
         left.synced
     }
 
-    /// Gives folders the modes that they had, where the transfer ends before they are left.
+    /// Restores the modes of folders, where the transfer ends before they are left.
     pub(crate) fn restore_modes(&self) {
         let Some(volume) = self.target.volume() else { return };
         for (path, mode) in &self.folders.loosened {

@@ -1,5 +1,5 @@
-//! Whether what is wanted fits, on each file system that it goes to: another one may be mounted
-//! anywhere below the destination.
+//! Whether what is wanted fits, on each file system that it is written to: another one may be
+//! mounted anywhere below the destination.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::pump::sink::SinkSide;
 use base::fault::{Class, Fault};
 use base::units::Bytes;
 
-/// What is wanted, by the file system that it goes to.
+/// What is wanted, by the file system that it is written to.
 #[derive(Debug, Default)]
 pub(super) struct SpaceNeeded {
     by_file_system: BTreeMap<u64, Needed>,
@@ -16,16 +16,16 @@ pub(super) struct SpaceNeeded {
 
 #[derive(Debug, Default)]
 struct Needed {
-    /// A path that is on it.
+    /// A path on it.
     path: Vec<u8>,
     wanted_bytes: u64,
-    /// Of these, what is missing of files that an earlier run began: they may have room for it.
+    /// Of these, what is missing of files that an earlier run began: they may have space for it.
     begun_bytes: u64,
     landed_bytes: u64,
 }
 
 impl SpaceNeeded {
-    /// An object at `path` needs so much, and has maybe room for some of it.
+    /// An object at `path` needs this much, and may have space for some of it.
     pub(super) fn want(&mut self, file_system: u64, path: &[u8], needed: u64, begun: u64) {
         let all = self.by_file_system.entry(file_system).or_default();
         if all.path.is_empty() {
@@ -43,7 +43,7 @@ impl SpaceNeeded {
 }
 
 impl SinkSide {
-    /// The file system that an object is written on. What has no directory to be in fails by its
+    /// The file system that an object is written on. One without a directory to be in fails by its
     /// name; until then it is counted with the others.
     pub(super) fn file_system_of(&self, path: &[u8]) -> u64 {
         let Some(volume) = self.target.volume() else { return 0 };
@@ -51,7 +51,7 @@ impl SinkSide {
         found.or_else(|_| volume.file_system_of(b"")).unwrap_or(0)
     }
 
-    /// Ends a transfer that cannot fit, before it is begun where the size is known.
+    /// Ends a transfer that cannot fit, before it begins where the size is known.
     pub(super) fn check_room(&self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume() else { return Ok(()) };
         for (file_system, needed) in &self.space_needed.by_file_system {
@@ -59,12 +59,12 @@ impl SinkSide {
             let free = match volume.free_bytes(&needed.path) {
                 Ok(free) => free,
                 Err(fault) if fault.ends_transfer() => return Err(fault),
-                Err(_) => continue, // its directory is gone: the objects say so
+                Err(_) => continue, // its directory is gone: the objects report it
             };
             if missing <= free {
                 continue;
             }
-            // What is free excludes what is reserved. Asked in this order, nothing counts twice.
+            // Free space excludes reserved space. In this order nothing is counted twice.
             let reserved = self.objects.reserved_bytes(*file_system);
             let missing = missing.saturating_sub(reserved.saturating_add(needed.begun_bytes));
             if missing <= free {

@@ -16,7 +16,7 @@ use base::limits::STRETCHES_MAX;
 use base::settings::DigestKind;
 use base::units::Bytes;
 
-/// What a file has besides these stretches.
+/// The ranges of a file outside of these.
 pub(super) fn gaps(held: &ExtentSet, size: u64) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut at = 0;
@@ -30,8 +30,8 @@ pub(super) fn gaps(held: &ExtentSet, size: u64) -> Vec<Range<u64>> {
 }
 
 impl SinkSide {
-    /// The name under which an object is kept until it is complete: the one that it has from an
-    /// earlier run, or one that nobody else has.
+    /// The name of an object until it is complete: the one that it has from an earlier run, or one
+    /// that nobody else has.
     pub(super) fn temporary_of(&self, entry: &Entry, begun: Option<u32>) -> Vec<u8> {
         match &self.target {
             Target::Tree { volume, .. } if begun.is_none() && entry.kind != EntryKind::Leave => {
@@ -57,7 +57,7 @@ impl SinkSide {
         }
     }
 
-    /// What people should know.
+    /// Warnings for the user.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.target.volume().iter().flat_map(|volume| volume.take_warnings()));
@@ -69,8 +69,8 @@ impl SinkSide {
         self.prior_runs.as_ref().is_some_and(|prior_runs| prior_runs.has(path))
     }
 
-    /// What becomes of what earlier runs began and nobody has offered now. Where names were left
-    /// out it may be one of those; else its source is gone.
+    /// Decides about what earlier runs began and nobody has offered now. Where names were left out
+    /// it may be one of those; else its source is gone.
     pub(super) fn settle_unasked(&mut self) -> Option<String> {
         let unasked = self.prior_runs.as_ref().map_or(0, PriorRuns::unasked);
         if unasked == 0 || self.lacking > 0 {
@@ -85,7 +85,7 @@ impl SinkSide {
         })
     }
 
-    /// Looks for what earlier runs left of long files.
+    /// Finds what earlier runs left of long files.
     pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
         let (Some(prior_runs), Some(volume)) = (&mut self.prior_runs, self.target.volume()) else {
             return Ok(());
@@ -112,8 +112,8 @@ impl SinkSide {
             let has_room = there.map_or(0, |there| there.allocated_bytes);
             self.partial_rooms.insert(number, has_room);
             if entry.sparse {
-                // Of all that the journal speaks of, also where not all of that is told: another
-                // run will believe it.
+                // Outside of all that the journal records, also where not all of it is reported:
+                // another run will trust it.
                 self.unknown.insert(number, gaps(&partial.flushed.ranges, entry.size));
             }
             let left = STRETCHES_MAX - self.stretches.values().sum::<usize>();
@@ -124,18 +124,18 @@ impl SinkSide {
         Ok(())
     }
 
-    /// The room that what is missing of an object needs.
+    /// The space that the missing bytes of an object need.
     pub(super) fn needed_bytes(&mut self, number: u64, entry: &Entry, missing: u64) -> u64 {
         let has_room = self.partial_rooms.remove(&number).unwrap_or(0);
         match entry.sparse {
-            // What is here and not held gives its room back before it is written again.
+            // What is here and not held frees its space before it is written again.
             true => entry.allocated_bytes.saturating_sub(has_room).min(missing),
             false => missing,
         }
     }
 
-    /// What is wanted of the objects of an offer, and in front of that the stretches of those of
-    /// which more are here than one message tells.
+    /// What is wanted of the objects of an offer, preceded by the ranges of those of which more are
+    /// here than fit one message.
     pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut inside = 0;
@@ -163,7 +163,7 @@ impl SinkSide {
     }
 }
 
-/// What the journal knows an offered file by.
+/// How the journal identifies an offered file.
 fn origin_of(entry: &Entry, digest: DigestKind) -> Origin {
     Origin { path: entry.path.clone(), size: entry.size, mtime: mtime_of(entry), digest }
 }

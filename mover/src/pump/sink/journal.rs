@@ -1,4 +1,4 @@
-//! The sink's memory from one run to the next: which stretches of which files are here, and which
+//! The sink's record from one run to the next: which ranges of which files are here, and which
 //! files are complete.
 //!
 //! The journal is a file in the destination root, appended to and never edited:
@@ -8,15 +8,15 @@
 //! Open     version u8, transfer 16 bytes             the first record
 //! Begin    file u32, path, size u64, mtime, digest u8, request u32, inode u64, owner u32, born?
 //! Have     file u32, ranges, nodes                   written, with the digests of what was written
-//! Flushed  file u32                                  all that was said of it is on stable storage
+//! Flushed  file u32                                  all its records are on stable storage
 //! Done     (key 16 bytes, digest?) ...               complete under these keys, and flushed
-//! Drop     file u32                                  its stretches are of no use any more
-//! Forget   file u32                                  what was written and not flushed is not there
-//! Folder   path, inode u64                           is made next; the root (no path) was made
+//! Drop     file u32                                  its ranges are of no use any more
+//! Forget   file u32                                  what was written and not flushed is lost
+//! Folder   path, inode u64                           is created next; the root (no path) exists
 //! ```
 //!
-//! A record that is cut short or damaged ends the journal: what stands behind it is forgotten,
-//! which costs time and nothing else.
+//! A record that is cut short or damaged ends the journal: what follows it is ignored, which costs
+//! time and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,10 +38,10 @@ mod tests;
 
 pub(crate) use self::prior_runs::Left;
 
-/// What a transfer is known by on the sink's disk.
+/// Identifies a transfer on the sink's disk.
 pub(crate) type TransferId = [u8; 16];
 
-/// What a complete file is known by: its source and the file that was made of it.
+/// Identifies a complete file: by its source and the file that was made of it.
 pub type Key = [u8; 16];
 
 /// A file as its source described it.
@@ -61,10 +61,10 @@ impl Origin {
     }
 }
 
-/// The digest of a complete file, and which it is; none where none was made.
+/// The digest of a complete file, and its kind; `None` where it has none.
 pub type FileDigest = Option<(DigestKind, Sum)>;
 
-/// What is here of a file.
+/// The ranges of a file that are here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub ranges: ExtentSet,
@@ -114,29 +114,29 @@ pub struct Partial {
     pub file: u32,
     pub origin: Origin,
     pub request_bytes: u32,
-    /// What its temporary file is known by.
+    /// The identity of its temporary file.
     pub made: Identity,
-    /// On stable storage when the journal said so.
+    /// On stable storage, as the journal says.
     pub flushed: Held,
-    /// Written, but perhaps only to memory: to be read back before it is believed.
+    /// Written, but perhaps only to memory: it is read back before it is trusted.
     pub written: Held,
 }
 
-/// What a journal says, read from its front. Pure: any bytes make some state.
+/// What a journal says, read from its start. Pure: any bytes make some state.
 #[derive(Debug, Default)]
 pub struct Replay {
     transfer: Option<TransferId>,
     partials: BTreeMap<u32, Partial>,
-    /// The front of a key, and where the whole of it stands in the journal.
+    /// The start of a key, and where the whole of it is in the journal.
     done: Vec<(u64, u64)>,
     folders: BTreeMap<Vec<u8>, u64>,
     files: u32,
-    /// Bytes of sound records.
+    /// Bytes of valid records.
     pub sound_bytes: u64,
 }
 
 impl Replay {
-    /// Takes in the sound records at the front of `bytes`; the bytes that they take.
+    /// Takes the valid records at the start of `bytes`; returns their length.
     pub fn take(&mut self, bytes: &[u8], transfer: &TransferId) -> usize {
         let mut used = 0;
         while let Some((record, length)) = Record::decode(&bytes[used..]) {
@@ -154,7 +154,7 @@ impl Replay {
         self.partials.values()
     }
 
-    /// False for what cannot follow: the journal ends before it.
+    /// False for a record that cannot follow: the journal ends before it.
     fn apply(&mut self, record: Record, expect: &TransferId) -> bool {
         if self.transfer.is_none() && !matches!(record, Record::Open { .. }) {
             return false;
@@ -186,7 +186,7 @@ impl Replay {
                     self.partials.remove(&file);
                     return true;
                 }
-                // What was here and could not be used has come again.
+                // What was here and could not be used has arrived again.
                 for held in [&mut partial.flushed, &mut partial.written] {
                     if held.has_any(&ranges) {
                         *held = held.without(&ranges);
@@ -225,7 +225,7 @@ impl Replay {
     }
 }
 
-/// The nodes of a stretch cover it, no more and no less.
+/// The nodes of a range cover it exactly.
 fn nodes_fit(digest: DigestKind, ranges: &[(u64, u64)], nodes: &[Node]) -> bool {
     if digest == DigestKind::None {
         return nodes.is_empty();
@@ -249,8 +249,7 @@ fn front_of(key: &Key) -> u64 {
 
 /// The key of a file that is complete: what it was made from, and what it is.
 ///
-/// A file that was not synced is known until the system is started again: then it may have lost its
-/// bytes.
+/// A file that was not synced is known until the next boot: then it may have lost its bytes.
 pub(crate) fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync: Fsync) -> Key {
     let mut hasher = blake3::Hasher::new();
     if fsync == Fsync::Off {
@@ -273,18 +272,18 @@ pub(crate) fn journal_name(transfer: &TransferId) -> Vec<u8> {
     format!(".datapump-{id:016x}.journal").into_bytes()
 }
 
-/// The same for a tag that nobody could guess.
+/// The same for a tag that nobody can guess.
 pub(crate) fn spare_journal_name(tag: &str) -> Vec<u8> {
     format!(".datapump-{tag}00000000.journal").into_bytes()
 }
 
-/// What all temporary names of a transfer have in common.
+/// The common part of all temporary names of a transfer.
 pub fn tag_of(transfer: &TransferId) -> String {
     let id = u32::from_be_bytes(transfer[..4].try_into().expect("four of sixteen bytes"));
     format!("{id:08x}")
 }
 
-/// The journal's file and where it ends: both of those who add to it know.
+/// The journal's file and its end, shared by both that append to it.
 #[derive(Debug)]
 struct Tail {
     volume: Arc<dyn Volume>,
@@ -297,7 +296,7 @@ struct Tail {
 #[derive(Debug)]
 struct TailState {
     end: u64,
-    /// Folders of which it speaks and that have not got their mode yet.
+    /// Folders that it records and that do not have their mode yet.
     open_folders: usize,
 }
 
@@ -330,12 +329,12 @@ pub struct PriorRuns {
     tail: Arc<Tail>,
     partials: BTreeMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
-    /// Folders that they have made, and where it is the root its inode.
+    /// Folders that they have created, and for the root its inode.
     folders: BTreeMap<Vec<u8>, u64>,
     unread: bool,
 }
 
-/// Adds to the journal. One a sink, with its finisher.
+/// Appends to the journal. One for each sink, with its finisher.
 #[derive(Debug)]
 pub struct Journal {
     tail: Arc<Tail>,
@@ -349,17 +348,17 @@ pub struct Journal {
     digest: DigestKind,
 }
 
-/// What came of looking for a journal.
+/// The result of looking for a journal.
 #[derive(Debug)]
 pub enum Opened {
     Ours(Box<(PriorRuns, Journal)>),
-    /// Another process is at it.
+    /// Another process is using it.
     Busy,
-    /// Somebody else has its name.
+    /// Its name is that of somebody else's file.
     Foreign,
 }
 
-/// Finds what earlier runs left under this name, and takes over from them.
+/// Finds what earlier runs left under this name, and continues it.
 pub fn open(
     volume: &Arc<dyn Volume>,
     name: &[u8],
@@ -398,7 +397,7 @@ pub fn open(
     Ok(Opened::Ours(Box::new((prior_runs, journal))))
 }
 
-/// Reads a file from its front for as long as `take` uses what it is given.
+/// Reads a file from its start for as long as `take` uses what it is given.
 fn read_all(
     volume: &dyn Volume,
     file: &Handle,
@@ -421,12 +420,12 @@ fn read_all(
 }
 
 impl Journal {
-    /// What begins from now on is cut and digested so.
+    /// Sets how files that begin from now on are cut and digested.
     pub fn cut_as(&mut self, cut: Cut) {
         (self.request_bytes, self.digest) = (cut.request_bytes, cut.digest);
     }
 
-    /// Gives a file that begins its number. What was said of one of the same name is forgotten.
+    /// Gives a file that begins its number. Records of one with the same name are dropped.
     pub fn begin(&mut self, origin: Origin, made: Identity) -> Result<u32, Fault> {
         let file = self.files;
         self.files = file.saturating_add(1);
@@ -456,12 +455,12 @@ impl Journal {
         self.add(&Record::Drop { file })
     }
 
-    /// What was said to be written, and not to be flushed, is not believed any more.
+    /// What is recorded as written, and not as flushed, is not trusted any more.
     pub fn forget(&mut self, file: u32) -> Result<(), Fault> {
         self.add(&Record::Forget { file })
     }
 
-    /// What was added is on stable storage.
+    /// Puts what was added on stable storage.
     pub fn sync(&mut self) -> Result<(), Fault> {
         self.tail.sync()?;
         if !self.named {
@@ -471,7 +470,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins again with an empty journal.
+    /// Starts over with an empty journal.
     pub fn restart(&mut self) -> Result<(), Fault> {
         let tail = &self.tail;
         tail.volume.set_length(&tail.file, &tail.name, 0)?;
@@ -481,12 +480,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Everything is done: nothing is left to say.
+    /// Removes the journal: everything is done.
     pub fn remove(self) -> Result<(), Fault> {
         self.tail.volume.remove_unseen(&self.tail.name)
     }
 
-    /// True when it says nothing that another run could use.
+    /// True when it records nothing that another run could use.
     pub(crate) fn is_useless(&self) -> bool {
         self.begun.is_empty() && !self.any_done && self.tail.lock().open_folders == 0
     }
@@ -496,7 +495,7 @@ impl Journal {
     }
 }
 
-/// What to say when another process has the journal.
+/// The fault when another process has the journal.
 pub fn busy(volume: &dyn Volume) -> Fault {
     let text = format!(
         "another datapump is copying the same to '{}' at this moment: wait for it to end",

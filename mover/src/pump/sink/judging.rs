@@ -42,7 +42,7 @@ impl SinkSide {
         let status = volume.status(&entry.path)?;
         match entry.kind {
             EntryKind::Directory => return self.judge_directory(&*volume, entry, status),
-            // One that could not be made has been named already.
+            // One that could not be created has been reported already.
             EntryKind::Leave => {
                 let is_there = status.is_some_and(|there| there.kind == StatusKind::Directory);
                 return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
@@ -73,7 +73,7 @@ impl SinkSide {
         Ok(Verdict::Wanted)
     }
 
-    /// What an object that would take another's name comes to, where it is not wanted.
+    /// The verdict on an object whose name exists already, where it is not wanted.
     pub(super) fn judge_existing(
         &mut self,
         volume: &dyn Volume,
@@ -102,7 +102,7 @@ impl SinkSide {
         })
     }
 
-    /// What an earlier run has made, and nobody has changed since; and links that are there.
+    /// Files that an earlier run made and nobody has changed since; and links that exist.
     pub(super) fn judge_done(
         &self,
         volume: &dyn Volume,
@@ -127,7 +127,7 @@ impl SinkSide {
         for fsync in [Fsync::File, Fsync::Off] {
             let key = key_of(&entry.path, entry.size, mtime_of(entry), there, fsync);
             if let Some(made) = prior_runs.done(&key)? {
-                // One of another kind is none that this run could tell.
+                // A digest of another kind is none that this run could report.
                 let sum = made.filter(|(kind, _)| *kind == self.settings.digest);
                 return Ok(Some(Verdict::Held(sum.map(|(_, sum)| sum))));
             }
@@ -146,7 +146,7 @@ impl SinkSide {
         }
     }
 
-    /// What would become of an object: looks, and changes nothing.
+    /// What would happen to an object: looks, and changes nothing.
     pub(super) fn judge_dry_run(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
         let Target::Tree { volume, .. } = &self.target else {
             return Ok(Verdict::Wanted);

@@ -9,8 +9,8 @@ use base::settings::Settings;
 
 impl SinkSide {
     pub(super) fn metadata(&self, entry: &Entry) -> Metadata {
-        // No more than permissions unless that is asked for: a source does not by itself make
-        // programs here run as somebody else.
+        // No more than permissions unless that is asked for: a source must not make programs here
+        // run as another user.
         let &Settings { archive, preserve, .. } = &self.settings;
         let is_new = !preserve || !has_time(entry);
         let mode = entry.mode & if archive { 0o7777 } else { 0o777 };

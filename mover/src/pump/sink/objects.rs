@@ -23,7 +23,7 @@ use base::settings::DigestKind;
 pub struct Wanted {
     pub number: u64,
     pub kind: EntryKind,
-    /// Its name at the target, and the one it has until it is complete.
+    /// Its name at the target, and its name until it is complete.
     pub path: Vec<u8>,
     pub temporary: Vec<u8>,
     pub size: u64,
@@ -33,7 +33,7 @@ pub struct Wanted {
     pub replace: Replace,
     /// When its source was last changed.
     pub mtime: Mtime,
-    /// The journal's number of it, where an earlier run began it.
+    /// Its number in the journal, where an earlier run began it.
     pub begun: Option<u32>,
     /// The name of the file that a hard link is another name of; empty for anything else.
     pub twin: Vec<u8>,
@@ -41,18 +41,18 @@ pub struct Wanted {
     pub sparse: bool,
     /// A directory that stays as it is, and is only synced.
     pub stays: bool,
-    /// The one that it is written on; 0 where there is none.
+    /// The file system that it is written on; 0 where there is none.
     pub file_system: u64,
 }
 
 impl Wanted {
-    /// What the journal knows it by.
+    /// How the journal identifies it.
     pub fn origin(&self, digest: DigestKind) -> Origin {
         Origin { path: self.path.clone(), size: self.size, mtime: self.mtime, digest }
     }
 }
 
-/// What has been written of a file since this was asked last.
+/// What has been written of a file since the last call.
 #[derive(Debug)]
 pub struct Advance {
     pub number: u64,
@@ -63,26 +63,26 @@ pub struct Advance {
     pub written: Held,
 }
 
-/// An object whose every byte is accounted for: it can be finished, or cleared away.
+/// An object of which every byte is accounted for: it can be finished, or removed.
 #[derive(Debug)]
 pub struct Complete {
     pub wanted: Wanted,
     pub outcome: Result<Option<Sum>, Fault>,
 }
 
-/// What has landed since it was last asked.
+/// What has landed since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Landed {
     pub ranges: Vec<(u64, u64)>,
     pub bytes: u64,
-    /// What of these takes room, and is not known to be a hole, by the file systems that it is on.
+    /// Bytes of these that take space, and are not known to be holes, by file system.
     pub data_on: BTreeMap<u64, u64>,
 }
 
-/// Temporary names of what is not complete, and was not begun by an earlier run.
+/// Temporary names of objects that are not complete, and were not begun by an earlier run.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
-    /// Those of files that the journal is told of, with the numbers of their objects.
+    /// Of files that the journal records, with the numbers of their objects.
     pub told: Vec<(u64, Vec<u8>)>,
     pub untold: Vec<Vec<u8>>,
 }
@@ -103,14 +103,14 @@ struct State {
     objects: BTreeMap<u64, Object>,
     landed: ExtentSet,
     landed_bytes: u64,
-    /// What of these takes room, by file system.
+    /// Bytes of these that take space, by file system.
     landed_on: BTreeMap<u64, u64>,
-    /// Objects of which something has been written since the journal was told.
+    /// Objects of which something has been written since the journal was updated.
     advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
 }
 
-/// What lies at an address.
+/// What is at an address.
 #[derive(Debug)]
 enum Slot {
     Batch { batch: Arc<Batch> },
@@ -118,7 +118,7 @@ enum Slot {
 }
 
 /// How an object's length is known: by its entry, or by its end when it is a pipe. A pipe's parts
-/// are digested as both sides can tell from the part alone, whatever has been heard of the end.
+/// are digested as both sides can tell from the part alone, whether or not the end is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Offered,
@@ -129,15 +129,15 @@ enum Length {
 struct Object {
     wanted: Wanted,
     slot: u64,
-    /// Bytes not accounted for yet; of a pipe, those beyond what has come so far.
+    /// Bytes not accounted for yet; of a pipe, those beyond what has arrived so far.
     missing: u64,
     sum: FileSum,
-    /// What the journal has not been told yet; `None` for what it is not told of.
+    /// What the journal does not have yet; `None` for what it does not record.
     news: Option<News>,
     fault: Option<Fault>,
 }
 
-/// Stretches that have been written, with their digests.
+/// Ranges that have been written, with their digests.
 #[derive(Debug)]
 struct News {
     ranges: ExtentSet,
@@ -164,7 +164,7 @@ impl Objects {
         Objects { slot_bytes, digest, shift, watch, state: Mutex::new(state) }
     }
 
-    /// An object with a slot, or many, of its own, some of which may be here.
+    /// An object with one or more slots of its own, some of which may be here.
     pub(crate) fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
         let mut state = self.lock();
         let (object, size) = (wanted.number, wanted.size);
@@ -206,7 +206,7 @@ impl Objects {
         let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
     }
 
-    /// An object that has no bytes of its own, and whose time has come or that has failed.
+    /// An object without bytes of its own that can be made now, or that has failed.
     pub(crate) fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
         let outcome = fault.map_or(Ok(None), Err);
         let _ = self.lock().complete.send(Complete { wanted, outcome });
@@ -224,7 +224,7 @@ impl Objects {
         state.objects.insert(object.wanted.number, object);
     }
 
-    /// Tells a request what its extent is. An extent that is not expected, or comes twice, is the
+    /// Tells a request what its extent is. An extent that is not expected, or arrives twice, is the
     /// peer's fault.
     pub(crate) fn admit(&self, request: &mut Request) -> Result<(), Fault> {
         let extent = request.label.extent;
@@ -280,7 +280,7 @@ impl Objects {
         check_payload(request)
     }
 
-    /// What was admitted never came to its end: it may come again.
+    /// A request that was admitted did not complete: it may come again.
     pub fn release(&self, request: &Request) {
         let extent = request.label.extent;
         let mut state = self.lock();
@@ -299,7 +299,7 @@ impl Objects {
         }
     }
 
-    /// What the journal has not been told of, of files that are not complete.
+    /// What the journal does not have yet of files that are not complete.
     pub(crate) fn take_advances(&self) -> Vec<Advance> {
         let mut state = self.lock();
         let advanced = std::mem::take(&mut state.advanced);
@@ -364,7 +364,7 @@ impl Objects {
         }
     }
 
-    /// The pipe was this long: what has not come by now is still to come.
+    /// The pipe was this long: what has not arrived by now is still to come.
     pub fn end_pipe(&self, bytes: u64) -> Result<(), Fault> {
         let mut state = self.lock();
         let Some(object) =
@@ -392,7 +392,7 @@ impl Objects {
         Ok(())
     }
 
-    /// What has landed since this was asked last, at most `ranges_max` ranges of it.
+    /// What has landed since the last call, at most `ranges_max` ranges of it.
     pub(crate) fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
         let mut state = self.lock();
         if state.landed.is_empty() {
@@ -409,7 +409,7 @@ impl Objects {
         Some(Landed { ranges, bytes, data_on })
     }
 
-    /// Bytes still to come of files on one file system that have room for them.
+    /// Bytes still to come of files on one file system that have space reserved.
     pub(crate) fn reserved_bytes(&self, file_system: u64) -> u64 {
         let state = self.lock();
         let reserved = |object: &&Object| {
@@ -419,18 +419,18 @@ impl Objects {
         state.objects.values().filter(reserved).map(|object| object.missing).sum()
     }
 
-    /// True while bytes are expected, those of a pipe of unknown length aside.
+    /// True while bytes are expected, except those of a pipe of unknown length.
     pub(crate) fn is_waiting(&self) -> bool {
         self.lock().objects.values().any(|object| object.wanted.size != ENDLESS_BYTES)
     }
 
-    /// True while bytes are expected, or may be of a pipe.
+    /// True while bytes are expected, or may still come from a pipe.
     pub fn is_open(&self) -> bool {
         !self.lock().objects.is_empty()
     }
 
     /// The temporary names of what is not complete and was begun in this run: of files that the
-    /// journal is told of, and of the others.
+    /// journal records, and of the others.
     pub(crate) fn unfinished(&self) -> Unfinished {
         let state = self.lock();
         let begun_now = state.objects.values().filter(|object| object.wanted.begun.is_none());
@@ -449,7 +449,7 @@ impl Objects {
 }
 
 impl Object {
-    /// Notes for the journal what of a file has been written; true when there is something to say.
+    /// Records for the journal what was written of a file; true when there is anything to record.
     fn keep_news(&mut self, offset: u64, request: &Request) -> bool {
         let Some(news) = &mut self.news else { return false };
         if request.label.kind != Kind::Data || !request.voids.is_empty() {
@@ -498,20 +498,20 @@ fn complete_if_all_came(state: &mut State, number: u64) {
         Some(fault) => Err(fault),
         None => Ok(object.sum.finish(object.wanted.size)),
     };
-    // Nobody finishes when the side is coming down; then nothing needs to be.
+    // There is no finisher when the side is stopping; then nothing needs to be finished.
     let _ = state.complete.send(Complete { wanted: object.wanted, outcome });
 }
 
-/// The payload must be what the ledger says, before a byte of it is looked at.
+/// The payload must be what the ledger says, before a byte of it is used.
 fn check_payload(request: &mut Request) -> Result<(), Fault> {
     let extent = request.label.extent;
     let payload = match request.label.kind {
         Kind::Data => extent.len,
         Kind::Void | Kind::End | Kind::Zero => 0,
-        // Its map says how long it is, and is looked at where damage is told from a fault.
+        // Its map says how long it is, and is checked where damage is told from a fault.
         Kind::Sparse => return Ok(()),
     };
-    // What is packed has been found to fit its label, and is unpacked behind this.
+    // A compressed payload was found to fit its label, and is decompressed after this.
     if request.raw_len() != payload {
         return Err(unexpected(extent));
     }

@@ -1,5 +1,5 @@
-//! What is made without bytes when its time has come: other names of files, and directories that
-//! get their mode, time and attributes when everything is in them.
+//! Objects without bytes, made after others are finished: other names of files, and directories
+//! that get their mode, time and attributes when everything is in them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::wire::manifest::EntryKind;
 use base::fault::Fault;
 use base::settings::Fsync;
 
-/// True for what this is about.
+/// True for the kinds of these objects.
 pub(crate) fn is_place(kind: EntryKind) -> bool {
     matches!(kind, EntryKind::HardLink | EntryKind::Leave)
 }
@@ -42,8 +42,7 @@ pub(crate) fn is_same_file(volume: &dyn Volume, path: &[u8], twin: &[u8]) -> Res
     Ok(volume.status(twin)?.is_some_and(|twin| twin.inode == there.inode))
 }
 
-/// Leaves directories, in the order in which they come. Many are synced by one call for each file
-/// system that they are on.
+/// Leaves directories, in order. Many are synced by one call for each file system that they are on.
 pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced: &mut Synced) {
     let is_directory = |place: &&mut Complete| place.wanted.kind == EntryKind::Leave;
     let count = places.iter_mut().filter(is_directory).count();
@@ -54,7 +53,7 @@ pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced:
     for place in places.iter_mut().filter(is_directory) {
         apply(place, |wanted| {
             if by_all {
-                // Before it has a mode that lets nobody in.
+                // Before it has a mode that denies access.
                 let inside = inside(&wanted.path);
                 file_systems.entry(volume.file_system_of(&inside)?).or_insert(inside);
             }
@@ -75,7 +74,7 @@ pub fn leave(volume: &dyn Volume, places: &mut [Complete], fsync: Fsync, synced:
     }
 }
 
-/// A path in this directory; the root's is empty.
+/// A path inside this directory; the root's is empty.
 fn inside(directory: &[u8]) -> Vec<u8> {
     match directory {
         b"" => b".".to_vec(),
@@ -83,17 +82,17 @@ fn inside(directory: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Folders whose names have been synced in one epoch, and how that went. Each is synced once: a
-/// sync that failed is not tried again.
+/// Folders whose names have been synced in one epoch, and the results. Each is synced once: a sync
+/// that failed is not tried again.
 #[derive(Debug, Default)]
 pub struct Synced {
-    /// Those that have been synced whole.
+    /// File systems that have been synced as a whole.
     file_systems: BTreeMap<u64, Result<(), Fault>>,
     folders: BTreeMap<Vec<u8>, Result<(), Fault>>,
 }
 
 impl Synced {
-    /// Sees to it that the folder which holds `path` is synced.
+    /// Syncs the folder that holds `path`, unless that has been done.
     pub fn folder_of(&mut self, volume: &dyn Volume, path: &[u8]) -> Result<(), Fault> {
         if !self.file_systems.is_empty()
             && let Some(whole) = self.file_systems.get(&volume.file_system_of(path)?)

@@ -1,4 +1,4 @@
-//! Where a transfer begins: what earlier runs of it left at the destination, and the name under
+//! The start of a transfer: what earlier runs of it left at the destination, and the name under
 //! which this one keeps what is not complete.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use base::fault::Fault;
 use base::settings::{Cut, Settings};
 use base::units::{Bytes, Nanos};
 
-/// Whom a beginning can tell something, and who may stop it.
+/// How opening warns the user, and how it is stopped.
 pub struct ResumeCallbacks<'a> {
     pub warn: &'a dyn Fn(String),
     pub stopping: &'a dyn Fn() -> bool,
@@ -33,7 +33,7 @@ pub struct ResumeState {
     pub tag: String,
     pub prior_runs: Option<PriorRuns>,
     pub journal: Option<Journal>,
-    /// How the run cuts and digests its files: as it is asked to, or as what is here needs it.
+    /// How the run cuts and digests its files: as asked, or as what is here needs it.
     pub cut: Cut,
 }
 
@@ -44,7 +44,7 @@ impl ResumeState {
     }
 
     /// Finds what earlier runs of this transfer left, and reads back what may not have reached the
-    /// disk. `spare_tag` names what cannot be resumed.
+    /// disk. `spare_tag` is for names of files that cannot be resumed.
     pub fn open(
         target: &Target,
         transfer: TransferId,
@@ -61,7 +61,7 @@ impl ResumeState {
         let (mut prior_runs, mut journal) = loop {
             match journal::open(volume, &name, transfer, settings.cut()) {
                 Ok(Opened::Ours(found)) => break *found,
-                // What was cut off a moment ago may still be ending.
+                // A copy that was interrupted a moment ago may still be ending.
                 Ok(Opened::Busy) if clock::now() < give_up && !(callbacks.stopping)() => {
                     if clock::now() >= warn_at.unwrap_or(give_up) {
                         warn_at = None;
@@ -115,7 +115,7 @@ impl ResumeState {
     }
 }
 
-/// Brings what is here in line with this run, and tells people of it.
+/// Prepares what is here for this run, and tells the user of it.
 fn prepare(
     (prior_runs, journal): (&mut PriorRuns, &mut Journal),
     volume: &dyn Volume,
@@ -155,7 +155,7 @@ fn waits_for_another(volume: &dyn Volume, settings: &Settings) -> String {
     )
 }
 
-/// Requests as large as there is memory for some of them on every stream.
+/// The largest requests of which memory holds some for every stream.
 fn request_bytes_max(settings: &Settings) -> u32 {
     let most = settings.memory_bytes / 16 / u64::from(settings.streams);
     u32::try_from(most).unwrap_or(u32::MAX)
@@ -176,14 +176,14 @@ fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
     })
 }
 
-/// How long a far side that has lost its other side may take to leave, once it knows.
+/// How long a far side that has lost its peer may take to exit, once it knows.
 const LEAVING: Nanos = Nanos::from_millis(10_000);
-/// A copy that was broken off a moment ago is gone by then.
+/// A copy that was interrupted a moment ago has ended by then.
 const BUSY_WITHIN: Nanos = Nanos::from_millis(700);
-/// Reading back less than this is not worth a word.
+/// Reading back less than this is not reported.
 const TOLD_BYTES: u64 = 1 << 30;
 
-/// A name in the same directory that nobody takes for a finished file: the same for every run.
+/// A name in the same directory that nobody takes for a finished file; the same for every run.
 pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
     let directory = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let hash = blake3::hash(path);
@@ -192,11 +192,11 @@ pub fn temporary(tag: &str, path: &[u8]) -> Vec<u8> {
     [&path[..directory], name.as_bytes()].concat()
 }
 
-/// The same, or a name that nobody can guess where somebody else has that one.
+/// The same, or a name that nobody can guess where another user has that one.
 pub(crate) fn free_temporary(volume: &dyn Volume, tag: &str, path: &[u8]) -> Vec<u8> {
     let name = temporary(tag, path);
     let mut bytes = [0; 8];
-    // What cannot be looked at cannot be written either, and says so then.
+    // A name that cannot be checked cannot be written either, which is reported then.
     if !volume.is_foreign(&name).unwrap_or(false) || getrandom::fill(&mut bytes).is_err() {
         return name;
     }

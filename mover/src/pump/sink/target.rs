@@ -25,7 +25,7 @@ pub enum Target {
         rename: Option<Vec<u8>>,
         root: Root,
     },
-    /// A folder that a dry run does not make; it would be made on this volume.
+    /// A folder that a dry run does not create; it would be created on this volume.
     Absent {
         volume: Arc<dyn Volume>,
     },
@@ -34,11 +34,11 @@ pub enum Target {
 /// The destination folder itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// This run has made it, for itself alone until the copy is over.
+    /// This run has created it, for itself alone until the copy is over.
     pub is_new: bool,
-    /// It stays as it is, or gets the mode of any new folder; else, where `SRC/` is copied into it,
-    /// a new one becomes like its source, and one that was there where everything is to be as at
-    /// the source.
+    /// It stays as it is, or gets the mode of any new folder. Else, where `SRC/` is copied into it,
+    /// a new one becomes like its source, and so does an existing one where everything must be as
+    /// at the source.
     pub is_kept: bool,
 }
 
@@ -49,7 +49,7 @@ impl Root {
 }
 
 impl Target {
-    /// Finds out what the destination is, as `cp` would: a directory takes things by their names,
+    /// Determines what the destination is, as `cp` would: a directory takes objects by their names,
     /// anything else is the new name of a single object.
     pub fn open(location: &Location, origin: Origin) -> Result<Target, Fault> {
         match location {
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// The same for these settings: a dry run makes nothing.
+    /// The same for these settings: a dry run creates nothing.
     pub fn find(location: &Location, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
         let Location::Path(path) = location else { return Target::open(location, origin) };
         let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
@@ -127,12 +127,12 @@ impl Target {
         }
     }
 
-    /// True where this run has made the folder itself.
+    /// True where this run has created the folder itself.
     pub fn is_new(&self) -> bool {
         matches!(self, Target::Tree { root: Root { is_new: true, .. }, .. })
     }
 
-    /// The name that a single object gets, where that is not its own.
+    /// The name of a single object, where it is not its own.
     pub fn rename(&self) -> Option<Vec<u8>> {
         match self {
             Target::Tree { rename, .. } => rename.clone(),

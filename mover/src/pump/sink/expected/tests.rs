@@ -72,7 +72,7 @@ fn check(typed: Typed<'_>, single: bool, allowed: &[&str], refused: &[&str]) {
     }
 }
 
-/// CVE-2019-6111: a name, and another one comes.
+/// CVE-2019-6111: one name is asked for, and another one is offered.
 #[test]
 fn a_file_is_what_was_typed() {
     for source in ["x", "/a/b/x", "../x", "./x", "x:y/x"] {
@@ -127,7 +127,7 @@ fn one_source_with_recursion() {
     check(typed, false, &["d x", "f x/a", "l x/l", "v x/d"], &["f x", "l x", "f y", "v "]);
 }
 
-/// What is below `SRC/` has names that nobody has typed.
+/// The names below `SRC/` were not typed.
 #[test]
 fn contents() {
     for source in ["d/", ".", "..", "/", "d/.", "d/..", "./"] {
@@ -149,7 +149,7 @@ fn lists() {
     check(Typed { recursive: true, ..typed }, false, &["d a", "f a/x", "v a"], &["f b/x", "f f"]);
 }
 
-/// Links come only where they are copied, and where they may lead.
+/// Links are allowed only where they are copied, and where they may lead.
 #[test]
 fn links() {
     let safe = Typed { sources: &["d/"], recursive: true, links: Links::Safe, ..PLAIN };
@@ -203,7 +203,7 @@ fn what_is_made_up() {
     }
 }
 
-/// Whether a new folder or a new file is made of DST depends on what the far side says.
+/// Whether DST is a new folder or a new file depends on what the far side says.
 #[test]
 fn what_the_source_is_must_fit_what_was_typed() {
     let list: Option<&'static [&'static str]> = Some(&["a"]);

@@ -1,4 +1,4 @@
-//! What earlier runs left, as their journal says it, and what of that can be believed.
+//! What earlier runs left, according to their journal, and what of that can be trusted.
 
 use crate::io::volume::{Handle, READ_THROUGH, Volume};
 use crate::pump::sink::journal::{
@@ -22,7 +22,7 @@ pub enum Left {
     },
 }
 
-/// Bytes of a file that the journal spoke of and that cannot be believed, or not be used.
+/// Bytes of a file that the journal recorded and that cannot be trusted, or not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub path: Vec<u8>,
@@ -34,24 +34,24 @@ impl PriorRuns {
         self.partials.is_empty() && self.done.is_empty()
     }
 
-    /// True where there is a journal of which nothing can be read.
+    /// True where there is a journal that cannot be read at all.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread
     }
 
-    /// True where some of this file is here, and nobody has asked for it yet.
+    /// True where some of this file is here, and it has not been asked for yet.
     pub fn has(&self, path: &[u8]) -> bool {
         self.partials.contains_key(path)
     }
 
-    /// Files of which some is here, and for which nobody has asked.
+    /// Files of which some is here, and which have not been asked for.
     pub(crate) fn unasked(&self) -> usize {
         self.partials.len()
     }
 
-    /// How a run goes on that would cut and digest like `own`: with the digest of what is here
+    /// How a run continues that would cut and digest like `own`: with the digest of what is here
     /// where that is stronger, and with requests into which all that is here can be cut where its
-    /// own would lose some of it. They are no larger than its own, or than what there is room for.
+    /// own would lose some of it. They are no larger than its own, or than memory allows.
     pub(crate) fn cut_for(&self, own: Cut, request_bytes_max: u32) -> Cut {
         let begun = || self.partials.values().filter(|partial| partial.bytes() > 0);
         let digest = begun().fold(own.digest, |digest, partial| {
@@ -76,7 +76,7 @@ impl PriorRuns {
         Cut { request_bytes, digest }
     }
 
-    /// Bytes that are read back before they are believed.
+    /// Bytes that are read back before they are trusted.
     pub(crate) fn doubtful_bytes(&self, cut: Cut) -> u64 {
         let doubtful = |partial: &Partial| {
             let weak = partial.origin.digest.is_weaker_than(cut.digest);
@@ -86,10 +86,10 @@ impl PriorRuns {
         self.partials.values().map(doubtful).sum()
     }
 
-    /// Makes what is here as this run needs it. What was written and not flushed is read back, and
-    /// so is all that was digested in a weaker way; what is not as its digests say is forgotten,
-    /// here and in the journal, and what stands beside it is kept. `temporary` tells under which
-    /// name a file is kept. Where it may not go on to the end, the journal stays as it is.
+    /// Prepares what is here for this run. What was written and not flushed is read back, and so is
+    /// all that has a weaker digest; what does not match its digests is forgotten, here and in the
+    /// journal, and what is beside it is kept. `temporary` returns the temporary name of a file.
+    /// Where `going` says to stop, the journal stays as it is.
     pub fn prepare(
         &mut self,
         journal: &mut Journal,
@@ -101,7 +101,7 @@ impl PriorRuns {
         let volume = &*self.tail.volume;
         for partial in self.partials.values_mut() {
             let name = temporary(&partial.origin.path);
-            // What is not the file that was written is for whoever asks for it.
+            // A file that is not the one that was written is left to `partial`.
             let Some(part) = Part::open(volume, &name, partial)? else { continue };
             let before = partial.bytes();
             let now = part.believed(partial, cut, &going);
@@ -118,8 +118,8 @@ impl PriorRuns {
         Ok(lost)
     }
 
-    /// What is here of this file, where that is of use: the same source, in the file that the
-    /// journal spoke of.
+    /// What is here of this file, where that can be used: from the same source, in the file that
+    /// the journal recorded.
     pub fn partial(
         &mut self,
         origin: &Origin,
@@ -141,7 +141,7 @@ impl PriorRuns {
             }
             () => return Ok(Left::Part(partial)),
         };
-        // Its temporary file makes room for a new one, which may get the same inode.
+        // Its temporary file is replaced by a new one, which may get the same inode.
         self.tail.add(&Record::Drop { file: partial.file })?;
         self.tail.sync()?;
         match bytes {
@@ -150,8 +150,8 @@ impl PriorRuns {
         }
     }
 
-    /// The digest of a file that an earlier run completed, where it did and the file is the same
-    /// still.
+    /// The digest of a file that an earlier run completed, where it did and the file is still the
+    /// same.
     pub fn done(&self, key: &Key) -> Result<Option<FileDigest>, Fault> {
         let tail = &self.tail;
         let front = front_of(key);
@@ -168,18 +168,18 @@ impl PriorRuns {
         Ok(None)
     }
 
-    /// Folders that earlier runs have made.
+    /// Folders that earlier runs have created.
     pub fn folders(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.folders.keys().filter(|path| !path.is_empty())
     }
 
-    /// True where an earlier run has made the root, or this one.
+    /// True where an earlier run, or this one, has created the root.
     pub(crate) fn made_root(&self) -> bool {
         self.folders.contains_key(&b""[..])
     }
 
-    /// Which folder the root is, and whether this run has made it: the one that an earlier run made
-    /// may have been replaced.
+    /// Records which folder the root is, and whether this run has created it: the one that an
+    /// earlier run created may have been replaced.
     pub(crate) fn know_root(&mut self, inode: u64, is_new: bool) -> Result<(), Fault> {
         match self.folders.get(&b""[..]) {
             _ if is_new => self.making(b"", inode)?,
@@ -189,7 +189,7 @@ impl PriorRuns {
         Ok(())
     }
 
-    /// Remembers that this run makes a folder; of the root its inode too.
+    /// Records that this run creates a folder; for the root its inode too.
     pub(crate) fn making(&mut self, path: &[u8], inode: u64) -> Result<(), Fault> {
         self.tail.add(&Record::Folder { path: path.to_vec(), inode })?;
         self.tail.lock().open_folders += 1;
@@ -199,15 +199,14 @@ impl PriorRuns {
         Ok(())
     }
 
-    /// A folder that a run has made got its mode.
+    /// A folder that a run has created got its mode.
     pub fn left(&mut self, path: &[u8]) {
         self.folders.remove(path);
         let state = &mut *self.tail.lock();
         state.open_folders = state.open_folders.saturating_sub(1);
     }
 
-    /// Says of the folders that earlier runs have made once more that they did: in a journal that
-    /// begins anew.
+    /// Records the folders that earlier runs have created once more: in a journal that starts over.
     pub(crate) fn repeat_folders(&mut self) -> Result<(), Fault> {
         let folders = std::mem::take(&mut self.folders);
         for (path, inode) in &folders {
@@ -217,17 +216,17 @@ impl PriorRuns {
         Ok(())
     }
 
-    /// Removes what earlier runs began and nobody has asked for since, and forgets everything.
+    /// Removes what earlier runs began and was not asked for since, and forgets everything.
     pub(crate) fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
         for path in std::mem::take(&mut self.partials).into_keys() {
-            // What cannot be removed is named like what it is, and `clean` finds it.
+            // A file that cannot be removed has a temporary name still, and `clean` finds it.
             let _ = self.tail.volume.remove(&temporary(&path));
         }
         self.done.clear();
     }
 }
 
-/// What is believed of a part.
+/// What is trusted of a part.
 struct Believed {
     all: Held,
     /// What of it is not flushed, where the rest of it is as the journal says.
@@ -236,7 +235,7 @@ struct Believed {
     flushed: bool,
 }
 
-/// Brings the journal in line with what is believed.
+/// Updates the journal to what is trusted.
 fn tell(
     journal: &mut Journal,
     partial: &mut Partial,
@@ -249,7 +248,7 @@ fn tell(
             journal.forget(partial.file)?;
             journal.have(partial.file, written)
         }
-        // Said as one that begins: that ends what was said of it before.
+        // Recorded as one that begins: that ends what was recorded before.
         None => {
             partial.origin.digest = cut.digest;
             partial.request_bytes = cut.request_bytes;
@@ -261,7 +260,7 @@ fn tell(
     }
 }
 
-/// The temporary file that a journal spoke of.
+/// The temporary file that a journal recorded.
 struct Part<'a> {
     volume: &'a dyn Volume,
     name: &'a [u8],
@@ -276,7 +275,7 @@ impl<'a> Part<'a> {
         name: &'a [u8],
         partial: &Partial,
     ) -> Result<Option<Part<'a>>, Fault> {
-        // Nothing else is opened: a pipe would wait, and a link may lead anywhere.
+        // Nothing else is opened: a pipe would block, and a link may lead anywhere.
         if volume.status(name)?.is_none_or(|there| there.inode.1 != partial.made.inode) {
             return Ok(None);
         }
@@ -324,7 +323,7 @@ impl<'a> Part<'a> {
         Believed { all, written: None, flushed: is_flushed }
     }
 
-    /// What of these stretches is here: by their digests, whatever stands beside them.
+    /// What of these ranges is here: those that match their digests, whatever is beside them.
     fn read_back(&self, origin: &Origin, held: &Held, going: impl Fn() -> bool) -> Held {
         let read = |at: u64, into: &mut [u8]| self.read(origin.size, at, into);
         let is_here = |node: &&Node| going() && node_matches(origin.digest, node, read);
@@ -337,7 +336,7 @@ impl<'a> Part<'a> {
 
     fn read(&self, size: u64, at: u64, into: &mut [u8]) -> Result<usize, Fault> {
         match self.volume.read_at(&self.file, self.name, at, into) {
-            // A hole at its end, which it gets with its length.
+            // A hole at its end, which appears when its length is set.
             Ok(0) if at < size => {
                 into.fill(0);
                 Ok(into.len())
@@ -348,7 +347,7 @@ impl<'a> Part<'a> {
 }
 
 impl Partial {
-    /// How much of it the journal speaks of.
+    /// How much of it the journal records.
     fn bytes(&self) -> u64 {
         self.flushed.ranges.total() + self.written.ranges.total()
     }
@@ -359,7 +358,7 @@ fn common_divisor(one: u32, other: u32) -> u32 {
 }
 
 impl Held {
-    /// True when every stretch begins and ends between two requests.
+    /// True when every range begins and ends between two requests.
     pub fn fits(&self, size: u64, slot_bytes: u32) -> bool {
         let slot = u64::from(slot_bytes);
         self.ranges.ranges().all(|(start, end)| {
@@ -367,7 +366,7 @@ impl Held {
         })
     }
 
-    /// So many of its stretches: the longest.
+    /// The `count` longest of its ranges.
     pub fn longest(self, count: usize) -> Held {
         if self.ranges.range_count() <= count {
             return self;
@@ -386,7 +385,7 @@ impl Held {
         ranges.iter().any(|(start, end)| self.ranges.touches(*start, *end))
     }
 
-    /// The same without these stretches: they have been written again.
+    /// The same without these ranges: they have been written again.
     pub(super) fn without(&self, again: &[(u64, u64)]) -> Held {
         let mut left = ExtentSet::default();
         for (start, end) in self.ranges.ranges() {
@@ -418,7 +417,7 @@ impl Held {
         held
     }
 
-    /// What of it lies in front of an end; of what has no digests.
+    /// What of it lies before an end; for files without digests.
     fn up_to(&self, len: u64) -> Held {
         let mut ranges = ExtentSet::default();
         for (start, end) in self.ranges.ranges().filter(|(start, _)| *start < len) {
@@ -427,8 +426,8 @@ impl Held {
         Held { ranges, nodes: Vec::new() }
     }
 
-    /// The whole requests in it: where one of them is cut through, and where one of its nodes
-    /// reaches beyond them, that goes.
+    /// The whole requests in it: those that are cut through are dropped, and so are nodes that
+    /// reach beyond them.
     fn cut(self, size: u64, slot_bytes: u32) -> Held {
         let slot = u64::from(slot_bytes);
         let mut held = self;

@@ -1,4 +1,4 @@
-//! The records of a journal, and how they are written.
+//! The records of a journal, and how they are encoded.
 
 use crate::io::volume::{Identity, Mtime};
 use crate::pump::sink::journal::{FileDigest, Key, Origin, TransferId};
@@ -9,13 +9,13 @@ use base::limits::{PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST
 use base::settings::DigestKind;
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// One thing that the journal says.
+/// One record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Open {
         transfer: TransferId,
     },
-    /// A temporary file that was made, and the size of the requests that bring it.
+    /// A temporary file that was created, and the size of the requests that fill it.
     Begin {
         file: u32,
         origin: Origin,
@@ -39,8 +39,8 @@ pub enum Record {
     Forget {
         file: u32,
     },
-    /// A folder that this transfer makes. It is said before that is done, but for the root, which
-    /// holds the journal; the root alone is known by its inode.
+    /// A folder that this transfer creates. It is recorded before that is done, except for the
+    /// root, which holds the journal; only the root is identified by its inode.
     Folder {
         path: Vec<u8>,
         inode: u64,
@@ -51,12 +51,12 @@ pub(super) const VERSION: u8 = 3;
 
 pub(super) const FRONT_BYTES: usize = 8;
 
-/// A record is written from lists that are cut to fit; nothing longer is read.
+/// Lists are cut so that a record fits; nothing longer is read.
 pub(super) const RECORD_BYTES_MAX: usize = 256 << 10;
 
 pub(super) const LIST_MAX: usize = 2048;
 
-/// Bytes in front of the first file of a `Done`: front, kind, count.
+/// Bytes before the first file of a `Done`: front, kind, count.
 pub(super) const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
 
 /// Bytes of a digest and its kind.
@@ -144,8 +144,8 @@ impl Record {
         }
     }
 
-    /// The record at the front of these bytes, and its length; `None` when they hold no whole and
-    /// sound one.
+    /// The record at the start of these bytes, and its length; `None` when they hold no complete
+    /// and valid one.
     pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
         let front = bytes.get(..FRONT_BYTES)?;
         let length = u32::from_le_bytes(front[..4].try_into().ok()?) as usize;

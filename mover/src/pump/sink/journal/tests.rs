@@ -1,4 +1,4 @@
-//! What a journal says, cut and damaged in every way.
+//! A journal, cut and damaged in every way.
 
 use super::*;
 use crate::io::volume::READ_THROUGH;
@@ -64,7 +64,7 @@ fn what_was_said_is_known() {
     assert_eq!(replay.done.len(), 2);
 }
 
-/// Cut anywhere, or with any bit flipped, it says what its sound front says, and no more.
+/// Cut anywhere, or with any bit flipped, it says what its valid front says, and no more.
 #[test]
 fn a_damaged_journal_costs_time_only() {
     let records: Vec<Vec<u8>> = samples().iter().map(Record::encode).collect();
@@ -104,7 +104,7 @@ fn what_cannot_be_is_not_believed() {
     assert_eq!(replayed(&other).sound_bytes, 0, "another transfer's journal");
 }
 
-/// A part of five requests, as the journal of a run that was killed speaks of it.
+/// A part of five requests, as the journal of a run that was killed records it.
 struct Killed {
     folder: tempfile::TempDir,
     volume: Arc<dyn Volume>,
@@ -122,7 +122,7 @@ fn opened(volume: &Arc<dyn Volume>) -> (PriorRuns, Journal) {
 }
 
 impl Killed {
-    /// Of which so much is in the part; `known` changes what the journal knows that by.
+    /// With this much in the part; `known` changes its identity in the journal.
     fn new(len: u64, known: impl Fn(Identity) -> Identity) -> Killed {
         let folder = tempfile::tempdir().unwrap();
         let volume: Arc<dyn Volume> = Arc::new(crate::io::disk::Disk::open(folder.path()).unwrap());
@@ -183,7 +183,7 @@ fn what_reads_back_is_kept() {
         if let Some(at) = wrong_at {
             let mut bytes = killed.bytes[..len as usize].to_vec();
             bytes[at as usize] ^= 1;
-            // In place: it stays the same file.
+            // In place: it is still the same file.
             let path = killed.folder.path().join("part");
             std::fs::write(path, bytes).unwrap();
         }
@@ -216,7 +216,7 @@ fn a_part_is_known_by_more_than_its_number() {
     }
 }
 
-/// What comes again counts as it came last; what is not to be believed any more is not there.
+/// What is written again counts as it was written last; what is not trusted is not there.
 #[test]
 fn the_last_word_counts() {
     let begin =
