@@ -1,4 +1,4 @@
-//! Stops everything at once: whoever waits, waits on something that this reaches.
+//! Stops everything at once: every wait in a transfer is for something that this reaches.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use crate::io::tcp;
 use crate::io::volume::Handle;
 use base::fault::Fault;
 
-/// The first fault of a transfer's side, and what must be interrupted when it comes.
+/// The first fault of a transfer's side, and what it must interrupt.
 #[derive(Debug, Default)]
 pub struct Brake {
     pulled: AtomicBool,
     state: Mutex<State>,
-    /// Rung when something changes that a lane without work may be waiting for.
+    /// Rung when something changes that an idle lane may be waiting for.
     pub bell: Bell,
 }
 
@@ -45,7 +45,7 @@ impl Brake {
         self.lock().fault.clone()
     }
 
-    /// Has this socket cut when the brake is pulled, or now if it has been.
+    /// Registers a socket to be cut when the brake is pulled, or now if it has been.
     pub(crate) fn hold_socket(&self, socket: Handle) {
         let mut state = self.lock();
         if state.fault.is_some() {
@@ -54,14 +54,14 @@ impl Brake {
         state.sockets.push(socket);
     }
 
-    /// The socket is gone: nobody needs it any more.
+    /// The socket is gone: it need not be cut any more.
     pub(crate) fn forget_socket(&self, socket: &Handle) {
         self.lock().sockets.retain(|held| !held.is(socket));
     }
 
     pub(crate) fn hold_lane(&self, lane: Arc<dyn Wake>) {
         let mut state = self.lock();
-        // Those of lanes that are over have no other owner.
+        // Those of lanes that have ended have no other owner.
         state.lanes.retain(|held| Arc::strong_count(held) > 1);
         state.lanes.push(lane);
     }
@@ -71,7 +71,7 @@ impl Brake {
     }
 }
 
-/// Counts changes, so that one between looking and waiting is not missed.
+/// Counts changes, so that one between looking for work and waiting is not missed.
 #[derive(Debug, Default)]
 pub struct Bell {
     rings: Mutex<u64>,
@@ -84,7 +84,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// To be asked before looking for work.
+    /// To be read before looking for work.
     pub(crate) fn rings(&self) -> u64 {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ impl Bell {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same, for no longer than this; true where it has rung.
+    /// The same, at most this long; true where it has rung.
     pub(crate) fn wait_within(&self, seen: u64, within: Duration) -> bool {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(rings, within, |rings| *rings == seen);

@@ -1,5 +1,5 @@
-//! The pump: moves what a transfer is made of. What belongs to a source, to a sink, to a lane
-//! between them, and to the transfer, which decides; and what runs it on a host.
+//! The pump: moves the bytes of a transfer. The parts of a source, of a sink, of the lanes between
+//! them, and of the transfer, which decides; and what runs it on a host.
 
 pub mod brake;
 pub mod lane;

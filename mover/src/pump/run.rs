@@ -40,11 +40,11 @@ mod threads;
 pub trait Line: Send + fmt::Debug {
     /// Never waits for the network.
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
-    /// True while so much waits to be written that what can be said later is.
+    /// True while so much is queued that what can wait should wait.
     fn is_full(&self) -> bool;
 }
 
-/// Opens a data stream, in its own time, and reports it as an event.
+/// Opens a data stream in the background, and reports it as an event.
 pub trait Dial: Send + fmt::Debug {
     fn dial(&self, number: u32, after: Duration);
 }
@@ -59,7 +59,7 @@ pub struct Peer {
     pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
     pub drives: bool,
-    /// The other host as people know it, for what it says of its files.
+    /// The name by which the user knows the other host, for its faults.
     pub host: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct Part {
     pub sink: Option<Target>,
     pub streams: Vec<Stream>,
     pub peer: Option<Peer>,
-    /// Beyond which lowest unsettled address the sink takes nothing.
+    /// How far beyond the lowest unsettled address the sink accepts bytes.
     pub window_bytes: Option<u64>,
     /// What the sink knows of earlier runs.
     pub resume_state: ResumeState,
@@ -82,13 +82,13 @@ pub struct Part {
     /// The name that a single object gets at a far sink.
     pub rename: Option<Vec<u8>>,
     pub carrier: Carrier,
-    /// What this host says of itself in its report.
+    /// What this host reports of itself.
     pub about: About,
-    /// What the peer said while the streams were being opened.
+    /// Messages of the peer while the streams were being opened.
     pub early: Vec<Message>,
 }
 
-/// Runs a part to its end. On a fault everything is stopped, told to the peer, and cleared away.
+/// Runs a part to its end. After a fault everything is stopped and removed, and the peer is told.
 pub fn run(part: Part) -> Result<Done, Fault> {
     let (mut host, setup, events, early) = Host::open(part)?;
     let ended = host.drive(setup, &events, early);
@@ -106,17 +106,17 @@ struct Host {
     peer: Option<Connection>,
     sockets: Sockets,
     lanes: Vec<JoinHandle<()>>,
-    /// Lets the walk go on.
+    /// Lets the walk continue.
     walk: Option<SyncSender<()>>,
     compare: Option<Sender<Message>>,
     finisher: Option<FinisherThread>,
     report: SideReport,
     usage: system::Usage,
-    /// What has come of actions, and is to be told first.
+    /// Results of actions, which are handled first.
     pending: VecDeque<Event>,
 }
 
-/// The way to the peer.
+/// The connection to the peer.
 struct Connection {
     line: Box<dyn Line>,
     was_full: bool,
@@ -218,7 +218,7 @@ impl Host {
         }
     }
 
-    /// Does what is to be done, and tells what comes of it, until nothing is left to do.
+    /// Performs the actions, and handles their results, until nothing is left to do.
     fn settle(&mut self, mut drain: Drain) -> Settled {
         loop {
             drain = match drain.next() {
@@ -235,7 +235,7 @@ impl Host {
         }
     }
 
-    /// What is told next: first of all whether the line takes more, as it is at this moment.
+    /// The next event: first of all whether the line accepts more, as it is now.
     fn next_event(&mut self) -> Option<Event> {
         if let Some(peer) = &mut self.peer {
             let is_full = peer.line.is_full();
@@ -270,11 +270,11 @@ impl Host {
                 let _ = self.walk.as_ref().map(|walk| walk.try_send(()));
             }
             Action::Compare(message) => {
-                // A thread that has panicked has told so.
+                // A thread that has panicked has reported it.
                 let _ = self.compare.as_ref().map(|compare| compare.send(message));
             }
             Action::Finish(work) => {
-                // A thread that has panicked has told so.
+                // A thread that has panicked has reported it.
                 let _ = self.finisher.as_ref().map(|(work_in, _)| work_in.send(work));
             }
             Action::NoteUnpacked(unpacked) => self.assembly.hear_unpacked(&unpacked),
@@ -305,7 +305,7 @@ impl Host {
         }
     }
 
-    /// What nobody reports by himself.
+    /// Checks what is not reported as an event.
     fn look_around(&mut self) {
         for event in &self.pending {
             if let Event::LaneOver(Some(stream), _) = event {
@@ -352,7 +352,7 @@ impl Host {
         self.lanes.push(threads::lane(number, lane, self.events_in.clone()));
     }
 
-    /// What this host knows of itself.
+    /// The figures of this host.
     fn measure(&mut self) {
         self.sockets.look_at_windows();
         let usage = system::usage();
@@ -404,14 +404,14 @@ fn connection(peer: Peer) -> (Connection, PeerSetup) {
     (Connection { line, was_full: false, pulse, dial, drives }, setup)
 }
 
-/// Where unchanged files are to be found by their bytes, who does that.
+/// The comparison of files by their bytes, where that is asked for.
 fn compare(settings: &Settings, sink: Option<&Target>, brake: &Arc<Brake>) -> Option<Compare> {
     let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
     let volume = sink.volume()?.clone();
     Some(Compare { volume, rename: sink.rename(), brake: brake.clone() })
 }
 
-/// What is known of a side before it has moved anything.
+/// The report of a side before it has moved anything.
 fn first_report(assembly: &Assembly, about: About) -> SideReport {
     SideReport {
         depth: assembly.depth(),
@@ -421,7 +421,7 @@ fn first_report(assembly: &Assembly, about: About) -> SideReport {
     }
 }
 
-/// Waits for an end that is near, but not for ever.
+/// Waits for an end that is near, for a limited time.
 fn wait_for(ended: impl Fn() -> bool) {
     for _ in 0..LEAVES_WITHIN.0 / BEAT.0 {
         if ended() {

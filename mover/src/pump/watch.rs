@@ -1,4 +1,4 @@
-//! What the outside sees of a running transfer, and how it asks it to stop.
+//! What others see of a running transfer, and how they ask it to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::job::{Notice, StreamPath};
 
-/// Counters that lanes and sessions add to; whoever shows progress reads them at its own pace.
+/// Counters that lanes and sessions add to; a progress display reads them at its own pace.
 #[derive(Debug, Default)]
 pub struct Gauge {
-    /// Payload bytes that are where they belong: written, or taken by null.
+    /// Payload bytes that have arrived: written, or taken by null.
     pub bytes_done: AtomicU64,
-    /// Those of them that an earlier run has left: they did not move now.
+    /// Those of them that an earlier run has left: they were not moved now.
     pub bytes_held: AtomicU64,
     /// Bytes found by the walk so far; final once `walk_done`.
     pub bytes_found: AtomicU64,
@@ -19,14 +19,14 @@ pub struct Gauge {
     pub files_done: AtomicU64,
     pub files_found: AtomicU64,
     pub walk_done: AtomicBool,
-    /// The sink has said of all of them what it has already.
+    /// The sink has answered for all of them what it has already.
     pub answered: AtomicBool,
-    /// True once the size is not known beforehand (a pipe).
+    /// True where the size is not known beforehand (a pipe).
     pub endless: AtomicBool,
 }
 
-/// Warnings and failures that have been told and not heard yet. A peer can bring them faster than
-/// anybody prints them: beyond a bound they are only counted.
+/// Warnings and failures that have been sent and not received yet. A peer can send them faster than
+/// they are printed: above a limit they are only counted.
 #[derive(Debug, Default)]
 pub struct Pending {
     bytes: AtomicU64,
@@ -34,12 +34,12 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whoever listens has taken this out.
+    /// The receiver has taken this one.
     pub fn heard(&self, notice: &Notice) {
         self.bytes.fetch_sub(words_bytes(notice), Relaxed);
     }
 
-    /// How many were counted and not told.
+    /// How many were counted and not sent.
     pub fn unheard(&self) -> u64 {
         self.unheard.load(Relaxed)
     }
@@ -56,7 +56,7 @@ impl Pending {
     }
 }
 
-/// What a peer's words take in the queue; nothing for what counts against the credit of offers.
+/// What a peer's texts take in the queue; nothing for what counts against the credit of offers.
 fn words_bytes(notice: &Notice) -> u64 {
     let words = match notice {
         Notice::Warning(text) => text.len(),
@@ -68,7 +68,7 @@ fn words_bytes(notice: &Notice) -> u64 {
 
 const PENDING_BYTES_MAX: u64 = 8 << 20;
 
-/// Shared between a transfer and whoever watches it.
+/// Shared between a transfer and its observers.
 #[derive(Debug)]
 pub struct Watch {
     pub gauge: Gauge,
@@ -76,7 +76,7 @@ pub struct Watch {
     enough: AtomicBool,
     notices: Mutex<Sender<Notice>>,
     pending: Arc<Pending>,
-    /// Where what is seen of data streams goes at once, if somebody wants that.
+    /// Where samples of data streams are sent at once, if they are wanted.
     paths: Option<Sender<StreamPath>>,
 }
 
@@ -92,13 +92,13 @@ impl Watch {
         }
     }
 
-    /// What is seen of data streams is also told while the transfer runs, a part of each stream's
-    /// samples at a time.
+    /// Sends samples of data streams also while the transfer runs, a part of each stream's at a
+    /// time.
     pub fn with_paths(self, paths: Sender<StreamPath>) -> Watch {
         Watch { paths: Some(paths), ..self }
     }
 
-    /// Tells people something. Nobody listening is no error.
+    /// Sends a notice to the user. It is no error if nothing receives it.
     pub fn tell(&self, notice: Notice) {
         if !self.pending.has_room(&notice) {
             return;
@@ -107,7 +107,7 @@ impl Watch {
         let _ = notices.send(notice);
     }
 
-    /// What whoever listens counts down.
+    /// What the receiver counts down.
     pub fn pending(&self) -> Arc<Pending> {
         self.pending.clone()
     }
@@ -116,7 +116,7 @@ impl Watch {
         self.tell(Notice::Warning(text.into()));
     }
 
-    /// A transfer begins again after its connection was lost: counts from the start.
+    /// A transfer starts over after its connection was lost: counts start from zero.
     pub(crate) fn begin_again(&self, text: String) {
         let gauge = &self.gauge;
         for count in [
@@ -139,7 +139,7 @@ impl Watch {
         self.stop.store(true, Relaxed);
     }
 
-    /// Asks an endless source to end: the transfer then ends well, with all that has been sent.
+    /// Asks an endless source to end: the transfer then succeeds, with all that has been sent.
     pub fn enough(&self) {
         self.enough.store(true, Relaxed);
     }
@@ -148,7 +148,7 @@ impl Watch {
         self.enough.load(Relaxed)
     }
 
-    /// Tells what was seen of data streams, which is made only where somebody wants it.
+    /// Sends samples of data streams, which are collected only where they are wanted.
     pub fn show<P: IntoIterator<Item = StreamPath>>(&self, seen: impl FnOnce() -> P) {
         if let Some(paths) = &self.paths {
             seen().into_iter().for_each(|path| drop(paths.send(path)));

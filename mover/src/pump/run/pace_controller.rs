@@ -1,39 +1,39 @@
-//! Chooses the pace of a transfer's streams from what TCP says of them: numbers in, a number out.
+//! Chooses the pace of a transfer's streams from what TCP reports: numbers in, a number out.
 //!
 //! A sender that is not paced sends what its window allows as fast as its host can. Where a queue
 //! on the path is shorter than such a burst, much of it is lost at once, the congestion control
-//! takes that for a full path, and most of the path stays empty. Spaced a little below what the
-//! path delivers, the same bytes are not lost. So a pace is set once a burst has been lost.
+//! takes that for a full path, and most of the path stays empty. Paced a little below the rate of
+//! the path, the same bytes are not lost. So a pace is set once a burst has been lost.
 //!
-//! What the path delivers is known just then: while more comes than it carries, its queue is never
+//! The rate of the path is known just then: while more arrives than it carries, its queue is never
 //! empty, and acknowledgements come back at its rate. That lasts for a part of a round trip only,
-//! so the rate is looked at over half a round trip; over a whole one it is far too low.
+//! so the rate is measured over half a round trip; over a whole one it is far too low.
 //!
 //! Afterwards a slightly higher pace is tried now and then. When that is too much, a queue grows,
 //! and the round trip with it, before anything is lost.
 //!
 //! A path that loses a segment now and then gets no pace. Neither does one with a deep queue,
-//! unless the congestion control sends as much as it believes that the path carries (BBR): several
-//! of those keep a deep queue full, and lose there all the time.
+//! unless the congestion control sends as much as it estimates the path to carry (BBR): several of
+//! those keep a deep queue full, and lose there all the time.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
 
-/// What TCP says of one stream at one moment.
+/// What TCP reports of one stream at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub stream: u32,
     pub sample: PathSample,
-    /// Segments that have arrived, those behind a gap included.
+    /// Segments that have been delivered, those after a gap included.
     pub delivered_segments: u64,
 }
 
-/// What the congestion control makes of a deep queue.
+/// What the congestion control does with a deep queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeepQueue {
-    /// It fills it, and loses when it is full: the path is busy all the while.
+    /// It fills it, and loses segments when it is full: the path is always busy.
     Fills,
     /// It sends by a model of the path, whatever is lost.
     Overruns,
@@ -43,12 +43,12 @@ pub(crate) enum DeepQueue {
 #[derive(Debug)]
 pub(crate) struct PaceController {
     deep_queue: DeepQueue,
-    /// What each stream had delivered, and lost or sent again, when it was looked at last.
+    /// What each stream had delivered, and lost or sent again, at its last sample.
     streams: BTreeMap<u32, (u64, u64)>,
     delivered_bytes: u64,
-    /// What had been delivered, for as long as a rate is looked at.
+    /// Delivered bytes over time, for as long as a rate is measured.
     delivered: VecDeque<(Tick, u64)>,
-    /// Such rates, and what was lost, over the last round trips.
+    /// The rates, and the losses, over the last round trips.
     rates: VecDeque<(Tick, f64)>,
     lost: VecDeque<(Tick, u64)>,
     lost_at: Option<Tick>,
@@ -60,21 +60,21 @@ pub(crate) struct PaceController {
 enum Phase {
     /// No burst has been lost.
     Free,
-    /// A burst is being mended, and shows what the path carries.
+    /// A burst is being repaired, which shows what the path carries.
     Settling { pace: f64, since: Tick },
-    /// Nothing is tried until a time. Calm is the round trip meanwhile, in nanoseconds.
+    /// Nothing is tried until a time. `calm` is the round trip meanwhile, in nanoseconds.
     Holding { pace: f64, since: Tick, raise_at: Tick, step: f64, calm: f64 },
-    /// Whether the path carries more.
+    /// It is tried whether the path carries more.
     Trying { before: f64, step: f64, since: Tick, calm: f64 },
 }
 
-/// What the looks of one moment say together.
+/// The samples of one moment, taken together.
 #[derive(Clone, Copy, Debug)]
 struct Now {
     at: Tick,
     rtt: Nanos,
     rtt_min: Nanos,
-    /// The most that the path has delivered lately, and on average, in bytes a second.
+    /// The highest recent delivery rate of the path, and the average, in bytes a second.
     peak: f64,
     average: f64,
     burst_was_lost: bool,
@@ -95,7 +95,7 @@ impl PaceController {
         }
     }
 
-    /// Takes a look at all streams; the pace of all together in bytes a second, `None` for none.
+    /// Takes samples of all streams; returns their total pace in bytes a second, `None` for none.
     pub(crate) fn look(&mut self, at: Tick, looks: &[Look]) -> Option<u64> {
         let rtt = looks.iter().map(|look| look.sample.rtt).max()?.min(RTT_MAX);
         let rtt_min = looks.iter().map(|look| look.sample.rtt_min).min()?;
@@ -123,7 +123,7 @@ impl PaceController {
         })
     }
 
-    /// Adds what has been delivered since the last look; what has been lost since then.
+    /// Adds what has been delivered since the last samples; returns what has been lost since.
     fn add_up(&mut self, looks: &[Look]) -> u64 {
         let mut lost_now = 0;
         for look in looks {
@@ -139,11 +139,11 @@ impl PaceController {
         lost_now
     }
 
-    /// The rate of the last half of a round trip, once that has passed.
+    /// The rate over the last half of a round trip, once that has passed.
     fn note_rate(&mut self, at: Tick, rtt: Nanos) {
         let span = Nanos((rtt.0 / 2).clamp(RATE_OVER_MIN.0, RATE_OVER_MAX.0));
         self.delivered.push_back((at, self.delivered_bytes));
-        // The first that stays is at least so far back.
+        // The first entry that stays is at least that old.
         while self.delivered.get(1).is_some_and(|(then, _)| at.since(*then) >= span) {
             self.delivered.pop_front();
         }
@@ -172,7 +172,7 @@ impl PaceController {
             }
             Phase::Holding { pace, since, raise_at, step, calm } => {
                 let rtt = now.rtt.0 as f64;
-                // A short round trip is what the path is, a long one may be our own queue.
+                // A short round trip is the path's own, a long one may be due to our queue.
                 let share = if rtt > calm { CALM_UP } else { CALM_DOWN };
                 let calm = calm + (rtt - calm) * share;
                 if now.burst_was_lost && now.has_passed(since, JUDGED_RTTS) {
@@ -193,7 +193,7 @@ impl PaceController {
                 if now.burst_was_lost || now.rtt.0 as f64 > calm + slack {
                     now.hold(before * BACK, RAISE_EVERY)
                 } else if now.at.since(since).0 > TRIED_MIN.0.max(now.rtt.0 * TRIED_RTTS) {
-                    // It carries more: on from there at once, in longer steps.
+                    // The path carries more: continue from there at once, in larger steps.
                     let pace = before * (1.0 + step);
                     let step = (step * STEP_GROWS).min(STEP_MAX);
                     Phase::Holding { pace, since: now.at, raise_at: now.at, step, calm }
@@ -230,51 +230,51 @@ fn keep<T>(list: &mut VecDeque<(Tick, T)>, newest: (Tick, T), span: Nanos) {
     }
 }
 
-/// More segments than this and than this part of the window, lost in a round trip, were a burst.
+/// More lost segments in a round trip than this, and than this share of the window, are a burst.
 const BURST_SEGMENTS: u64 = 10;
 const BURST_SHARE: u64 = 100;
-/// A round trip that is longer than the least by this factor has met a deep queue; what is lost in
-/// so many round trips behind that was lost because it was full.
+/// A round trip longer than the minimum by this factor shows a deep queue; losses in this many
+/// round trips after it were caused by its overflow.
 const QUEUE_DEEP: f64 = 1.25;
 const DEEP_RTTS: u64 = 10;
-/// Delivery is looked at over half a round trip, within bounds, and the rates of so long are kept.
+/// Delivery is measured over half a round trip, within bounds; rates are kept for this long.
 const RATE_OVER_MIN: Nanos = Nanos::from_millis(20);
 const RATE_OVER_MAX: Nanos = Nanos::from_millis(100);
 const RATES_MIN: Nanos = Nanos::from_millis(500);
 const RATES_RTTS: u64 = 4;
 /// A queue that is never empty shows the path's rate, and a little more: acknowledgements bunch.
 const BELOW_PEAK: f64 = 0.98;
-/// A burst has been mended when nothing was lost for so many round trips, and at the latest after
-/// so many.
+/// A burst is repaired when nothing was lost for this many round trips, and at the latest after
+/// this many.
 const MENDED_RTTS: u64 = 2;
 const SETTLED_RTTS: u64 = 10;
-/// What is lost so soon after a new pace was sent before it.
+/// Losses this soon after a new pace were sent before it.
 const JUDGED_RTTS: u64 = 3;
-/// What is left of a pace at which bursts are lost all the same, at most and at least.
+/// The share that is kept of a pace at which bursts are still lost, at most and at least.
 const LOWERED: f64 = 0.98;
 const LOWERED_MOST: f64 = 0.7;
-/// A pace holds the streams back when they reach this share of it.
+/// A pace limits the streams when they reach this share of it.
 const REACHED: f64 = 0.95;
-/// By how much it is raised to see whether the path carries more; by how much more each time that
-/// it does; and where it goes back to when it does not.
+/// By how much it is raised to see whether the path carries more; the factor of the next step each
+/// time that it does; and what it returns to when it does not.
 const STEP: f64 = 0.02;
 const STEP_GROWS: f64 = 2.0;
 const STEP_MAX: f64 = 0.5;
 const BACK: f64 = 0.99;
-/// How long a higher pace is tried, and how much longer the round trip is when it is too much.
+/// How long a higher pace is tried, and how much longer the round trip gets when it is too high.
 const TRIED_MIN: Nanos = Nanos::from_millis(400);
 const TRIED_RTTS: u64 = 4;
 const QUEUE_GROWS: f64 = 1.0 / 64.0;
 const QUEUE_GROWS_MIN: Nanos = Nanos(1_500_000);
 const CALM_UP: f64 = 0.02;
 const CALM_DOWN: f64 = 0.3;
-/// When a pace is tried to be raised: once it has settled, after a loss, after a failure, and where
-/// the streams did not reach it.
+/// When a higher pace is tried: once it has settled, after a loss, after a failure, and where the
+/// streams did not reach it.
 const RAISE_FIRST_AFTER: Nanos = Nanos::from_millis(1_000);
 const RAISE_AFTER_LOSS: Nanos = Nanos::from_millis(5_000);
 const RAISE_EVERY: Nanos = Nanos::from_millis(30_000);
 const REACHED_EVERY: Nanos = Nanos::from_millis(1_000);
-/// Nothing is remembered for longer than this asks for.
+/// Nothing is kept for longer than this requires.
 const RTT_MAX: Nanos = Nanos::from_millis(2_000);
 
 #[cfg(test)]
@@ -288,7 +288,7 @@ mod tests {
     struct Link {
         capacity: f64,
         queue_bytes: f64,
-        /// What the stream sends while nothing holds it: its bursts, and how they repeat.
+        /// What the stream sends without a pace: its bursts, and how they repeat.
         unpaced: fn(u64) -> f64,
         waits: f64,
         lost_bytes: f64,
@@ -329,7 +329,7 @@ mod tests {
             }
         }
 
-        /// So many seconds with a pace controller; the pace at the end.
+        /// Runs for this many seconds with a pace controller; returns the pace at the end.
         fn run(&mut self, pace_controller: &mut PaceController, seconds: u64) -> Option<u64> {
             let mut pace = None;
             for _ in 0..seconds * 1000 / STEP_MS {

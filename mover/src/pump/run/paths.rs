@@ -1,4 +1,4 @@
-//! What a side has seen of its data streams; where it drives, what the far side has told too.
+//! The samples of a side's data streams; where it drives, also those that the far side sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use base::packed::{self, not_behind};
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
 
-/// All streams of a side, under their numbers: those that are lost stay.
+/// All streams of a side, by number: lost ones stay.
 #[derive(Debug, Default)]
 pub struct Paths {
     own: BTreeMap<u32, Own>,
-    /// What is kept of own streams and, where this side drives, of the peer's.
+    /// Kept samples of own streams and, where this side drives, of the peer's.
     kept: BTreeMap<(PathSide, u32), Series>,
     collect_at: Tick,
     tell_at: Tick,
-    /// What the peer has been told, in bytes.
+    /// Bytes of samples that were sent to the peer.
     told_bytes: u64,
 }
 
@@ -31,19 +31,19 @@ struct Own {
     role: PathRole,
     outbox: Arc<Outbox>,
     last: PathSample,
-    /// Seen and not yet kept or told.
+    /// Taken and not yet kept or sent.
     fresh: Vec<PathSample>,
     is_drained: bool,
 }
 
-/// Samples of one stream in bounded memory: beyond the bound every second one goes, and of the next
-/// ones too. The first and the last stay. Counters lose nothing by that but their resolution.
+/// Samples of one stream in bounded memory: above the limit every second one is dropped, and of the
+/// next ones too. The first and the last stay. Counters lose only resolution.
 #[derive(Debug)]
 struct Series {
     kept: Vec<PathSample>,
-    /// The last one, where its turn to be kept has not come.
+    /// The last one, where it is not its turn to be kept.
     tail: Option<PathSample>,
-    /// Of so many one is kept.
+    /// One of this many is kept.
     stride: u64,
     seen: u64,
 }
@@ -55,7 +55,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Whoever sends it, time and counters do not go back.
+    /// Time and counters never go back, whoever sent the sample.
     fn add(&mut self, sample: &PathSample) {
         let sample = self.last().map_or(*sample, |last| not_behind(sample, last));
         match self.seen.is_multiple_of(self.stride) {
@@ -107,7 +107,7 @@ impl Paths {
         self.own.insert(wire.number, own);
     }
 
-    /// Takes what lanes have left, now and then; true where it was time.
+    /// Collects the samples of lanes, now and then; true where it was time.
     pub fn collect(&mut self, now: Tick, when: When) -> bool {
         let due = when == When::AtEnd || now >= self.collect_at;
         if due {
@@ -124,7 +124,7 @@ impl Paths {
         }
     }
 
-    /// Looks at a stream whose lane has sent everything and is over, until the peer's TCP has it
+    /// Samples a stream whose lane has sent everything and has ended, until the peer's TCP has it
     /// all.
     pub(crate) fn look_behind(&mut self, number: u32, socket: &Handle, now: Tick, when: When) {
         let Some(own) = self.own.get_mut(&number) else { return };
@@ -133,7 +133,7 @@ impl Paths {
         }
         own.outbox.take(&mut own.fresh);
         own.last = own.fresh.last().copied().unwrap_or(own.last);
-        // Where there was no first look there is none: somebody does not want any.
+        // Without a first sample there is none: sampling is off.
         if own.last == PathSample::default() {
             return;
         }
@@ -150,7 +150,7 @@ impl Paths {
         }
     }
 
-    /// What has been seen and is not kept yet.
+    /// Samples that are not kept yet.
     pub fn fresh(&self) -> Vec<StreamPath> {
         let seen = self.own.iter().filter(|(_, own)| !own.fresh.is_empty());
         let path = |(number, own): (&u32, &Own)| StreamPath {
@@ -162,7 +162,7 @@ impl Paths {
         seen.map(path).collect()
     }
 
-    /// Keeps what has been seen: for the side that drives.
+    /// Keeps the samples: for the side that drives.
     pub fn keep(&mut self) {
         for (number, own) in &mut self.own {
             let series = self.kept.entry((PathSide::Near, *number)).or_default();
@@ -171,7 +171,7 @@ impl Paths {
         self.hold_to_bound(PathSide::Near);
     }
 
-    /// Messages for the side that drives, about once a second; all there is left at the end.
+    /// Messages for the side that drives, about once a second; all that is left at the end.
     pub fn tell(&mut self, now: Tick, when: When) -> Vec<Message> {
         if when == When::InTime && now < self.tell_at {
             return Vec::new();
@@ -195,14 +195,14 @@ impl Paths {
         messages
     }
 
-    /// What the peer tells.
+    /// Samples that the peer sends.
     pub fn hear(&mut self, stream: u32, samples: &[PathSample]) {
         let series = self.kept.entry((PathSide::Far, stream)).or_default();
         samples.iter().for_each(|sample| series.add(sample));
         self.hold_to_bound(PathSide::Far);
     }
 
-    /// Everything that is kept.
+    /// All samples that are kept.
     pub fn finish(&mut self) -> Vec<StreamPath> {
         self.take_all();
         self.keep();
@@ -220,7 +220,7 @@ impl Paths {
         self.own.values().map(moved).sum()
     }
 
-    /// A side's many streams have less room each: the longest gives way.
+    /// With many streams on a side each has less room: the longest series is thinned.
     fn hold_to_bound(&mut self, side: PathSide) {
         loop {
             let of_side = self.kept.iter_mut().filter(|((whose, _), _)| *whose == side);
@@ -239,14 +239,14 @@ impl Paths {
     }
 }
 
-/// When something is told.
+/// When samples are taken or sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     InTime,
     AtEnd,
 }
 
-/// One of so many, and the last.
+/// Every `stride`-th one, and the last.
 fn every(stride: usize, samples: &[PathSample]) -> Vec<PathSample> {
     let last = samples.len().saturating_sub(1);
     let some = samples.iter().enumerate().filter(|(at, _)| at % stride == 0 || *at == last);
@@ -255,8 +255,8 @@ fn every(stride: usize, samples: &[PathSample]) -> Vec<PathSample> {
 
 const COLLECT_EVERY: Nanos = Nanos::from_millis(250);
 const TELL_EVERY: Nanos = Nanos::from_millis(1_000);
-/// What is told takes at most this part of what is moved, so that it disturbs nothing it tells of;
-/// and this many bytes each time, when little is moved.
+/// Samples take at most this part of the bytes moved, so that they do not disturb what they
+/// measure; and this many bytes each time, when little is moved.
 const MOVED_FOR_TOLD: u64 = 500;
 const TOLD_BYTES_MIN: u64 = 2048;
 
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A peer's clock that goes back does not take the series with it.
+    /// A peer's clock that goes back does not affect the series.
     #[test]
     fn what_goes_back_is_held() {
         let mut paths = Paths::default();

@@ -19,7 +19,7 @@ use base::path::PathSample;
 use base::settings::{Pace, Settings};
 use base::units::{Nanos, Tick};
 
-/// One stream's socket, until both sides have let the stream go.
+/// One stream's socket, until both sides have released the stream.
 #[derive(Debug)]
 struct Each {
     handle: StreamHandle,
@@ -27,28 +27,28 @@ struct Each {
     lane_is_over: bool,
 }
 
-/// All of a side.
+/// All sockets of a side.
 #[derive(Debug)]
 pub(super) struct Sockets {
     role: PathRole,
     each: BTreeMap<u32, Each>,
     brake: Arc<Brake>,
-    /// What has been seen of all of them.
+    /// The samples of all of them.
     paths: Paths,
-    /// Chooses a pace, where that is left to us, and what each stream was given last.
+    /// Chooses a pace, where the user leaves it to us, and what each stream was given last.
     pace_controller: Option<PaceController>,
     paced: (Option<u64>, usize),
-    /// When sockets are looked at again.
+    /// When sockets are checked again.
     tend_at: Tick,
-    /// The largest window that the peer's TCP has shown; there is no history to ask for.
+    /// The largest window that the peer's TCP has advertised; TCP keeps no history of it.
     pub window_seen_bytes: u64,
 }
 
-/// A limit that nothing reaches, and yet a limit: TCP begins to space what it sends.
+/// A limit that nothing reaches, and yet a limit: TCP begins to pace what it sends.
 const PACE_UNLIMITED: u64 = 1 << 50;
-/// Paths with a shorter round trip are left alone.
+/// Paths with a shorter round trip are not paced.
 const PACED_FROM_RTT: Nanos = Nanos::from_millis(2);
-/// How often sockets are looked at to be paced, or for their windows.
+/// How often sockets are checked for their pace and their windows.
 const TEND_EVERY: Nanos = Nanos::from_millis(10);
 
 impl Sockets {
@@ -75,7 +75,7 @@ impl Sockets {
         self.each.get_mut(&number).into_iter().for_each(|each| each.lane_is_over = true);
     }
 
-    /// Ends a stream from this side; its lane finds out at once.
+    /// Ends a stream on this side; its lane sees that at once.
     pub(super) fn cut(&self, number: u32) {
         let Some(each) = self.each.get(&number) else { return };
         each.handle.given_up.store(true, Relaxed);
@@ -84,7 +84,7 @@ impl Sockets {
         self.brake.bell.ring();
     }
 
-    /// Both sides have let it go.
+    /// Both sides have released it.
     pub(super) fn remove(&mut self, number: u32) {
         if let Some(each) = self.each.remove(&number) {
             self.brake.forget_socket(&each.handle.socket);
@@ -111,7 +111,7 @@ impl Sockets {
         }
     }
 
-    /// Paces what is sent, and holds the windows of what receives to what was asked.
+    /// Sets the pace of senders, and keeps the windows of receivers at what was asked for.
     pub(crate) fn tend(&mut self, now: Tick, settings: &Settings) {
         if now < self.tend_at {
             return;
@@ -126,7 +126,7 @@ impl Sockets {
         self.tend_at = now.after(TEND_EVERY);
     }
 
-    /// Sets the pace of all streams where it is left to us. One that was asked for is set when a
+    /// Sets the pace of all streams where the user leaves it to us. A fixed one is set when a
     /// stream begins.
     fn pace(&mut self, now: Tick) {
         let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
@@ -135,7 +135,7 @@ impl Sockets {
             Some(Look { stream: *number, sample, delivered_segments })
         });
         let looks: Vec<Look> = looked.collect();
-        // Where a round trip takes no time, nothing is on its way that could come in a burst.
+        // With so short a round trip too little is in flight to arrive in a burst.
         if looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT) {
             return;
         }
@@ -165,8 +165,8 @@ impl Sockets {
         self.paced.0
     }
 
-    /// Takes what lanes have seen, and looks at the streams of those that are over; true where it
-    /// was time for the former.
+    /// Collects the samples of lanes, and samples the streams of those that have ended; true where
+    /// it was time for the former.
     fn look(&mut self, now: Tick, when: When) -> bool {
         for (number, each) in self.each.iter().filter(|(_, each)| each.lane_is_over) {
             self.paths.look_behind(*number, &each.handle.socket, now, when);
@@ -174,7 +174,7 @@ impl Sockets {
         self.paths.collect(now, when)
     }
 
-    /// What has been seen, now and then, for the side that drives.
+    /// Samples, now and then, for the side that drives.
     pub(super) fn tell(&mut self, now: Tick) -> Vec<Message> {
         match self.look(now, When::InTime) {
             true => self.paths.tell(now, When::InTime),
@@ -182,13 +182,13 @@ impl Sockets {
         }
     }
 
-    /// What has been seen and not told yet.
+    /// Samples that have not been sent yet.
     pub(crate) fn last_samples(&mut self, now: Tick) -> Vec<Message> {
         self.look(now, When::AtEnd);
         self.paths.tell(now, When::AtEnd)
     }
 
-    /// Keeps what has been seen, where this side drives.
+    /// Keeps the samples, where this side drives.
     pub(super) fn keep(&mut self, now: Tick, watch: &Watch) {
         if self.look(now, When::InTime) {
             watch.show(|| self.paths.fresh());
@@ -196,14 +196,14 @@ impl Sockets {
         }
     }
 
-    /// What the far side has seen of a stream.
+    /// Samples of a stream from the far side.
     pub(crate) fn hear_samples(&mut self, stream: u32, samples: Vec<PathSample>, watch: &Watch) {
         self.paths.hear(stream, &samples);
         let (side, role) = (PathSide::Far, self.role.other());
         watch.show(|| [StreamPath { stream, side, role, samples }]);
     }
 
-    /// What is known of streams when all is over.
+    /// All samples of the streams at the end.
     pub(super) fn finish(&mut self, now: Tick) -> Vec<StreamPath> {
         self.look(now, When::AtEnd);
         self.paths.finish()

@@ -1,4 +1,4 @@
-//! The threads of one side, each of which tells the transfer what it does as events.
+//! The threads of one side, each of which reports to the transfer by events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use base::settings::Settings;
 
 pub(super) type FinisherThread = (Sender<Work>, JoinHandle<()>);
 
-/// Finds what is to be offered, so many chunks ahead of it: whoever takes one lets it go on.
+/// Finds what to offer, up to `CHUNKS_AHEAD` chunks ahead: taking one lets it continue.
 pub(super) fn walk(
     sources: Sources,
     settings: &Settings,
@@ -50,7 +50,7 @@ pub(super) fn lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> Jo
     })
 }
 
-/// A lane that there will not be.
+/// A lane that could not be started.
 pub(super) fn not_started(stream: Option<u32>, fault: Fault) -> Event {
     Event::LaneOver(stream, failed(fault))
 }
@@ -59,7 +59,7 @@ fn failed(fault: Fault) -> Over {
     Over { fault: Some(fault), ..Over::default() }
 }
 
-/// Compares what is here with what is offered.
+/// Compares the files here with what is offered.
 pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message> {
     let (offered, messages) = channel::<Message>();
     spawn("datapump-compare", move || {
@@ -76,15 +76,15 @@ pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message
     offered
 }
 
-/// Finishes, and journals, what is handed to it.
+/// Finishes, and journals, the work that it gets.
 pub(super) fn finish(mut finisher: Finisher, events: Sender<Event>) -> FinisherThread {
-    // Each work is of objects that are open, and the credit of offers bounds those.
+    // All work is of open objects, and the credit of offers limits those.
     let (work_in, work) = channel::<Work>();
     let thread = spawn("datapump-finish", move || {
         let run = AssertUnwindSafe(|| work_off(&mut finisher, &work, &events));
         if let Err(panic) = catch_unwind(run) {
             let _ = events.send(Event::Failed(panicked("the finisher")));
-            resume_unwind(panic); // whoever joins it is told, too
+            resume_unwind(panic); // joining it reports that, too
         }
     });
     (work_in, thread)
@@ -94,7 +94,7 @@ fn work_off(finisher: &mut Finisher, work: &Receiver<Work>, events: &Sender<Even
     let mut next = work.recv().ok();
     while let Some(mut now) = next.take() {
         if let Work::Finish(epoch) = &mut now {
-            // What has gathered meanwhile is synced with it.
+            // What has gathered in the meantime is synced with it.
             while epoch.len() < EPOCH_OBJECTS_MAX {
                 match work.try_recv() {
                     Ok(Work::Finish(more)) => epoch.extend(more),
