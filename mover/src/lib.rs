@@ -1,7 +1,7 @@
-//! The mover: everything that a far side needs. The modules stand in order of dependency, which
-//! ARCHITECTURE.md has: none knows a module below its own line, and `tests/tidy.rs` keeps the
-//! walls. Nothing that is reached from here is an async runtime, a store or a parser of command
-//! lines; a test over `cargo metadata` keeps that.
+//! The mover: everything that a far side needs. The modules are in order of dependency, as in
+//! ARCHITECTURE.md: none knows a module below its own line, and `tests/tidy.rs` enforces that.
+//! Nothing that is reached from here is an async runtime, a store or a parser of command lines; a
+//! test over `cargo metadata` enforces that.
 //!
 //! A **request** carries an extent of the transfer's address space from a source to a sink. An
 //! **endpoint** says what to do next with it, an **engine** does it, a **passage** works on it in

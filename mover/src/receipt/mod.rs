@@ -1,6 +1,6 @@
 //! The receipt of a transfer: each file's digest and name. It is written while files finish and
-//! gets its own name when the transfer is over; `verify` reads the files again and holds them
-//! against it.
+//! gets its final name when the transfer has ended; `verify` reads the files again and compares
+//! them with it.
 //!
 //! A line is what `b3sum --check` reads, `<hex>  <path>`, or `crc64nvme:<hex>  <path>`. A path with
 //! a backslash, newline or carriage return is escaped and the line begins with a backslash, as
@@ -31,7 +31,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Starts a receipt, before a byte has moved: a place that cannot be written is known now.
+    /// Starts a receipt, before any byte is moved: a file that cannot be written is known now.
     pub fn create(path: &Path, overwrite: Overwrite) -> Result<Receipt, Fault> {
         if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
             return Err(Fault::usage(format!(
@@ -57,7 +57,7 @@ impl Receipt {
         written.map_err(|why| Fault::io("write the receipt", &self.path, &why))
     }
 
-    /// Forgets all that was added: the files are told again.
+    /// Drops all that was added: the files will be reported again.
     pub fn restart(&mut self) -> Result<(), Fault> {
         let emptied = self.file.flush().and_then(|()| {
             self.file.get_ref().set_len(0)?;
@@ -66,7 +66,7 @@ impl Receipt {
         emptied.map_err(|why| Fault::io("write the receipt", &self.path, &why))
     }
 
-    /// Gives the receipt its name, once it is on stable storage.
+    /// Gives the receipt its final name, once it is on stable storage.
     pub fn finish(mut self) -> Result<(), Fault> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         written
@@ -76,15 +76,15 @@ impl Receipt {
 }
 
 impl Drop for Receipt {
-    /// A receipt that was not finished leaves nothing behind. After `finish` the name is gone
-    /// already.
+    /// A receipt that was not finished leaves nothing behind. After `finish` the temporary name is
+    /// gone already.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Reads again what a receipt names and tells `watch` about every file that is not as it says.
-/// Paths count from `root`, and none leads out of it. `root` may be a file if the receipt names one
+/// Reads again what a receipt names and reports to `watch` every file that is not as it says. Paths
+/// are relative to `root`, and none leads out of it. `root` may be a file if the receipt names one
 /// file only.
 pub fn verify(
     manifest: &Path,
@@ -131,7 +131,7 @@ fn worker(
     Ok(())
 }
 
-/// What became of one line.
+/// The result of one line.
 enum Verdict {
     Same(u64),
     Differs(u64),
@@ -205,8 +205,8 @@ fn check(entry: &Entry, inside: &Inside, buffer: &mut [u8], watch: &Watch) -> Ve
     }
 }
 
-/// Reads the whole receipt once, so that a line that is wrong is known before any file is read, and
-/// the gauge knows how much there is.
+/// Reads the whole receipt once, so that a wrong line is known before any file is read, and the
+/// gauge knows how much there is.
 fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> {
     let mut lines = Lines::open(manifest)?;
     let mut files = 0;
@@ -229,7 +229,7 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Where the receipt's paths count from.
+/// What the receipt's paths are relative to.
 #[derive(Debug)]
 enum Inside {
     /// With its links resolved.
@@ -250,7 +250,7 @@ impl Inside {
         }
     }
 
-    /// The regular file that a line means. Links are followed, but not out of the folder.
+    /// The regular file of a line. Links are followed, but not out of the folder.
     fn resolve(&self, path: &OsStr) -> Result<PathBuf, Verdict> {
         let real = match self {
             Inside::File(file) => file.clone(),
@@ -302,7 +302,7 @@ impl Lines {
         Ok(Lines { path: path.to_path_buf(), reader: BufReader::new(file), number: 0 })
     }
 
-    /// `Ok(None)` at the end. Empty lines are passed over.
+    /// `Ok(None)` at the end. Empty lines are skipped.
     fn next(&mut self) -> Result<Option<Entry>, Fault> {
         loop {
             let mut line = Vec::new();
@@ -439,7 +439,7 @@ impl Digest {
 const CRC_PREFIX: &[u8] = b"crc64nvme:";
 const CRC_HEX: usize = 16;
 const BLAKE3_HEX: usize = 64;
-/// A byte that is escaped, and the letter that stands for it behind a backslash.
+/// A byte that is escaped, and the letter that represents it after a backslash.
 const ESCAPES: [(u8, u8); 3] = [(b'\\', b'\\'), (b'\n', b'n'), (b'\r', b'r')];
 /// Two hexadecimal digests and a path whose every byte is escaped are shorter.
 const LINE_BYTES_MAX: u64 = 16 << 10;
