@@ -16,7 +16,7 @@ pub enum Class {
     SomeFailed = 3,
     /// A source file changed while it was read: copy it again.
     SourceChanged = 4,
-    /// The destination has no room: make some.
+    /// The destination has no free space, or takes no writes: the user must free some.
     NoSpace = 5,
     /// Bytes arrived or were read back wrong: suspect memory, disk or wire.
     Corrupt = 6,

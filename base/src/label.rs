@@ -44,7 +44,7 @@ pub struct Label {
     /// Bytes of the list of voids: what the source could not read, and why. In a sparse frame,
     /// bytes of the map.
     pub voids_len: u16,
-    /// The format of the payload; unpacked it is as long as the extent, or as the map says.
+    /// The format of the payload; decompressed it is as long as the extent, or as the map says.
     pub codec: Codec,
     /// CRC-32C of a compressed payload: it tells damage in transit from a faulty encoder.
     pub packed_check: u32,

@@ -1,4 +1,4 @@
-//! What the options mean once they are parsed. The same value travels to the far side.
+//! What the options mean once they are parsed. The far side gets the same value.
 
 use super::codec::Compress;
 use super::dscp::Dscp;

@@ -86,7 +86,7 @@ pub struct About {
     pub machine: String,
     /// The medium of its end: `tmpfs`, `ext4`, or `pipe`, `null`, `made`.
     pub file_system: String,
-    /// The file system of the sink, where both ends are in one process; it does not travel.
+    /// The file system of the sink, where both ends are in one process; it is not sent.
     pub sink_file_system: String,
     /// How much of its sources was in the page cache before, estimated from a sample.
     pub resident_percent: Option<u8>,
