@@ -283,7 +283,7 @@ impl Message {
         }
     }
 
-    /// For people: its kind, without its content, which may be long and is the peer's.
+    /// For the user: its kind, without its content, which may be long and is the peer's.
     pub fn name(&self) -> String {
         let name = format!("{self:?}");
         name.split(['(', ' ']).next().unwrap_or("?").to_string()

@@ -124,7 +124,7 @@ impl Core {
         let cause = match event {
             Event::Heard(Message::Stop(fault)) => Some(fault),
             Event::LaneOver(_, over) => self.count(over).filter(is_no_echo),
-            // A fault in its messages is heard before a write to it fails.
+            // A fault in its messages is reported before a write to it fails.
             Event::Closed(Some(fault)) if is_no_echo(&fault) => Some(fault),
             Event::Failed(fault) if is_no_echo(&fault) => Some(fault),
             Event::Closed(_) => Some(echo.clone()),

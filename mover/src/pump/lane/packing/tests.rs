@@ -215,7 +215,7 @@ fn it_follows_a_wire_that_changes() {
 
 #[test]
 fn it_sees_a_slow_receiver() {
-    // It unpacks 30 MB/s; the wire carries 100 MB/s raw.
+    // It decompresses 30 MB/s; the wire carries 100 MB/s raw.
     let scene = Scene { data: |_| &RECORDS, link: (100e6, 100e6), workers: 2, unpacks: 1.0 / 30e6 };
     let (best, rung) = best_fixed(&scene);
     let share = auto(&scene) / best;
@@ -283,7 +283,7 @@ const ZEROS_CLASS: Compressibility = Compressibility(6);
 
 #[test]
 fn a_wire_that_holds_nobody_up_has_no_high_price() {
-    // Zeros, a few bytes for each payload: nothing is gained by packing them harder.
+    // Zeros, a few bytes for each payload: nothing is gained by compressing them harder.
     let mut controller = Controller::new(Tick(0), 2);
     let mut spent_s = 0.0;
     replay(&mut controller, ZEROS_CLASS, Tick(0), 0..4000, |payload, rung| {
@@ -433,7 +433,7 @@ fn noise_does_not_keep_others_from_being_timed() {
 
 #[test]
 fn plans_that_are_alike_do_not_take_turns() {
-    // Raw, the wire is done in 10.5 ns a byte; packed, the receiver in 10.
+    // Raw, the wire is done in 10.5 ns a byte; compressed, the receiver in 10.
     let mut controller = Controller::new(Tick(0), 2);
     let class = Compressibility::of_ratio(2.0);
     controller.shares[class.index()] = 1.0;
