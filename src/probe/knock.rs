@@ -1,5 +1,5 @@
-//! A connection from one host to the other as the streams of a copy are made, only to see whether
-//! it comes to be, what both ends agree on, and whether full packets arrive.
+//! A test connection between two hosts, opened as a copy opens its streams: whether it can be
+//! established, what both ends negotiate, and whether full-size packets arrive.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,18 +12,18 @@ use base::units::Nanos;
 use mover::io::tcp::{self, Tuning};
 use mover::io::{clock, system};
 
-/// What only who was asked to connect can know.
+/// A secret that both ends share, so that the listener knows its peer.
 pub(crate) type Token = [u8; 32];
 
-/// What is done with a connection of who knows the token.
+/// What the listener does with a connection that has sent the token.
 type Service = fn(TcpStream) -> io::Result<()>;
 
-/// The far end: listens for one who knows the token, for a while, on a thread of its own.
+/// The far end: a thread listens, for a limited time, for a peer that sends the token.
 pub fn answer(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
     listen(ports, token, exchange)
 }
 
-/// The same for one who wants all bytes back that it sends.
+/// Like `answer`, but echoes all bytes.
 pub(crate) fn reflect(ports: Option<(u16, u16)>, token: Token) -> Result<u16, String> {
     listen(ports, token, echo)
 }
@@ -37,7 +37,7 @@ fn listen(ports: Option<(u16, u16)>, token: Token, service: Service) -> Result<u
     Ok(address.port())
 }
 
-/// Strangers are let go; who knows the token is served once.
+/// Serves one peer that sends the token; closes all other connections.
 fn wait(listener: &TcpListener, token: &Token, service: Service) {
     let begun = clock::now();
     while clock::now().since(begun) < LISTEN_FOR {
@@ -79,12 +79,12 @@ fn exchange(mut connection: TcpStream) -> io::Result<()> {
     let there = arrives(&mut connection);
     connection.write_all(&[u8::from(there)])?;
     connection.write_all(&vec![0; BULK_BYTES])?;
-    // It is over when the other side goes, which it does when it has all or has waited enough.
+    // The other side closes the connection when it has all bytes or its time-out is over.
     let _ = connection.read(&mut [0]);
     Ok(())
 }
 
-/// The near end: connects to one who knows the token too.
+/// The near end: connects, sends the token and expects it back.
 pub(crate) fn introduced(
     addresses: &[SocketAddr],
     port: u16,
@@ -104,7 +104,7 @@ pub(crate) fn introduced(
     }
 }
 
-/// Sends many full packets and waits for as many.
+/// Sends many full-size packets and waits for as many.
 pub fn knock(addresses: &[SocketAddr], port: u16, token: &Token) -> Result<Tried, String> {
     let (mut connection, address) = introduced(addresses, port, token)?;
     let sent = connection.write_all(&vec![0; BULK_BYTES]);
@@ -148,9 +148,9 @@ fn arrives(connection: &mut TcpStream) -> bool {
     connection.read_exact(&mut vec![0; BULK_BYTES]).is_ok()
 }
 
-/// Some ninety full packets.
+/// About 90 full-size packets.
 const BULK_BYTES: usize = 128 << 10;
-/// Longer than several retransmissions, so that a lost packet is no black hole.
+/// Longer than several retransmissions: one lost packet must not look like a black hole.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LISTEN_FOR: Nanos = Nanos(30_000_000_000);
 const LOOK_EVERY: Duration = Duration::from_millis(5);

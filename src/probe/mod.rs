@@ -1,10 +1,10 @@
-//! The probe of one host while something is measured: a process of its own, here or over ssh, which
-//! is asked in JSON, one object a line, and answers so.
+//! The host probe: a separate process, here or over ssh, that reads the counters of its host while
+//! something is measured. Requests and answers are JSON, one object a line.
 //!
-//! It is a process of its own so that its soakers and its reading of clocks are nobody's CPU time,
-//! and so that a far host is looked at in the same way as this one. It ends when its standard input
-//! is closed, so it never outlives who asks. It knows no experiment
-//! and no store.
+//! It is a separate process so that the CPU time of its soakers and of its reading is not counted
+//! as that of a transfer, and so that a far host is measured in the same way as this one. It ends
+//! when its standard input is closed, so it never outlives its parent. It knows neither experiments
+//! nor the store.
 
 pub mod knock;
 pub mod path;
@@ -39,51 +39,51 @@ use mover::io::system::{self, CpuClock};
 use mover::remote::launch::{LEAVES_WITHIN, Launch, Launched, Login};
 use mover::remote::peer::PROGRAM;
 
-/// What a probe can be asked.
+/// A request to a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Request {
     Moment {},
-    /// Exactly these CPUs are soaked from now on.
+    /// Run soakers on exactly these CPUs from now on.
     Soak {
         cpus: Vec<u32>,
     },
-    /// Whoever else is on the host goes first, also to the scheduler's groups.
+    /// Give the scheduler group of the probe's session the lowest weight.
     GiveWay {},
     Environment {},
-    /// What a doctor wants to know beside the environment.
+    /// Facts that `doctor` needs beside the environment.
     Checkup {
         folder: PathBuf,
         toward: Toward,
     },
-    /// What time it is.
+    /// The current time.
     Time {},
-    /// A port is to be opened for one who knows the token.
+    /// Open a port for a peer that knows the token.
     Listen {
         ports: Option<(u16, u16)>,
         token: Token,
     },
-    /// The same for one who wants back what it sends.
+    /// Open an echo port for a peer that knows the token.
     Reflect {
         ports: Option<(u16, u16)>,
         token: Token,
     },
-    /// Nobody else is to measure this host until the probe ends.
+    /// Reserve this host for one campaign until the probe ends.
     Hold {
         who: String,
     },
     File {
         path: PathBuf,
     },
-    /// A file is to leave the page cache.
+    /// Drop a file from the page cache.
     Drop {
         path: PathBuf,
     },
-    /// What a run has written in a folder of its host is to go; nothing else can be named.
+    /// Remove what a run has written in a folder of this host; no other name can be given.
     RemoveSink {
         folder: PathBuf,
     },
-    /// A thread of normal weight wants all of a CPU for so long.
+    /// Run a thread of normal weight that uses all of a CPU for this time.
     Spin {
         cpu: u32,
         for_ms: u32,
@@ -93,7 +93,7 @@ enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
-    /// Who answers; always first.
+    /// Identifies the probe; always the first answer.
     Probe {
         program: String,
         cpus: Vec<u32>,
@@ -110,19 +110,19 @@ enum Answer {
     },
     File(FileState),
     Spun(Spun),
-    /// It could not be done; the probe goes on.
+    /// The request failed; the probe continues.
     Failed {
         why: String,
     },
 }
 
-/// What a run writes in a folder of another host.
+/// Name of what a run writes in a folder of another host.
 pub(crate) const FAR_SINK: &str = ".datapump-measure-sink";
-/// A line in front of the first answer: what a login shell prints comes before it.
+/// The line before the first answer: anything above it was printed by the login shell.
 const MARK: &str = "datapump-probe";
-/// No answer is longer: a thousand CPUs and ten thousand threads are less.
+/// Upper limit of an answer: 1000 CPUs and 10,000 threads need less.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// How much a login shell may print.
+/// Lines that a login shell may print.
 const NOISE_LINES_MAX: usize = 1000;
 /// A busy host answers late. A login may ask for a password first.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -133,7 +133,7 @@ const SPIN_MS_MAX: u32 = 10_000;
 pub fn main(environment: fn() -> Environment) -> u8 {
     match serve(&mut io::stdin().lock(), &mut io::stdout().lock(), environment) {
         Ok(()) => 0,
-        // Who asked has gone; nobody is there to be told.
+        // The process that asked is gone: there is nobody to report to.
         Err(_) => Class::Unreachable.exit_code(),
     }
 }
@@ -143,7 +143,7 @@ fn serve(
     output: &mut dyn Write,
     environment: fn() -> Environment,
 ) -> io::Result<()> {
-    // Who started us may be held to one CPU; soakers must reach all.
+    // The parent may be bound to one CPU; soakers must be able to use all.
     let cpus = system::unpin();
     writeln!(output, "\n{MARK}")?;
     answer(output, &Answer::Probe { program: PROGRAM.into(), cpus })?;
@@ -198,7 +198,7 @@ fn answer(output: &mut dyn Write, answer: &Answer) -> io::Result<()> {
     output.flush()
 }
 
-/// The next line; `None` where nobody will say anything more.
+/// The next line; `None` at the end of the input.
 fn line(input: &mut dyn BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     match input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? {
@@ -228,8 +228,8 @@ fn moment(own: Option<CpuClock>, soakers: &Soakers) -> Moment {
     }
 }
 
-/// Threads of the kernel are processes without a session; that costs one cheap call for each of the
-/// others. One that ends meanwhile is left out.
+/// Kernel threads are the processes without a session: one cheap call for each process. A thread
+/// that ends during the scan is left out.
 fn kernel_threads() -> Vec<ThreadTime> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -247,21 +247,20 @@ fn kernel_thread(pid: u32) -> Option<ThreadTime> {
     Some(ThreadTime { pid, started, name, cpu, cpu_ns })
 }
 
-/// To the scheduler a session is a group (where `sched_autogroup_enabled` is 1), and SCHED_IDLE
-/// gives way within a group only: a soaker in a session of its own would take half of a CPU. A
-/// session's weight can be lowered to 15 where that of others is 1024; some 1.5 % of a busy CPU is
-/// what remains.
-/// A session that is not the probe's own is left alone: it is somebody's terminal.
+/// Where `sched_autogroup_enabled` is 1, each session is a scheduler group, and SCHED_IDLE yields
+/// only within its group: a soaker in a session of its own would take half of a CPU. The weight of
+/// a session can be lowered to 15, where others have 1024: about 1.5 % of a busy CPU remains. Only
+/// the probe's own session is changed: another one is a user's terminal.
 fn give_way() {
     let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
     // sshd starts a session for the shell, which becomes this program or waits for it.
     if system::session_of(own).is_some_and(|leader| leader == own || leader == parent) {
-        // A kernel without such groups has no such file.
+        // A kernel without autogroups has no such file.
         let _ = fs::write("/proc/self/autogroup", "19");
     }
 }
 
-/// Wants all of a CPU for a while.
+/// Uses all of a CPU for this time.
 fn spin(cpu: u32, for_ms: u32) -> Result<Spun, String> {
     let one = Cpus::of([cpu]).ok_or("there is no such CPU")?;
     let work = move || {
@@ -276,7 +275,7 @@ fn spin(cpu: u32, for_ms: u32) -> Result<Spun, String> {
     thread::spawn(work).join().unwrap_or_else(|_| Err("a thread failed".into()))
 }
 
-/// A probe that runs, and who asks it.
+/// A running probe, and the pipes to it.
 #[derive(Debug)]
 pub struct Probe {
     what: String,
@@ -287,20 +286,19 @@ pub struct Probe {
     group: Group,
 }
 
-/// The scheduler's group that a probe is in, and so its soakers.
+/// The scheduler group of a probe and of its soakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// That of who started it.
+    /// The group of its parent.
     Shared,
-    /// One of its own, as an ssh login has, which weighs as much as any other.
+    /// A group of its own with the usual weight, as for an ssh login.
     Own,
-    /// One of its own that gives way to others.
+    /// A group of its own with the lowest weight.
     Light,
 }
 
 impl Probe {
-    /// Starts a probe: `how` is as for the far side of a copy. Its first answer has come when this
-    /// returns.
+    /// Starts a probe, with `how` as for the far side of a copy, and waits for its first answer.
     pub fn start(how: &Launch) -> Result<Probe, Fault> {
         let what = match how {
             Launch::Ssh { host, .. } => format!("the probe at {host}"),
@@ -356,7 +354,7 @@ impl Probe {
         }
     }
 
-    /// Has exactly these CPUs soaked from now on.
+    /// Runs soakers on exactly these CPUs from now on.
     pub fn soak(&mut self, cpus: &[u32]) -> Result<(), Fault> {
         if self.group == Group::Own && !cpus.is_empty() {
             self.done(&Request::GiveWay {})?;
@@ -379,7 +377,7 @@ impl Probe {
         }
     }
 
-    /// Facts beside those of the environment: of a folder there, and of an interface.
+    /// Facts beside the environment: about a folder there, and about an interface.
     pub(crate) fn checkup(
         &mut self,
         folder: &Path,
@@ -391,7 +389,7 @@ impl Probe {
         }
     }
 
-    /// What time it is there.
+    /// The current time on the probe's host.
     pub(crate) fn unix_s(&mut self) -> Result<f64, Fault> {
         match self.ask(&Request::Time {})? {
             Answer::Time { unix_s } => Ok(unix_s),
@@ -399,7 +397,7 @@ impl Probe {
         }
     }
 
-    /// Has a port opened, for a while, for one who knows the token.
+    /// Opens a port, for a limited time, for a peer that knows the token.
     pub fn listen(&mut self, ports: Option<(u16, u16)>, token: &Token) -> Result<u16, Fault> {
         match self.ask(&Request::Listen { ports, token: *token })? {
             Answer::Listening { port } => Ok(port),
@@ -407,7 +405,7 @@ impl Probe {
         }
     }
 
-    /// Has a port opened that gives back what comes, to one who knows the token.
+    /// Opens an echo port for a peer that knows the token.
     pub(crate) fn reflect(
         &mut self,
         ports: Option<(u16, u16)>,
@@ -419,7 +417,7 @@ impl Probe {
         }
     }
 
-    /// Claims the host for a campaign, until this probe ends. The error says who has it.
+    /// Reserves the host for a campaign until this probe ends. The error names the holder.
     pub fn hold(&mut self, who: &str) -> Result<(), Fault> {
         self.done(&Request::Hold { who: who.to_string() })
     }
@@ -432,17 +430,17 @@ impl Probe {
         }
     }
 
-    /// Makes the page cache forget a file: cold without being root.
+    /// Drops a file from the page cache, which needs no root.
     pub fn drop_from_cache(&mut self, path: &Path) -> Result<(), Fault> {
         self.done(&Request::Drop { path: path.into() })
     }
 
-    /// Removes what a run has written in a folder of the probe's host, if it is there.
+    /// Removes what a run has written in a folder of the probe's host, if it exists.
     pub(crate) fn remove_sink(&mut self, folder: &Path) -> Result<(), Fault> {
         self.done(&Request::RemoveSink { folder: folder.into() })
     }
 
-    /// Has a thread of the probe's own session want all of a CPU.
+    /// Runs a thread in the probe's session that uses all of a CPU.
     pub(crate) fn spin(&mut self, cpu: u32, for_ms: u32) -> Result<Spun, Fault> {
         match self.ask(&Request::Spin { cpu, for_ms })? {
             Answer::Spun(spun) => Ok(spun),
@@ -476,7 +474,7 @@ impl Probe {
         match self.lines.recv_timeout(patience) {
             Ok(line) => Ok(line),
             Err(RecvTimeoutError::Timeout) => {
-                // A late answer would be taken for that of the next question.
+                // A late answer would be taken for the answer to the next request.
                 self.stdin = None;
                 Err(self.gone(&format!("no answer within {} s", patience.as_secs())))
             }
@@ -496,7 +494,7 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // It ends when nobody can ask any more.
+        // The probe ends when its standard input is closed.
         self.stdin = None;
         if let Some(launched) = self.launched.take() {
             launched.end(LEAVES_WITHIN);
@@ -504,7 +502,7 @@ impl Drop for Probe {
     }
 }
 
-/// Reads lines on a thread of its own, so that whoever waits for one can give up.
+/// Reads lines on a separate thread, so that waiting for a line can time out.
 fn read(stdout: ChildStdout) -> Receiver<String> {
     let (said, lines) = sync_channel(1);
     thread::spawn(move || {
@@ -518,11 +516,11 @@ fn read(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// The share of each CPU that its soaker takes from a thread that wants all of it, measured while
-/// `soaking` has soakers there. `spinner` is another probe, started in the way that what is
-/// measured will be: to the scheduler a session is a group, and the weights of groups are what
-/// counts between two of them. The least of a few tries: whoever else wants a CPU meanwhile makes
-/// room for the soaker, and what is said here is said of a whole experiment.
+/// The share of each CPU that its soaker takes from a thread that could use all of it, measured
+/// while `soaking` runs soakers there. `spinner` is another probe, started in the same way as the
+/// measured process: where a session is a scheduler group, the weights of the two groups count. The
+/// result is the minimum of a few tries, since other load increases the soaker's share, and the
+/// result holds for a whole experiment.
 pub fn intrusion(soaking: &mut Probe, spinner: &mut Probe) -> Result<BTreeMap<u32, f64>, Fault> {
     let cpus: Vec<u32> = soaking.moment()?.soakers.into_keys().collect();
     let mut shares = BTreeMap::new();
@@ -548,7 +546,7 @@ fn intrusion_of(cpu: u32, soaking: &mut Probe, spinner: &mut Probe) -> Result<f6
     Ok(gates::intruded(before.span_s(&after), soaker_s, spun))
 }
 
-/// Long beside what a question takes, which is not known to belong to the soaker or not.
+/// Long compared with a request, during which the soaker cannot be told apart.
 const INTRUSION_MS: u32 = 400;
 const INTRUSION_TRIES: u32 = 3;
 

@@ -1,5 +1,5 @@
-//! What one host sees of the path to another through the probe there: how far apart their clocks
-//! are, and whether a connection as the streams of a copy are made comes to be.
+//! The path to another host, measured with the probe there: the difference of the clocks, and
+//! whether a connection like a stream of a copy can be established.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use base::units::Nanos;
 use mover::io::clock;
 use mover::remote::peer::PROGRAM;
 
-/// Asks the far probe for its clock and for a port, and knocks there.
+/// Asks the far probe for its time and for a port, and opens a test connection to it.
 pub(crate) fn try_path(
     far: &mut Probe,
     login: Nanos,

@@ -1,9 +1,9 @@
-//! Soakers: a thread on each CPU that takes what nobody else wants and counts how much that was.
+//! Soakers: one thread on each CPU that uses idle time only, and counts it.
 //!
-//! It works in registers only, so that it evicts nothing from a cache, under `SCHED_IDLE`, whose
-//! weight is 3 where that of others is 1024. Threads of other sessions are other groups to the
-//! scheduler where `sched_autogroup_enabled` is 1: against those the weights of the groups count,
-//! not those of the threads. `probe::intrusion` measures what is left of it.
+//! A soaker works in registers, so it evicts nothing from a cache, and runs under `SCHED_IDLE`,
+//! with weight 3 where other threads have 1024. Where `sched_autogroup_enabled` is 1, threads of
+//! other sessions are other scheduler groups: then the weights of the groups count, not those of
+//! the threads. `probe::intrusion` measures what a soaker still takes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use base::cpus::Cpus;
 use base::units::Tick;
 use mover::io::system::{CpuClock, pin, run_when_idle};
 
-/// The soakers of this process: made when they are first asked for, resting in between.
+/// The soakers of this process: created on first use, paused between measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Soakers {
     by_cpu: BTreeMap<u32, Soaker>,
@@ -27,12 +27,12 @@ struct Soaker {
     shared: Arc<Shared>,
     thread: Thread,
     clock: CpuClock,
-    /// When it was set to work, if it is.
+    /// When it started to run; `None` while paused.
     since: Option<Tick>,
 }
 
-/// What a soaker and its reader share; a cache line of its own, and the line that is fetched with
-/// it, so that nobody else's writes slow the soaker down.
+/// State shared by a soaker and its reader. It fills a cache line and the adjacent line that is
+/// prefetched with it, so that no other write slows the soaker down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shared {
@@ -41,8 +41,8 @@ struct Shared {
 }
 
 impl Soakers {
-    /// Has exactly these CPUs soaked from now on. Where one cannot be, nothing has changed but that
-    /// others may have been made, which rest.
+    /// Runs soakers on exactly these CPUs from now on. If one cannot be created, nothing changes,
+    /// except that others may have been created, which are paused.
     pub(crate) fn soak(&mut self, cpus: &[u32], now: Tick) -> Result<(), String> {
         for cpu in cpus {
             if !self.by_cpu.contains_key(cpu) {
@@ -59,7 +59,7 @@ impl Soakers {
         Ok(())
     }
 
-    /// Those that work, and how far they have come.
+    /// The times of the running soakers.
     pub(crate) fn times(&self) -> BTreeMap<u32, SoakerTimes> {
         let times = |(cpu, soaker): (&u32, &Soaker)| {
             let since_ns = soaker.since?.0;
@@ -70,14 +70,14 @@ impl Soakers {
         self.by_cpu.iter().filter_map(times).collect()
     }
 
-    /// What all of them have used, those that rest too.
+    /// CPU time of all soakers, paused ones included.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.by_cpu.values().filter_map(|soaker| soaker.clock.now()).map(|time| time.0).sum()
     }
 }
 
 impl Soaker {
-    /// A thread that rests.
+    /// Creates a paused thread.
     fn start(cpu: u32) -> Result<Soaker, String> {
         let shared = Arc::new(Shared::default());
         let (said, ready) = channel();
@@ -103,7 +103,7 @@ impl Soaker {
     }
 }
 
-/// What the thread of a soaker does until the process ends.
+/// The loop of a soaker's thread, until the process ends.
 fn live(cpu: u32, shared: &Shared, said: &Sender<Result<CpuClock, String>>) {
     let clock = prepare(cpu);
     let failed = clock.is_err();
@@ -129,9 +129,9 @@ fn prepare(cpu: u32) -> Result<CpuClock, String> {
     CpuClock::of_this_thread().ok_or_else(|| "its thread has no clock".into())
 }
 
-/// A chain of steps each of which waits for the one before, in registers, whatever else the
-/// processor could do at the same time: Marsaglia's xorshift. (Steps of a linear generator will not
-/// do: compilers join several into one.)
+/// A dependency chain in registers: each step needs the result of the one before, so the processor
+/// cannot run two at a time. Marsaglia's xorshift. (A linear generator will not do: compilers merge
+/// several of its steps into one.)
 fn churn(mut number: u64) -> u64 {
     for _ in 0..ROUND {
         number ^= number << 13;
@@ -141,5 +141,5 @@ fn churn(mut number: u64) -> u64 {
     std::hint::black_box(number)
 }
 
-/// Iterations between two looks at what is shared: about two microseconds.
+/// Iterations between two reads of the shared state: about two microseconds.
 const ROUND: u64 = 1000;
