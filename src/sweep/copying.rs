@@ -1,4 +1,4 @@
-//! One cell: a copy that is told when it is enough, watched from here.
+//! One cell: a copy with a limit of time or bytes, and its progress.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ use mover::pump::watch::Watch;
 use mover::remote;
 use mover::remote::launch::Launch;
 
-/// Makes a copy; one for a time ends when that is over. One that moves nothing for long is ended.
+/// Makes a copy. A limit of time stops it; a copy without progress for long is aborted.
 pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<CopyRecord, Fault> {
     let (notices_in, notices) = channel();
     let watch = Arc::new(Watch::new(notices_in));
@@ -56,7 +56,7 @@ struct Follower {
     moved: Option<Moved>,
 }
 
-/// When bytes were seen to move.
+/// When progress was seen.
 #[derive(Clone, Copy)]
 struct Moved {
     first: Tick,

@@ -1,5 +1,5 @@
-//! A campaign under way: cell after cell, each behind a pause as long as the copy before it, with
-//! probes of the path in both. Hosts that fail rest, and are tried again.
+//! Runs a campaign: cell after cell, each after a pause as long as the copy before it. Probes of
+//! the path run in both. A host that fails is left alone for a while and tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,23 +20,23 @@ use base::units::{Nanos, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
 
-/// What stays the same from cell to cell.
+/// The inputs of a campaign: the same for all cells.
 #[derive(Debug)]
 pub struct Course {
-    /// No other campaign has it.
+    /// Unique among campaigns.
     pub name: String,
     pub plan: Plan,
-    /// Where each host puts the bytes; to nothing where no folder is named.
+    /// Each host with its destination folder; without one, the data is discarded.
     pub hosts: Vec<(String, Option<PathBuf>)>,
     pub settings: Settings,
     pub remote: Remote,
     pub data: DataSet,
 }
 
-/// What whoever follows a campaign is told.
+/// Events of a campaign, for its observer.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// Nothing moves until then.
+    /// No copy runs for this time.
     Pausing {
         cell: &'a Cell,
         length: Nanos,
@@ -50,7 +50,7 @@ pub(crate) enum Step<'a> {
         done: usize,
         of: usize,
     },
-    /// The host is left alone for so long.
+    /// The host is not measured for this time.
     Resting {
         host: &'a str,
         fault: &'a Fault,
@@ -59,7 +59,7 @@ pub(crate) enum Step<'a> {
     Warning(&'a str),
 }
 
-/// A host that could not be measured to the end.
+/// A host with cells that could not be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LeftOut {
     pub host: String,
@@ -87,7 +87,7 @@ struct Under<'a> {
 }
 
 impl Course {
-    /// Measures what is not done yet. A watch that is stopped ends it behind the cell.
+    /// Measures the cells that are not done yet. Stopping the watch ends it after the current cell.
     pub(crate) fn carry_out(
         &self,
         done: &Done,
@@ -122,7 +122,7 @@ impl Course {
                     tell(&Step::CopyRecord { cell: &cell, record: &record, done, of });
                 }
                 Ok(None) => break,
-                // The store, this host: no other cell would do better.
+                // A fault of the store or of this host would fail every other cell too.
                 Err(Trouble::Here(fault)) => return Err(fault),
                 Err(Trouble::There(fault)) => {
                     let host = &self.hosts[cell.host].0;
@@ -160,7 +160,7 @@ impl Course {
                 ..self.settings.clone()
             },
             listed: None,
-            // A connection that is lost ends the cell, and the host rests.
+            // A lost connection ends the cell, and the host is tried again later.
             remote: Remote { retry_for: Nanos(0), ..self.remote.clone() },
         }
     }
@@ -174,7 +174,7 @@ enum Trouble {
 }
 
 impl Under<'_> {
-    /// One cell with the pause before it; `None` where it was stopped in the pause.
+    /// One cell with the pause before it; `None` if stopped during the pause.
     fn measure(
         &mut self,
         cell: &Cell,
@@ -228,9 +228,9 @@ impl Under<'_> {
         Ok(Some(record))
     }
 
-    /// As long as the copy before and a twentieth more, less what has passed of it; before the
-    /// first as long as the cell. So at most half of the time is load, the first and the last cell
-    /// included. Long enough for some probes.
+    /// The previous copy's duration and a twentieth more, less the time since its end; before the
+    /// first copy, the length of the cell. So load takes at most half of the time, first and last
+    /// cell included. Long enough for some probes.
     fn pause(&self, cell: &Cell) -> Nanos {
         let whole = match (self.last, cell.extent) {
             (Some((_, took)), _) => Nanos(took.0 / 20 * 21),
@@ -265,7 +265,7 @@ impl Under<'_> {
 }
 
 impl From<Fault> for Trouble {
-    /// Most that can happen is the far host's or the path's.
+    /// Most faults are the far host's or the path's.
     fn from(fault: Fault) -> Trouble {
         match fault.class {
             Class::Usage => Trouble::Here(fault),

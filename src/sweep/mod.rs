@@ -1,5 +1,5 @@
-//! A campaign carried out: copy after copy over the paths to far hosts, with pauses and with probes
-//! in both. Which copies and in which order, and what they say, is the business of `campaign`.
+//! Runs a campaign: copies over the paths to far hosts, with pauses between them and probes in
+//! both. `analysis::campaign` plans the copies and interprets the results.
 
 mod copying;
 pub mod course;

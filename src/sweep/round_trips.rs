@@ -1,5 +1,5 @@
-//! Round trips, measured open-loop: probes leave at fixed times, whatever has become of those
-//! before. Who waited for an answer would ask least just when answers are slow.
+//! Round trips, measured open-loop: probes are sent at fixed times, answered or not. A closed loop
+//! would send the fewest probes just when answers are slow (coordinated omission).
 
 use std::io;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use mover::io::echo::Reflector;
 /// One probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probed {
-    /// When it was to leave, and when it did.
+    /// When it was due, and when it was sent.
     pub due: Tick,
     pub sent: Tick,
     pub back: Option<Tick>,
@@ -43,7 +43,7 @@ impl Prober {
         Prober { enough, method, thread: thread::spawn(move || probe(reflector, &told)) }
     }
 
-    /// Waits for what is still under way. `None` for the reflector where its connection broke.
+    /// Waits for outstanding answers. The reflector is `None` if its connection broke.
     pub(crate) fn finish(self) -> (Option<Reflector>, Seen) {
         self.enough.store(true, Relaxed);
         let (reflector, probes) = self.thread.join().unwrap_or_default();
@@ -53,16 +53,16 @@ impl Prober {
 
 fn probe(mut reflector: Reflector, enough: &AtomicBool) -> (Option<Reflector>, Vec<Probed>) {
     let began = clock::now();
-    // Numbers go on from one prober to the next, so an answer that comes too late is nobody's.
+    // Numbers continue from one prober to the next, so a late answer matches no probe.
     let first = (began.0 / EVERY.0) as u32;
     let mut probes: Vec<Probed> = Vec::new();
-    // A turn waits for answers until the next probe is due, and sends it.
+    // Each turn receives answers until the next probe is due, and sends it.
     while !enough.load(Relaxed) {
         let due = began.after(Nanos(probes.len() as u64 * EVERY.0));
         if hear_until(due, &mut reflector, first, &mut probes).is_err() {
             return (None, probes);
         }
-        // One that could not leave counts as lost: its time is over.
+        // A probe that could not be sent counts as lost: it is not sent later.
         let sent = clock::now();
         let _ = reflector.send(first.wrapping_add(probes.len() as u32));
         probes.push(Probed { due, sent, back: None });
@@ -77,7 +77,7 @@ fn probe(mut reflector: Reflector, enough: &AtomicBool) -> (Option<Reflector>, V
     (Some(reflector), probes)
 }
 
-/// Notes what comes back until then. An error is the end of a connection.
+/// Records the answers until that time. An error means that the connection has ended.
 fn hear_until(
     until: Tick,
     reflector: &mut Reflector,
@@ -95,7 +95,7 @@ fn hear_until(
                     }
                 }
                 Ok(None) => break,
-                // What ICMP says of a host that is away for a moment.
+                // An ICMP error: the host is unreachable for a moment.
                 Err(_) if reflector.method() == "icmp" => break,
                 Err(why) => return Err(why),
             }
@@ -109,7 +109,7 @@ fn may_come(probe: &Probed) -> bool {
 }
 
 impl Seen {
-    /// What probes say that left before the load, and in the time of the load.
+    /// Round trips of the probes sent before the load, and of those sent during it.
     pub(crate) fn round_trips(&self, loaded: (Tick, Tick)) -> RoundTrips {
         let (from, to) = loaded;
         let of = |keep: &dyn Fn(&Probed) -> bool| {
@@ -142,11 +142,11 @@ fn summary<'a>(probes: impl Iterator<Item = &'a Probed>) -> Probes {
     Probes { sent, lost, min_s: at(0.0), median_s: at(0.5), p95_s: at(0.95) }
 }
 
-/// True where somebody answers by ICMP.
+/// The reflector of an address that answers ICMP.
 pub fn answers(address: IpAddr) -> io::Result<Reflector> {
     let mut reflector = Reflector::icmp(address)?;
     for number in 0..TRIES {
-        // A late answer to a try must be nobody's.
+        // A late answer to a try must match no probe.
         reflector.send(u32::MAX - number)?;
         reflector.wait(TRY_PATIENCE)?;
         if reflector.receive()?.is_some() {
@@ -158,7 +158,7 @@ pub fn answers(address: IpAddr) -> io::Result<Reflector> {
 
 /// Ten a second.
 pub(crate) const EVERY: Nanos = Nanos::from_millis(100);
-/// What comes later is lost.
+/// A later answer counts as lost.
 const PATIENCE: Nanos = Nanos::from_millis(1000);
 const TRIES: u32 = 3;
 const TRY_PATIENCE: Nanos = Nanos::from_millis(700);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(none.loaded, Probes::default());
     }
 
-    /// The far end keeps every answer back for a while: probes leave at their times all the same.
+    /// The far end delays all answers: probes are still sent on time.
     #[test]
     fn probes_do_not_wait_for_answers() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

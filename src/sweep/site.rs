@@ -1,4 +1,4 @@
-//! A far host of a campaign: who looks at it from there, who reflects probes, and how it has done.
+//! A far host of a campaign: its host probe, its reflector of round-trip probes, its failures.
 
 use std::path::Path;
 
@@ -23,20 +23,20 @@ use mover::remote::streams;
 pub(crate) struct Site {
     host: String,
     met: Option<Met>,
-    /// Faults since it has worked last.
+    /// Faults since the last success.
     failures: u32,
     rests_until: Tick,
     fault: Option<Fault>,
 }
 
-/// A host that answers.
+/// A connected host.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub launch: Launch,
     pub probe: Probe,
-    /// The environment there, as the store numbers it.
+    /// The number of its environment in the store.
     pub environment: i64,
-    /// `None` while a prober has it, and where its connection broke.
+    /// `None` while a prober uses it, and after its connection broke.
     pub reflector: Option<Reflector>,
     pub near_facts: Environment,
 }
@@ -50,7 +50,7 @@ impl Site {
         now >= self.rests_until
     }
 
-    /// When it is tried again even if nothing else is to be done; `None` for never.
+    /// When it is tried again even if no other host is left; `None`: never.
     pub(super) fn returns(&self) -> Option<Tick> {
         (self.failures < FAILURES_MAX).then_some(self.rests_until)
     }
@@ -59,7 +59,7 @@ impl Site {
         (self.failures, self.fault) = (0, None);
     }
 
-    /// How long it rests: twice as long each time.
+    /// Counts a failure; returns the time until the next try, which doubles each time.
     pub(crate) fn has_failed(&mut self, fault: Fault, extent: Extent) -> Nanos {
         self.failures += 1;
         self.fault = Some(fault);
@@ -77,7 +77,7 @@ impl Site {
         self.fault.take()
     }
 
-    /// The host, logged in to where nobody is there yet.
+    /// The connected host, after a login if there is no connection.
     pub(super) fn meet(
         &mut self,
         campaign: &str,
@@ -106,7 +106,7 @@ impl Met {
         Ok(Met { launch, probe, environment, reflector: None, near_facts })
     }
 
-    /// The kernel there where it answers, else the probe, which echoes on a port of its own.
+    /// The host's kernel if it answers ICMP, else the probe, with an echo port.
     fn new_reflector(&mut self, host: &str, ports: Option<(u16, u16)>) -> Result<Reflector, Fault> {
         let facts = self.probe.checkup(Path::new("."), Toward::WhoLoggedIn)?;
         let named: Vec<String> = facts.get("reached_at").cloned().into_iter().collect();
@@ -129,9 +129,9 @@ impl Met {
     }
 }
 
-/// A host that has failed so often in a row is tried again only while others are measured.
+/// After so many failures in a row, a host is tried again only while others are measured.
 const FAILURES_MAX: u32 = 4;
-/// An hour, the longest cell, still fits.
+/// With these doublings an hour, the longest cell, does not overflow.
 const DOUBLINGS_MAX: u32 = 16;
 const REST_MIN: Nanos = Nanos::from_millis(500);
 const REST_MAX: Nanos = Nanos::from_millis(600_000);
