@@ -1,5 +1,5 @@
-//! The facts that a doctor wants beside those of an environment, read on the host that they are of.
-//! Pure functions make facts of the kernel's texts.
+//! The facts that `doctor` needs beside those of the environment, read on the host that they
+//! describe. Pure functions parse the kernel's texts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,17 +17,17 @@ use mover::io::system;
 /// Facts by name, as in an environment.
 type Facts = BTreeMap<String, String>;
 
-/// Where the interface leads that is looked at.
+/// The peer to which the examined interface leads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Toward {
     World,
     Address(IpAddr),
-    /// Who has logged in with ssh.
+    /// The client of the ssh login.
     WhoLoggedIn,
 }
 
-/// All of them on this host: of an interface, and of a folder that copies are to use.
+/// All facts of this host: of an interface, and of a folder that copies are to use.
 pub(crate) fn here(folder: &Path, toward: Toward) -> Facts {
     let mut facts = Facts::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -63,7 +63,7 @@ pub(crate) fn here(folder: &Path, toward: Toward) -> Facts {
     facts
 }
 
-/// Of `client port server port`: who logged in, and the address that was reached.
+/// Of `client port server port`: the client's address, and the server's.
 fn both_ends(connection: &str) -> (Option<IpAddr>, Option<IpAddr>) {
     let words: Vec<&str> = connection.split(' ').collect();
     let address = |at: usize| words.get(at)?.parse().ok();
@@ -77,12 +77,12 @@ fn of_folder(folder: &Path, add: &mut dyn FnMut(&str, Option<String>)) {
         add("folder_file_system", Some(state.file_system));
         add("folder_mount_options", Some(state.mount_options));
     }
-    // What is not there yet is where its folder is.
+    // Of a path that does not exist, the nearest folder above it.
     let found = folder.ancestors().find_map(|path| rustix::fs::statvfs(path).ok());
     if let Some(found) = found {
         add("folder_free_bytes", Some((found.f_bavail * found.f_frsize).to_string()));
         add("folder_total_bytes", Some((found.f_blocks * found.f_frsize).to_string()));
-        // Some file systems have no fixed number of them.
+        // Some file systems have no fixed number of inodes.
         add("folder_free_nodes", (found.f_files > 0).then(|| found.f_favail.to_string()));
     }
 }
@@ -128,7 +128,7 @@ fn distinct(all: &[String]) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// Whether any receive queue hands packets to other CPUs.
+/// Whether any receive queue steers packets to other CPUs (RPS).
 fn steering(folder: &str) -> Option<String> {
     let queues = fs::read_dir(format!("{folder}/queues")).ok()?.flatten();
     let masks = queues.filter_map(|queue| fs::read_to_string(queue.path().join("rps_cpus")).ok());
@@ -137,7 +137,7 @@ fn steering(folder: &str) -> Option<String> {
     Some(if any { "on" } else { "off" }.to_string())
 }
 
-/// The interface that packets to an address leave by; without one, that to strangers.
+/// The interface of the route to an address; without an address, of the default route.
 fn interface_to(peer: Option<IpAddr>) -> Option<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     match peer.map(|peer| peer.to_canonical()) {
@@ -150,7 +150,7 @@ fn interface_to(peer: Option<IpAddr>) -> Option<String> {
 }
 
 /// `Iface Destination Gateway Flags RefCnt Use Metric Mask …`, addresses as hexadecimal words in
-/// the machine's order. The longest mask counts, then the least metric.
+/// host byte order. The longest mask wins, then the lowest metric.
 fn route_v4(routes: &str, peer: Ipv4Addr) -> Option<String> {
     let word = |text: &str| {
         let word = u32::from_str_radix(text, 16).ok()?;
@@ -188,13 +188,13 @@ fn qdiscs(text: &str) -> Option<String> {
     distinct(&names)
 }
 
-/// Packets that no CPU had room for: the second column of each CPU's line, in hexadecimal.
+/// Packets dropped at a full backlog: the second column of each CPU's line, in hexadecimal.
 fn dropped(softnet: &str) -> u64 {
     let of = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     softnet.lines().filter_map(of).sum()
 }
 
-/// How many of a device's interrupts take what comes in, and the busiest CPU's share of them.
+/// How many of a device's interrupts receive packets, and the busiest CPU's share of them.
 fn interrupts(table: &str, names: &[&str]) -> Option<(usize, f64)> {
     let mut lines = table.lines();
     let cpus = lines.next()?.split_whitespace().count();
@@ -220,7 +220,7 @@ fn interrupts(table: &str, names: &[&str]) -> Option<(usize, f64)> {
     (all > 0).then(|| (queues, most as f64 / all as f64))
 }
 
-/// An address that nobody has (RFC 5737): the route to it is that to strangers.
+/// A documentation address (RFC 5737): its route is the default route.
 const SOMEBODY: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a run ran in: kernel, processors, clock, network and memory settings, file systems. Files
-//! of `/proc` and `/sys` are read as they are, and pure functions make facts of their texts. No
-//! other program is asked, since every copy asks.
+//! The environment of a run: kernel, processors, clock, network and memory settings, file systems.
+//! Pure functions parse the texts of files in `/proc` and `/sys`. No other program is started,
+//! since every copy reads the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use analysis::record::sample::Environment;
 use base::units::parse_size;
 
-/// The texts that facts are made of, by path.
+/// The texts that facts are parsed from, by path.
 pub(crate) type Texts = BTreeMap<String, String>;
 
 /// The environment of this host.
@@ -19,7 +19,7 @@ pub fn here() -> Environment {
     of(&texts())
 }
 
-/// What the texts say. What changes from minute to minute is left out: runs share environments.
+/// Parses the facts. Values that change within minutes are left out: runs share environments.
 pub fn of(texts: &Texts) -> Environment {
     let one = |path: &str| texts.get(path).map(|text| text.trim().to_string());
     let mut facts = BTreeMap::new();
@@ -68,12 +68,12 @@ pub fn of(texts: &Texts) -> Environment {
 pub(crate) fn file_system(path: &Path) -> Option<String> {
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let absolute = std::path::absolute(path).ok()?;
-    // What is not there yet will be where its folder is.
+    // Of a path that does not exist, the nearest folder above it.
     let there = absolute.ancestors().find_map(|path| fs::canonicalize(path).ok())?;
     file_system_in(&mounts, &there)
 }
 
-/// What a list of mounts, in the kernel's form, says about a path without links in it.
+/// The mount of a path without links, from a list of mounts in the kernel's form:
 ///
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
 pub(crate) fn file_system_in(mounts: &[u8], path: &Path) -> Option<String> {
@@ -83,7 +83,7 @@ pub(crate) fn file_system_in(mounts: &[u8], path: &Path) -> Option<String> {
         let Some(dash) = fields.iter().position(|field| *field == b"-") else { continue };
         let (Some(point), Some(options)) = (fields.get(4), fields.get(5)) else { continue };
         let point = unescaped(point);
-        // Of two at one place the later covers the earlier.
+        // Of two mounts at one point the later hides the earlier.
         let depth = point.components().count();
         let covers = best.as_ref().is_none_or(|(deepest, _)| depth >= *deepest);
         if path.starts_with(&point) && covers {
@@ -104,7 +104,7 @@ pub(crate) fn file_system_in(mounts: &[u8], path: &Path) -> Option<String> {
     best.map(|(_, text)| text)
 }
 
-/// Reads all that there is of what facts are made of.
+/// Reads all files that facts are parsed from.
 fn texts() -> Texts {
     let mut texts = Texts::new();
     let mut take = |path: &str| {
@@ -141,8 +141,8 @@ fn texts() -> Texts {
     texts
 }
 
-/// Where the quotas of a process's control group stand, and those of the groups around it: in the
-/// one tree of version 2, `0::/jobs`, or in the tree of the CPUs, `4:cpu,cpuacct:/jobs`.
+/// The quota files of a process's control group and of the groups above it: in the single tree of
+/// version 2, `0::/jobs`, or in the CPU tree of version 1, `4:cpu,cpuacct:/jobs`.
 fn quota_files(own_group: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in own_group.lines() {
@@ -164,7 +164,7 @@ fn quota_files(own_group: &str) -> Vec<String> {
     files
 }
 
-/// The tightest of those quotas, as the kernel writes it: `50000 100000` is half a CPU.
+/// The lowest of those quotas, as the kernel writes it: `50000 100000` is half a CPU.
 fn cpu_quota(texts: &Texts) -> Option<String> {
     let share = |text: &str| -> f64 {
         let (share, period) = text.split_once(' ').unwrap_or((text, "1"));
@@ -178,7 +178,7 @@ fn cpu_quota(texts: &Texts) -> Option<String> {
         if path.ends_with(QUOTA) {
             return Some(text.to_string());
         }
-        // In version 1 the two numbers have a file each, and -1 is no quota.
+        // In version 1 the two numbers have a file each, and -1 means no quota.
         let folder = path.strip_suffix(FIRST_QUOTA).filter(|_| !text.starts_with('-'))?;
         let period = texts.get(&format!("{folder}{FIRST_PERIOD}"))?;
         Some(format!("{text} {}", period.trim()))
@@ -187,7 +187,7 @@ fn cpu_quota(texts: &Texts) -> Option<String> {
     quotas.min_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
-/// Settings that change how bytes move. A key is nobody's business.
+/// Settings that affect transfers. Keys are left out: they are secret.
 fn is_setting(name: &str) -> bool {
     let Some((folder, name)) = name.rsplit_once('/') else {
         return false;
@@ -204,8 +204,8 @@ fn is_setting(name: &str) -> bool {
     }
 }
 
-/// The clock that a processor is sold with, where it is known: what it runs at changes all the
-/// time, and is only taken, in full hundreds, where nothing else is known.
+/// The nominal clock of the processor, where it is known. The current clock changes all the time:
+/// it is used, in full hundreds, only where nothing else is known.
 fn mhz(texts: &Texts) -> Option<String> {
     let khz = |path| texts.get(path)?.trim().parse::<u64>().ok();
     let steady = khz(MHZ_BASE).or_else(|| khz(MHZ_MAX)).map(|khz| khz as f64 / 1000.0);
@@ -232,7 +232,7 @@ fn memory_total(meminfo: &str) -> Option<String> {
     Some(kib.saturating_mul(1024).to_string())
 }
 
-/// What a core's own cache, that of the second level, holds.
+/// The size of a core's own cache, the second-level one.
 pub(crate) fn core_cache_bytes(environment: &Environment) -> Option<u64> {
     let (_, size) = environment.facts.iter().find(|(name, _)| name.starts_with("cache L2"))?;
     parse_size(size).ok()
@@ -262,7 +262,7 @@ fn kernel_option(config: &str, option: &str) -> Option<String> {
     })
 }
 
-/// The interface that strangers are reached by.
+/// The interface of the default route.
 fn default_interface(routes: &str) -> Option<&str> {
     routes.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -281,7 +281,7 @@ fn name_of(line: &str) -> &str {
     line.split(':').next().unwrap_or_default().trim()
 }
 
-/// The kernel writes blanks and the like in names as `\040`.
+/// The kernel writes spaces and other special characters in names as `\040`.
 fn unescaped(name: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut at = 0;
@@ -309,7 +309,7 @@ const MHZ_BASE: &str = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
 const MHZ_MAX: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 const VENDOR: &str = "/sys/class/dmi/id/sys_vendor";
 const HYPERVISOR: &str = "/sys/hypervisor/type";
-/// Whether the scheduler weighs sessions before threads: `1` or `0`.
+/// Whether the scheduler groups threads by session: `1` or `0`.
 pub(crate) const AUTOGROUP: &str = "sched_autogroup";
 /// Folders with settings.
 const SETTINGS: &[&str] = &["/proc/sys/net/ipv4", "/proc/sys/net/core", "/proc/sys/vm"];
@@ -327,14 +327,14 @@ const ONE_TO_ONE: &[(&str, &str)] = &[
     ("huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
     ("machine", "/sys/class/dmi/id/product_name"),
 ];
-/// Facts that only the kernel's configuration knows.
+/// Facts that only the kernel's build configuration has.
 const KERNEL_OPTIONS: &[(&str, &str)] = &[
     ("hz", "CONFIG_HZ"),
     ("irq_time_accounting", "CONFIG_IRQ_TIME_ACCOUNTING"),
     ("full_time_accounting", "CONFIG_VIRT_CPU_ACCOUNTING_GEN"),
     ("preempt", "CONFIG_PREEMPT"),
 ];
-/// More levels of caches than there are.
+/// More caches than any processor has.
 const CACHES_MAX: u32 = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a file meets on its host: how much of it is in memory, and where it lies.
+//! The state of a file on its host: its share of the page cache, and its file system.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ impl FileState {
     }
 }
 
-/// What is known of a path; of a file that is not there yet, where it would lie.
+/// The state of a path; of a file that does not exist yet, of the place where it would be.
 pub fn state(path: &Path) -> Result<FileState, String> {
     let file = File::open(path).ok();
     let length = file.as_ref().and_then(|file| Some(file.metadata().ok()?.len()));
@@ -41,20 +41,20 @@ pub fn state(path: &Path) -> Result<FileState, String> {
     Ok(FileState { len_bytes: length, resident, file_system, mount_options })
 }
 
-/// Has a file written out and forgotten: its next reader goes to the disk.
+/// Writes a file back and drops it from the page cache: the next read is from the disk.
 pub fn drop_from_cache(path: &Path) -> Result<(), String> {
     let failed = |doing: &str, why: &dyn std::fmt::Display| {
         format!("cannot {doing} '{}': {why}", path.display())
     };
     let file = File::open(path).map_err(|why| failed("open", &why))?;
-    // Pages that are not on the disk yet stay.
+    // Dirty pages would stay in the cache.
     file.sync_all().map_err(|why| failed("sync", &why))?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
         .map_err(|why| failed("drop from the page cache", &why))
 }
 
-/// The device that a path lies on, as `major:minor`: the whole disk where that is a partition of
-/// one, and one of its own for a file system in memory.
+/// The device of a path, as `major:minor`: for a partition the whole disk; each file system in
+/// memory has a number of its own.
 pub fn device(path: &Path) -> Option<String> {
     let number = rustix::fs::stat(path).ok()?.st_dev;
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
@@ -66,7 +66,7 @@ pub fn device(path: &Path) -> Option<String> {
     }
 }
 
-/// Removes a file; one that is not there is as good.
+/// Removes a file; a missing file is no error.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), String> {
     match std::fs::remove_file(path) {
         Err(why) if why.kind() != ErrorKind::NotFound => {
@@ -76,7 +76,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The path without links, or that of the nearest folder above it that is there.
+/// The path with its links resolved, or that of the nearest folder above it that exists.
 fn real_folder(path: &Path) -> Result<PathBuf, String> {
     let whole = std::path::absolute(path)
         .map_err(|why| format!("cannot find '{}': {why}", path.display()))?;
@@ -96,7 +96,7 @@ pub(crate) fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, String)>
         let depth = path.starts_with(&folder).then(|| Path::new(&folder).components().count())?;
         let own = front.get(5)?;
         let options = match back.get(2) {
-            // Those of the mount stand in front of those of the file system; some are in both.
+            // Those of the mount are in front of those of the file system; some are in both.
             Some(options) => {
                 let more = options.split(',').filter(|word| !own.split(',').any(|o| o == *word));
                 [*own].into_iter().chain(more).collect::<Vec<_>>().join(",")
@@ -109,7 +109,7 @@ pub(crate) fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, String)>
     found.map(|(_, mount)| mount)
 }
 
-/// Blanks and the like stand as `\040` there.
+/// The kernel writes spaces and other special characters as `\040` there.
 fn unescaped(word: &str) -> String {
     let mut parts = word.split('\\');
     let mut text = parts.next().unwrap_or_default().to_string();
@@ -172,7 +172,7 @@ mod tests {
         std::fs::write(&path, vec![1; 1 << 20]).unwrap();
         let warm = state(&path).unwrap();
         assert_eq!(warm.len_bytes, Some(1 << 20));
-        // Kernels before 6.5 do not tell.
+        // Kernels before 6.5 have no cachestat.
         assert!(warm.resident.is_none_or(|share| share > 0.9), "{warm:?}");
         drop_from_cache(&path).unwrap();
     }

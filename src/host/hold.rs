@@ -1,11 +1,11 @@
-//! One campaign at a time on a host: two would measure each other, those of two users as well. Who
-//! measures a host listens under a name of the kernel's, which no other can take, and which goes
-//! with the process however it ends; who is refused asks there who it is. Each network namespace
-//! has names of its own.
+//! A host is measured by one campaign at a time: two would disturb each other, also those of two
+//! users. The process that measures a host listens on an abstract Unix socket: only one process can
+//! bind its name, and the name is free when that process ends. A process that is refused asks there
+//! who the holder is. Each network namespace has names of its own.
 //!
-//! Any user can take the name, for no good too. A lock in each user's home would prevent that, and
-//! would let two users measure each other unnoticed: worse, as a refusal is seen and names the
-//! user, whom the kernel knows, whatever the other side says.
+//! Any user can bind the name, a malicious one too. A lock file in each user's home would prevent
+//! that, but two users would disturb each other unnoticed. That is worse: a refusal is visible and
+//! names the user, which the kernel knows (SO_PEERCRED).
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -24,7 +24,7 @@ pub enum PathEnd {
     Far,
 }
 
-/// Claims this host until the process ends. The error names who has it.
+/// Reserves this host until the process ends. The error names the holder.
 pub fn hold(end: PathEnd, who: &str) -> Result<(), String> {
     let name = match end {
         PathEnd::Near => "datapump-sweep-near",
@@ -44,7 +44,7 @@ fn hold_as(name: &str, who: &str) -> Result<(), String> {
             let (said, user) = ask(&address, who).ok_or_else(|| {
                 refused(format!("somebody who does not answer under the name @{name}"))
             })?;
-            // One of ours has given way: its connection broke, and nobody has told it.
+            // A process of the same campaign held it: its connection broke, and it did not notice.
             let bound = (said == who).then(|| UnixListener::bind_addr(&address).ok()).flatten();
             bound.ok_or_else(|| refused(format!("{said}, user {user}")))?
         }
@@ -54,7 +54,7 @@ fn hold_as(name: &str, who: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Until one of the same campaign wants the name.
+/// Answers until a process of the same campaign and user asks for the name.
 fn answer(listener: UnixListener, who: &str) {
     loop {
         let Ok((mut asker, _)) = listener.accept() else { continue };
@@ -65,12 +65,12 @@ fn answer(listener: UnixListener, who: &str) {
             let _ = asker.write_all(who.as_bytes());
             return;
         }
-        // Who asks and goes away has not wanted to know.
+        // A process that asks and disconnects needs no answer.
         let _ = asker.set_write_timeout(Some(PATIENCE)).and(asker.write_all(who.as_bytes()));
     }
 }
 
-/// What the holder of a name says, and its user.
+/// The holder's description of itself, and its user.
 fn ask(address: &SocketAddr, who: &str) -> Option<(String, u32)> {
     let mut stream = UnixStream::connect_addr(address).ok()?;
     let user = user_of(&stream)?;
@@ -103,7 +103,7 @@ mod tests {
     fn who_comes_second_is_told_who_was_first() {
         let name = format!("datapump-test-{}", std::process::id());
         hold_as(&format!("{name}-campaign"), "sweep-1 of here").unwrap();
-        // These two hold a name and do not keep to the rules.
+        // These two hold a name and do not follow the protocol.
         let address = SocketAddr::from_abstract_name(format!("{name}-mute")).unwrap();
         let mute = UnixListener::bind_addr(&address).unwrap();
         let hung_up = thread::spawn(move || drop(mute.accept()));
@@ -124,7 +124,7 @@ mod tests {
         hold_as(&format!("{name}-other"), "sweep-2").unwrap();
     }
 
-    /// Its connection broke, and nobody has told it.
+    /// The holder's connection broke, and it did not notice.
     #[test]
     fn what_is_left_of_a_campaign_gives_way_to_it() {
         let name = format!("datapump-test-{}-left", std::process::id());

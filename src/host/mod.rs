@@ -1,5 +1,5 @@
-//! This host: its environment, its files, what a doctor wants to know of it, and the hold that a
-//! campaign has on it. It reads the host that it runs on, and knows no other.
+//! This host: its environment, its files, the facts for `doctor`, and the lock that a campaign
+//! holds on it. It reads only the host that it runs on.
 
 pub(crate) mod checkup;
 pub mod environment;
