@@ -1,4 +1,4 @@
-//! Packs and unpacks given bytes, and has plain tools pack the same bytes, to see how fast that is.
+//! Measures how fast given bytes are compressed and decompressed, here and by common tools.
 
 use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
@@ -12,18 +12,18 @@ use base::units::Nanos;
 use mover::io::clock;
 use mover::pump::watch::Watch;
 
-/// What is measured of each source.
+/// What to measure of each source.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub codings: Vec<Coding>,
     pub payload_bytes: u32,
-    /// So long each way is packed and unpacked.
+    /// Time for each coding.
     pub each: Nanos,
-    /// Bytes of a source that are looked at.
+    /// Bytes of a source that are read.
     pub bytes_max: u64,
 }
 
-/// Measures one source; `stop` ends it between two ways.
+/// Measures one source; `watch` can stop it between two codings.
 pub fn study(
     name: &str,
     location: &Location,
@@ -54,7 +54,7 @@ pub fn study(
     Ok(findings)
 }
 
-/// What a way did, in rates.
+/// The speed of a coding, in rates.
 fn packed(speed: &Speed) -> Packed {
     let rate = |spent: Nanos| speed.raw_bytes as f64 / spent.seconds().max(1e-9);
     Packed {
@@ -65,8 +65,8 @@ fn packed(speed: &Speed) -> Packed {
     }
 }
 
-/// A program on these bytes, by the clock on the wall, less what it takes to start it; `None` where
-/// it is not installed.
+/// The elapsed time of a program on these bytes, less the time to start it; `None` where it is not
+/// installed.
 fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
     let Some((packed_bytes, spent)) = run(words, bytes)? else { return Ok(None) };
     let mut start = spent;
@@ -84,7 +84,7 @@ fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
     }))
 }
 
-/// Gives a program these bytes: how many come back, and how long that takes.
+/// Pipes these bytes through a program: how many come out, and the elapsed time.
 fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
     let fault = |error| Fault::system("hand bytes to a program to pack", &error);
     let mut file = tempfile::tempfile().map_err(fault)?;
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(seen.ratio, 1.0);
     }
 
-    /// A program that takes long to start is not slow at packing.
+    /// A program that starts slowly does not compress slowly.
     #[test]
     fn the_start_of_a_program_is_not_packing() {
         let seen = tool(&["sh", "-c", "sleep 0.05; cat"], &[7; 1000]).unwrap().unwrap();

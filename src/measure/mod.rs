@@ -1,5 +1,5 @@
-//! Carries an experiment out: sizes its runs, brackets each block of them with calibrations, and
-//! judges them. It knows no store: who hears of a run keeps it.
+//! Carries out an experiment: chooses the size of its runs, puts each block of runs between two
+//! calibrations, and judges the runs. It does not know the store: its observer keeps the runs.
 
 pub mod codec;
 pub(crate) mod rig;
@@ -26,10 +26,10 @@ use base::units::{Nanos, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
 
-/// What is told while it goes on.
+/// Progress of an experiment.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// It finds out how much a cell is to move.
+    /// How many bytes a run of this cell is to move is being measured.
     Sizing {
         cell: Cell,
         done: usize,
@@ -45,22 +45,22 @@ pub(crate) enum Step<'a> {
         done: usize,
         of: usize,
     },
-    /// Runs of a block count for nothing.
+    /// Runs of a block are void.
     Void {
         why: &'a str,
         runs: usize,
         again: bool,
     },
-    /// So many runs were to be made again, and there is no time for it.
+    /// So many runs were to be repeated, and there is no time for it.
     NoTime {
         runs: usize,
     },
 }
 
-/// Who hears of it, and who keeps it.
+/// Who is told of progress, and who keeps the runs.
 pub(crate) struct Observer<'a> {
     pub tell: &'a mut dyn FnMut(&Step<'_>),
-    /// Keeps a run; one that has a number already is written anew. Gives its number.
+    /// Keeps a run and returns its number; a run that already has a number is replaced.
     pub keep: &'a mut dyn FnMut(&Record) -> Result<i64, Fault>,
 }
 
@@ -80,20 +80,20 @@ pub(crate) struct HostProbe {
 /// An experiment, ready to be carried out.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    /// What its runs have in common in the store.
+    /// The name of the experiment in the store.
     pub name: String,
     pub design: Design,
     pub rig: Rig,
     pub near: HostProbe,
     /// On the other host, where there is one.
     pub far: Option<HostProbe>,
-    /// CPUs that the other end of the network is held to.
+    /// CPUs that the other end of the network is bound to.
     pub far_cpus: Vec<u32>,
-    /// Share of each CPU that a soaker takes from who wants it.
+    /// Share of each CPU that a soaker takes from a busy thread.
     pub intrusion: BTreeMap<u32, f64>,
-    /// On this host the scheduler weighs sessions before threads.
+    /// The scheduler of this host groups threads by session.
     pub autogroup: bool,
-    /// Blocks are made again as long as all ends within this time; `None` for any time.
+    /// Blocks are repeated as long as all ends within this time; `None` for no limit.
     pub again_within: Option<Nanos>,
 }
 
@@ -106,8 +106,7 @@ struct FinishedRun {
 }
 
 impl Bench {
-    /// Makes every run. What fails a gate, one run or a block of them, is made again at the end,
-    /// once.
+    /// Makes every run. A run or a block that fails a gate is repeated once, at the end.
     pub(crate) fn carry_out(
         &mut self,
         watch: &Watch,
@@ -154,7 +153,7 @@ impl Bench {
         }
     }
 
-    /// Runs between two calibrations, judged. `best` is what is known of the CPUs before and after.
+    /// Makes and judges the runs between two calibrations. `best` is the best CPU speed so far.
     fn make_block(
         &mut self,
         runs: &[Run],
@@ -187,20 +186,20 @@ impl Bench {
         Ok(made)
     }
 
-    /// True where one block more ends in time, when so many have been made since the beginning.
+    /// True if one more block ends in time, given the time that the blocks so far took.
     fn has_time(&self, begun: Tick, blocks: usize) -> bool {
         let used = clock::now().since(begun).0;
         let one_more = used + used / blocks.max(1) as u64;
         self.again_within.is_none_or(|within| one_more <= within.0)
     }
 
-    /// True where the soaker took more from a thread than it may when that was last measured: by
-    /// the scheduler's settings it always will, beside somebody who works for a while only then.
+    /// True if the soaker took more from a thread than allowed when that was last measured: always
+    /// so with some settings of the scheduler, for a while beside other load.
     fn intrudes(&self) -> bool {
         self.intrusion.values().any(|share| share.is_nan() || *share > gates::INTRUSION_MAX)
     }
 
-    /// How much the soaker takes from a thread of a run.
+    /// Measures how much the soaker takes from a thread of a run.
     fn measure_intrusion(&mut self) -> Result<(), Fault> {
         let cpus = self.soaked();
         if cpus.is_empty() {
@@ -216,9 +215,9 @@ impl Bench {
         self.design.soak.among(self.near.probe.cpus())
     }
 
-    /// What soakers and kernel threads do while nothing is measured. Again where somebody else was
-    /// at work for the moment: runs have a gate of their own against that, and are not to be void
-    /// for what came before or after them.
+    /// Measures soakers and kernel threads while nothing else runs. Repeated if there was other
+    /// load: runs have their own gate against that, and must not be void for load before or after
+    /// them.
     fn calibrate(&mut self, best: &BTreeMap<u32, f64>) -> Result<Calibration, Fault> {
         let mut calibration = self.calibrate_once(best)?;
         for _ in 1..CALIBRATION_TRIES {
@@ -243,7 +242,7 @@ impl Bench {
 
     fn gates_of_block(&self, before: &Calibration, after: &Calibration) -> Vec<Gate> {
         match self.design.soak {
-            // Nobody knows how fast the CPUs were.
+            // Without soakers the speed of the CPUs is unknown.
             Soak::None => Vec::new(),
             Soak::Some | Soak::All => gates::of_block(before, after, &self.intrusion),
         }
@@ -300,8 +299,8 @@ impl Bench {
         Ok(made)
     }
 
-    /// Everything that depends on a calibration: what the machine did, whose the kernel's threads
-    /// were, and whether it counts.
+    /// Everything that depends on a calibration: what the machine did, which of the kernel threads'
+    /// time belongs to the run, and whether the run is valid.
     fn judge(&self, made: &mut FinishedRun, block: &[Gate], calibration: &Calibration) {
         let FinishedRun { record, from, to, file_bytes } = made;
         let machine = calibration.referee(from, to);
@@ -344,7 +343,7 @@ impl Bench {
         }
     }
 
-    /// Nothing is left on another host, whatever became of a run.
+    /// Removes what the run wrote on another host, also after a failure.
     fn remove_far_sink(&mut self, cell: Cell) -> Result<(), Fault> {
         match (&mut self.far, self.rig.far_folder_of(cell)) {
             (Some(far), Some(folder)) => far.probe.remove_sink(folder),
@@ -359,7 +358,7 @@ impl Bench {
         }
     }
 
-    /// Warms or cools what is read; the share of it that the page cache then has.
+    /// Loads the source into the page cache, or drops it; returns the share that is cached.
     fn prepare_cache(&mut self, cell: Cell) -> Result<Option<f64>, Fault> {
         let Some(path) = self.rig.source_of(cell) else { return Ok(None) };
         let path = std::path::absolute(&path).unwrap_or(path);
@@ -423,8 +422,7 @@ impl Bench {
     }
 }
 
-/// From when on bytes came at a steady rate, and which. What comes behind the last byte is no part
-/// of it.
+/// When the rate became steady, and that rate. Time after the last byte does not count.
 fn steady(series: &[SeriesPoint], bytes: u64) -> Option<(f64, f64)> {
     let last = series.iter().position(|point| point.bytes >= bytes).unwrap_or(series.len());
     let moving = &series[..last];
@@ -444,15 +442,15 @@ pub(crate) fn own_process() -> Result<mover::remote::launch::Launch, Fault> {
     Ok(mover::remote::launch::Launch::Process { program, cpus: None })
 }
 
-/// What people call the time, for records.
+/// Unix time, for records.
 pub(crate) fn unix_s() -> f64 {
     clock::unix().as_secs_f64()
 }
 
-/// Long beside a tick.
+/// Long compared with a scheduler tick.
 const CALIBRATION: Duration = Duration::from_secs(2);
 const CALIBRATION_TRIES: u32 = 3;
-/// Long enough to see what the kernel's threads do anyway.
+/// Long enough to see the usual load of the kernel's threads.
 const GLANCE: Duration = Duration::from_millis(300);
-/// The page cache has all but the odd page.
+/// Nearly all pages are in the page cache.
 const WARM_SHARE: f64 = 0.99;

@@ -1,4 +1,4 @@
-//! Makes the runs: the pump that `copy` uses, between the ends that a cell asks for.
+//! Makes the runs with the code of `copy`, between the ends that a cell asks for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,14 +26,14 @@ use mover::remote::copy;
 use mover::remote::demo::make_file;
 use mover::remote::launch::Launch;
 
-/// How the page cache stands to the files of a run.
+/// How the files of a run use the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// Around it: direct I/O.
+    /// Not at all: direct I/O.
     Bypass,
-    /// Everything that is read is in it.
+    /// All that is read is in it.
     Warm,
-    /// Nothing that is read is in it.
+    /// None of what is read is in it.
     Cold,
 }
 
@@ -51,7 +51,7 @@ impl Cache {
 pub(crate) struct RunConditions {
     /// A folder in which files are made, or a file that is read.
     pub place: PathBuf,
-    /// A folder to write in, where it is another.
+    /// A folder to write in, if it is another.
     pub sink_place: Option<PathBuf>,
     pub settings: Settings,
     pub cache: Cache,
@@ -59,16 +59,16 @@ pub(crate) struct RunConditions {
     pub far: Launch,
     /// Its folder; the near one where both ends are on this host.
     pub far_folder: Option<PathBuf>,
-    /// CPUs that the near end is held to.
+    /// CPUs that the near end is bound to.
     pub near_cpus: Option<Cpus>,
     /// About how long a run is to take.
     pub run_s: f64,
-    /// How many bytes a run moves, where it is not left to `run_s`.
+    /// How many bytes a run moves; `None` leaves it to `run_s`.
     pub bytes: Option<u64>,
     pub seed: u64,
 }
 
-/// What a run was, before anybody has made a record of it.
+/// The result of a run, before it becomes a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub job: Job,
@@ -76,13 +76,13 @@ pub(crate) struct Ran {
     pub series: Series,
 }
 
-/// Files and sizes for the runs of one experiment. What it has made is removed with it.
+/// Files and sizes for the runs of one experiment. The files are removed with it.
 #[derive(Debug)]
 pub(crate) struct Rig {
     conditions: RunConditions,
     folder: Workplace,
     sink_folder: Option<Workplace>,
-    /// The file that is read, where one was given.
+    /// The file that is read, if one was given.
     given: Option<(PathBuf, u64)>,
     sizes: BTreeMap<Cell, u64>,
 }
@@ -119,12 +119,12 @@ impl Rig {
         self.folder.path()
     }
 
-    /// Where those lie that are written, which may be the same.
+    /// The folder of the files that are written, which may be the same.
     pub(crate) fn sink_folder(&self) -> &Path {
         self.sink_folder.as_ref().unwrap_or(&self.folder).path()
     }
 
-    /// Finds out how many bytes a run of this cell is to move.
+    /// Measures how many bytes a run of this cell is to move.
     pub(crate) fn size(&mut self, cell: Cell, watch: &Watch) -> Result<(), Fault> {
         if self.sizes.contains_key(&cell) {
             return Ok(());
@@ -138,7 +138,7 @@ impl Rig {
         Ok(())
     }
 
-    /// What a run moves where that was said: by a file, or in bytes. The pump alone is measured by
+    /// The bytes of a run, if a file or a number was given. Runs of the CPU scenario are sized by
     /// requests.
     fn asked(&self, cell: Cell) -> Result<Option<u64>, Fault> {
         match (&self.given, self.conditions.bytes) {
@@ -148,7 +148,7 @@ impl Rig {
         }
     }
 
-    /// By how long less takes; by that again where it was over before it had begun.
+    /// From the time of a pilot run; a second one if the first was too short.
     fn by_pilots(&mut self, cell: Cell, watch: &Watch) -> Result<u64, Fault> {
         let mut bytes = match cell.scenario {
             Scenario::Cpu => CPU_PILOT_REQUESTS * u64::from(cell.request_bytes),
@@ -170,7 +170,7 @@ impl Rig {
         Ok(bytes)
     }
 
-    /// What there is room for, and a file.
+    /// The size within the free space and, where a file is read, the size of such a file.
     fn fitting(&self, cell: Cell, wanted: u64) -> Result<u64, Fault> {
         let bytes = match cell.scenario.writes_disk() {
             true => {
@@ -188,7 +188,7 @@ impl Rig {
         if here && in_memory() { IN_MEMORY_BYTES_MAX } else { u64::MAX }
     }
 
-    /// What does not fit on this host is said before a run.
+    /// Reports a lack of space on this host before a run.
     fn check_room(&self, cell: Cell, bytes: u64) -> Result<(), Fault> {
         if !cell.scenario.writes_disk() || self.far_folder_of(cell).is_some() {
             return Ok(());
@@ -220,7 +220,7 @@ impl Rig {
         })
     }
 
-    /// Where a run writes on this host, if it does.
+    /// The path where a run writes on this host, if it does.
     pub(crate) fn sink(&self) -> PathBuf {
         self.sink_folder().join("sink")
     }
@@ -231,8 +231,8 @@ impl Rig {
         self.conditions.far_folder.as_deref().filter(|_| writes)
     }
 
-    /// Makes one run. What it wrote on this host stays until `remove_sink`, which is no part of its
-    /// costs; what it wrote on another is for that host's probe to remove.
+    /// Makes one run. What it wrote on this host stays until `remove_sink`, which is not part of
+    /// its costs; on another host, the probe there removes it.
     pub(crate) fn run(&mut self, cell: Cell, watch: &Watch) -> Result<Ran, Fault> {
         let bytes = self.sizes[&cell];
         let source = match cell.scenario.reads_disk() {
@@ -284,7 +284,7 @@ impl Rig {
         }
     }
 
-    /// Reads a file, so that the page cache has it.
+    /// Reads a file to bring it into the page cache.
     pub(crate) fn read_through(&self, path: &Path) -> Result<(), Fault> {
         let read = fs::File::open(path)
             .and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
@@ -310,8 +310,8 @@ impl Rig {
         }
     }
 
-    /// Runs on a thread that is held to the near CPUs, as all that it starts then are, and notes
-    /// how far it is.
+    /// Runs on a thread that is bound to the near CPUs, as are the threads that it starts, and
+    /// records the progress.
     fn transfer(&self, job: Job, has_net: bool, outer: &Watch) -> Result<Ran, Fault> {
         let (notices, heard) = channel();
         let watch = Arc::new(Watch::new(notices));
@@ -348,8 +348,8 @@ impl Rig {
         Ok(Ran { job, outcome, series })
     }
 
-    /// The smallest file of the ladder that is long enough, or the longest there is room for. Each
-    /// is twice as long as the one before, and made when it is first needed.
+    /// The smallest source file that is long enough, or the longest that there is room for. Each is
+    /// twice as long as the one before, and created on first use.
     fn rung(&self, bytes: u64) -> Result<u64, Fault> {
         let mut length = PILOT_BYTES;
         while length < bytes && length < LONGEST_BYTES {
@@ -384,7 +384,7 @@ impl Rig {
         self.folder().join(format!("source-{bytes}"))
     }
 
-    /// What one more file in a folder may take: the sink of a run must fit beside its source.
+    /// The largest new file in a folder: the sink of a run must fit beside its source.
     fn room(&self, at: &Path) -> Result<u64, Fault> {
         Ok(available(at)? / 5 * 2)
     }
@@ -395,20 +395,20 @@ fn available(at: &Path) -> Result<u64, Fault> {
     Ok(found.f_bavail * found.f_frsize)
 }
 
-/// What a first run moves, to see how fast it is.
+/// Bytes of the first pilot run.
 const PILOT_BYTES: u64 = 256 << 20;
 const PILOTS_MAX: u32 = 2;
-/// In less than this share of a run, what surrounds a transfer is too much of it.
+/// Below this share of a run, the start and end of a transfer take too much of it.
 const PILOT_SHARE_MIN: f64 = 0.25;
-/// A file of up to four extents has them in its inode, where ext4 (6.18) takes a block for a fifth
-/// and frees it again with each write into reserved room. An extent is shorter than 128 MiB.
+/// ext4 keeps up to four extents of a file in its inode. For a fifth it (6.18) allocates a block
+/// and frees it again with each write into preallocated space. An extent is shorter than 128 MiB.
 const SINK_BYTES_MIN: u64 = 512 << 20;
-/// The host of a virtual machine may take back what is free there within seconds, and to touch it
-/// again costs up to ten times what writing it does. What one run has freed is there for the next.
+/// A hypervisor may take back the free memory of its guest within seconds, and touching it again
+/// costs up to ten times as much as writing it. So the memory that one run frees serves the next.
 const IN_MEMORY_BYTES_MAX: u64 = 1 << 30;
 const CPU_PILOT_REQUESTS: u64 = 100_000;
 const LONGEST_BYTES: u64 = 8 << 30;
-/// A part of a network is to find its bytes where a disk's are: not in a cache of the CPU's own
-/// (1 to 2 MiB), which the same few requests would never leave.
+/// A network scenario must find its bytes where those of a disk would be: not in the CPU's own
+/// cache (1 to 2 MiB), which the same few requests would never leave.
 const NULL_CYCLE_BYTES: u32 = 8 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! How fast this host packs and unpacks given bytes: the very steps of a transfer, one thread,
-//! without the transfer.
+//! How fast this host compresses and decompresses given bytes: the code of a transfer, on one
+//! thread, without the transfer.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,20 +14,20 @@ use mover::ends::synthetic::Maker;
 use mover::io::system::CpuClock;
 use mover::work::codec::{Packer, Unpacker};
 
-/// What one way came to.
+/// The result of one coding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
     pub coding: Coding,
     pub raw_bytes: u64,
-    /// Payloads that do not shrink count as they are.
+    /// Payloads that do not shrink count with their raw size.
     pub packed_bytes: u64,
     /// CPU time of the fastest pass over all bytes.
     pub pack: Nanos,
-    /// Of unpacking what was packed, and how much that was; raw payloads need none.
+    /// CPU time of decompression; payloads that are sent raw need none.
     pub unpack: Nanos,
 }
 
-/// The bytes that a source has, no more than this, for payloads of this length.
+/// The first bytes of a source, at most `bytes_max`, generated for payloads of this length.
 pub(super) fn load(
     location: &Location,
     bytes_max: u64,
@@ -54,7 +54,7 @@ pub(super) fn load(
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
     let fault = |error| Fault::io("read", path, &error);
-    // Who opens a FIFO waits for somebody who writes.
+    // Opening a FIFO blocks until it has a writer.
     let kind = std::fs::metadata(path).map_err(fault)?.file_type();
     if !kind.is_file() {
         let what = if kind.is_dir() { "a folder" } else { "no regular file" };
@@ -69,7 +69,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// Packs and unpacks all payloads again and again for so long, three times at least.
+/// Compresses and decompresses all payloads repeatedly for this time, at least three times.
 pub(super) fn measure(
     coding: Coding,
     bytes: &[u8],
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use base::settings::DataSet;
 
-    /// How much smaller a way makes the front of a data set.
+    /// The compression ratio of a coding, on the first bytes of a data set.
     fn ratio(set: DataSet, coding: Coding) -> f64 {
         let location = Location::Synthetic { set, len: 3 << 20, seed: 1 };
         let bytes = load(&location, 1 << 30, 1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Makes the copies of a calibration: each is the program itself, run as people run it.
+//! Makes the copies of a calibration: each runs the program itself, as a user would.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -30,22 +30,22 @@ pub(crate) struct Order {
     pub disk: PathBuf,
     pub seed: u64,
     pub repeats: u32,
-    /// No copy is larger than that.
+    /// Limit of the size of a copy.
     pub bytes_max: Option<u64>,
 }
 
-/// How often each copy is made unless something else is said.
+/// The default number of repeats.
 pub(crate) const REPEATS: u32 = 3;
 
 impl Order {
-    /// The copies that there is room for, in the order in which they are made.
+    /// The copies that there is room for, in the order of their execution.
     pub(crate) fn jobs(&self) -> Result<Vec<Trial>, Fault> {
         let loads = self.loads()?;
         let all = calibration_jobs(self.seed, self.repeats);
         Ok(all.into_iter().filter(|trial| loads.contains(&trial.load)).collect())
     }
 
-    /// Makes all copies; `keep` hears of each.
+    /// Makes all copies and gives each to `keep`.
     pub(crate) fn run(
         &self,
         stopping: &dyn Fn() -> bool,
@@ -60,13 +60,13 @@ impl Order {
         made
     }
 
-    /// All that are small enough and that both file systems have room for.
+    /// All loads that are small enough and fit into both file systems.
     fn loads(&self) -> Result<Vec<Load>, Fault> {
         let bytes = |load: &Load| load.shape().bytes();
         let mut loads: Vec<Load> = LOADS.to_vec();
         loads.retain(|load| self.bytes_max.is_none_or(|most| bytes(load) <= most));
         let room = room(&self.memory)?.min(room(&self.disk)?);
-        // All sources lie there, and beside them the largest copy.
+        // All sources must fit, and the largest copy beside them.
         let needed = |loads: &[Load]| {
             loads.iter().map(bytes).sum::<u64>() + loads.iter().map(bytes).max().unwrap_or(0)
         };
@@ -93,7 +93,7 @@ fn make_all(
     stopping: &dyn Fn() -> bool,
     keep: &mut dyn FnMut(&TrialCopy) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    // What the first copies meet cold, as programs and libraries, is nobody's cost.
+    // The first copies load programs and libraries from the disk: this is no cost of a copy.
     for trial in jobs.iter().take(WARM_UPS) {
         field.run(*trial, stopping)?;
     }
@@ -113,7 +113,7 @@ fn make_all(
     Ok(())
 }
 
-/// About how long so many copies take, with what lies between them.
+/// Estimated duration of so many copies, with the time between them.
 pub(crate) fn duration_s(copies: usize) -> f64 {
     MAKING_SOURCES_S + copies as f64 * COPY_S
 }
@@ -139,7 +139,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Makes all sources, in a folder of each kind.
+    /// Creates all sources, in a folder on each medium.
     fn make(
         memory: &Path,
         disk: &Path,
@@ -156,7 +156,7 @@ impl Field {
         Ok(field)
     }
 
-    /// Makes one copy, on empty ground and with nothing left to be written out.
+    /// Makes one copy, to a new target and with no dirty pages left.
     fn run(
         &mut self,
         trial: Trial,
@@ -179,7 +179,7 @@ impl Field {
             to.push(&target);
         }
         command.arg(&source).arg(to);
-        // What is copied to learn from it is no copy of the user's, and nothing is said of it.
+        // It is not a copy of the user's: not recorded, and without a prediction in its output.
         command.env("DATAPUMP_NO_RECORD", "1");
         command.env("DATAPUMP_RESULTS", self.disk.path().join("none"));
         let (status, out, words) = ended(command, stopping)?;
@@ -214,19 +214,19 @@ impl Field {
         self.folder(medium).join(format!("source-{}-{}", load.files, load.file_bytes))
     }
 
-    /// The file system of a ground.
+    /// The file system of a medium.
     fn named(&self, medium: Medium) -> String {
         medium::file_system(&Location::Path(self.folder(medium).to_path_buf()))
     }
 }
 
-/// Runs a program to its end, or stops it: its status and what it said.
+/// Runs a program to its end, or stops it: its status and its output.
 fn ended(
     mut command: Command,
     stopping: &dyn Fn() -> bool,
 ) -> Result<(ExitStatus, String, String), Fault> {
     let system = |error: std::io::Error| Fault::system("start a copy", &error);
-    // Files, as nobody reads while it runs.
+    // Files, not pipes, since nothing reads while it runs.
     let (mut out, mut words) =
         (tempfile::tempfile().map_err(system)?, tempfile::tempfile().map_err(system)?);
     command.stdin(Stdio::null());
@@ -256,10 +256,10 @@ fn ended(
     Ok((status, out, text(&mut words).map_err(system)?))
 }
 
-/// It costs a copy nothing that can be seen.
+/// Polling so often has no measurable cost for a copy.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A far side on this host, without a login: what stands for `ssh` gets the host as its name.
+/// Stands for `ssh`: a far side on this host, without a login. The host becomes `$0`.
 const FAR_HERE: &str = r#"sh -c 'eval "exec $1"'"#;
 
 /// The last line of a copy's `--json`, as a sample.
@@ -316,9 +316,9 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives back the room that a copy has taken, and leaves its files there without bytes. ext4 passes
-/// over the numbers of files that were removed within the last minutes, one by one, each time that
-/// it makes a file: after a few thousand a new file costs a millisecond of CPU, and not a tenth.
+/// Frees the space of a copy but keeps its files, empty. Whenever it creates a file, ext4 skips the
+/// inode numbers of files removed in the last minutes, one by one: after a few thousand removals a
+/// new file costs a millisecond of CPU instead of a tenth.
 fn empty(path: &Path) -> std::io::Result<()> {
     each_file(path, &|path| File::options().write(true).open(path)?.set_len(0))
 }

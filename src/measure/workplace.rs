@@ -1,5 +1,5 @@
-//! A folder that an experiment works in: it goes with the experiment, and what one that was killed
-//! has left goes with the next.
+//! The folder of an experiment: removed at its end. If an experiment was killed, the next one
+//! removes its folder.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use base::fault::Fault;
 
-/// Removed with all that is in it when it is dropped.
+/// Removed with its content when dropped.
 #[derive(Debug)]
 pub(crate) struct Workplace {
     folder: TempDir,
@@ -19,7 +19,7 @@ pub(crate) struct Workplace {
 }
 
 impl Workplace {
-    /// Makes a folder in another, after removing those that nobody holds any more.
+    /// Creates a folder in `parent`, after removing those that no process locks any more.
     pub(crate) fn make(parent: &Path) -> Result<Workplace, Fault> {
         remove_abandoned(parent);
         let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(parent);
@@ -29,13 +29,13 @@ impl Workplace {
         Ok(Workplace { folder, _lock: lock })
     }
 
-    /// Has it removed while this program ends: many files take many seconds, and whoever has
-    /// pressed Ctrl-C does not wait for them. What cannot be begun is done here.
+    /// Removes it in another process: many files take many seconds, and a user who has pressed
+    /// Ctrl-C does not wait for them. Without such a process it is removed here.
     pub(crate) fn leave(self) {
         let mut remove = Command::new("rm");
         remove.args(["-rf", "--"]).arg(self.path());
         remove.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Another Ctrl-C is not meant for it.
+        // In a group of its own, so that another Ctrl-C does not stop it.
         if remove.process_group(0).spawn().is_ok() {
             let _ = self.folder.keep();
         }
@@ -64,5 +64,5 @@ fn remove_abandoned(parent: &Path) {
 }
 
 const LOCK: &str = "lock";
-/// What a folder of an experiment is called; one that was killed leaves its own behind.
+/// Prefix of such folders; a killed experiment leaves its own behind.
 const FOLDER_PREFIX: &str = ".datapump-measure-";
