@@ -1,4 +1,4 @@
-//! What is wrong with a store, in words that say what to do.
+//! Errors of the store, in words that say what to do.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(super) fn is_busy(why: &rusqlite::Error) -> bool {
     matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// True where the same store would not do later either, or for somebody else.
+/// True if the store itself is unusable, not only busy, newer, or closed to this user.
 pub(super) fn is_damage(why: &Unusable) -> bool {
     use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, PermissionDenied, ReadOnly};
     match why {

@@ -1,4 +1,4 @@
-//! The model that a host has, as it is found in the store.
+//! The model of this host, read from the store.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn model(store: &Path) -> Result<Option<HostModel>, Fault> {
     }
 }
 
-/// The name that this host's models have.
+/// The host name under which this host's models are stored.
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -46,7 +46,7 @@ mod tests {
         store.put_model(&HostModel { host: "another".into(), ..ours.clone() }).unwrap();
         assert_eq!(model(&path).unwrap(), None, "another host's is not ours");
         store.put_model(&ours).unwrap();
-        // While somebody else has it open, and afterwards.
+        // While another connection has it open, and afterwards.
         assert_eq!(model(&path).unwrap().unwrap().whole.unwrap().routes.len(), 3);
         let mut odd = whole;
         odd.routes[0].elapsed.file_s = -1.0;

@@ -1,5 +1,5 @@
-//! The results store: one SQLite file in which every run stands with all that is known of it.
-//! It keeps and finds records and models, and knows nobody who makes them.
+//! The results store: one SQLite file with the record of every run. It stores and finds records and
+//! models, and does not know the code that makes them.
 
 mod faults;
 pub mod installed;
@@ -36,29 +36,29 @@ pub struct Store {
     connection: Connection,
 }
 
-/// What a run must survive once it was inserted.
+/// What an inserted run must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// The end of the machine too: each run waits for the disk.
+    /// A crash of the machine: each run waits for the disk.
     Machine,
-    /// The end of the program. The disk is not waited for: a copy shall not take longer for it.
+    /// A crash of the program. There is no wait for the disk, which would make a copy longer.
     Program,
 }
 
 /// All runs of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Experiment {
-    /// No other has it.
+    /// Unique in the store.
     pub name: String,
     /// As typed.
     pub command: String,
     pub started_unix_s: f64,
     pub seed: u64,
-    /// What else there is to know: the grid, how it ended.
+    /// Other facts: the grid, how it ended.
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
-/// Which runs are meant; every part that is set must hold.
+/// Selects runs; each condition that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     pub ids: Vec<i64>,
@@ -67,19 +67,19 @@ pub struct Filter {
     pub scenario: Option<Scenario>,
     /// Started at this time or later.
     pub since_unix_s: Option<f64>,
-    /// Only so many, the newest.
+    /// At most so many, the newest.
     pub newest: Option<u32>,
 }
 
 impl Store {
-    /// Opens the store to write into it, and makes it where it is not there.
+    /// Opens the store for writing, and creates it if it does not exist.
     pub fn open(path: &Path) -> Result<Store, Fault> {
         Store::open_lasting(path, Lasting::Machine)
     }
 
     pub fn open_lasting(path: &Path, lasting: Lasting) -> Result<Store, Fault> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            // What somebody has copied from where is not for everybody.
+            // Other users must not read what a user has copied from where.
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|why| {
                 let fault = Fault::io("make the folder of the results store", folder, &why);
@@ -90,7 +90,7 @@ impl Store {
         Store::open_with(path, flags, lasting)
     }
 
-    /// Opens a store that is there already.
+    /// Opens a store that exists.
     pub fn open_existing(path: &Path) -> Result<Store, Fault> {
         match fs::metadata(path) {
             Ok(_) => Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE, Lasting::Machine),
@@ -106,14 +106,14 @@ impl Store {
         }
     }
 
-    /// Where results are kept unless something else is said: `DATAPUMP_RESULTS`, else
-    /// `datapump/results.db` in `XDG_STATE_HOME` or `~/.local/state`. `None` without a home.
+    /// The default store: `DATAPUMP_RESULTS`, else `datapump/results.db` in `XDG_STATE_HOME` or
+    /// `~/.local/state`. `None` without a home.
     pub(crate) fn default_path() -> Option<PathBuf> {
         let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = named("DATAPUMP_RESULTS") {
             return Some(PathBuf::from(path));
         }
-        // The standard says that a relative path there is to be ignored.
+        // The XDG specification says to ignore a relative path.
         let state = named("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || named("HOME").map(|home| Path::new(&home).join(".local/state"));
         Some(state.or_else(home)?.join("datapump/results.db"))
@@ -123,8 +123,8 @@ impl Store {
         &self.path
     }
 
-    /// Notes an experiment before its first run. Where another has its name, as one that began in
-    /// the same second, a number is added; the name that it has now comes back.
+    /// Inserts an experiment before its first run and returns its name. If the name is taken, as by
+    /// an experiment that began in the same second, a number is added to it.
     pub fn begin_experiment(&mut self, experiment: &Experiment) -> Result<String, Fault> {
         let more = serde_json::to_string(&experiment.more).unwrap_or_else(|_| "{}".into());
         let sql = "INSERT INTO experiments (name, command, started_unix_s, seed, more_json) \
@@ -154,13 +154,13 @@ impl Store {
         self.told("read", all(&self.connection, sql, &[], experiment))
     }
 
-    /// The number of an environment: the same for the same content.
+    /// The number of an environment: the same for the same facts.
     pub fn environment(&mut self, environment: &Environment) -> Result<i64, Fault> {
         let found = environment_id(&self.connection, environment);
         self.told("write to", found)
     }
 
-    /// What stands under a number that `environment` has given.
+    /// The environment with a number that `environment` has returned.
     pub fn environment_of(&self, id: i64) -> Result<Option<Environment>, Fault> {
         let read = |row: &Row<'_>| {
             Ok(Environment { host: row.get("host")?, facts: parsed(row, "facts_json")? })
@@ -170,19 +170,19 @@ impl Store {
         self.told("read", found)
     }
 
-    /// Adds a run and gives its number. The number that the record carries counts for nothing.
+    /// Adds a run and returns its number. The number in the record is ignored.
     pub fn insert(&mut self, record: &Record) -> Result<i64, Fault> {
         let done = insert(&mut self.connection, record);
         self.told("write to", done)
     }
 
-    /// Writes a run that is there already anew, under its number: its calibration came after it.
+    /// Replaces a run under its number, once the calibration after it is known.
     pub fn replace(&mut self, record: &Record) -> Result<(), Fault> {
         let done = replace(&mut self.connection, record);
         self.told("write to", done)
     }
 
-    /// The runs that are meant, in the order of their numbers.
+    /// The selected runs, in the order of their numbers.
     pub fn records(&self, filter: &Filter) -> Result<Vec<Record>, Fault> {
         let (sql, values) = filter.query();
         let runs = all(&self.connection, &sql, &values, run);
@@ -191,14 +191,14 @@ impl Store {
         self.told("read", runs.into_iter().map(whole).collect())
     }
 
-    /// What was seen of the data streams of a run, in the order of their numbers, near ends first.
+    /// The path samples of the data streams of a run, by number of stream, near ends first.
     pub fn paths(&self, run: i64) -> Result<Vec<StreamPath>, Fault> {
         let sql = "SELECT * FROM paths WHERE run = ? ORDER BY stream, side DESC";
         self.told("read", all(&self.connection, sql, &[Value::Integer(run)], paths::of_row))
     }
 
-    /// Keeps a host's model beside those that it had before. What only the last of those knows is
-    /// in this one too.
+    /// Adds a model of a host to its earlier ones. Parts that only the newest of those has are
+    /// copied into it.
     pub fn put_model(&mut self, model: &HostModel) -> Result<(), Fault> {
         let older = self.model(&model.host)?.unwrap_or_default();
         let model = model.clone().merged(older);
@@ -215,9 +215,8 @@ impl Store {
         self.told("read", model(&self.connection, host))
     }
 
-    /// The newest model of a host, for somebody who has other things to do: nothing is waited for
-    /// and nothing is written. No store, or one that cannot be read now, is no model; only a store
-    /// that is damaged is a fault.
+    /// The newest model of a host, read without a long wait and without writing. No store, or one
+    /// that cannot be read now, means no model; only a damaged store is a fault.
     pub(crate) fn glance(path: &Path, host: &str) -> Result<Option<HostModel>, Fault> {
         if !path.is_file() {
             return Ok(None);
@@ -238,8 +237,8 @@ impl Store {
         }
     }
 
-    /// The newest copies, the oldest of them first, for somebody who has other things to do: what
-    /// cannot be read now is not there.
+    /// The newest copies, the oldest of them first, read in the same way; none if the store cannot
+    /// be read now.
     pub fn earlier(path: &Path, newest: u32) -> Vec<Record> {
         if !path.is_file() {
             return Vec::new();
@@ -271,13 +270,13 @@ impl Store {
             if lasting == Lasting::Program {
                 connection.pragma_update(None, "synchronous", "NORMAL")?;
             }
-            // Before anything is changed: somebody else's database stays as it is.
+            // Before any change: the database of another program stays as it is.
             schema::version(&connection, schema::MIGRATIONS.len())?;
             write_ahead(&connection)?;
             schema::migrate(&mut connection, schema::MIGRATIONS)?;
             schema::add_columns(&mut connection)?;
             if lasting == Lasting::Program && log_bytes(path) < LOG_BYTES_MAX {
-                // Closing would write the log back to the file and wait for the disk.
+                // Closing would checkpoint the log into the file and wait for the disk.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             }
             Ok(connection)
@@ -313,7 +312,7 @@ impl Filter {
             values.push(Value::Real(since));
         }
         if !self.ids.is_empty() {
-            // As one value, since a statement has room for only so many.
+            // As one value, since the number of values in a statement is limited.
             wheres.push("id IN (SELECT value FROM json_each(?))");
             values.push(Value::Text(serde_json::json!(self.ids).to_string()));
         }
@@ -330,26 +329,26 @@ impl Filter {
     }
 }
 
-/// How much a store has in its log that is not in its file.
+/// The size of a store's write-ahead log.
 fn log_bytes(path: &Path) -> u64 {
     let mut log = path.as_os_str().to_os_string();
     log.push("-wal");
     fs::metadata(log).map_or(0, |log| log.len())
 }
 
-/// Readers and one writer do not wait for each other. Where the file system cannot do that, SQLite
-/// stays with what it can.
+/// Write-ahead logging: readers and one writer do not wait for each other. Where the file system
+/// cannot do that, SQLite keeps the mode that it has.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let name = |row: &Row<'_>| row.get::<_, String>(0);
     if connection.pragma_query_value(None, "journal_mode", name)? == "wal" {
         return Ok(());
     }
-    // The change needs the file for itself, and SQLite does not wait for that.
+    // The change needs exclusive access, and SQLite does not wait for that.
     for _ in 0..WRITE_AHEAD_ATTEMPTS {
         let changed = connection.pragma_update_and_check(None, "journal_mode", "wal", name);
         match changed {
             Err(why) if is_busy(&why) => thread::sleep(WRITE_AHEAD_PAUSE),
-            // Somebody else's file that may only be read can be read without.
+            // A file of another user, which may only be read, needs no log.
             Err(why) if why.sqlite_error_code() == Some(ErrorCode::ReadOnly) => return Ok(()),
             other => return other.map(|_| ()),
         }
@@ -358,7 +357,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn insert(connection: &mut Connection, record: &Record) -> rusqlite::Result<i64> {
-    // Immediate: what must wait for another writer waits here, and not half way.
+    // Immediate: the wait for another writer is here, and not in the middle.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let run = write(&transaction, None, record)?;
     transaction.commit()?;
@@ -412,7 +411,7 @@ fn environment_id(connection: &Connection, environment: &Environment) -> rusqlit
     let sql = "INSERT OR IGNORE INTO environments (content_hash, host, facts_json) \
                VALUES (?, ?, ?)";
     connection.execute(sql, params![hash.as_str(), environment.host, facts])?;
-    // Another program may have been faster: then its number counts.
+    // Another program may have inserted it first: then its number counts.
     find()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
@@ -454,12 +453,12 @@ fn refused(path: &Path, why: Unusable) -> Fault {
     }
 }
 
-/// How long a program waits for another that writes.
+/// How long to wait for another writer.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
-/// A copy does not wait longer than that to say how long it takes.
+/// A copy waits no longer for its prediction.
 const GLANCE_PATIENCE: Duration = Duration::from_millis(50);
-/// Whoever opens a store reads the log again that was left to it, 128 pages at most. One copy
-/// in some fifteen writes it back, and waits for the disk.
+/// Opening a store reads the log that is left, 128 pages at most. One copy in about fifteen writes
+/// it back, and waits for the disk.
 const LOG_BYTES_MAX: u64 = 512 << 10;
 const WRITE_AHEAD_ATTEMPTS: u32 = 500;
 const WRITE_AHEAD_PAUSE: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Runs of the store's versions 1 to 5, which had a column or a table for each thing, as records.
+//! Converts runs of the store's versions 1 to 5, with a column or table for each fact, to records.
 
 use std::collections::BTreeMap;
 
@@ -285,8 +285,8 @@ fn side_of(connection: &Connection, run: i64, role: &str) -> rusqlite::Result<Op
     }))
 }
 
-/// Newer facts had names only, among what some kinds of runs have; today each has a field. What
-/// is not of the kind that it should be stays where it was.
+/// Older versions kept some facts untyped in `more`; today each has a field. A value of another
+/// type than its field stays in `more`.
 fn name_what_had_no_type(record: &mut Record) {
     let mut taken = Taken(&mut record.more);
     let moved = &mut record.moved;
@@ -336,7 +336,7 @@ fn name_what_had_no_type(record: &mut Record) {
     }
 }
 
-/// What had only a name; what is taken is no longer there.
+/// Untyped facts; a fact that is taken is removed.
 struct Taken<'a>(&'a mut BTreeMap<String, serde_json::Value>);
 
 impl Taken<'_> {

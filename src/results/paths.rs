@@ -1,4 +1,4 @@
-//! What was seen of streams, in the store.
+//! Path samples of streams in the store.
 
 use rusqlite::{Row, Transaction, params};
 
@@ -6,8 +6,8 @@ use analysis::record::path_json::side_and_role;
 use base::job::StreamPath;
 use base::packed;
 
-/// One row for each stream and end: its samples are one value, a tenth of what they would be as
-/// rows.
+/// One row for each stream and end. Its samples are one value, a tenth of the size that they would
+/// have as rows.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     run: i64,

@@ -1,4 +1,4 @@
-//! Rows of the store: records as JSON, and what reads any row.
+//! Rows of the store: records as JSON, and functions that read any row.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Transaction, params, params_from_iter};
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use analysis::record::sample::{Record, SeriesPoint};
 
-/// A record as the JSON of a row, without what stands in other tables; the number that it has.
+/// Inserts a record as JSON, without what is in other tables; returns its number.
 pub(super) fn put_json(
     transaction: &Transaction<'_>,
     id: Option<i64>,
@@ -45,7 +45,7 @@ pub(super) fn all<T>(
     rows.collect()
 }
 
-/// A number that must be there; what is not there was none.
+/// A number that must be there; NULL stands for NaN.
 pub(super) fn number(row: &Row<'_>, name: &str) -> rusqlite::Result<f64> {
     Ok(row.get::<_, Option<f64>>(name)?.unwrap_or(f64::NAN))
 }

@@ -1,6 +1,6 @@
-//! The tables of the results store, and how an older store becomes one of today. A run is one JSON
-//! text, the record; its columns are taken from that by SQLite, so both always say the same. What
-//! is looked for has an index. Series and samples of streams stand in tables of their own.
+//! The tables of the results store, and the migration of older stores. A run is one JSON text, the
+//! record. SQLite computes its columns from that text, so both always agree. Columns that are
+//! searched have an index. Series and samples of streams have tables of their own.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::older;
 use super::rows::put_json;
 use analysis::record::columns::{COLUMNS, Column, Kind};
 
-/// What stands in a store's file header, so that another program's database is not taken for one.
+/// Marks a store in the file header, so that no database of another program is taken for one.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"dpmp");
 
-/// Each takes a store from one version to the next. What was released is never edited.
+/// Each takes a store from one version to the next. A released migration is never edited.
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration::Sql(VERSION_1),
     Migration::Sql(VERSION_2),
@@ -33,9 +33,9 @@ pub(crate) enum Migration {
 /// Why a database cannot be used as a store.
 #[derive(Debug)]
 pub enum Unusable {
-    /// It has tables, and they are not ours.
+    /// It has the tables of another program.
     Foreign,
-    /// A later datapump has made it.
+    /// A later version of datapump has made it.
     Newer(usize),
     Sqlite(rusqlite::Error),
 }
@@ -46,17 +46,17 @@ impl From<rusqlite::Error> for Unusable {
     }
 }
 
-/// Makes of a database a store of today's version, all at once or not at all.
+/// Migrates a database to today's version, all at once or not at all.
 pub(crate) fn migrate(
     connection: &mut Connection,
     migrations: &[Migration],
 ) -> Result<(), Unusable> {
-    // Nearly always there is nothing to do, and then nobody who writes is waited for.
+    // Usually there is nothing to do, and then there is no wait for a writer.
     if version(connection, migrations.len())? == migrations.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Somebody else may have been faster.
+    // Another program may have migrated it since.
     let found = version(&transaction, migrations.len())?;
     for migration in &migrations[found..] {
         match migration {
@@ -70,7 +70,7 @@ pub(crate) fn migrate(
     Ok(())
 }
 
-/// Adds the columns of fields that records have now and had not when the store was made.
+/// Adds columns for fields of records that are newer than the store.
 pub(crate) fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     if missing_columns(connection)?.is_empty() {
         return Ok(());
@@ -90,7 +90,7 @@ fn missing_columns(connection: &Connection) -> rusqlite::Result<Vec<&'static Col
     Ok(COLUMNS.iter().filter(|column| !there.contains(&column.name())).collect())
 }
 
-/// A column that SQLite takes from the JSON of a run whenever it is asked for.
+/// A column that SQLite computes from the JSON of a run when it is read.
 fn definition(column: &Column) -> String {
     let found = format!("json_extract(record_json, '$.{}')", column.path);
     let (kind, found) = match (column.kind, column.path) {
@@ -98,7 +98,7 @@ fn definition(column: &Column) -> String {
             ("INTEGER REFERENCES environments (id)", format!("nullif({found}, 0)"))
         }
         (Kind::Text, "place.experiment") => ("TEXT REFERENCES experiments (name)", found),
-        // What is larger than SQL's integers is the largest of them.
+        // A value beyond SQL's integers becomes the largest of them.
         (Kind::Integer, _) => ("INTEGER", format!("CAST({found} AS INTEGER)")),
         (Kind::Real, _) => ("REAL", found),
         (Kind::Text | Kind::Json, _) => ("TEXT", found),
@@ -106,7 +106,7 @@ fn definition(column: &Column) -> String {
     format!("{} {kind} GENERATED ALWAYS AS ({found}) VIRTUAL", column.name())
 }
 
-/// Version 6: a run is its record as JSON, where it was a row here and rows in six other tables.
+/// Version 6: a run is its record as JSON; it was a row here and rows in six other tables.
 fn records_as_json(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(VERSION_6_BEFORE)?;
     let columns: Vec<String> = COLUMNS.iter().map(definition).collect();
@@ -124,7 +124,7 @@ fn records_as_json(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(VERSION_6_AFTER)
 }
 
-/// How many migrations a store has seen.
+/// The version of a store: how many migrations were applied.
 pub fn version(connection: &Connection, newest: usize) -> Result<usize, Unusable> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let application = number("application_id")?;
@@ -306,10 +306,10 @@ CREATE TABLE series (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Runs of before were not counted so.
+/// Earlier runs have no such count.
 const VERSION_2: &str = "ALTER TABLE sides ADD COLUMN starts INTEGER NOT NULL DEFAULT 0;";
 
-/// What was seen of each data stream from each of its ends; `packed` as `base::packed` has it.
+/// Path samples of each data stream from each of its ends; `packed` as in `base::packed`.
 const VERSION_3: &str = "
 CREATE TABLE paths (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -322,7 +322,7 @@ CREATE TABLE paths (
 ) STRICT;
 ";
 
-/// What packing made of a run, and what is predicted of it without.
+/// What compression did in a run, and the prediction without it.
 const VERSION_4: &str = "
 ALTER TABLE runs ADD COLUMN packed_from_bytes INTEGER;
 ALTER TABLE runs ADD COLUMN packed_to_bytes INTEGER;

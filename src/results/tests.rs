@@ -356,7 +356,7 @@ fn a_run_in_an_environment_that_is_not_there_is_refused_whole() {
     assert_eq!(store.records(&Filter::default()).unwrap(), [], "nothing of it stays");
 }
 
-/// Paths stand beside their runs, go with them, and are found in the order of streams.
+/// Paths are stored with their runs, deleted with them, and found in the order of streams.
 #[test]
 fn paths_come_back_as_they_were() {
     let sample = |at| PathSample { at: Tick(at), bytes_sent: 9 * at, ..PathSample::default() };
@@ -388,7 +388,7 @@ fn paths_come_back_as_they_were() {
     assert!(why.text.contains("a path: it ends too early"), "{why}");
 }
 
-/// The machinery, shown with a migration that there is not yet.
+/// Migration itself, shown with a migration that the program does not have.
 #[test]
 fn a_migration_is_done_wholly_or_not_at_all() {
     let (folder, mut store) = store();
@@ -413,7 +413,7 @@ fn a_migration_is_done_wholly_or_not_at_all() {
     schema::migrate(&mut connection, &with(&[good])).unwrap();
     assert_eq!(columns(&connection), 1);
     drop(connection);
-    // To this program that is a version of the future.
+    // For this program that is a version of the future.
     let why = Store::open(&path).unwrap_err();
     let versions = format!("has version {}", schema::MIGRATIONS.len() + 1);
     assert!(why.text.contains(&versions), "{why}");
@@ -491,7 +491,7 @@ fn values_that_somebody_has_put_there_are_a_fault() {
     assert!(why.to_string().contains("malformed JSON"), "{why}");
 }
 
-/// What a disk without room says, without a full disk.
+/// The error of a full disk, without a full disk.
 #[test]
 fn no_room_is_a_fault_of_its_class() {
     let (_folder, mut store) = store();
@@ -503,8 +503,8 @@ fn no_room_is_a_fault_of_its_class() {
     assert!(store.records(&Filter::default()).unwrap().len() <= 1, "nothing half");
 }
 
-/// Programs that each record one run and do not wait for the disk: their log is written back in the
-/// end.
+/// Programs that each record one run and do not wait for the disk: the log is still written back in
+/// the end.
 #[test]
 fn a_log_does_not_grow_for_ever() {
     let folder = tempfile::tempdir().unwrap();
@@ -522,7 +522,7 @@ fn a_log_does_not_grow_for_ever() {
     assert_eq!(store.records(&Filter::default()).unwrap().len(), 100);
 }
 
-/// Root may write everywhere, so what it says is only seen as another user.
+/// Root may write everywhere: only another user gets the fault.
 #[test]
 fn a_store_that_may_only_be_read_can_be_read() {
     let (folder, mut store) = store();
@@ -539,7 +539,7 @@ fn a_store_that_may_only_be_read_can_be_read() {
     drop(folder);
 }
 
-/// SQL sees what the record says, and a field that is newer than the store has a column.
+/// A column has the value of the record, and a field newer than the store has a column.
 #[test]
 fn columns_are_taken_from_the_json() {
     let (_folder, mut store) = store();

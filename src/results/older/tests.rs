@@ -4,8 +4,8 @@ use super::*;
 use crate::results::{Filter, Store, schema};
 use analysis::record::sample::{SeriesPoint, Tcp};
 
-/// Every version that had rows becomes one of today, and the run is still there, with a field for
-/// what had only a name.
+/// A store of every version that had rows is migrated to today's: the run is still there, with a
+/// field for each fact that was untyped.
 #[test]
 fn older_stores_become_todays() {
     for version in 1..=5 {
@@ -204,7 +204,7 @@ fn run_of_version_1() -> Record {
         series: vec![SeriesPoint { at_s: 0.1, bytes: 5 }, SeriesPoint { at_s: 0.2, bytes: 9 }],
         more: BTreeMap::from([
             ("verdict".to_string(), serde_json::json!({ "class": "cpu" })),
-            // Not what it should be, so it is kept as it is.
+            // Of another type, so it is kept as it is.
             ("two_devices".to_string(), serde_json::json!("odd")),
         ]),
         ..Record::default()
