@@ -1,5 +1,4 @@
-//! The command line as typed arguments: which command, and its own arguments, which cannot be wrong
-//! any more.
+//! The command line as typed arguments: which command, and its own arguments, already checked.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -30,9 +29,9 @@ use base::cpus::Cpus;
 #[derive(Debug)]
 pub(crate) struct Args {
     pub task: Task,
-    /// In which form an error is told.
+    /// The form in which an error is reported.
     pub form: Form,
-    /// The CPUs that this side is held to.
+    /// The CPUs that this side is bound to.
     pub cpus: Option<Cpus>,
 }
 
@@ -229,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Options stood in front of an action's word before that was a command, and still may.
+    /// Before an action was a command of its own, options could precede its word; they still can.
     #[test]
     fn options_in_front_of_the_word_of_a_command() {
         for line in ["results list --limit 3 1 2", "results --limit 3 list 1 2"] {

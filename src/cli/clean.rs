@@ -1,4 +1,4 @@
-//! `datapump clean`: what abandoned copies have left below a folder is removed.
+//! `datapump clean`: removes what abandoned copies have left below a folder.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `datapump measure codec`: what packing comes to on this host, and on which links it pays.
+//! `datapump measure codec`: how fast this host compresses, and on which links it pays off.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use mover::pump::watch::Watch;
 
 #[derive(Debug)]
 pub(crate) struct CodecArgs {
-    /// Files, or what makes bytes, each with its name as typed.
+    /// Files or generators, each with its name as typed.
     sources: Vec<(String, Location)>,
     thorough: bool,
-    /// Of each source; `None` for as many as are usual.
+    /// Of each source; `None` for the default.
     bytes_max: Option<u64>,
     show: Show,
     recording: Recording,
@@ -74,7 +74,7 @@ pub(super) fn run(args: &CodecArgs, started: Instant) -> u8 {
     code
 }
 
-/// Without words, one source of each kind.
+/// If nothing is typed, one source of each kind.
 fn sources(what: &[OsString], seed: u64) -> Result<Vec<(String, Location)>, String> {
     let usual: Vec<OsString> = USUAL.iter().map(OsString::from).collect();
     let words = if what.is_empty() { &usual[..] } else { what };
@@ -124,7 +124,7 @@ fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fau
 }
 
 const USUAL: &[&str] = &["records:16M", "text:16M", "random:16M", "zero:16M"];
-/// Of a large file its front is measured.
+/// Only the first bytes of a larger file are measured.
 const BYTES_MAX: u64 = 64 << 20;
 const QUICK: &[Coding] = &[
     Coding::Lz4,

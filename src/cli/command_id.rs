@@ -1,6 +1,6 @@
 //! Every command that can be typed, as one row of one table: its words, and what it is for.
 
-/// A command: what stands at the end of a branch of the command tree.
+/// A command: a leaf of the command tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CommandId {
     Copy,
@@ -40,7 +40,7 @@ pub(crate) enum Branch {
 pub(crate) struct Group {
     pub name: &'static str,
     pub about: &'static str,
-    /// What the first word alone does, if it does something.
+    /// The command of the first word alone, if there is one.
     pub alone: Option<CommandId>,
     pub commands: &'static [CommandId],
 }
@@ -176,7 +176,7 @@ impl CommandId {
         }
     }
 
-    /// Commands that only the other host types.
+    /// Commands that only datapump itself starts, mostly on the other host.
     pub(crate) fn is_hidden(self) -> bool {
         matches!(self, CommandId::Peer | CommandId::Probe)
     }

@@ -1,5 +1,5 @@
-//! The one door through which the program speaks: text or JSON, standard output or error, and the
-//! progress line that everything else must be printed around.
+//! All output of the program: text or JSON, standard output or error, and the progress line, around
+//! which all else must be printed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -21,12 +21,12 @@ pub(crate) struct Console {
     started: Instant,
     /// Hidden unless standard error is a terminal and text is wanted.
     bar: ProgressBar,
-    /// Where everything that is told is written too.
+    /// The log file, which gets all messages too.
     log: Option<Mutex<File>>,
 }
 
 impl Console {
-    /// The same with a log, which is appended to.
+    /// A console with a log file, to which lines are appended.
     pub(super) fn with_log(
         show: Show,
         started: Instant,
@@ -62,7 +62,7 @@ impl Console {
         self.started
     }
 
-    /// True when there is a line that can be drawn again and again.
+    /// True if there is a progress line that can be redrawn.
     pub(crate) fn has_line(&self) -> bool {
         !self.bar.is_hidden()
     }
@@ -75,25 +75,25 @@ impl Console {
 
     /// The width that a progress line may have.
     pub(super) fn columns(&self) -> usize {
-        // The spinner and a blank stand before it.
+        // The spinner and a space are in front of it.
         let size = rustix::termios::tcgetwinsize(io::stderr());
         let columns = size.map_or(0, |size| usize::from(size.ws_col));
         (if columns == 0 { COLUMNS } else { columns }).saturating_sub(2)
     }
 
-    /// Takes the progress line away.
+    /// Removes the progress line.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// A passing remark, such as a line of progress. Not for programs, not when quiet.
+    /// A message of the moment, such as a line of progress. Not in JSON, not when quiet.
     pub(crate) fn remark(&self, text: &str) {
         if self.show.form == Form::Text && self.show.amount >= Amount::Usual {
             self.say(Channel::Stderr, &escape::page(text));
         }
     }
 
-    /// A file that was copied, or would be: for who asks for each, and for the log.
+    /// A file that was copied, or would be: for `--verbose`, and for the log.
     pub(super) fn file(&self, text: &str) {
         self.note(text);
         if self.show.form == Form::Text && self.show.amount == Amount::Verbose {
@@ -101,7 +101,7 @@ impl Console {
         }
     }
 
-    /// Something that people should know although the run goes on.
+    /// A problem that does not stop the run.
     pub(super) fn warning(&self, text: &str) {
         self.note(&format!("warning: {text}"));
         match self.show.form {
@@ -110,7 +110,7 @@ impl Console {
         }
     }
 
-    /// Something that went wrong. Also beside JSON, unless that has the channel.
+    /// An error. Also with JSON, unless that is on standard error.
     pub(super) fn error(&self, text: &str) {
         self.note(&format!("error: {text}"));
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
@@ -126,14 +126,14 @@ impl Console {
         }
     }
 
-    /// What is wrong with the command line: it was typed here, and may take several lines.
+    /// An error in the command line. It quotes what was typed here, and may have several lines.
     pub(crate) fn refusal(&self, text: &str) {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
             self.say(Channel::Stderr, &format!("datapump: {}", escape::page(text)));
         }
     }
 
-    /// A line of JSON, if that is what is spoken.
+    /// A line of JSON, if JSON is wanted.
     pub(super) fn event(&self, event: &Event) {
         if self.show.form == Form::Json {
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -142,7 +142,7 @@ impl Console {
         }
     }
 
-    /// A line in the log. Whoever takes the log away has what it had until then.
+    /// A line in the log. A log that cannot be written any more stops nothing.
     fn note(&self, text: &str) {
         let Some(log) = &self.log else { return };
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -160,16 +160,16 @@ impl Console {
     }
 }
 
-/// Whoever reads may have gone; the work goes on without them.
+/// The reader may be gone; the work continues without it.
 pub(super) fn print(out: &mut dyn Write, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The same for one line of words that may be a stranger's.
+/// Prints one line of text that may come from another host: control characters are escaped.
 pub(crate) fn print_line(out: &mut dyn Write, text: &str) {
     print(out, &format!("{}\n", escape::line(text)));
 }
 
 const DRAWS_PER_SECOND: u8 = 10;
-/// Where a terminal does not say how wide it is.
+/// For a terminal that does not report its width.
 const COLUMNS: usize = 80;

@@ -1,4 +1,4 @@
-//! `datapump demo`: everything shown on this host alone.
+//! `datapump demo`: a demonstration on this host alone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,9 +18,9 @@ use mover::remote::demo::{self, DemoOrder};
 #[derive(Debug)]
 pub(crate) struct DemoArgs {
     settings: Settings,
-    /// Of the one large file.
+    /// The size of the one large file.
     bytes: u64,
-    /// The small ones beside it.
+    /// The number of small files beside it.
     files: u64,
     explain: bool,
     stats: bool,

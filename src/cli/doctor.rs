@@ -1,5 +1,5 @@
-//! `datapump doctor`: what about this host, another, and the path between them would hold copies
-//! back. Nothing is changed.
+//! `datapump doctor`: what would slow copies down on this host, on another, and on the path between
+//! them. Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,9 +32,9 @@ pub(crate) struct DoctorArgs {
     far: Option<(String, PathBuf)>,
     /// The other host as it was typed.
     shown: Option<String>,
-    /// The folder of this host that is looked at.
+    /// The folder of this host that is checked.
     folder: PathBuf,
-    /// The rate that is judged by; `None` for that of the interface.
+    /// The rate to judge by; `None` for that of the interface.
     target: Option<Rate>,
     remote: Remote,
     show: Show,
@@ -78,7 +78,7 @@ pub(super) fn run(args: &DoctorArgs, started: Instant) -> u8 {
     code
 }
 
-/// Trouble is an error, so that a script hears of it; advice is not.
+/// Trouble is an error, so that a script notices it; advice is not.
 fn trouble(findings: &[Finding]) -> Option<String> {
     let of = findings.iter().filter(|finding| finding.state == State::Trouble);
     let mut checks: Vec<&str> = of.map(|finding| finding.check).collect();
@@ -152,15 +152,15 @@ impl Other {
     }
 }
 
-/// Those of the environment, and over them those of the checkup, which are of the interface that
-/// is meant.
+/// The facts of the environment. Those of the checkup replace them, since they are of the interface
+/// to the other host.
 fn all_facts(probe: &mut Probe, folder: &Path, toward: Toward) -> Result<Facts, Fault> {
     let mut facts = probe.environment()?.facts;
     facts.extend(probe.checkup(folder, toward)?);
     Ok(facts)
 }
 
-/// What is wanted, else what the slowest interface that tells its speed has.
+/// The rate that is wanted, else the speed of the slowest interface that reports one.
 fn goal(args: &DoctorArgs, facts: &[&Facts], round_trip: Option<Nanos>) -> Goal {
     let mbit = |facts: &&Facts| facts.get("interface_mbit")?.parse::<f64>().ok();
     let slowest = facts.iter().filter_map(mbit).fold(f64::INFINITY, f64::min);
@@ -170,5 +170,5 @@ fn goal(args: &DoctorArgs, facts: &[&Facts], round_trip: Option<Nanos>) -> Goal 
 }
 
 const THIS_HOST: &str = "this host";
-/// Where nobody tells a speed: a gigabit a second.
+/// If no interface reports its speed: a gigabit a second.
 const USUAL_MBIT: f64 = 1000.0;

@@ -23,14 +23,14 @@ pub(super) struct Stage {
     copies: usize,
 }
 
-/// What the copies are made with; `None` for what is usual.
+/// What the copies are made with; `None` for the default.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Where files are on a disk.
+    /// A folder on a disk.
     pub place: Option<&'a Path>,
     pub seed: u64,
     pub repeats: Option<u32>,
-    /// Of one copy.
+    /// Limit of the size of a copy.
     pub bytes_max: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Stage {
         self.copies
     }
 
-    /// About how long it takes.
+    /// The estimated duration.
     pub(crate) fn duration_s(&self) -> f64 {
         trials::duration_s(self.copies)
     }
@@ -98,7 +98,7 @@ fn told(made: &TrialCopy, left_s: f64) -> String {
     )
 }
 
-/// Where files are in memory.
+/// A folder in memory.
 fn memory_folder() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() }
@@ -115,5 +115,5 @@ fn folder_of(place: PathBuf) -> PathBuf {
     }
 }
 
-/// Copies between two lines where there is none that can be drawn again.
+/// Copies between two lines of progress, if there is no line that can be redrawn.
 const REMARK_EVERY: usize = 20;

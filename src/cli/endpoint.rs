@@ -9,7 +9,7 @@ use base::job::Location;
 use base::settings::DataSet;
 use base::units::parse_size;
 
-/// An end, read: on which host, and what there.
+/// A parsed end: the host, and the location there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndArg {
     /// `[user@]host` as ssh takes it; `None` for this host.
@@ -17,7 +17,7 @@ pub(super) struct EndArg {
     pub location: Location,
 }
 
-/// Which end a word stands for; the generators read differently on each.
+/// Which end a word stands for; the two parse generators differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Source,
@@ -41,8 +41,8 @@ impl EndArg {
     }
 }
 
-/// Divides a word at the colon that ends a host. As with scp, a colon behind a slash is part of a
-/// name, and so is one in front of everything.
+/// Splits a word at the colon after the host. As with scp, a colon after a slash is part of a name,
+/// and so is a leading colon.
 fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
     let bytes = word.as_bytes();
     if generator(word).is_some() {
@@ -73,7 +73,7 @@ fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
     Ok((Some(host(&shown, typed)?), path))
 }
 
-/// Where the colon behind the host stands, if there is one.
+/// The position of the colon after the host, if there is one.
 fn host_end(bytes: &[u8]) -> Option<usize> {
     let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
     let front = &bytes[..slash];
@@ -106,7 +106,7 @@ pub(crate) fn host_and_folder(word: &OsStr) -> Result<(String, PathBuf), String>
     Ok((host(text, &text[..end])?, PathBuf::from(folder)))
 }
 
-/// Checks a host and takes its brackets off.
+/// Checks a host and removes its brackets.
 fn host(word: &str, typed: &str) -> Result<String, String> {
     let (user, name) = match typed.rsplit_once('@') {
         Some((user, name)) => (Some(user), name),
@@ -119,7 +119,7 @@ fn host(word: &str, typed: &str) -> Result<String, String> {
     if bare.is_empty() {
         return Err(format!("'{word}': no host stands in front of the colon"));
     }
-    // ssh would take such a word for one of its options.
+    // ssh would take such a word as one of its options.
     if typed.starts_with('-') || bare.starts_with('-') {
         return Err(format!(
             "'{word}': a host does not begin with a dash (write ./ in front of a file)"
@@ -154,7 +154,7 @@ fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Location, St
     }
 }
 
-/// A path counts from the home folder there, where ssh starts; no shell expands a tilde.
+/// A path is relative to the home folder there, where ssh starts; no shell expands a tilde.
 fn home(word: &OsStr) -> Result<PathBuf, String> {
     let bytes = word.as_bytes();
     let path = match bytes {
@@ -193,7 +193,7 @@ impl Generator {
     }
 }
 
-/// What makes bytes, and how many of them as typed.
+/// A generator, and its size as typed.
 fn generator(word: &OsStr) -> Option<(Generator, &OsStr)> {
     let sets = DataSet::ALL.iter().map(|set| Generator::Set(*set));
     [Generator::Null, Generator::Zero, Generator::Random].into_iter().chain(sets).find_map(

@@ -22,7 +22,7 @@ use base::fault::{Class, Fault};
 use base::job::Outcome;
 use base::settings::Settings;
 
-/// What held a copy back; `None` where nobody looked at its streams, or it had none.
+/// What held a copy back; `None` if its streams were not sampled, or it had none.
 pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
     if outcome.dry.is_some() || outcome.paths.is_empty() {
         return None;
@@ -107,5 +107,5 @@ fn of_store(args: &ExplainArgs) -> Result<Verdict, Fault> {
     Err(Fault::new(Class::Local, text))
 }
 
-/// So many of the newest runs are searched for one with samples.
+/// Number of the newest runs that are searched for one with samples.
 const LOOKED_AT: u32 = 100;

@@ -1,4 +1,4 @@
-//! What people type who know `scp`, `rsync` or `cp`, and what it is called here.
+//! Options and commands of `scp`, `rsync` and `cp`, and what to type here instead.
 
 use std::ffi::OsString;
 
@@ -37,7 +37,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--whole-file", "files are always copied whole: leave it out"),
     ("-S", "holes are kept by default: leave it out"),
 ];
-/// Commands of other tools that may stand first.
+/// Commands of other tools, typed as the first word.
 const TOOLS: [&str; 5] = ["cp", "scp", "rsync", "mv", "bbcp"];
 
 /// What to write in the place of an option that the program does not have: `typed` is one word of
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// What a tip names is there, and what `copy` has needs no tip.
+    /// A tip names an option that exists, and no option that `copy` has gets a tip.
     #[test]
     fn tips_name_options_that_exist() {
         for (name, instead) in OPTIONS {

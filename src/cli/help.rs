@@ -1,5 +1,4 @@
-//! The words of the first screen, as values: `--help` and the man page are laid out from the same
-//! tables.
+//! The texts of the first screen, as values: `--help` and the man page use the same tables.
 
 use base::fault::Class;
 
@@ -21,7 +20,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...";
 
-/// Below the options of the commands of these names.
+/// Printed below the options of the commands of these names.
 pub(crate) const DEMO: &str =
     "The far side is another process. The data is made in $TMPDIR or /tmp.";
 
@@ -47,7 +46,7 @@ What TCP and the lanes said of each data stream while it ran is recorded with a 
 of the bytes; a class holds a stream while it is the reason why nothing more is sent. A rate that\n\
 is expected counts on all advice above it too. A copy inside one process has no streams.";
 
-/// What a doctor does and does not, below the options of the command.
+/// What `doctor` does and does not do, below the options of the command.
 pub(crate) const DOCTOR: &str = "\
 Each finding has what was found, why it matters and the command that would change it; nothing\n\
 is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
@@ -69,7 +68,7 @@ is over. Ctrl-C ends the campaign behind the cell, and 'sweep --resume' goes on;
 ends it at once. A host that fails is left out for a while and tried again; one that stays away\n\
 is named at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
 
-/// How the wrong number of words for `copy` is answered.
+/// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =
     "copy needs something to copy and a place to put it: datapump copy [OPTIONS] SRC... DST";
 
@@ -103,7 +102,7 @@ pub(crate) fn exit_codes() -> Vec<(String, &'static str)> {
     std::iter::once(("0".to_string(), "everything was copied")).chain(failures).collect()
 }
 
-/// Everything of the first screen that stands below the synopsis.
+/// The first screen below the synopsis.
 pub(crate) fn first_screen() -> String {
     let codes = exit_codes();
     let codes: Vec<(&str, &str)> =
@@ -200,7 +199,7 @@ mod tests {
                 }
                 lines += 1;
                 let told = Typed::parse(&words);
-                // A profile is a file, which is not there.
+                // A profile is a file, which does not exist here.
                 let is_there = !line.contains("--profile");
                 assert!(told.is_ok() || !is_there, "{}: {line}: {told:?}", path.display());
             }

@@ -52,9 +52,9 @@ pub(crate) struct MeasureArgs {
     order: Order,
     soak: Soak,
     cache: Cache,
-    /// The folder that is read in, or a file; `None` for this folder.
+    /// The folder or file that is read; `None` for this folder.
     place: Option<PathBuf>,
-    /// The folder that is written in, where it is another.
+    /// The folder that is written, if it is another.
     sink_place: Option<PathBuf>,
     /// The host at the other end of the network.
     on: Option<String>,
@@ -182,8 +182,8 @@ fn subjects(args: &MeasureArgs) -> (Vec<Scenario>, bool) {
     (scenarios, whole)
 }
 
-/// True where source and sink of a transfer wake no device together. Where they do, neither end
-/// can be told from the other, and halves tell nothing of it.
+/// True if the source and the sink of a transfer share no device. If they do, the load of one end
+/// cannot be told from that of the other, and the halves have no meaning.
 fn ends_are_apart(args: &MeasureArgs) -> bool {
     let here = Path::new(".");
     let read = args.place.as_deref().unwrap_or(here);
@@ -216,7 +216,7 @@ fn carry_out(
 ) -> Result<(), Fault> {
     let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let seed = design.seed;
-    // What cannot be done is said before anything is.
+    // Errors are reported before the first run.
     let copies = || Wanted {
         place: args.place.as_deref(),
         seed,
@@ -254,13 +254,13 @@ fn carry_out(
     copied
 }
 
-/// Void blocks are made again until all would take longer than people were told to wait.
+/// Void blocks are repeated until all would take longer than was announced.
 fn again_within(duration_s: f64, whole_s: f64) -> Nanos {
     let left_s = (ALL_S - whole_s).max(duration_s * 1.1);
     Nanos((left_s * 1e9) as u64)
 }
 
-/// `whole_s` is what comes afterwards.
+/// `whole_s` is the time of the copies that follow.
 fn measure_parts(
     bench: &mut Bench,
     store: &mut Store,
@@ -286,7 +286,7 @@ fn measure_parts(
     bench.carry_out(watch, &mut Observer { tell: &mut tell, keep: &mut keep })
 }
 
-/// What was found: the tables, and the models that predictions are made from.
+/// The results: the tables, and the models that predictions are made from.
 fn conclude(store: &mut Store, name: &str, console: &Console) -> Result<(), Fault> {
     let records =
         store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })?;
@@ -302,14 +302,14 @@ fn conclude(store: &mut Store, name: &str, console: &Console) -> Result<(), Faul
     Ok(())
 }
 
-/// What one run does, the next is to do again. BBR measures the path anew each time and settles on
-/// another pace: on one host its CPU time differs by a factor of two from run to run.
+/// Runs must be repeatable. BBR probes the path anew in each run and settles on another pace: on
+/// one host its CPU time differs by a factor of two from run to run.
 fn steady_congestion() -> Option<String> {
     const STEADY: &str = "cubic";
     tcp::check_congestion(Some(STEADY)).is_ok().then(|| STEADY.to_string())
 }
 
-/// Its name is given to it when it begins.
+/// The experiment gets its name when it begins.
 fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let here = near.environment()?;
@@ -354,8 +354,8 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
     })
 }
 
-/// The kernel's threads belong to no session. Where the scheduler weighs sessions first, it knows a
-/// soaker as one of a session that works: they wait for it as long as for anybody.
+/// True if soakers delay the kernel's threads. Those belong to no session: a scheduler that groups
+/// threads by session lets them wait for a soaker's session as long as for any other.
 fn is_held_up(bench: &Bench) -> bool {
     bench.design.soak != Soak::None && bench.autogroup
 }
@@ -372,7 +372,7 @@ fn far(args: &MeasureArgs) -> Result<(Launch, Option<PathBuf>), Fault> {
     Ok((launch, Some(Path::new(folder).to_path_buf())))
 }
 
-/// On one host each end has a CPU of its own, so that its costs can be told from the other's.
+/// On one host each end has a CPU of its own, so that the costs of the two can be told apart.
 fn bindings(args: &MeasureArgs, allowed: &[u32], two_hosts: bool) -> (Option<Cpus>, Option<Cpus>) {
     let one = |place: usize| allowed.get(place).and_then(|cpu| Cpus::of([*cpu]));
     let usual = match (two_hosts, allowed.len()) {
@@ -430,17 +430,17 @@ fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
     )
 }
 
-/// How long the runs are to take, and what comes behind them.
+/// The expected time of the runs, and of what follows them.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     duration_s: f64,
     whole_s: f64,
 }
 
-/// `running` is the time since the first run was over.
+/// `running` is the time since the end of the first run.
 fn told(console: &Console, step: &Step<'_>, running: Nanos, times: Times) {
     let line = match step {
-        // Where lines stay, one for each would be many.
+        // Without a line that can be redrawn, one line for each would be too many.
         Step::Sizing { done, .. } if done % REMARK_EVERY != 0 && !console.has_line() => return,
         Step::Sizing { cell, done, of } => {
             format!("sizing {}: {done} of {of} combinations", words_of(*cell))
@@ -510,11 +510,11 @@ const WHAT: &str = "measure loads this host, so say what: 'measure all' takes ab
                     is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take a \
                     part of that, and 'measure codec FILE' compares compressions";
 const ALL: &str = "all";
-/// Deep enough that most requests find others in the air.
+/// Deep enough that most requests find others in flight.
 const DEPTH_APART: u16 = 4;
 const PACE_FROM_RUNS: usize = 10;
 const REMARK_EVERY: usize = 10;
-/// What a run is to take.
+/// The target duration of a run.
 const RUN_S: f64 = 1.15;
 /// Less than the twenty minutes that `measure all` may take, for its start and its tables.
 const ALL_S: f64 = 19.5 * 60.0;

@@ -1,5 +1,5 @@
-//! The command line: words in, work started, results and failures told, exit code out. All printing
-//! happens in this room.
+//! The command line: parses words, starts the work, reports results and failures, returns the exit
+//! code. All printing is in this module.
 
 mod args;
 mod clean;
@@ -78,8 +78,8 @@ pub fn main() -> ExitCode {
 }
 
 fn perform(args: &Args, started: Instant) -> u8 {
-    // Before there is any other thread: those that come are held to the same CPUs. A far side tells
-    // its near side itself.
+    // Before there is any other thread, so that all threads are bound to the same CPUs. A far side
+    // binds itself, and reports errors to its near side.
     let cpus = args.cpus.as_ref().filter(|_| !matches!(args.task, Task::Peer));
     if let Some(Err(why)) = cpus.map(system::pin) {
         return refuse(args.form, started, &format!("--cpus: {why}"));
@@ -116,7 +116,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
     }
 }
 
-/// Names what is wrong with the command line.
+/// Reports what is wrong with the command line.
 fn refuse(form: Form, started: Instant, why: &str) -> u8 {
     let show = Show {
         form,
@@ -131,7 +131,7 @@ fn refuse(form: Form, started: Instant, why: &str) -> u8 {
     Class::Usage.exit_code()
 }
 
-/// A reader that goes away early has what it wanted.
+/// A closed pipe is no error: the reader has what it wanted.
 fn written(what: &str, result: io::Result<()>) -> u8 {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
@@ -169,7 +169,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         Err(fault) => (Err(fault), Heard::default()),
     };
     heard.expected = result.as_ref().ok().and_then(|outcome| {
-        // Where the run is to be recorded, that tells what is wrong with the store.
+        // If the run is to be recorded, that step reports what is wrong with the store.
         let store = recording.store.as_deref();
         let model = prediction::model(store, &mut |text| {
             outcome.dry.iter().for_each(|_| console.warning(text));
@@ -198,7 +198,7 @@ fn start(
     Event::Start(Box::new(Start { version, command, sources, target, options }))
 }
 
-/// Does the work while somebody follows it and signals can stop it.
+/// Does the work, while a thread follows it and signals can stop it.
 fn watched<T>(
     console: &Arc<Console>,
     first: Phase,
@@ -213,18 +213,18 @@ fn watched<T>(
     (result, followed.finish())
 }
 
-/// What is said about work that ran to its end.
+/// The report on work that ran to its end.
 struct Said {
     summary: String,
     /// The number under which it was recorded.
     run: Option<i64>,
-    /// What was not as it should be, if something was.
+    /// What went wrong, if something did.
     trouble: Option<(Class, String)>,
     end: EndEvent,
 }
 
 impl Said {
-    /// Adds what was expected: of a dry run, and beside the figures.
+    /// Adds the prediction: to a dry run, and beside the figures.
     fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>, stats: bool) -> Said {
         let text = match (expected, outcome.dry) {
             (Some(expected), Some(_)) => predicted::expected(expected, outcome),
@@ -237,7 +237,7 @@ impl Said {
         self
     }
 
-    /// Adds what held it back, where its streams were looked at.
+    /// Adds what held it back, if its streams were sampled.
     fn explained(
         mut self,
         console: &Console,
@@ -295,9 +295,9 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
     }
 }
 
-/// Tells how it ended and gives the exit code.
+/// Reports how it ended and returns the exit code.
 fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 {
-    // A receipt is for a transfer that ran to its end; otherwise it goes with its temporary name.
+    // Only a transfer that ran to its end has a receipt; otherwise its temporary file is removed.
     let receipt = match result {
         Ok(_) => heard.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
         Err(_) => Ok(()),

@@ -38,10 +38,10 @@ pub(crate) struct FitArgs {
 /// What a model is fitted to.
 #[derive(Debug)]
 enum Input {
-    /// Measurements by anything, as CSV.
+    /// Measurements of any program, as CSV.
     Table(PathBuf),
-    /// The runs of an experiment, the newest where none is named, and of which of them the tables
-    /// take CPU time.
+    /// The runs of an experiment, by default the newest, and which of them give the CPU time of the
+    /// tables.
     Runs { experiment: Option<String>, cpu_from: CpuFrom },
 }
 
@@ -106,7 +106,7 @@ impl Page {
         Ok(Page { form, output: typed.value(&OUTPUT)? })
     }
 
-    /// Writes to standard output, or to a file that is not there yet.
+    /// Writes to standard output, or to a file that does not exist yet.
     fn put(&self, text: &str) -> Result<(), Fault> {
         match &self.output {
             Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
@@ -131,7 +131,7 @@ pub(crate) fn run_show(args: &ShowModelArgs) -> u8 {
     ended(show(args).map(|()| 0))
 }
 
-/// The runs of one experiment as tables, and what they say of each host kept as its model.
+/// Shows the runs of one experiment as tables, and stores what they say of each host as its model.
 fn fit(named: Option<&str>, cpu_from: CpuFrom, args: &FitArgs) -> Result<(), Fault> {
     let mut store = store(args.store.as_deref())?;
     let experiment = experiment(&store, named)?;
@@ -207,7 +207,7 @@ pub(super) fn page(
     text
 }
 
-/// What the records of an experiment say, by the procedure of the report.
+/// The analysis of an experiment's records, by the procedure of the report.
 pub(crate) fn studied(records: &[Record], environments: &BTreeMap<i64, Environment>) -> Studies {
     studied_from(records, environments, CpuFrom::default())
 }
@@ -217,7 +217,7 @@ fn studied_from(
     environments: &BTreeMap<i64, Environment>,
     cpu_from: CpuFrom,
 ) -> Studies {
-    // Where hosts differ the smaller cache is the first that requests leave.
+    // If hosts differ, requests outgrow the smallest cache first.
     let caches = environments.values().filter_map(environment::core_cache_bytes);
     Studies::of(records, caches.min(), cpu_from)
 }
@@ -272,7 +272,7 @@ fn experiment(store: &Store, named: Option<&str>) -> Result<String, Fault> {
     }
 }
 
-/// Measurements by anything.
+/// Measurements of any program.
 fn fit_table(path: &Path, page: &Page) -> Result<(), Fault> {
     let text = read(path)?;
     let name = match path == Path::new("-") {
@@ -293,7 +293,7 @@ fn fit_table(path: &Path, page: &Page) -> Result<(), Fault> {
 }
 
 fn json(value: &impl serde::Serialize) -> String {
-    // Numbers without an end become null; nothing else in these can fail.
+    // NaN and infinity become null; nothing else in these can fail.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     format!("{text}\n")
 }
@@ -321,7 +321,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// Of the samples that intervals are made from: the same table gives the same page.
+/// Of the resampling behind the intervals: the same table gives the same page.
 const SEED: u64 = 0;
 /// A million rows: resampling them takes minutes already.
 const INPUT_BYTES_MAX: u64 = 32 << 20;

@@ -1,7 +1,7 @@
-//! `datapump net-test HOST`: what the path to a host carries, interval by interval.
+//! `datapump net-test HOST`: the throughput of the path to a host, interval by interval.
 //!
-//! It is a copy like any other, from an endless source to null, that is told when it is enough; one
-//! for each direction. What is shown is made from the samples that every copy takes.
+//! For each direction it is a copy from an endless source to null, which is stopped after the given
+//! time. It shows the samples that every copy takes.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -98,7 +98,7 @@ impl NetTestArgs {
     }
 }
 
-/// A net test as it is meant.
+/// The net test that a command line asks for.
 #[derive(Debug)]
 struct Order {
     /// `None` for another process on this host.
@@ -127,7 +127,7 @@ impl Order {
             seal: typed.value(&net_test::SEAL)?.unwrap_or(Seal::Off),
             request_bytes: typed.value(&net_test::REQUEST_SIZE)?.unwrap_or(REQUEST_BYTES),
             digest: DigestKind::None,
-            // What nobody makes packs to nothing: the path would not be what is tested.
+            // Null data compresses to nothing: the path would not be what is tested.
             compress: Compress::Off,
             ..settings(typed)?
         };
@@ -161,7 +161,7 @@ impl Order {
         }
     }
 
-    /// Where a direction goes, in the words of `copy`.
+    /// The ends of a direction, in the words of `copy`.
     fn ends(&self, direction: Direction) -> Ends {
         let here = "null:".to_string();
         let there = match &self.host {
@@ -200,7 +200,7 @@ struct Running {
     paths: Receiver<StreamPath>,
     thread: JoinHandle<Result<Outcome, Fault>>,
     direction_samples: DirectionSamples,
-    /// What came, for the record.
+    /// Bytes that arrived, for the record.
     series: Series,
 }
 
@@ -220,11 +220,11 @@ struct Test<'a> {
     bytes: Vec<u64>,
 }
 
-/// A test that ran to its end, or was stopped behind its beginning.
+/// A test that ran to its end, or was stopped after its beginning.
 struct Done {
     directions: Vec<(Direction, Outcome, Series)>,
     began: Tick,
-    /// The end of the time that counts.
+    /// The end of the measured time.
     until: Tick,
     stopped: bool,
 }
@@ -265,7 +265,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// One direction after the other: each may ask for a password.
+    /// Starts one direction after the other: each may ask for a password.
     fn start_next(&mut self) {
         let begun = self.running.iter().all(|running| running.direction_samples.began().is_some());
         let Some(direction) = self.order.directions.get(self.running.len()).copied() else {
@@ -293,7 +293,7 @@ impl<'a> Test<'a> {
         });
     }
 
-    /// True once a direction has ended, well or not, or all are to end.
+    /// True once a direction has ended, successfully or not, or all are to end.
     fn is_over(&self) -> bool {
         let ended = self.running.iter().any(|running| running.thread.is_finished());
         ended || self.control.0.stopping()
@@ -317,7 +317,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Ends all directions when the time is over, when one of them is, or when a person wants it.
+    /// Ends all directions when the time is over, one has ended, or the user stops the test.
     fn end_in_time(&mut self) {
         let now = clock::now();
         let Some(began) = self.began else {
@@ -335,7 +335,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Shows the intervals of which everything is known, or nothing more is to be hoped for.
+    /// Shows the intervals that are complete, and those whose last samples are too late.
     fn show_known(&mut self) {
         let Some(began) = self.began else { return };
         while let Some(interval) = self.left.last().copied() {
@@ -357,7 +357,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// What was not known in time is taken from what each direction has kept.
+    /// Shows the intervals that are left, from the samples that each direction has kept.
     fn finish(self) -> Result<Done, Fault> {
         let mut directions = Vec::new();
         for running in self.running {
@@ -390,7 +390,7 @@ impl<'a> Test<'a> {
     }
 }
 
-/// A direction's lines of an interval; the bytes that came in it.
+/// Prints a direction's lines of an interval; returns the bytes that arrived in it.
 fn show(
     console: &Console,
     direction_samples: &DirectionSamples,
@@ -415,11 +415,11 @@ fn tell(console: &Console, notice: Notice) {
     }
 }
 
-/// The exit code's class and what is said, where something was not as it should be.
+/// The exit code's class and the message, if something went wrong.
 type Trouble = Option<(Class, String)>;
 
 impl Done {
-    /// Says what it came to, and records it.
+    /// Prints the result and records it.
     fn tell(&self, args: &NetTestArgs, console: &Console) -> (Option<NetTest>, Trouble) {
         let order = &args.order;
         let from = self.began.after(order.span.omit);
@@ -480,9 +480,9 @@ const UDP: &str = "--udp: UDP is out of scope: datapump moves bytes over TCP, an
                    what the path carries for it; leave --udp out, or send datagrams with iperf3 -u";
 const TIME: Nanos = Nanos::from_millis(10_000);
 const INTERVAL: Nanos = Nanos::from_millis(1_000);
-/// What has been begun at the end is still sent, and small requests are soon sent; large ones
-/// gain nothing, as nothing is written.
+/// Requests in flight at the end are still sent, which takes little time if they are small; large
+/// ones gain nothing, as nothing is written.
 const REQUEST_BYTES: u32 = 128 << 10;
 const BEAT: Duration = Duration::from_millis(25);
-/// The far end tells once a second what it has seen; later than this nothing is waited for.
+/// The far end sends its samples once a second; there is no wait beyond this time.
 const PATIENCE: Nanos = Nanos::from_millis(2_500);

@@ -31,7 +31,7 @@ pub(super) fn net_test(words: &[OsString]) -> Option<String> {
     })
 }
 
-/// True for an option that `net-test` has, and nothing that begins with `measure`.
+/// True for an option of `net-test` that neither `measure` nor `measure codec` has.
 fn is_of_net_test(word: &OsStr) -> bool {
     let Some(word) = word.to_str() else { return false };
     let is = |command, long: Option<&str>, letter: Option<char>| {

@@ -29,11 +29,11 @@ pub(crate) struct CliOption<T: 'static> {
     /// What stands for its value in a synopsis; empty for a flag.
     pub value: &'static str,
     pub kind: Kind<T>,
-    /// What leaving it out means, as it would be typed; empty where that is nothing.
+    /// The default as it would be typed; empty if there is none.
     pub default: &'static str,
     /// One line for `-h`.
     pub help: &'static str,
-    /// What else there is to know, for `--help` and the man page.
+    /// More text, for `--help` and the man page.
     pub more: &'static str,
     pub group: Group,
     /// The commands that take it.
@@ -74,7 +74,7 @@ impl Group {
 pub(crate) trait AnyOption: Debug + Sync {
     fn description(&self) -> Description;
     fn shape(&self) -> Shape;
-    /// The values it takes, as a phrase; empty where anything goes.
+    /// The values it takes, as a phrase; empty where all are allowed.
     fn phrase(&self) -> String;
     /// The error says what to type instead.
     fn check(&self, typed: &OsStr) -> Result<(), String>;
@@ -151,7 +151,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
     tables.into_iter().flatten().copied()
 }
 
-/// Those that a command takes.
+/// The options of a command.
 pub(super) fn of(command: CommandId) -> impl Iterator<Item = &'static dyn AnyOption> {
     all().filter(move |option| option.description().commands.contains(&command))
 }
@@ -161,7 +161,7 @@ pub(super) fn find(command: CommandId, name: &str) -> Option<&'static dyn AnyOpt
     of(command).find(|option| option.description().name == name)
 }
 
-/// Numbers whose limits fit the narrower type.
+/// Converts numbers whose limits fit the narrower type.
 fn narrowed<T: TryFrom<u64>>(list: &[u64]) -> Vec<T> {
     list.iter().filter_map(|number| T::try_from(*number).ok()).collect()
 }
@@ -169,7 +169,7 @@ fn narrowed<T: TryFrom<u64>>(list: &[u64]) -> Vec<T> {
 const COPY: &[CommandId] = &[CommandId::Copy];
 const MOVING: &[CommandId] = &[CommandId::Copy, CommandId::Demo];
 const COPYING: &[CommandId] = &[CommandId::Copy, CommandId::Measure, CommandId::NetTest];
-/// What holds for all copies of a campaign.
+/// Options that hold for all copies of a campaign.
 const SWEPT: &[CommandId] =
     &[CommandId::Copy, CommandId::Demo, CommandId::Measure, CommandId::NetTest, CommandId::Sweep];
 

@@ -1,5 +1,5 @@
-//! What a command line of `copy` means. Every conflict between words and options is named here, and
-//! nothing below checks again.
+//! What a command line of `copy` means. Every conflict between words and options is reported here,
+//! and no code below checks again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,13 +34,13 @@ pub(crate) struct CopyArgs {
     pub recording: Recording,
 }
 
-/// A copy as it is meant.
+/// The copy that a command line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Order {
     pub job: Job,
     pub receipt: Option<ReceiptOrder>,
     pub show: Show,
-    /// What was typed and has no effect; people are told.
+    /// Options that have no effect; the user is told.
     pub idle: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Wanted {
     /// Left out, it depends on what is copied.
     pub compress: Option<Compress>,
     pub remote: Remote,
-    /// Of what is generated.
+    /// Of generated data.
     pub seed: u64,
     pub manifest: Option<PathBuf>,
     pub preserve: Preserve,
@@ -63,7 +63,7 @@ pub(crate) struct Wanted {
     pub show: Show,
 }
 
-/// Whether modes and times were asked for in so many words.
+/// Whether modes and times were asked for explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preserve {
     Asked,
@@ -83,9 +83,9 @@ pub(crate) struct Show {
     pub form: Form,
     pub amount: Amount,
     pub channel: Channel,
-    /// Where files go, as a list of them shows it.
+    /// The direction of the files, for the list of them.
     pub direction: Direction,
-    /// How often a line of progress is printed; `None` leaves it to where it is printed.
+    /// How often a line of progress is printed; `None` leaves it to the kind of output.
     pub interval: Option<Nanos>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum Amount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
     Stdout,
-    /// Standard output carries the bytes themselves.
+    /// Standard output carries the data.
     Stderr,
 }
 
@@ -146,14 +146,14 @@ impl CopyArgs {
     }
 }
 
-/// The sources and the destination that stand behind a command's name.
+/// The sources and the destination after a command's name.
 pub(super) fn ends(typed: &Typed) -> Option<(Vec<OsString>, OsString)> {
     let mut sources = typed.words(ENDS);
     let target = sources.pop()?;
     (!sources.is_empty()).then_some((sources, target))
 }
 
-/// The settings of `copy`, those among them that no other command has.
+/// The settings of `copy`, with those that no other command has.
 fn copied(typed: &Typed) -> Result<Settings, String> {
     let mut settings = Settings {
         preserve: !typed.has(&copying::NO_PRESERVE),
@@ -162,7 +162,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         dry_run: typed.has(&copying::DRY_RUN),
         fresh: typed.has(&copying::FRESH),
         filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
-        // What is asked for twice is done the thorough way.
+        // If both are typed, the thorough one counts.
         skip_unchanged: match (typed.has(&copying::CHECKSUM), typed.has(&copying::SKIP_UNCHANGED)) {
             (true, _) => SkipUnchanged::Checksum,
             (false, true) => SkipUnchanged::Times,
@@ -218,7 +218,7 @@ impl Order {
 }
 
 impl Show {
-    /// On standard output, as most commands speak.
+    /// On standard output, as for most commands.
     pub(super) fn of(typed: &Typed) -> Result<Show, String> {
         let is_set = |option| Ok::<_, String>(typed.maybe(option)?.unwrap_or(false));
         let (json, quiet) = (is_set(&showing::JSON)?, is_set(&showing::QUIET)?);
@@ -246,7 +246,7 @@ impl Show {
     }
 }
 
-/// What is worth keeping is packed where that pays; what is made up is there to measure with.
+/// Files and pipes are compressed where that pays off; generated data is there to measure with.
 fn usual_compress(sources: &[EndArg]) -> Compress {
     let is_kept = |end: &EndArg| matches!(end.location, Location::Path(_) | Location::Stdio);
     if sources.iter().all(is_kept) { Compress::Auto } else { Compress::Off }
@@ -275,7 +275,7 @@ fn not_host_to_host(source: Option<&str>, target: Option<&str>) -> Result<(), St
     }
 }
 
-/// A pipe and a generator are alone in their transfer.
+/// A pipe or a generator must be the only source.
 fn sources_agree(sources: &[EndArg]) -> Result<(), String> {
     let [_, _, ..] = sources else {
         return Ok(());
@@ -400,7 +400,7 @@ fn receipt(wanted: &Wanted) -> Result<Option<ReceiptOrder>, String> {
     }
 }
 
-/// Options about the far side when there is none. Aliases set such things, so it is no error.
+/// Options for the far side when there is none. Shell aliases set them, so this is no error.
 fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
     let remote = &wanted.remote;
     let typed = [

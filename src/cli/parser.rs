@@ -37,7 +37,7 @@ pub(super) fn command() -> Command {
     })
 }
 
-/// A first word with commands below it. Their options may stand in front of their own word too.
+/// A first word with commands below it. Their options may also precede the second word.
 fn of_group(group: &'static Group) -> Command {
     let first = match group.alone {
         Some(alone) => leaf(alone).subcommand_value_name("COMMAND"),
@@ -71,7 +71,7 @@ fn leaf(command: CommandId) -> Command {
     }
 }
 
-/// What a command is told beside its options.
+/// The positional arguments of a command.
 fn words(command: CommandId) -> Vec<Arg> {
     let many = |name, help| word(name, help).required(false).num_args(0..);
     match command {
@@ -158,8 +158,7 @@ fn optional(name: &'static str, help: &'static str) -> Arg {
     word(name, help).required(false)
 }
 
-/// An option as an argument. Its value stays as typed, but it is a good one: the option has said
-/// so.
+/// An option as an argument. Its value stays as typed; the option has checked it.
 fn argument(option: &'static dyn AnyOption) -> Arg {
     let Description { name, letter, group, .. } = option.description();
     let arg = Arg::new(name)
@@ -177,7 +176,7 @@ fn argument(option: &'static dyn AnyOption) -> Arg {
     }
 }
 
-/// The same in front of the word of the command that takes it, where it may yet be refused.
+/// The same in front of the word of its command, where it may still be refused.
 fn in_front(option: &'static dyn AnyOption) -> Arg {
     let Description { name, letter, .. } = option.description();
     let arg = Arg::new(name).long(name).hide(true);
@@ -238,7 +237,7 @@ fn long_help(option: &dyn AnyOption) -> String {
     text
 }
 
-/// Lets an option judge its value while clap parses, so that clap's own words never get in between.
+/// An option checks its value while clap parses, so that the error has the option's words.
 #[derive(Clone, Debug)]
 struct ByOption(&'static dyn AnyOption);
 
@@ -349,11 +348,11 @@ fn rows<'a>(roff: &mut Roff, rows: impl Iterator<Item = (&'a str, &'a str)>) {
     }
 }
 
-/// What `measure` measures.
+/// The values of `measure`.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
                         disk-net and net-disk, whole or all";
 const PACKED: &str = "Files to compress, or what makes bytes (records:16M); else one of each kind";
-/// All that `copy` is told beside its options.
+/// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
 pub(crate) const SHELL: &str = "SHELL";
 

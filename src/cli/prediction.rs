@@ -1,5 +1,5 @@
-//! What a copy is expected to take: said by a dry run, compared after a copy, and asked for by
-//! `datapump model predict`.
+//! How long a copy will take: shown by a dry run, compared after a copy, and asked for by `datapump
+//! model predict`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use base::job::{Carrier, Job, Outcome};
 use base::settings::Settings;
 use base::tally::SideReport;
 
-/// This host's model; what is wrong with it is a warning.
+/// This host's model; an error of the store is a warning.
 pub(super) fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
     let path = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     installed::model(&path).unwrap_or_else(|fault| {
@@ -28,13 +28,13 @@ pub(super) fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<
     })
 }
 
-/// What the far side of a copy tells of its host.
+/// The model that the far side of a copy sends to the near side.
 pub(super) fn told() -> String {
     model(None, &mut |_| {}).as_ref().map(travelling::told).unwrap_or_default()
 }
 
-/// What is expected of a copy whose sides have told of themselves: one that was only tried, or one
-/// that was made. `None` without a model, and where something made it another copy.
+/// Predicts a dry run, or a copy that was made, from the models of both sides. `None` without a
+/// model, and if retries, failures or resumed or held files changed the copy.
 pub(crate) fn predict(
     outcome: &Outcome,
     shape: &Shape,
@@ -53,8 +53,8 @@ pub(crate) fn predict(
     Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), path_model)
 }
 
-/// What earlier copies say of the way to the far host of a job: one that was only tried, or one
-/// that was made and is not recorded yet.
+/// The path model of earlier copies to and from a job's far host: for a dry run, or for a copy that
+/// is not recorded yet.
 pub(super) fn path_model(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<PathModel> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
@@ -70,7 +70,7 @@ pub(super) fn path_model(store: Option<&Path>, job: &Job, outcome: &Outcome) -> 
     PathModel::of(&path_model::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
 }
 
-/// So many of the newest copies are looked through.
+/// Number of the newest copies that are searched.
 const COPIES_MAX: u32 = 200;
 
 fn plan(outcome: &Outcome, shape: &Shape, settings: &Settings) -> Plan {
@@ -100,7 +100,7 @@ fn plan(outcome: &Outcome, shape: &Shape, settings: &Settings) -> Plan {
     }
 }
 
-/// What is set otherwise than in the copies that the model was made with.
+/// Options that differ from those of the copies that the model was made with.
 fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
     let usual = Settings::default();
     let sealed = carrier != Carrier::Memory;
@@ -126,8 +126,7 @@ fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
     differences.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
-/// The arguments of `datapump model predict SRC... DST`: a dry run, of which only what is expected
-/// is said.
+/// The arguments of `datapump model predict SRC... DST`: a dry run that shows only the prediction.
 #[derive(Debug)]
 pub(crate) struct PredictArgs {
     pub copy: CopyArgs,

@@ -8,8 +8,8 @@ use super::command_id::CommandId;
 use super::options::moving::PROFILE;
 use super::options::{self, AnyOption};
 
-/// What a profile says, each option with a good value. What is typed beside it comes later, and
-/// counts.
+/// The options of a profile, each with a valid value. Options on the command line come later, and
+/// count.
 pub(super) fn options(
     name: &str,
     command: CommandId,
@@ -45,13 +45,13 @@ fn option(line: &str, command: CommandId) -> Result<(&'static dyn AnyOption, OsS
     Ok((option, value.to_os_string()))
 }
 
-/// Where a profile lies: in the folder of profiles, or where a path says.
+/// The path of a profile: in the folder of profiles, or where a path says.
 pub(crate) fn path_of(name: &str) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));
     }
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    // The standard says that a relative path there is to be ignored.
+    // The XDG specification says to ignore a relative path.
     let config = named("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| Path::new(&home).join(".config"));
     let folder = config.or_else(home).ok_or("there is no place for profiles: HOME is not set")?;

@@ -1,4 +1,4 @@
-//! Follows a running transfer: tells what it tells, shows how far it is, writes the receipt.
+//! Follows a running transfer: prints its messages, shows its progress, writes the receipt.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -20,7 +20,7 @@ use base::units::Nanos;
 use mover::pump::watch::{Pending, Watch};
 use mover::receipt::Receipt;
 
-/// A transfer's watch with somebody behind it.
+/// A transfer's watch, and the thread that follows it.
 #[derive(Debug)]
 pub(crate) struct Followed {
     pub watch: Arc<Watch>,
@@ -28,15 +28,15 @@ pub(crate) struct Followed {
     thread: JoinHandle<Heard>,
 }
 
-/// What was heard until the end.
+/// What was collected until the end.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// The first failures, for the end of a JSON run.
     pub failed: Vec<(Vec<u8>, Fault)>,
     pub failed_count: u64,
-    /// All that finished files gave, unless writing it failed.
+    /// The digests of finished files, or why they could not be written.
     pub receipt: Option<Result<Receipt, Fault>>,
-    /// Bytes that were where they belong, over time.
+    /// Bytes at their destination, over time.
     pub series: Series,
     /// What was copied, or would be.
     pub shape: Shape,
@@ -44,12 +44,12 @@ pub(crate) struct Heard {
     pub expected: Option<Prediction>,
 }
 
-/// Starts to follow. Until something is found, `first` is what the transfer is busy with.
+/// Starts to follow. `first` is the phase shown until the transfer has found something.
 pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Receipt>) -> Followed {
     let (sender, notices) = mpsc::channel();
     let watch = Arc::new(Watch::new(sender));
     let over = Arc::new(AtomicBool::new(false));
-    // From nothing at the start, so that the first look has a rate already.
+    // Zero at the start, so that the first sample has a rate.
     let before = Seen { first, ..Seen::default() };
     let mut meter = Meter::default();
     meter.see(&before);
@@ -72,12 +72,12 @@ pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Recei
 }
 
 impl Followed {
-    /// Waits until everything that was told has been heard.
+    /// Waits until all notices were handled.
     pub(super) fn finish(self) -> Heard {
         let Followed { watch, over, thread } = self;
         over.store(true, Relaxed);
-        // Usually nobody else holds the watch: then its notices end here, and the thread need not
-        // wait.
+        // Usually no other thread holds the watch: then its notices end here, and this thread need
+        // not wait.
         drop(watch);
         let panicked = || {
             let fault = Fault::new(Class::Local, "the thread that shows progress panicked");
@@ -110,11 +110,11 @@ struct Follower {
     /// At the end of the last interval.
     before: Seen,
     interval: Option<Nanos>,
-    /// When there was something else to do than to connect for the first time.
+    /// When the first phase of connecting ended.
     connected_at: Option<Nanos>,
     /// What moved before a connection was lost.
     moved_before: u64,
-    /// At the last look.
+    /// At the last sample.
     last_moved: u64,
     heard: Heard,
 }
@@ -182,7 +182,7 @@ impl Follower {
         }
     }
 
-    /// The next attempt tells every file again.
+    /// The next attempt reports every file again.
     fn start_over(&mut self) {
         self.heard.failed.clear();
         self.heard.failed_count = 0;
@@ -194,7 +194,7 @@ impl Follower {
             self.console.warning(&fault.text);
             self.heard.receipt = Some(Err(fault));
         }
-        // The gauges begin at nothing again: what was moved before says nothing about the rate.
+        // The gauges start at zero again: bytes moved before say nothing about the rate.
         self.first = Phase::Reconnecting;
         self.moved_before += std::mem::take(&mut self.last_moved);
         self.before = Seen {

@@ -1,5 +1,5 @@
-//! A run that ran to its end is recorded in the results store. What goes wrong with that is one
-//! warning: the files are where they belong.
+//! Records a run that ran to its end in the results store. A failure of that is only a warning: the
+//! files are in place.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use base::settings::Settings;
 /// Whether a run is recorded, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recording {
-    /// `None` for the usual place.
+    /// `None` for the default store.
     pub store: Option<PathBuf>,
     pub refused: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Made up at one end and thrown away at the other: no file system has a part in it.
+    /// Generated at one end and discarded at the other: no file system is involved.
     pub(crate) fn of_null(source: String, target: String) -> Ends {
         Ends { sources: vec![source], target, ..Ends::default() }
     }
@@ -71,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// A demo makes both ends, in the folder for what is temporary.
+    /// A demo makes both ends, in the folder for temporary files.
     pub(crate) fn of_demo() -> Ends {
         let file_system = environment::file_system(&std::env::temp_dir());
         Ends {
@@ -82,7 +82,7 @@ impl Ends {
     }
 }
 
-/// Records it where it is to be, and gives what is known of it.
+/// Records a run, if that is wanted, and returns the record.
 pub(super) fn keep(
     console: &Console,
     recording: &Recording,
@@ -134,7 +134,7 @@ pub(crate) fn keep_with(
     record
 }
 
-/// Records what was measured, made of the number of this host's environment.
+/// Records a measurement, which `records` makes from the time and this host's environment.
 pub(crate) fn keep_measured(
     console: &Console,
     recording: &Recording,
@@ -153,7 +153,7 @@ pub(crate) fn keep_measured(
     }
 }
 
-/// Where results are.
+/// The path of the store.
 pub(crate) fn store_path(named: Option<&Path>) -> Result<PathBuf, Fault> {
     let path = named.map(Path::to_path_buf).or_else(Store::default_path);
     path.ok_or_else(|| {

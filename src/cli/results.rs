@@ -119,7 +119,7 @@ pub(super) fn export(args: &ExportArgs) -> u8 {
     }))
 }
 
-/// The exit code of a command; a fault is named.
+/// The exit code of a command; a fault is printed.
 pub(super) fn ended(result: Result<u8, Fault>) -> u8 {
     result.unwrap_or_else(|fault| {
         console::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
@@ -195,13 +195,13 @@ pub(crate) fn environments(
     Ok(environments)
 }
 
-/// To standard output.
+/// Writes to standard output.
 fn told(what: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> u8 {
     let mut out = BufWriter::new(io::stdout().lock());
     written(what, write(&mut out).and_then(|()| out.flush()))
 }
 
-/// Wholly or not at all, and never in place of another file.
+/// Writes a file completely or not at all, and never replaces another.
 pub(crate) fn into_file(
     path: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,

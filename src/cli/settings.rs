@@ -1,12 +1,11 @@
-//! What several commands make of their options alike: the settings of a transfer, and the other
-//! host.
+//! What several commands derive from their options: the settings of a transfer, and the other host.
 
 use super::options::{copying, moving, recording, remote, storage};
 use super::typed::Typed;
 use base::job::Remote;
 use base::settings::Settings;
 
-/// The settings that the command has options for; the others are the usual ones.
+/// The settings that the command has options for; the others have their defaults.
 pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     let mut settings = Settings {
         dscp: typed.maybe(&moving::DSCP)?,

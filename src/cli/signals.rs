@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first asks the transfer to stop, the second ends the program at once.
+//! Signals such as Ctrl-C: the first stops the transfer, the second ends the program at once.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use signal_hook::iterator::Signals;
 use base::fault::Class;
 use mover::pump::watch::Watch;
 
-/// From here on, signals go to the watch.
+/// From here on, signals stop the watch.
 pub(super) fn install(watch: &Arc<Watch>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    // nohup has SIGHUP ignored, and it must stay so.
+    // Under nohup SIGHUP is ignored, and must stay so.
     if ignored_signals() & (1 << (SIGHUP - 1)) == 0 {
         signals.add_signal(SIGHUP)?;
     }
@@ -40,7 +40,7 @@ fn stop(watch: &Weak<Watch>) {
     }
 }
 
-/// The mask of ignored signals, which Linux tells; other systems are taken to ignore none.
+/// The mask of ignored signals, from Linux; on other systems none is assumed to be ignored.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

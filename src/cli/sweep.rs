@@ -1,4 +1,4 @@
-//! `datapump sweep`: a campaign is planned, measured, shown and compared.
+//! `datapump sweep`: plans, measures, shows and compares campaigns.
 
 mod hosts;
 mod kept;
@@ -32,7 +32,7 @@ use base::units::Nanos;
 pub(crate) use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
 pub(crate) use self::kept::{run_compare, run_profile, run_show};
 
-/// The arguments of `sweep` alone: a campaign is begun, or gone on with.
+/// The arguments of `sweep` alone, which begins or resumes a campaign.
 #[derive(Debug)]
 pub(crate) enum SweepArgs {
     Begin(Box<BeginArgs>),
@@ -83,7 +83,7 @@ impl SweepArgs {
     }
 }
 
-/// A campaign has its hosts and its grid from its beginning.
+/// A resumed campaign keeps its hosts and its grid.
 fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
     let of_a_grid = |name: &&str| {
         let mut grid = sweeping::TABLE.iter().map(|option| option.description().name);
@@ -140,7 +140,7 @@ pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
     }
 }
 
-/// A campaign as it is meant.
+/// The campaign that a command line asks for.
 struct Campaign {
     hosts: Vec<Host>,
     plan: Plan,
@@ -212,8 +212,8 @@ fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
     })
 }
 
-/// What a copy does that is told nothing; and where levels are tried, what it does by itself about
-/// packing.
+/// The settings of a copy without options; where levels are varied, its own choice of compression
+/// too.
 fn auto(levels: &[Compress]) -> Vec<Setting> {
     let usual = Settings::default();
     let of = |compress| Setting { window_bytes: None, streams: usual.streams, compress };
@@ -239,7 +239,7 @@ fn tell(campaign: &Campaign, console: &Console) {
     console.remark(&page::opening(&campaign.names(), &campaign.plan));
 }
 
-/// What was wrong, for people and programs; the exit code.
+/// Reports what went wrong, as text or JSON; returns the exit code.
 fn ended(console: &Console, done: Result<Trouble, Fault>) -> u8 {
     console.clear();
     let trouble = done.unwrap_or_else(|fault| Some((fault.class, fault.text)));
@@ -259,5 +259,5 @@ const WINDOWS: &[Option<u32>] = &[Some(64 << 10), Some(256 << 10), Some(1 << 20)
 const STREAMS: &[u16] = &[1, 4, 8, 16];
 const PASSES: u32 = 3;
 const TIME: Nanos = Nanos::from_millis(10_000);
-/// What has been begun at the end is still sent, over the smallest window too.
+/// Requests in flight at the end are still sent, over the smallest window too.
 const REQUEST_BYTES: u32 = 64 << 10;

@@ -1,5 +1,5 @@
-//! What was typed: the command, its words, and its options as they stand, those of a profile
-//! before those of the command line. A command makes its own arguments of it.
+//! The parsed command line: the command, its words, and its options in their order, those of a
+//! profile first. Each command makes its own arguments from it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ use super::parser;
 use super::profile;
 use super::words;
 
-/// A command line, read. Every option in it is one that the command takes, with a good value.
+/// A parsed command line. Every option in it is one that the command takes, with a valid value.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub command: CommandId,
-    /// Of several of one name the last counts.
+    /// Of several with one name the last counts.
     options: Vec<Given>,
     words: BTreeMap<String, Vec<OsString>>,
     /// The options that the command has asked for, by name.
@@ -66,7 +66,7 @@ impl Typed {
         typed.map_err(|why| Stop::wrong(words, why))
     }
 
-    /// What was typed in front of a command's own word comes before what follows it.
+    /// Options in front of a command's own word come before those after it.
     fn of(command: CommandId, matches: Vec<ArgMatches>) -> Result<Typed, String> {
         let mut typed = Typed {
             command,
@@ -116,7 +116,7 @@ impl Typed {
                 }
             }
         }
-        // Of patterns the last one that matches counts, so they stay in the order they came in.
+        // Of patterns the last match counts, so they stay in the order of the command line.
         repeated.sort_by_key(|(at, _)| *at);
         self.options.extend(repeated.into_iter().map(|(_, given)| given));
         Ok(())
@@ -201,7 +201,7 @@ impl Typed {
         self.words.get(name).and_then(|words| words.first().cloned())
     }
 
-    /// The options that were asked for so far, by name.
+    /// The options that the command has asked for so far, by name.
     #[cfg(test)]
     pub(super) fn asked(&self) -> BTreeSet<&'static str> {
         self.asked.borrow().clone()
@@ -233,7 +233,7 @@ fn of_group(group: &'static Group, mut first: ArgMatches) -> Result<Typed, Strin
     }
 }
 
-/// Options that only commands of the same group have are known in front of their word.
+/// The error for an option in front of a command's word that another command of its group has.
 fn not_of(command: CommandId, name: &str) -> String {
     let having = CommandId::all().filter(|other| options::find(*other, name).is_some());
     let group = command.first_word();
@@ -288,7 +288,7 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
     }
 }
 
-/// What is written here for an option of another tool.
+/// What to type here instead of an option of another tool.
 fn tip(why: &clap::Error) -> Option<String> {
     match why.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(typed)) => habits::option(typed),
@@ -296,7 +296,7 @@ fn tip(why: &clap::Error) -> Option<String> {
     }
 }
 
-/// True where what stands in the place of a command is nearly one: `kopy`.
+/// True if the word in the place of a command is nearly one: `kopy`.
 fn is_misspelt(why: &clap::Error) -> bool {
     let typed = why.get(ContextKind::InvalidSubcommand);
     let near = why.get(ContextKind::SuggestedSubcommand);
@@ -307,8 +307,7 @@ fn is_misspelt(why: &clap::Error) -> bool {
     typed.len() > 3 && near.iter().any(|command| command.len().abs_diff(typed.len()) < 2)
 }
 
-/// True for `datapump SRC DST`: no command is named, and what stands there looks like ends of a
-/// copy.
+/// True for `datapump SRC DST`: no command is named, and the words look like the ends of a copy.
 fn means_copy(words: &[OsString]) -> bool {
     let names: Vec<_> = words[1..].iter().filter(|word| !is_option(word)).collect();
     let command =

@@ -1,4 +1,4 @@
-//! `datapump verify`: what a receipt says was written is read again.
+//! `datapump verify`: reads files again and compares them with a receipt.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -32,7 +32,7 @@ fn word(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String
             '"' => loop {
                 match letters.next().ok_or(UNCLOSED)? {
                     '"' => break,
-                    // Between double quotes a backslash only protects these.
+                    // Between double quotes a backslash escapes only these.
                     '\\' => match letters.next().ok_or(UNCLOSED)? {
                         kept @ ('"' | '\\' | '$' | '`') => word.push(kept),
                         other => word.extend(['\\', other]),

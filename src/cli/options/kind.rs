@@ -107,7 +107,7 @@ impl<T> Kind<T> {
         })
     }
 
-    /// The values it takes, as a phrase: `a number from 1 to 64`. Empty where anything goes.
+    /// The values it takes, as a phrase: `a number from 1 to 64`. Empty where all are allowed.
     pub(crate) fn phrase(&self) -> String {
         match self {
             Kind::Number(limits, _) => limits.phrase(),
@@ -219,7 +219,7 @@ fn seconds(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// `90`, `90s`, `10m`, `2h`; `0` and `off` are no time at all.
+/// `90`, `90s`, `10m`, `2h`; `0` and `off` mean zero.
 fn time(text: &str) -> Result<Nanos, String> {
     let (number, unit_seconds) = match text.char_indices().last() {
         Some((at, 's')) => (&text[..at], 1),

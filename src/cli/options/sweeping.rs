@@ -12,7 +12,7 @@ use base::units::Nanos;
 
 const SWEEP: &[CommandId] = &[CommandId::Sweep];
 
-/// Orders that somebody has used before.
+/// Grids of earlier studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preset {
     Slac,
@@ -207,7 +207,7 @@ pub(crate) static RESUME: CliOption<bool> = CliOption {
     commands: SWEEP,
 };
 
-/// Words between commas, each as the option takes it that the axis varies.
+/// A list between commas; each value is one of the option that the axis varies.
 fn each<T>(text: &str, read: impl Fn(&str) -> Option<T>, phrase: &str) -> Result<Vec<T>, String> {
     let all: Option<Vec<T>> = text.split(',').map(|word| read(word.trim())).collect();
     all.ok_or_else(|| format!("write {phrase}"))
@@ -217,7 +217,7 @@ fn windows(text: &str) -> Result<Vec<Option<u32>>, String> {
     each(text, |word| moving::WINDOW.kind.read_text(word).ok(), WINDOWS_PHRASE)
 }
 
-/// As SLAC wrote them, or in the words of `copy --compress`.
+/// As SLAC wrote the levels, or in the words of `copy --compress`.
 fn levels(text: &str) -> Result<Vec<Compress>, String> {
     let level = |word: &str| match word.parse::<u8>() {
         Ok(level) => moving::COMPRESS.kind.read_text(&format!("zlib:{level}")).ok(),

@@ -33,7 +33,7 @@ fn shortest(command: CommandId) -> String {
     format!("{} {words}", command.typed())
 }
 
-/// A command that forgets an option, or asks for another's, is found here.
+/// Finds a command that forgets an option, or asks for another's.
 #[test]
 fn every_command_asks_for_all_of_its_options_and_for_no_other() {
     for command in CommandId::all() {
@@ -103,7 +103,7 @@ fn names_and_letters_are_unique_and_texts_are_there() {
     }
 }
 
-/// What a campaign varies are values that `copy` takes for the option of the axis.
+/// A campaign varies values that `copy` takes for the option of the axis.
 #[test]
 fn axes_take_the_values_of_their_options() {
     let cases: [(&str, &[&str]); 3] = [
@@ -144,7 +144,7 @@ fn json_has_the_names_of_the_options() {
     }
 }
 
-/// Every sentence that names an option names one that there is: errors, help and the README.
+/// Every sentence that names an option names an existing one: errors, help and the README.
 #[test]
 fn options_that_are_named_exist() {
     let known: BTreeSet<&str> = all().map(|option| option.description().name).collect();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::endpoint;
 
-/// One host, and where the bytes go there: to nothing where no folder is named.
+/// One host, and its destination folder; without one, the data is discarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Host {
     /// `[user@]host` as ssh takes it.

@@ -1,4 +1,4 @@
-//! Campaigns in the results store: shown, compared, and what is best of them kept as profiles.
+//! Campaigns in the results store: shows them, compares them, and writes the best as profiles.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -115,7 +115,7 @@ pub(crate) fn run_profile(args: &ProfileArgs, started: Instant) -> u8 {
     ended(&console, profiles(args, &console))
 }
 
-/// What is kept was read; only what is wrong is left to be said.
+/// The output is already written; only an error is left to report.
 fn ended(console: &Console, done: Result<(), Fault>) -> u8 {
     let Err(fault) = done else { return 0 };
     console.error(&fault.text);
@@ -138,7 +138,7 @@ fn show(args: &ShowCampaignArgs, console: &Console) -> Result<(), Fault> {
     }
 }
 
-/// Hosts of which cells are missing, and how many; none where its plan can no longer be read.
+/// Hosts with missing cells, and how many; none if the campaign's plan cannot be read any more.
 fn left(experiment: &Experiment, records: &[Record]) -> Vec<(String, usize)> {
     let Ok((campaign, _)) = as_typed(experiment) else { return Vec::new() };
     let measured = measured(records);
@@ -187,7 +187,7 @@ fn open(store: Option<&Path>) -> Result<Store, Fault> {
     Store::open_existing(&record::store_path(store)?)
 }
 
-/// The campaign of this name, or of which the name ends so; the newest where none is named.
+/// The campaign of this name, or whose name ends with it; the newest if none is given.
 pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
     let mut all = store.experiments()?;
     all.retain(|experiment| experiment.command == COMMAND);
@@ -210,7 +210,7 @@ pub(super) fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
     store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })
 }
 
-/// The places of these cells in the order of all.
+/// The positions of these cells in the order of all.
 pub(super) fn measured(records: &[Record]) -> BTreeSet<u32> {
     records.iter().filter_map(|record| Some(record.place.as_ref()?.order_index)).collect()
 }

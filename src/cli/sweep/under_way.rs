@@ -1,4 +1,4 @@
-//! A campaign is measured, from its beginning or from where it stopped.
+//! Measures a campaign, from its beginning or from where it stopped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ use base::units::{Nanos, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
 
-/// What came of it, where that was not all.
+/// Why a campaign is not complete, if so.
 pub(super) type Trouble = Option<(Class, String)>;
 
 /// A new campaign.
@@ -57,7 +57,7 @@ pub(super) fn begin(
     measure_rest(campaign, args, (&name, Done::default(), near), &mut store, console)
 }
 
-/// What is missing of an earlier one.
+/// Measures the missing cells of an earlier campaign.
 pub(super) fn resume(
     named: Option<&str>,
     store: &Path,
@@ -103,7 +103,7 @@ pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs),
     }
 }
 
-/// This host, which nobody else is to measure from meanwhile.
+/// Reserves this host for the campaign and starts its probe.
 fn claim(name: &str) -> Result<Probe, Fault> {
     hold::hold(hold::PathEnd::Near, &format!("{name} (process {})", std::process::id()))
         .map_err(|why| Fault::new(Class::Local, format!("this host cannot be measured: {why}")))?;
@@ -152,13 +152,13 @@ fn measure_rest(
     Ok(missing(&left_out, name))
 }
 
-/// What a cell takes with the pause before it, for all that is known in advance.
+/// Estimated time of a cell with the pause before it.
 fn each_s(plan: &Plan) -> f64 {
     let load = plan.load(page::ASSUMED_BYTES_PER_S);
     load.duration_s / load.cells.max(1) as f64
 }
 
-/// Signals stop it; what they say is told at once.
+/// The watch that signals stop; its warnings are printed at once.
 fn control(console: &Arc<Console>) -> Arc<Watch> {
     let (notices_in, notices) = channel();
     let control = Arc::new(Watch::new(notices_in));
@@ -187,14 +187,14 @@ fn missing(left_out: &[LeftOut], name: &str) -> Trouble {
     Some((class, text))
 }
 
-/// Who tells of a campaign under way.
+/// Prints the progress of a campaign.
 struct Told<'a> {
     console: &'a Console,
     names: Vec<String>,
     began: Tick,
     /// Cells that an earlier run has measured.
     before: usize,
-    /// What a cell takes until some are over.
+    /// Estimated time of a cell, until some were measured.
     each_s: f64,
     left: usize,
 }
