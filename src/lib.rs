@@ -1,9 +1,8 @@
 //! # datapump
 //!
-//! A bulk data mover over parallel TCP streams that is also the instrument that measures itself.
-//! This package is the program: what looks at hosts, keeps records and carries experiments out,
-//! and the command line. What moves bytes is the package `mover`, what says what a run means is
-//! `analysis`, and both stand on `base`. ARCHITECTURE.md is the map.
+//! Moves bulk data over parallel TCP streams, and measures its cost. This package is the program:
+//! the command line, checks of hosts, records, experiments. The package `mover` moves the bytes,
+//! `analysis` interprets runs, and both use `base`. ARCHITECTURE.md is the map.
 
 pub mod cli;
 pub mod host;
