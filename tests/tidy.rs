@@ -1,4 +1,4 @@
-//! The rules of the page, as tests: each rule looks at the project's text, and is shown to bite.
+//! The rules of the project, as tests: each rule checks the project's text, and is tested itself.
 
 #[path = "tidy/code.rs"]
 mod code;
@@ -54,7 +54,7 @@ fn every_rule_bites() {
     }
 }
 
-/// So no two modules know each other, directly or through others.
+/// So no two modules depend on each other, directly or through others.
 #[test]
 fn modules_stand_in_a_line() {
     for (place, (name, allowed)) in WALLS.iter().enumerate() {
@@ -304,19 +304,19 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Which modules a module may know besides itself. Each stands below those that it may know.
+/// The modules that a module may use, besides itself. Each is below those that it may use.
 const WALLS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("wire", &["base"]),
     ("io", &["base"]),
     ("work", &["base", "wire", "io"]),
-    // A stream's frames are sealed by the record layer of `work::seal`.
+    // The record layer of `work::seal` seals a stream's frames.
     ("ends", &["base", "wire", "io", "work"]),
     ("pump", &["base", "wire", "io", "work", "ends"]),
     ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
-    // Receipts of what was written, and whether it is still so.
+    // Receipts of what was written, and whether the files still agree.
     ("receipt", &["base", "pump"]),
-    // Pure: what was measured, and what it means.
+    // Pure: analysis of measurements.
     ("statistics", &[]),
     ("record", &["base"]),
     ("accounting", &["base", "record"]),
@@ -342,7 +342,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "campaign",
         ],
     ),
-    // These look at hosts, keep records and carry experiments out.
+    // These examine hosts, keep records and run experiments.
     ("host", &["base", "io", "record", "accounting"]),
     ("results", &["base", "record", "model"]),
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
@@ -394,7 +394,7 @@ const CLI: &[&str] = &[
     "sweep",
 ];
 
-/// Words that a module must not contain, besides what the walls forbid.
+/// Words that a module must not contain, besides what `WALLS` forbids.
 const BANNED: &[(&str, &[&str])] = &[
     ("base", &["std::fs", "std::net", "std::thread"]),
     ("wire", &["std::io", "std::net", "std::fs", "std::thread", "std::time"]),
@@ -412,8 +412,8 @@ const BANNED: &[(&str, &[&str])] = &[
     ("report", IMPURE),
 ];
 
-/// What a pure module must not name: files, sockets, programs, threads, clocks, the environment and
-/// the store. It may write to a writer that it is given.
+/// What a pure module must not name: files, sockets, processes, threads, clocks, the environment
+/// and the store. It may write to a writer that it is given.
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::net",
@@ -444,7 +444,7 @@ const SOURCES: &[&str] = &["analysis/src/", "base/src/", "mover/src/", "src/"];
 
 const UNSAFE_FILES: &[&str] =
     &["mover/src/io/buffer.rs", "mover/src/io/uring.rs", "mover/src/io/system.rs"];
-/// Files outside `mover/src/io` and `cli/progress.rs` that may ask a clock, each with its reason.
+/// Files outside `mover/src/io` and `cli/progress.rs` that may read a clock, each with its reason.
 const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/end_to_end.rs", "how long copies take in all is told while they are made"),
     ("src/measure/trials.rs", "a run says when it began"),
@@ -452,8 +452,8 @@ const CLOCK_FILES: &[(&str, &str)] = &[
     ("src/cli/record.rs", "a run is recorded with the time at which it began"),
     ("src/cli/console.rs", "each event in JSON says when it happened, on the world's clock"),
 ];
-/// Modules of which the simulation runs all as it ships, and what stands around that: files, or the
-/// beginnings of their paths, each with its reason.
+/// Modules that the simulation runs unchanged, and files around them that it does not run: files,
+/// or the beginnings of their paths, each with its reason.
 const DETERMINED: &[&str] = &["base", "wire", "work", "ends", "pump"];
 const SHELL_FILES: &[(&str, &str)] = &[
     ("mover/src/pump/run", "threads, sockets and the clock around a transfer"),
@@ -465,7 +465,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 900;
 const CODE_LINES_MAX: usize = 600;
-/// A comment that gives the reason stands right above, at most this many lines up.
+/// The comment with the reason is right above, at most this many lines up.
 const SAFETY_LINES_MAX: usize = 8;
 
 fn walls(pages: &[Page]) -> Vec<Finding> {
@@ -583,8 +583,8 @@ fn clocks(pages: &[Page]) -> Vec<Finding> {
     })
 }
 
-/// What the simulation runs as it ships must go the same way each time: no clock, no map in a
-/// random order, no random number.
+/// What the simulation runs must be deterministic: no clock, no map in a random order, no random
+/// number.
 fn undetermined(pages: &[Page]) -> Vec<Finding> {
     each_code_line(pages, |page, line| {
         let module = module_of(&page.path)?;
@@ -608,7 +608,7 @@ fn decisions(pages: &[Page]) -> Vec<Finding> {
         .collect()
 }
 
-/// Each `file` `name` of the page is a function, constant or static that stands there.
+/// Each `file` `name` of the page is a function, constant or static of that file.
 fn journeys(pages: &[Page]) -> Vec<Finding> {
     let map = text_of(pages, "ARCHITECTURE.md");
     let words: Vec<&str> = map.split('`').collect();

@@ -1,4 +1,4 @@
-//! Rust text with everything blanked that is not code, so that rules can look for words.
+//! Rust text in which all but code is blanked, so that rules can search for words.
 
 /// The same text, line for line and column for column, with spaces where comments, strings and
 /// character literals were.
@@ -37,7 +37,7 @@ pub(crate) fn functions(code: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
-/// True when `word` stands in `line` as a word of its own.
+/// True when `word` is a whole word of `line`.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let letters: Vec<char> = line.chars().collect();
     !word_starts(&letters, word).is_empty()

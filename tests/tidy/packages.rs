@@ -1,4 +1,4 @@
-//! Which packages of the project may reach which others, and what a far side must not carry.
+//! Which packages of the project may depend on which others, and on which other crates not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What a package may reach of the project's own, by links that a user's build follows.
+/// The project's packages that a package may depend on, in a user's build.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("datapump-base", &[]),
     ("datapump-mover", &["datapump-base"]),
@@ -14,8 +14,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("datapump", &["datapump-analysis", "datapump-base", "datapump-mover"]),
 ];
 
-/// What nothing in the mover may reach: async runtimes and what brings them, the store, exports,
-/// models, and the command line.
+/// What nothing in the mover may depend on: async runtimes and crates that need them, the store,
+/// exports, models, and the command line.
 const NOT_IN_THE_MOVER: &[&str] = &[
     "tokio",
     "async-std",
@@ -35,7 +35,7 @@ const NOT_IN_THE_MOVER: &[&str] = &[
     "indicatif",
 ];
 
-/// What `analysis` may not reach: it is pure, so it has no use for sockets, files or threads.
+/// What `analysis` may not depend on: it is pure, so it has no use for sockets, files or threads.
 const NOT_IN_ANALYSIS: &[&str] = &["tokio", "rustix", "socket2", "tempfile", "signal-hook", "clap"];
 
 #[test]
@@ -55,14 +55,13 @@ fn packages_reach_what_they_may() {
             "{name} reaches {found:?}: cargo tree -p {name} -i NAME says how"
         );
     }
-    // A rule that sees nothing passes everything: what the whole program reaches is seen.
+    // A rule that sees nothing passes everything: the program's own dependencies must be seen.
     for name in ["rusqlite", "nalgebra", "clap", "rustls", "datapump-base"] {
         assert!(reached["datapump"].contains(name), "datapump is not seen to reach {name}");
     }
 }
 
-/// All that each package reaches through normal dependencies, on this platform, as Cargo resolved
-/// them.
+/// All dependencies of each package, by normal links, on this platform, as Cargo resolved them.
 fn reached() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = metadata();
     let list = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
@@ -104,7 +103,7 @@ fn metadata() -> Value {
 }
 
 /// What `deny.toml` says of licences, bans and sources holds for every package that Cargo resolves:
-/// here, so that nobody has to build another tool for it.
+/// checked here, so that no other tool must be built for it.
 #[test]
 fn dependencies_are_allowed() {
     let rules = include_str!("../../deny.toml");

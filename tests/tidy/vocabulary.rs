@@ -1,4 +1,4 @@
-//! Names that were ours alone, and the field's word for each: docs/GLOSSARY.md. History keeps them.
+//! Private names that were replaced, and the field's word for each: docs/GLOSSARY.md.
 
 use crate::{Finding, Page};
 
@@ -28,7 +28,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Voice", "Console"),
     ("Wires", "Streams"),
 ];
-/// Pages that say what was, and this rule with its samples.
+/// Pages about the past, and this rule with its samples.
 const HISTORY: [&str; 5] =
     ["runs/", "docs/decisions/", "CHANGELOG.md", "docs/GLOSSARY.md", "tests/tidy"];
 
@@ -54,7 +54,7 @@ fn identifiers(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty())
 }
 
-/// What of an identifier is a private name, and the field's word for it.
+/// The private name in an identifier, and the field's word for it.
 fn replaced(name: &str, is_code: bool) -> Option<(&'static str, &'static str)> {
     let of_type = TYPES.iter().find(|(old, _)| is_code && *old == name).copied();
     of_type.or_else(|| {
