@@ -1,4 +1,4 @@
-//! What tcpdump says of the packets in a file, as far as windows and marks are concerned.
+//! Windows and DSCP marks in a packet capture, as printed by tcpdump.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,15 +13,14 @@ pub(crate) struct Advertised {
     pub most_bytes: u64,
 }
 
-/// The packets of a file in tcpdump's words: `-v` tells marks too.
+/// The packets of a file as tcpdump prints them: `-v` shows marks too.
 pub(crate) fn words_of(pcap: &Path, options: &[&str]) -> Result<String, String> {
     let output = Command::new("tcpdump").args(["-n", "-r"]).arg(pcap).args(options).output();
     let output = output.map_err(|why| format!("tcpdump: {why}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What this address has advertised to the connections that it took part in, ssh left out: the
-/// largest of the connections.
+/// The windows that this address has advertised, over all its connections without ssh: the largest.
 pub(crate) fn advertised(words: &str, address: &str) -> Option<Advertised> {
     let from = format!(" IP {address}.");
     let mut found: Option<(String, Advertised)> = None;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::need;
 
-/// Bytes that no two seeds share.
+/// Bytes that differ for each seed.
 pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
@@ -114,10 +114,10 @@ pub(crate) const LENGTHS: &[usize] = &[
     1 << 20,
     (3 << 20) + 4096 + 17,
 ];
-/// What the tests ask for with `--request-size 64K`.
+/// The request size of tests with `--request-size 64K`.
 pub(crate) const REQUEST_BYTES: usize = 64 << 10;
 
-/// Waits until the journal of a copy that is under way says that something is on stable storage.
+/// Waits until the journal of a running copy says that bytes are on stable storage.
 pub(crate) fn wait_for_flush(folder: &Path) {
     let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
     let journals = || files_below(folder).into_iter().filter(is_journal);

@@ -19,7 +19,7 @@ pub(crate) fn port() -> u16 {
     SSHD.port
 }
 
-/// A loopback port on which nobody listens.
+/// A loopback port without a listener.
 pub(crate) fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -33,10 +33,10 @@ struct Sshd {
 
 static SSHD: LazyLock<Sshd> = LazyLock::new(|| {
     if is_root() {
-        // sshd's place for its unprivileged part.
+        // sshd needs this folder for privilege separation.
         fs::create_dir_all("/run/sshd").unwrap();
     }
-    // Somebody else may take the port between our asking and sshd's.
+    // Another process may take the port before sshd binds it.
     (0..5).find_map(|_| start()).expect("sshd does not start: see its words above")
 });
 

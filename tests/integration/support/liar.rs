@@ -1,4 +1,4 @@
-//! A hostile peer: what it does, one step after the other.
+//! A malicious peer: its actions, step by step.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -14,7 +14,7 @@ use super::run::{self, Ran};
 use super::speaker::{Speaker, Watched, end_frame, watch};
 use super::{Scene, far, need};
 
-/// What a hostile peer does next.
+/// The next action of a malicious peer.
 #[derive(Clone, Debug)]
 pub(crate) enum Move {
     Say(Message),
@@ -46,7 +46,7 @@ pub(crate) fn against_near(
     })
 }
 
-/// The same, and the far side does what it likes once it has been let in.
+/// The same; the far side does what it likes after it was opened.
 pub(crate) fn near_with(
     scene: &Scene,
     codings: &str,
@@ -56,7 +56,7 @@ pub(crate) fn near_with(
     near_on(scene, codings, opened, |speaker, _| act(speaker))
 }
 
-/// The same with the connection, which it may end.
+/// The same with the connection, which it may close.
 pub(crate) fn near_on(
     scene: &Scene,
     codings: &str,
@@ -82,7 +82,7 @@ pub(crate) fn near_on(
     (running.end(), watched)
 }
 
-/// What a far side answers that has a port where nobody listens.
+/// The answer of a far side that names a port without a listener.
 pub(crate) fn opened(origin: Option<Origin>) -> Opened {
     Opened {
         fingerprint: [7; 32],
@@ -95,7 +95,7 @@ pub(crate) fn opened(origin: Option<Origin>) -> Opened {
     }
 }
 
-/// Plays all moves, then listens until the honest side has had enough; what it said last.
+/// Plays all moves, then listens until the honest side ends; returns its last message.
 pub(crate) fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: Stands) -> String {
     if let Some(said) = steps(speaker, scene, moves, place) {
         return said;
@@ -111,7 +111,7 @@ pub(crate) fn play(speaker: &mut Speaker, scene: &Scene, moves: &[Move], place: 
     said
 }
 
-/// Plays all moves, unless the honest side has had enough before: then, what it said.
+/// Plays all moves; if the honest side ends before, returns its message.
 pub(crate) fn steps(
     speaker: &mut Speaker,
     scene: &Scene,
@@ -161,7 +161,7 @@ fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
     speaker.say(&Message::Report(Box::<SideReport>::default()));
 }
 
-/// A link that leads out of the destination is told where that is.
+/// Completes a link that leads out of the destination with the real path.
 fn placed(message: &Message, scene: &Scene) -> Message {
     let mut message = message.clone();
     if let Message::Offer { entries, .. } = &mut message {
@@ -191,7 +191,7 @@ pub(crate) fn payload(start: u64, body: &[u8]) -> Move {
     Move::Frame(label, body.to_vec())
 }
 
-/// How the honest side talks: everything on the control connection, and nothing is sealed.
+/// Options of the honest side: everything on the control connection, and nothing is sealed.
 const OPTIONS: &str = "--streams 1 --request-size 64K --seal off --digest none --compress zstd:1";
 
 /// The same for an honest far side.

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: folders, data, runs of the real program, and a real sshd.
+//! Shared by the end-to-end tests: folders, data, runs of the real program, and a real sshd.
 
 pub(crate) mod capture;
 pub(crate) mod data;
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 use run::Ran;
 
-/// One test's own folder, and its own name for the far side's program, by which its processes are
-/// known.
+/// One test's own folder, and its own name for the far side's program, which identifies its
+/// processes.
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
     /// The program here finds no `openat2`.
@@ -38,14 +38,14 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn new() -> Scene {
         let folder = tempfile::Builder::new().prefix("datapump-test-").tempdir().unwrap();
-        // Other users take part in some tests.
+        // Some tests run as other users.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let scene = Scene { folder, has_old_kernel: false };
         std::os::unix::fs::symlink(PROGRAM, scene.far_program()).unwrap();
         scene
     }
 
-    /// One whose kernel does not resolve paths beneath a folder by itself.
+    /// One whose kernel cannot resolve paths beneath a folder (`openat2`).
     pub(crate) fn with_old_kernel() -> Scene {
         Scene { has_old_kernel: true, ..Scene::new() }
     }
@@ -73,8 +73,8 @@ impl Scene {
         path
     }
 
-    /// The program as another user can run it. Another process copies it: what this one has open
-    /// for writing, a child that another test starts just then has too, and nobody can run it.
+    /// The program as another user can run it. Another process copies it: a child of another test
+    /// could inherit our descriptor open for writing, and then the program could not be run.
     pub(crate) fn program_for_all(&self) -> PathBuf {
         let copy = self.path("datapump");
         if !copy.exists() {
@@ -109,7 +109,7 @@ impl Scene {
         command
     }
 
-    /// The program on this host, whose kernel may be old.
+    /// The program on this host, with or without `openat2`.
     pub(crate) fn here(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if self.has_old_kernel {
@@ -123,7 +123,7 @@ impl Scene {
         run::to_end(self.command(&self.words(line)), b"")
     }
 
-    /// The same where it must succeed.
+    /// The same for a command that must succeed.
     pub(crate) fn succeed(&self, line: &str) -> Ran {
         let ran = self.run(line);
         assert_eq!(ran.code, 0, "{line}\n{ran}");
@@ -135,13 +135,13 @@ impl Scene {
         processes::that_name(&self.far_program())
     }
 
-    /// Fails where a folder holds anything else than these: a temporary file for instance.
+    /// Fails if a folder holds anything else than these, such as a temporary file.
     pub(crate) fn assert_holds(&self, folder: &str, names: &[&str]) {
         let files = self.held(folder);
         assert_eq!(files, names, "in {}", self.path(folder).display());
     }
 
-    /// The same, where another run could go on: what it would go on from may be there too.
+    /// The same for a run that can be resumed: its partial files may be there too.
     pub(crate) fn assert_arrived(&self, folder: &str, names: &[&str]) {
         let mut files = self.held(folder);
         files.retain(|file| !file.rsplit('/').next().unwrap_or(file).starts_with(".datapump-"));
@@ -155,7 +155,7 @@ impl Scene {
     }
 }
 
-/// Runs every case of a table, also behind one that fails, and names all that fail.
+/// Runs every case of a table, even after a failure, and names all that fail.
 pub(crate) fn each<C: fmt::Debug>(cases: impl IntoIterator<Item = C>, check: impl Fn(&C)) {
     let failed: Vec<String> = cases
         .into_iter()
@@ -165,7 +165,7 @@ pub(crate) fn each<C: fmt::Debug>(cases: impl IntoIterator<Item = C>, check: imp
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// The same for cases that mostly wait: several at a time.
+/// The same for cases that mostly wait: several run at once.
 pub(crate) fn each_at_once<C: fmt::Debug + Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
@@ -186,7 +186,7 @@ pub(crate) fn each_at_once<C: fmt::Debug + Sync>(cases: &[C], check: impl Fn(&C)
 
 const AT_ONCE: usize = 4;
 
-/// Panics with the name of a real part that is not installed: a test that skips proves nothing.
+/// Panics with the name of a program that is not installed: a test that skips proves nothing.
 pub(crate) fn need(program: &str, package: &str) -> PathBuf {
     let found = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()
@@ -195,16 +195,16 @@ pub(crate) fn need(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{program} is missing: install the Debian package {package}"))
 }
 
-/// Longer than anything here takes on a machine with much else to do: only what hangs is waited for
-/// as long. Nothing that is promised to be fast is shown by it.
+/// Longer than anything here takes on a busy machine: only a hang lasts so long. This says nothing
+/// about speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits for something to be so, with a guard against hanging.
+/// Waits until a condition holds, with a guard against hanging.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     until_some(what, || is_so().then_some(()));
 }
 
-/// The same, and what it was waited for.
+/// The same; returns what was found.
 pub(crate) fn until_some<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -220,7 +220,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Panics where the machine does not let the test do what it must.
+/// Panics if the test cannot run on this machine.
 pub(crate) fn need_root(why: &str) {
     assert!(is_root(), "this test needs root: {why}");
 }

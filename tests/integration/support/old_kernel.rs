@@ -1,4 +1,4 @@
-//! A system without `openat2`, as kernels before Linux 5.6 and some sandboxes are.
+//! A system without `openat2`, like kernels before Linux 5.6 and some sandboxes.
 
 #![allow(unsafe_code, reason = "a filter of system calls is set between fork and exec")]
 
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The program, and all that it starts, are told that there is no such call.
+/// For the program and its children the call returns that it does not exist.
 pub(crate) fn without_openat2(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes system calls only, and takes no lock.
     unsafe { command.pre_exec(refuse_openat2) };
@@ -16,7 +16,7 @@ fn refuse_openat2() -> io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let nosys = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     let mut steps = [
-        // The first word of what a filter sees is the call's number.
+        // The first word of a seccomp filter's input is the number of the call.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_openat2 as u32),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, nosys),

@@ -1,12 +1,12 @@
-//! The data streams in a capture of a WAN, as their sender's own interface saw them: what was sent,
-//! what was sent again, when nothing was sent. It knows nothing of what the program itself records.
+//! The data streams in a capture of a WAN, seen at the sender's interface: what was sent, what was
+//! retransmitted, and when nothing was sent. It does not use the program's own records.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// One connection's way from the side that sent most to the other, with the acknowledgements.
+/// One direction of a connection, from the side that sent most, with the acknowledgements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     pub events: Vec<Event>,
@@ -27,7 +27,7 @@ pub(crate) enum What {
     Acked { until: u64 },
 }
 
-/// From the first segment that was sent again until all that had been sent by then had arrived.
+/// From the first retransmitted segment until all data sent by then had arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Episode {
     pub at_s: f64,
@@ -127,8 +127,8 @@ impl Stream {
         found
     }
 
-    /// The definition is that of the samples: half a round trip with nothing on its way, or one and
-    /// a half without a segment. What is behind the last byte but one is the stream's farewell.
+    /// By the definition of the samples: half a round trip with nothing in flight, or one and a
+    /// half without a segment. What follows the last byte but one is the end of the stream.
     pub(crate) fn pauses(&self, round_trip_s: f64) -> Vec<Pause> {
         let mut found: Vec<Pause> = Vec::new();
         let (mut high, mut acked, mut acked_at_s) = (0u64, 0u64, 0.0);
@@ -190,7 +190,7 @@ struct Segment {
     payload_bytes: u32,
 }
 
-/// Both ways of one connection, each as a sender's.
+/// Both directions of one connection, each as seen by its sender.
 struct Connection {
     ends: [SocketAddress; 2],
     directions: [Direction; 2],
@@ -249,14 +249,14 @@ impl Direction {
     }
 }
 
-/// Where in the stream a sequence number is: the place that is nearest to the highest so far.
+/// The position of a sequence number in the stream: the one nearest to the highest so far.
 fn place(high: u64, first: u32, sequence: u32) -> u64 {
     let known = first.wrapping_add(high as u32);
     let off = i64::from(sequence.wrapping_sub(known) as i32);
     high.saturating_add_signed(off)
 }
 
-/// The first packet of what is left, its time, and what is behind it.
+/// The first packet, its time, and the rest.
 fn record(bytes: &[u8]) -> Option<(f64, &[u8], &[u8])> {
     let word = |at: usize| {
         let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -292,6 +292,6 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 const SSH: u16 = 22;
 const PAUSE_S_MIN: f64 = 0.020;
-/// Proofs, keys and the head of a frame: then a stream waits for work, which is no pause.
+/// Keys, proofs and the header of a frame: the stream then waits for work, which is no pause.
 const HANDSHAKE_BYTES_MAX: u64 = 4096;
 const FAREWELL_BYTES_MAX: u64 = 128;

@@ -1,4 +1,4 @@
-//! Processes of the system: who runs, who ends, and when.
+//! Processes of the system: which run, which end, and when.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -65,7 +65,7 @@ pub(crate) fn ends_within(pid: i32, patience: Duration) -> bool {
     }
 }
 
-/// Fails the test where one of these processes lives on.
+/// Fails the test if one of these processes does not end.
 pub(crate) fn assert_end(pids: &[i32]) {
     let deadline = Instant::now() + PATIENCE;
     for pid in pids {

@@ -1,5 +1,5 @@
-//! A line between near and far in the hands of a test: the control connection goes through a
-//! relay, and the data streams through a proxy that cuts, stalls, delays, flips and repeats.
+//! A path between near and far that a test controls: a relay for the control connection, and a
+//! proxy for the data streams that cuts, stalls, delays, flips and repeats.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -95,7 +95,7 @@ impl Relay {
         Relay { shared, ssh: scene.script("relayed-ssh", &words) }
     }
 
-    /// Cuts the control connections that there are; a new login is let in.
+    /// Cuts the open control connections; a new login is accepted.
     pub(crate) fn cut_control(&self) {
         for line in self.shared.lines.lock().unwrap().drain(..) {
             let _ = line.shutdown(Shutdown::Both);
@@ -106,7 +106,7 @@ impl Relay {
         self.shared.logins.load(SeqCst)
     }
 
-    /// How many of the troubles have come.
+    /// How many of the troubles have occurred.
     pub(crate) fn happened(&self) -> usize {
         self.shared.happened.load(SeqCst)
     }
@@ -138,7 +138,7 @@ impl Drop for Relay {
     }
 }
 
-/// Starts a far side for a connection and forwards what both say.
+/// Starts a far side for a connection and forwards both directions.
 fn log_in(shared: &Arc<Shared>, line: UnixStream) {
     shared.logins.fetch_add(1, SeqCst);
     let mut far = Command::new(&shared.far_program);
@@ -167,7 +167,7 @@ fn toward_far(mut near: UnixStream, mut far: impl Write, shared: &Shared) {
     }
 }
 
-/// Puts the proxy's port in the place of the far side's.
+/// Replaces the far side's port by the proxy's.
 fn toward_near(mut far: impl Read, mut near: &UnixStream, shared: &Arc<Shared>) -> Option<()> {
     let mark = skip_mark(&mut far)?;
     near.write_all(&mark).ok()?;

@@ -1,4 +1,4 @@
-//! Runs of a program that end, or fail the test.
+//! Runs programs to their end, or fails the test.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{PATIENCE, processes};
 
-/// What a program said, and how it ended.
+/// A program's output, and how it ended.
 pub(crate) struct Ran {
     /// The exit code; 128 and the signal's number where a signal ended it, as a shell says it.
     pub code: i32,
@@ -55,7 +55,7 @@ pub(crate) fn to_end(command: Command, input: &[u8]) -> Ran {
     let mut running = start(command);
     let mut stdin = running.child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A program may end without reading: then nobody minds.
+    // A program may end without reading its input: that is no error.
     thread::spawn(move || stdin.write_all(&input).ok());
     running.end()
 }
@@ -87,11 +87,11 @@ pub(crate) fn start(mut command: Command) -> Running {
     Running { child, lines, stdout: Vec::new(), stderr, words }
 }
 
-/// Tests leave the store of whoever runs them alone; one that is about recording names its own.
+/// Tests do not use the user's store; a test of recording names its own.
 pub(crate) fn not_recorded(command: &mut Command) {
     if !command.get_envs().any(|(name, _)| name == "DATAPUMP_RESULTS") {
         command.env("DATAPUMP_NO_RECORD", "1");
-        // Nor does what this machine has measured change what is said.
+        // Nor do this machine's measurements change the output.
         command.env("DATAPUMP_RESULTS", "/nonexistent/results.db");
     }
 }
@@ -101,7 +101,7 @@ impl Running {
         self.child.id().cast_signed()
     }
 
-    /// Reads its events up to one that tells of bytes that have been moved.
+    /// Reads its events up to one that reports moved bytes.
     pub(crate) fn wait_for_bytes(&mut self) {
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             let event: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
@@ -127,7 +127,7 @@ impl Running {
         panic!("{}: no event {name}\n{ran}", self.words);
     }
 
-    /// Reads its lines up to one with this mark, and gives back what stands behind it.
+    /// Reads its lines up to one with this mark, and returns what follows the mark.
     pub(crate) fn wait_for_line(&mut self, mark: &str) -> String {
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             let text = String::from_utf8_lossy(&line).into_owned();
@@ -140,7 +140,7 @@ impl Running {
         panic!("{}: no line with {mark}\n{ran}", self.words);
     }
 
-    /// Waits for its end, and fails the test where that does not come.
+    /// Waits for its end, and fails the test if it does not come.
     pub(crate) fn end(mut self) -> Ran {
         let ended = processes::ends_within(self.pid(), PATIENCE);
         let ran = self.stop();
@@ -162,6 +162,6 @@ impl Running {
     }
 }
 
-/// How long an ended program's pipes may stay open in somebody else's hands.
+/// How long another process may hold an ended program's pipes open.
 const CLOSING: Duration = PATIENCE;
 const LEAKED: &[u8] = b"(standard error is still held open by a process that was left behind)";

@@ -1,4 +1,4 @@
-//! A peer that says what a test tells it to, in the program's own words.
+//! A peer that sends what a test wants, in the program's own protocol.
 
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
@@ -62,7 +62,7 @@ impl Speaker {
         Speaker { writer, heard }
     }
 
-    /// The other side may have had enough already: then nobody minds.
+    /// The other side may have closed the connection: that is no error.
     pub(crate) fn say(&mut self, message: &Message) {
         self.raw(&message.encode());
     }
@@ -71,7 +71,7 @@ impl Speaker {
         self.try_raw(bytes);
     }
 
-    /// False where nobody listens any more.
+    /// False if the connection is closed.
     pub(crate) fn try_raw(&mut self, bytes: &[u8]) -> bool {
         self.writer.write_all(bytes).and_then(|()| self.writer.flush()).is_ok()
     }
@@ -84,7 +84,7 @@ impl Speaker {
         }
     }
 
-    /// What the other side says next; nothing where its end comes first.
+    /// The next message of the other side; `None` if the connection ends before.
     pub(crate) fn hear(&mut self) -> Option<Message> {
         self.heard.recv_timeout(PATIENCE).ok()
     }
@@ -141,12 +141,12 @@ impl Speaker {
         })));
     }
 
-    /// Answers a driver, which finds no data port and lets this connection carry the data; false
-    /// where it does not like the answer.
+    /// Answers a driver, which finds no data port and lets this connection carry the data; false if
+    /// it rejects the answer.
     pub(crate) fn answer(&mut self, opened: Opened) -> bool {
         assert!(matches!(self.hear(), Some(Message::Open(_))), "not asked to open");
         self.say(&Message::Opened(opened));
-        // A list of names may come first, and a driver that goes says why.
+        // A list of names may come first, and a driver that ends gives a reason.
         loop {
             match self.hear() {
                 Some(Message::Carry) => return true,
@@ -171,7 +171,7 @@ pub(crate) fn end_frame() -> Label {
     Label { kind: Kind::End, ..Label::default() }
 }
 
-/// Reads up to the mark, and gives back all of it.
+/// Reads up to the mark, and returns all of it.
 pub(crate) fn skip_mark(reader: &mut impl Read) -> Option<Vec<u8>> {
     let mut seen = Vec::new();
     while !seen.ends_with(MARK) {
@@ -182,7 +182,7 @@ pub(crate) fn skip_mark(reader: &mut impl Read) -> Option<Vec<u8>> {
     Some(seen)
 }
 
-/// One message with its envelope; nothing where the connection ends.
+/// One message with its envelope; `None` if the connection ends.
 pub(crate) fn envelope(reader: &mut impl Read) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 4];
     reader.read_exact(&mut bytes).ok()?;
@@ -192,14 +192,14 @@ pub(crate) fn envelope(reader: &mut impl Read) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `datapump peer`, alone, with its pipes in our hands.
+/// `datapump peer` alone; the test holds its pipes.
 pub(crate) fn honest_follower(scene: &Scene) -> Child {
     let mut command = scene.here(&scene.far_program());
     command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// Watches a process: the most memory it has had, and whether it had to be killed at the deadline.
+/// Watches a process: its peak memory, and whether it had to be killed at the deadline.
 pub(crate) fn watch(pid: i32) -> thread::JoinHandle<Watched> {
     thread::spawn(move || {
         let deadline = Instant::now() + PATIENCE;

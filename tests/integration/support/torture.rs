@@ -1,5 +1,5 @@
-//! Rounds of torture: copies that are interrupted again and again, and what must be true
-//! afterwards. `cargo xtask torture` plays many, `tests/torture.rs` a few.
+//! Stress rounds: copies that are interrupted again and again, and the invariants afterwards.
+//! `cargo xtask torture` runs many, `tests/torture.rs` a few.
 
 #[path = "torture/draw.rs"]
 mod draw;
@@ -20,39 +20,39 @@ pub(crate) use draw::{Direction, Fault, Load, Moment, Path, Plan, Strike};
 
 use round::Round;
 
-/// Where the rounds are played, and with what.
+/// Where the rounds run, and with what.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub program: PathBuf,
     /// What `--ssh` takes; the host is `far`.
     pub ssh: String,
     pub folder: PathBuf,
-    /// Where what a failed round said is kept.
+    /// Where the output of a failed round is kept.
     pub logs: PathBuf,
     pub large_bytes: u64,
     pub tree_files: u64,
     pub islands: u64,
     /// Whether folders that a copy made are compared too.
     pub checks_folders: bool,
-    /// The path of rounds that go over one.
+    /// The emulated WAN of rounds that use one.
     pub wan: Option<wan::Wan>,
 }
 
-/// What a round has shown.
+/// The results of a round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
-    /// The faults that found something to strike.
+    /// The faults that had a target.
     pub struck: Vec<Fault>,
     pub runs: u64,
     /// Bytes sent over all runs beyond the size of what was to be sent.
     pub resent_bytes: u64,
-    /// What that may be.
+    /// The limit of that.
     pub bound_bytes: u64,
     /// Final names that were compared while the round ran.
     pub compared: u64,
-    /// Logins that were struck and told with exit code 7.
+    /// Logins that were interrupted and reported with exit code 7.
     pub refused_logins: u64,
-    /// The most that a side held beyond its plan.
+    /// The most memory that a side used beyond its plan.
     pub beyond_plan_bytes: u64,
 }
 
@@ -90,7 +90,7 @@ impl Fixture {
         }
     }
 
-    /// Plays one round; an error says what was broken, and where its log is.
+    /// Runs one round; an error says what was violated, and where its log is.
     pub(crate) fn play(&self, name: &str, plan: &Plan) -> Result<Shown, String> {
         if let Some(wan) = self.wan.as_ref().filter(|_| plan.path.wan) {
             wan.set(&change(&plan.path.words())?)?;

@@ -8,7 +8,7 @@ use wan::{Change, Counters, Profile};
 use super::{PROGRAM, Scene, need, need_root};
 
 /// Two hosts, `near` (10.77.0.1) and `far` (10.77.0.2), and the path between them, until it is
-/// dropped. Several at once do not see each other.
+/// dropped. Several at once do not interfere.
 pub(crate) struct Wan(wan::Wan);
 
 impl Wan {
@@ -23,7 +23,7 @@ impl Wan {
         Wan(wan::Wan::up(&profile, Some(PROGRAM.as_ref())).unwrap_or_else(|why| panic!("{why}")))
     }
 
-    /// Has a command run on the near host.
+    /// Makes a command run on the near host.
     pub(crate) fn near(&self, command: Command) -> Command {
         self.0.near(command).unwrap()
     }
@@ -52,17 +52,17 @@ impl Wan {
         set.unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// Lets nothing arrive for this time.
+    /// Drops all packets for this time.
     pub(crate) fn cut(&self, time: Duration) {
         self.0.cut(Some(time)).unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// What packets have met so far, near to far and back.
+    /// Counters of packets so far, near to far and back.
     pub(crate) fn counters(&self) -> Counters {
         self.0.counters()
     }
 
-    /// The folder of its keys: it is gone when the WAN is.
+    /// The folder of its keys, removed with the WAN.
     pub(crate) fn folder(&self) -> std::path::PathBuf {
         self.0.access().folder
     }

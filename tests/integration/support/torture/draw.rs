@@ -1,4 +1,4 @@
-//! What a round of torture does: drawn from a seed, and from nothing else.
+//! The plan of a stress round: derived from a seed alone.
 
 use std::io::Read;
 
@@ -57,7 +57,7 @@ pub(crate) enum Fault {
     Rewrite,
 }
 
-/// When a fault strikes: told by what is seen, so that a slow machine changes nothing.
+/// When a fault is injected: by observed progress, so that a slow machine changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Moment {
     /// As soon as ssh runs (a local copy: the program).
@@ -135,7 +135,7 @@ impl Plan {
             seconds: 2.0 + 18.0 * dice.share().powi(2),
         });
         let mut strikes: Vec<Strike> = strikes.collect();
-        // A source changes once: what comes after it would not say which change was meant.
+        // A source changes once: with a second change a result could not be attributed.
         let mut changed = false;
         strikes.retain(|strike| {
             !strike.fault.changes_source() || !std::mem::replace(&mut changed, true)
@@ -143,7 +143,7 @@ impl Plan {
         Plan { load, direction, path, options: words.join(" "), strikes }
     }
 
-    /// What its streams hold that has been sent and not written.
+    /// Bytes in flight in its streams: sent and not written.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         let mut words = self.options.split_whitespace().skip_while(|word| *word != "--streams");
         let streams = words.nth(1).and_then(|count| count.parse().ok()).unwrap_or(STREAMS_USUAL);
@@ -156,7 +156,7 @@ impl Fault {
         matches!(self, Fault::Touch | Fault::Append | Fault::Rewrite)
     }
 
-    /// The run that it strikes ends by it, and is followed by another.
+    /// The run in which this fault is injected ends by it, and another follows.
     pub(crate) fn ends_run(self) -> bool {
         use Fault::{Full, Interrupt, InterruptGroup, KillNear};
         matches!(self, KillNear | Interrupt | InterruptGroup | Full)
@@ -203,7 +203,7 @@ impl Dice {
 }
 
 const STRIKES_MAX: u64 = 5;
-/// Where a plan says nothing of `--streams`.
+/// If a plan has no `--streams`.
 const STREAMS_USUAL: u64 = 4;
 /// Of one stream: four requests of 1 MiB at each end. What TCP holds is within the one second that
 /// the bound allows beside it.

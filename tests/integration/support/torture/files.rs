@@ -1,4 +1,4 @@
-//! Files of a round: made, compared, and looked for.
+//! Files of a round: writes, compares and finds them.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes a file of bytes that no other has.
+/// Writes a file of bytes that no other has.
 pub(super) fn write(path: &Path, seed: u64, bytes: u64) {
     let mut file = fs::File::create(path).unwrap();
     std::io::copy(&mut noise(seed).take(bytes), &mut file).unwrap();
@@ -38,7 +38,7 @@ pub(super) fn mode(path: &Path) -> u32 {
     fs::metadata(path).map_or(0, |meta| meta.permissions().mode() & 0o7777)
 }
 
-/// Bytes that the file system holds for what is below a folder.
+/// Space that the file system has allocated to what is below a folder.
 pub(super) fn stored_bytes(root: &Path) -> u64 {
     let blocks = |path: &PathBuf| fs::metadata(path).map_or(0, |meta| meta.blocks());
     below(root, false).iter().map(blocks).sum::<u64>() * 512

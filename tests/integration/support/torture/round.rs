@@ -1,4 +1,4 @@
-//! One round: its copies, what strikes them, and what is looked at.
+//! One round: its copies, the injected faults, and the checks.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,17 +24,17 @@ pub(super) struct Round<'a> {
     /// The source as it is, and as it was before it was changed.
     source: PathBuf,
     was: Option<PathBuf>,
-    /// The folder that is watched, and what the copy is given as its target.
+    /// The folder that is watched, and the target of the copy.
     place: PathBuf,
     target: PathBuf,
     mounted: bool,
     far_program: PathBuf,
     shown: Shown,
     sent_bytes: u64,
-    /// What the last run said that earlier ones had brought.
+    /// Bytes of earlier runs, as the last run reported them.
     held_bytes: u64,
-    /// All was there as the run began, and no journal said so any more: whoever was struck was as
-    /// good as over.
+    /// Everything had arrived when the run began, and no journal was left: the interrupted run was
+    /// practically over.
     was_over: bool,
     struck: Vec<(u64, Fault)>,
     /// Final names that were compared: path, inode, length, time.
@@ -105,7 +105,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What has struck so far, with the run that it struck.
+    /// The faults that were injected so far, with their runs.
     pub(super) fn struck(&self) -> &[(u64, Fault)] {
         &self.struck
     }
@@ -216,7 +216,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// True when there was something to strike.
+    /// True if there was a process or file to inject the fault into.
     fn strike(&mut self, strike: &Strike, running: &Running) -> Result<bool, String> {
         let for_a_while = Duration::from_secs_f64(strike.seconds);
         let all = |pids: Vec<i32>, what| pids.iter().filter(|pid| signal(**pid, what)).count() > 0;
@@ -239,7 +239,7 @@ impl<'a> Round<'a> {
                 let Some(wan) = &self.fixture.wan else { return Ok(false) };
                 let session = |pid: &i32| sshd_above(*pid);
                 all(self.far().iter().filter_map(session).collect(), Signal::KILL);
-                // Also who has not logged in yet meets nobody.
+                // A login in progress finds no server either.
                 wan.restart_far_sshd(for_a_while)?;
                 true
             }
@@ -275,8 +275,8 @@ impl<'a> Round<'a> {
             Fault::Touch => file.set_modified(SystemTime::now())?,
             Fault::Append => file.write_all(b"one more line\n")?,
             _ => {
-                // Replaced as editors do it: at no moment is it neither the one nor the other. Its
-                // folder, which is another source, stays as it was.
+                // Replaced as editors do it: at every moment it is one or the other. Its folder,
+                // which is another source, stays as it was.
                 let new = self.fixture.folder.join(format!("new-{}", self.name));
                 files::write(&new, 4711, file.metadata()?.len().min(64 << 20));
                 let folder = fs::File::open(path.parent().unwrap())?;
@@ -310,7 +310,7 @@ impl<'a> Round<'a> {
         pids.collect()
     }
 
-    /// Sees a run to its end. True: what was to be copied is there; false: run it again.
+    /// Follows a run to its end. True: everything was copied; false: run it again.
     fn ends(&mut self, running: Running, struck: &[Strike]) -> Result<bool, String> {
         let mut broken = Ok(());
         let mut looked = Instant::now();
@@ -350,13 +350,13 @@ impl<'a> Round<'a> {
             Some(3) if self.was_over => true,
             Some(3 | 4) => self.changed(),
             Some(5) => was(Fault::Full),
-            // Nobody has logged in yet, and a person looks on.
+            // The login is not complete, and a person is waiting.
             Some(7) if early && !was(Fault::Interrupt) && !was(Fault::InterruptGroup) => {
                 self.shown.refused_logins += 1;
                 true
             }
             Some(130) => was(Fault::Interrupt) || was(Fault::InterruptGroup),
-            // Ctrl-C before the program has said what it does with it ends it as any other.
+            // Ctrl-C before the program has installed its handler ends it like any other program.
             None => {
                 let interrupted = was(Fault::Interrupt) || was(Fault::InterruptGroup);
                 was(Fault::KillNear) || (early && interrupted)
@@ -391,7 +391,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What is sent again is bounded, and what earlier runs brought is still there.
+    /// The bytes sent again are bounded, and what earlier runs brought is still there.
     fn check_bytes(&mut self, ended: &Ended, struck: &[Strike]) -> Result<(), String> {
         let told = &ended.told;
         self.sent_bytes += told.sent_bytes();
@@ -446,7 +446,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The end of the round: all is there, nothing else is, and little was sent twice.
+    /// The end of the round: everything is there, nothing else is, and little was sent twice.
     fn whole(&mut self) -> Result<Shown, String> {
         self.compared.clear();
         self.check_named()?;
@@ -456,7 +456,7 @@ impl<'a> Round<'a> {
         self.check_sizes()
     }
 
-    /// Why the destination does not have the names of the source and no others.
+    /// How the names at the destination differ from those of the source.
     fn missing(&self) -> Option<String> {
         let here = names_below(&self.target);
         let there = self.names();
@@ -467,7 +467,7 @@ impl<'a> Round<'a> {
             .then(|| format!("missing: {} of {} files are there", here.len(), there.len()))
     }
 
-    /// What is to be copied.
+    /// The names to be copied.
     fn names(&self) -> Vec<PathBuf> {
         if self.plan.load != Load::List {
             return names_below(&self.source);
@@ -484,7 +484,7 @@ impl<'a> Round<'a> {
         for name in &there {
             let [from, to] = [&self.source, &self.target].map(|root| root.join(name));
             let [from, to] = [from, to].map(|path| fs::metadata(path).unwrap());
-            // What a side says to have moved counts holes too.
+            // A side counts holes as moved too.
             let copied = if self.changed() { to.len() } else { 0 };
             to_send += from.len().max(copied);
         }

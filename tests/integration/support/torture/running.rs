@@ -1,4 +1,4 @@
-//! A copy that runs, and what it says of itself.
+//! A running copy, and what it reports.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// What its events have told so far.
+/// What its events have reported so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub done_bytes: u64,
     pub held_bytes: u64,
     pub found_bytes: u64,
     pub all_found: bool,
-    /// It could not tell the far side that all is done.
+    /// It could not report the end to the far side.
     pub journal_may_stay: bool,
     /// The event `end`.
     pub end: serde_json::Value,
@@ -66,7 +66,7 @@ impl Running {
         self.child.id().cast_signed()
     }
 
-    /// The share of what this run had to move that has moved.
+    /// The share of this run's bytes that has moved.
     pub(super) fn share(&self) -> f64 {
         let told = locked(&self.told);
         let (moved, all) = (told.sent_bytes(), told.found_bytes.saturating_sub(told.held_bytes));
@@ -82,7 +82,7 @@ impl Running {
         Pid::from_raw(self.pid()).is_some_and(|pid| kill_process_group(pid, signal).is_ok())
     }
 
-    /// Waits for its end, and looks on meanwhile.
+    /// Waits for its end, with checks meanwhile.
     pub(super) fn end(
         mut self,
         patience: Duration,
@@ -128,7 +128,7 @@ impl Told {
                 self.journal_may_stay |= text.contains("its journal may stay");
             }
             Some("end") => {
-                // The other side may have said only then what it held.
+                // The other side may have reported only then what it held.
                 let resumed =
                     event["record"]["moved"]["resumed_bytes"].as_u64().unwrap_or_default();
                 self.held_bytes = self.held_bytes.max(resumed);
@@ -138,7 +138,7 @@ impl Told {
         }
     }
 
-    /// What it says to have sent; of a killed run the last that it could say.
+    /// The bytes that it reported as sent; of a killed run the last report.
     pub(super) fn sent_bytes(&self) -> u64 {
         let sent = self.end["record"]["source"]["bytes"].as_u64();
         sent.unwrap_or(self.done_bytes.saturating_sub(self.held_bytes))
