@@ -1,5 +1,5 @@
-//! Whom the near side connects to: addresses of the host that was typed, and what `--addresses`
-//! allows. A far side that names others has no say.
+//! Which addresses the near side connects to: those of the host that was typed, and those that
+//! `--addresses` allows. A far side cannot add others.
 
 use crate::support;
 use std::fs;
@@ -16,19 +16,19 @@ use crate::support::liar::{near_with, opened};
 use crate::support::speaker::Speaker;
 use crate::support::{PROGRAM, Scene, data, each, far, need, until};
 
-/// What leads to the private sshd, besides `far` itself.
+/// Hosts that lead to the private sshd, besides `far` itself.
 const WAYS: [(&str, &str); 4] = [
-    // A host that this one knows no address of: something else makes the connection.
+    // A host with no address that this one knows: a ProxyCommand makes the connection.
     ("hidden", "HostName hidden.invalid\nProxyCommand $SOCAT - TCP:127.0.0.1:$PORT"),
-    // The same behind a jump host, whose resolver would know it: here that is this one.
+    // The same behind a jump host, whose resolver would know it: here that is this host.
     ("inner", "HostName 127.0.0.1\nPort $PORT\nProxyJump far"),
     // A name of several addresses.
     ("several", "HostName localhost\nPort $PORT"),
-    // A connection that is there already.
+    // A connection that exists already.
     ("shared", "HostName 127.0.0.1\nPort $PORT\nControlPath $FOLDER/control"),
 ];
 
-/// How the data goes, and what is said about it.
+/// How the data goes, and what the output says about it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     host: &'static str,
@@ -103,8 +103,8 @@ fn warning(event: &serde_json::Value) -> Option<String> {
     (event["event"] == "warning").then(|| event["text"].to_string())
 }
 
-/// A far side that lies: whoever listens at the address that it names hears nothing, unless people
-/// allow it.
+/// A far side that lies: nothing connects to the address that it names, unless `--addresses` allows
+/// it.
 #[test]
 fn nobody_else_is_connected_to() {
     let cases = [("", false), ("--addresses 10.0.0.0/8", false), ("--addresses 127.0.0.0/8", true)];
@@ -119,14 +119,14 @@ fn nobody_else_is_connected_to() {
         let ways = format!("{options} --stall 2 --retry-for off @/in 127.0.0.1:@/out");
         let over = AtomicBool::new(false);
         let came = AtomicBool::new(false);
-        // Whoever comes is sent away at once.
+        // Each connection is closed at once.
         let watch = || {
             while !over.load(SeqCst) {
                 came.fetch_or(trap.accept().is_ok(), SeqCst);
                 thread::sleep(Duration::from_millis(5));
             }
         };
-        // It carries the data when no address has answered: whom it asked it has asked by then.
+        // It carries the data after no address has answered: by then all addresses were tried.
         let mut carried = false;
         let talk = |_: &mut Speaker| carried = true;
         thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn nobody_else_is_connected_to() {
     });
 }
 
-/// The configuration of ssh by which `far` is reached, and the other ways too.
+/// The configuration of ssh for `far` and the other hosts.
 fn configuration(scene: &Scene) -> String {
     let plain = far::ssh_command();
     let plain = plain.rsplit(' ').next().unwrap();
@@ -167,7 +167,7 @@ fn configuration(scene: &Scene) -> String {
     format!("ssh -F {}", path.display())
 }
 
-/// A connection of ssh that others share.
+/// An ssh connection that others share (ControlMaster).
 struct Master(Child);
 
 impl Master {
@@ -189,5 +189,5 @@ impl Drop for Master {
     }
 }
 
-/// Nobody is asked about keys.
+/// ssh does not ask about host keys.
 const QUIET: &str = "StrictHostKeyChecking no\nLogLevel ERROR\n";

@@ -1,5 +1,5 @@
-//! What goes wrong, as users meet it: each case ends with a documented exit code and words that
-//! name what and where, and leaves nothing lost, half-named or running.
+//! Errors as users see them: each case ends with a documented exit code and a message that names
+//! what failed and where, and leaves nothing lost, half-named or running.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::support::{PROGRAM, Scene, each, far, need, need_root};
 use mover::wire::message::{VERSION_MAX, VERSION_MIN};
 use rustix::process::Signal;
 
-/// A command line, the exit code it must end with, and words that standard error must say.
+/// A command line, its exit code, and words that standard error must contain.
 type Case = (&'static str, i32, &'static [&'static str]);
 
 /// The folder in which the cases of the tables are run.
@@ -56,7 +56,7 @@ fn check_ran(line: &str, ran: &Ran, code: i32, words: &[&str]) {
     assert!(!ran.stderr.contains("panicked"), "{line}\n{ran}");
 }
 
-/// None of the bad cases may change or take away what was there.
+/// No bad case may change or remove the files that were there.
 fn assert_same_as_before(scene: &Scene, line: &str) {
     for (seed, name) in ["file", "other", "exists", "dir/inner"].iter().enumerate() {
         let now = fs::read(scene.path(name)).unwrap_or_default();
@@ -144,7 +144,7 @@ fn sources_and_destinations() {
     ]);
 }
 
-/// What does not fit the message that the far side is asked with is told before anybody logs in.
+/// What does not fit the message to the far side is an error before the login.
 #[test]
 fn long_command_lines() {
     let path = "a/".repeat(35_000);
@@ -194,7 +194,7 @@ fn far_sides_that_do_not_answer() {
 
 #[test]
 fn the_others_are_still_copied() {
-    // The bad source among good ones; what must be said about it.
+    // A bad source among good ones; what the error must say about it.
     let cases = [
         ("copy @/file @/absent @/other T@/dst", "absent"),
         ("copy @/file @/dir @/other T@/dst", "dir"),
@@ -210,7 +210,7 @@ fn the_others_are_still_copied() {
     });
 }
 
-/// Root reads and writes everything, so one of the two sides runs as nobody.
+/// Root reads and writes everything, so one of the two sides runs as the user `nobody`.
 #[test]
 fn what_may_not_be_read_or_written() {
     need_root("setpriv makes a process of another user");
@@ -257,7 +257,7 @@ fn what_may_not_be_read_or_written() {
 fn no_space() {
     need_root("a small tmpfs is mounted");
     each(["", "far:"], |to| {
-        // It can be known before anything is written: a size is announced.
+        // Known before the first byte is written: the size is announced.
         let scene = Scene::new();
         let room = Mount::small(&scene.path("room"));
         write_file(&scene.path("big"), 1, 8 << 20);
@@ -266,7 +266,7 @@ fn no_space() {
         scene.assert_holds("room", &[]);
         drop(room);
 
-        // It can be known of the whole only: each file fits.
+        // Known only for the whole: each file fits.
         let room = Mount::small(&scene.path("room"));
         fs::create_dir(scene.path("tree")).unwrap();
         (0..8).for_each(|i| write_file(&scene.path(format!("tree/{i}")), i, 1 << 20));
@@ -275,7 +275,7 @@ fn no_space() {
         only_whole_files(&scene.path("room/tree"));
         drop(room);
 
-        // Nobody can know: a pipe.
+        // Not known in advance: a pipe.
         let room = Mount::small(&scene.path("room"));
         let line = format!("copy - {to}@/room/piped");
         let ran = run::to_end(scene.command(&scene.words(&line)), &data::bytes(2, 8 << 20));
@@ -285,7 +285,7 @@ fn no_space() {
     });
 }
 
-/// Whatever has a name has all of its bytes. A journal may say that the folder is the copy's own.
+/// Every file with a final name is complete. A journal may say that the folder is the copy's own.
 fn only_whole_files(folder: &Path) {
     for path in data::files_below(folder) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -297,7 +297,7 @@ fn only_whole_files(folder: &Path) {
     }
 }
 
-/// A small file system that is full soon.
+/// A small file system that fills up soon.
 struct Mount {
     folder: PathBuf,
 }
@@ -319,7 +319,7 @@ impl Drop for Mount {
     }
 }
 
-/// The far side lives in a network of its own, so that only the ssh connection leads to it.
+/// The far side is in its own network namespace: only the ssh connection leads to it.
 #[test]
 fn data_ports_that_cannot_be_reached() {
     need_root("a network namespace is made");
@@ -347,14 +347,14 @@ fn data_ports_that_cannot_be_reached() {
     );
 }
 
-/// As a firewall does that drops: what is sent to the far address is never answered.
+/// Like a firewall that drops packets: nothing sent to the far address is answered.
 #[test]
 fn data_ports_that_swallow_connections() {
     need_root("network namespaces are made");
     need("ip", "iproute2");
     let unshare = need("unshare", "util-linux").display().to_string();
     let scene = set_up();
-    // In place of ssh: the command runs in a network of its own.
+    // Stands for ssh: the command runs in its own network namespace.
     let ssh = format!(
         "while [ \"$1\" != 203.0.113.1 ]; do shift; done; shift\n\
          export SSH_CONNECTION='203.0.113.2 1 203.0.113.1 22'\n\
@@ -376,7 +376,7 @@ fn data_ports_that_swallow_connections() {
     assert_eq!(said, 1, "{ran}");
 }
 
-/// A transfer that is under way, slowly, and has said so.
+/// A slow transfer that has reported progress.
 fn under_way(scene: &Scene, line: &str) -> Running {
     let line = format!("{line} --json --interval 0.1 --rate 2M");
     let mut running = run::start(scene.command(&scene.words(&line)));
@@ -412,7 +412,7 @@ fn signals_end_both_sides() {
     });
 }
 
-/// Ctrl-C in a terminal reaches the whole foreground group: ssh too, were it not kept apart.
+/// Ctrl-C in a terminal reaches the whole foreground group: ssh too, were it not in another one.
 #[test]
 fn a_signal_to_the_group_is_no_cut_connection() {
     use std::os::unix::process::CommandExt;
@@ -431,7 +431,7 @@ fn a_signal_to_the_group_is_no_cut_connection() {
     scene.assert_arrived("dst", &[]);
 }
 
-/// A killed sink leaves no file that is not whole, and the same command goes on behind it.
+/// A killed sink leaves only complete files, and the same command resumes.
 fn assert_goes_on(scene: &Scene, line: &str) {
     scene.assert_arrived("dst", &[]);
     let ran = scene.succeed(&format!("{line} --json"));
@@ -457,7 +457,7 @@ fn a_near_side_that_is_killed() {
     });
 }
 
-/// What was lost is made again, and the run ends as if nothing had been.
+/// Lost streams are replaced, and the run ends as without a loss.
 fn assert_heals(scene: &Scene, line: &str, running: Running, far: &[i32]) {
     let ran = running.end();
     assert_eq!(ran.code, 0, "{line}\n{ran}");
@@ -494,7 +494,7 @@ fn a_far_side_that_is_killed() {
 
 #[test]
 fn far_sides_that_send_rubbish() {
-    // What runs in place of the far side, the exit code, and what is said.
+    // What runs in place of the far side, the exit code, and words of the message.
     let cases: [Case; 9] = [
         ("exit 0", 7, &["no datapump"]),
         ("echo Hello; exit 0", 9, &["Hello", "no datapump"]),
@@ -531,7 +531,7 @@ fn another_version_is_named_with_ours() {
     }
 }
 
-/// The real far side, of which only the first bytes come through before it ends.
+/// The real far side, cut off after its first 100 bytes.
 const CUT_IN_THE_MIDDLE: &str = "exec 3<&0; mkfifo $0.fifo; $PROGRAM \"$@\" <&3 > $0.fifo & \
      dd bs=1 count=100 < $0.fifo 2> /dev/null; kill $!";
 
@@ -564,7 +564,7 @@ fn what_a_login_shell_says_first_is_skipped() {
     });
 }
 
-/// Who connects to the data port without belonging to the transfer neither joins nor disturbs it.
+/// A stranger that connects to the data port neither joins nor disturbs the transfer.
 #[test]
 fn strangers_at_the_data_port() {
     each(["tls", "auth", "off"], |seal| {

@@ -1,4 +1,4 @@
-//! Copies whose payloads are packed: the same bytes arrive, and what became of them is told.
+//! Copies with compressed payloads: the same bytes arrive, and the counts say what was compressed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn copy(pull: bool, settings: Settings, source: &Path, target: &Path) -> Outcome
     run_with(&job, &launch, &Arc::new(Watch::new(notices)), clock::now()).unwrap()
 }
 
-/// What shrinks, what does not, a hole, and files of every length.
+/// Data that shrinks, data that does not, a hole, and files of every length.
 fn write_data(root: &Path) {
     write_tree(root);
     let lines: Vec<String> = (0..90_000_u64).map(|i| format!("line {i} of {}\n", i * i)).collect();
@@ -69,7 +69,7 @@ fn packed_bytes_arrive_as_they_were() {
             recursive: true,
             ..Settings::default()
         };
-        // With its slash it is what is in the folder that is copied.
+        // With a slash at the end the content of the folder is copied.
         let outcome = copy(*pull, settings, &source.join(""), &target);
         assert_same(&source, &target);
         check_tally(&outcome, compress);
@@ -83,10 +83,10 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
         false => (&far.tally, &outcome.near.tally),
     };
     let packing = &source.packing;
-    // Holes travel without payload.
+    // Holes are sent without payload.
     assert_eq!(packing.raw_bytes(), source.bytes);
     assert_eq!(source.bytes, sink.bytes);
-    // What auto does with so little is its own affair.
+    // What auto chooses for so few bytes is not tested.
     let Compress::Always(coding) = compress else { return };
     assert!(packing.by_coding[coding.index()] > 3_000_000, "{packing:?}");
     assert!(packing.by_coding[Coding::Raw.index()] > 1_500_000, "{packing:?}");
@@ -97,8 +97,8 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
     }
 }
 
-/// Memory that is too little for a way that was typed is said beforehand; what is left to the
-/// program does without.
+/// If the memory is too little for a coding that was typed, the command line is refused; a coding
+/// that the program would choose is not used then.
 #[test]
 fn memory_for_packing_is_in_the_sum() {
     let scene = Scene::new();

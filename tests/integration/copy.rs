@@ -24,7 +24,7 @@ enum Direction {
 const WAYS: &[Direction] = &[Direction::Local, Direction::Push, Direction::Pull];
 
 impl Direction {
-    /// What stands in front of the source and of the destination.
+    /// The prefixes of the source and of the destination.
     fn hosts(self) -> (&'static str, &'static str) {
         match self {
             Direction::Local => ("", ""),
@@ -54,7 +54,7 @@ enum Sink {
     Null,
 }
 
-/// What comes of a pairing.
+/// The result of a pairing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expect {
     Same,
@@ -145,7 +145,7 @@ fn check_pairing(direction: Direction, source: Source, sink: Sink) {
     }
 }
 
-/// What has no name of its own gets one after its kind.
+/// A source without a name gets one after its kind.
 fn name_in_folder(source: Source) -> &'static str {
     match source {
         Source::File => "file",
@@ -279,8 +279,8 @@ fn odd_names() {
     });
 }
 
-/// The far program's name is one word to the shell there, whatever is in it, and nothing in it is
-/// done.
+/// The name of the far program is one word to the shell there, whatever it contains, and the shell
+/// executes nothing in it.
 #[test]
 fn an_odd_name_of_the_far_program() {
     each(
@@ -303,7 +303,7 @@ fn an_odd_name_of_the_far_program() {
     );
 }
 
-/// A file that is named on the command line, and not only found in a tree.
+/// A file named on the command line, not only found in a tree.
 #[test]
 fn odd_names_typed() {
     use std::ffi::{OsStr, OsString};
@@ -329,7 +329,7 @@ fn odd_names_typed() {
     });
 }
 
-/// What a command line makes of `src` (with a file in it) and a lone `file`.
+/// The result of a command line for `src` (with a file in it) and a lone `file`.
 #[derive(Debug)]
 struct Rule {
     args: &'static str,
@@ -411,7 +411,7 @@ fn overwrite_rules() {
     });
 }
 
-/// What is no file, folder or link is never replaced by one: a device that were would be gone.
+/// What is no file, folder or link is never replaced: replacing a device would remove it.
 #[test]
 fn devices_pipes_and_sockets_are_not_replaced() {
     need_root("a device is made");
@@ -455,7 +455,7 @@ fn devices_pipes_and_sockets_are_not_replaced() {
             assert!(ran.stderr.contains(&said), "{line}\n{ran}");
         }
         assert_eq!(scene.path("dst/new").exists(), !rule.contains("-n"), "{line}\n{ran}");
-        // Named by itself it is refused before anything is made.
+        // As the only source it is refused before anything is created.
         let line = format!("copy {rule} {from}@/src/new {to}@/dst/device");
         let ran = scene.run(&line);
         assert_eq!((ran.code, kinds()), (2, before), "{line}\n{ran}");
@@ -601,7 +601,7 @@ fn events_parse_and_end_is_always_there() {
     });
 }
 
-/// Whoever starts a copy may hold much more than it: that is not what the copy took.
+/// The caller of a copy may hold much more memory: that does not count as the copy's.
 #[test]
 fn the_peak_of_memory_is_that_of_the_copy() {
     let scene = Scene::new();
@@ -618,7 +618,7 @@ fn the_peak_of_memory_is_that_of_the_copy() {
     drop(held);
 }
 
-/// A sniffer on loopback sees the payload where nothing seals it, and does not where TLS does.
+/// A sniffer on loopback sees the payload without a seal, and does not see it with TLS.
 #[test]
 fn sealed_means_that_the_wire_shows_nothing() {
     need_root("tcpdump listens on loopback");
@@ -685,7 +685,7 @@ fn under_umask(scene: &Scene, umask: &str, line: &str, input: &[u8]) {
 
 const UMASKS: [&str; 3] = ["022", "077", "002"];
 
-/// What has no mode and no time of its own is a new file: 0666 less the umask, and now.
+/// Data without a mode and a time makes a new file: mode 0666 less the umask, and the time is now.
 #[test]
 fn what_is_generated_is_a_new_file() {
     let sources = ["-", "zero:10", "random:10", "zero:3M"];
@@ -702,7 +702,7 @@ fn what_is_generated_is_a_new_file() {
         assert_eq!(made.permissions().mode() & 0o7777, 0o666 & !mask);
         let modified = made.modified().unwrap();
         assert!(modified >= before && modified <= SystemTime::now(), "{modified:?}");
-        // So whatever is there is older.
+        // So the file that is there is older.
         fs::write(scene.path("out"), "before").unwrap();
         let again = format!("copy --overwrite older {source} {target}");
         under_umask(&scene, umask, &again, b"from a pipe");
@@ -710,7 +710,7 @@ fn what_is_generated_is_a_new_file() {
     });
 }
 
-/// With --no-preserve modes are the source's less the umask, as `cp -r` has it.
+/// With --no-preserve the modes are those of the source less the umask, as with `cp -r`.
 #[test]
 fn modes_that_are_not_preserved_are_less_the_umask() {
     let cases = UMASKS.iter().flat_map(|umask| ["@/ours", "far:@/ours"].map(|to| (umask, to)));
@@ -745,8 +745,8 @@ fn modes_that_are_not_preserved_are_less_the_umask() {
     });
 }
 
-/// Files that the kernel makes up say that they are empty, or as long as a page: they are copied
-/// with what a reader finds, as cp does.
+/// Files that the kernel generates report a size of zero or one page: they are copied up to the end
+/// that a reader finds, as with cp.
 #[test]
 fn files_that_do_not_tell_their_size() {
     each(WAYS, |direction| {

@@ -1,5 +1,5 @@
-//! The fuzz targets over the committed corpus, without an engine: what fuzzing has found stays
-//! found.
+//! The fuzz targets over the committed corpus, without a fuzzing engine: a regression test for what
+//! fuzzing has found.
 
 #[path = "../../fuzz/targets.rs"]
 mod targets;
@@ -37,7 +37,7 @@ fn the_corpus_is_replayed() {
     }
 }
 
-/// Every target has a program for the engine, and every program is replayed here.
+/// Every target has a fuzz program, and every fuzz program is replayed here.
 #[test]
 fn targets_and_programs_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");

@@ -1,4 +1,4 @@
-//! What held a real copy back over a real path, as `explain` says it. The whole matrix is
+//! What held a real copy back over an emulated path, according to `explain`. The whole matrix is
 //! `cargo xtask bench diagnosis`.
 
 use crate::support::wan::Wan;

@@ -1,4 +1,4 @@
-//! A doctor finds what was planted, nothing else, and changes nothing.
+//! `doctor` finds each planted fault and nothing else, and changes nothing.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -7,12 +7,12 @@ use crate::support::run::{self, Ran};
 use crate::support::wan::Wan;
 use crate::support::{Scene, each};
 
-/// What both hosts are set to, so that there is nothing to object to but what this machine is.
+/// Settings of both hosts that leave nothing to report except the machine itself.
 const SOUND: &str = "sysctl -w 'net.ipv4.tcp_rmem=4096 131072 33554432' \
                      'net.ipv4.tcp_wmem=4096 65536 33554432' \
                      net.ipv4.tcp_slow_start_after_idle=0";
 
-/// Something wrong: where, how it is made and unmade, and which checks of whom must find it.
+/// A fault: where, how it is made and undone, and which checks of which host must find it.
 struct Plant {
     side: Side,
     make: &'static str,
@@ -116,7 +116,7 @@ const PLANTS: &[Plant] = &[
         "tc qdisc del dev wan0 root",
         &[(HERE, "queue discipline")],
     ),
-    // What comes from that port goes nowhere: nobody is told, as with most firewalls.
+    // Packets to that port are dropped without an answer, as with most firewalls.
     Plant {
         options: " --ports 50000-50000",
         ..setting(
@@ -141,7 +141,7 @@ fn what_is_planted_is_found_and_nothing_else() {
     let settings = || [Side::Near, Side::Far].map(|side| sh(&wan, side, SETTINGS).stdout_text());
     let before = settings();
     let usual = findings(&doctor(&scene, &wan, "", "--target 100Mbit"));
-    // Of this machine there may be something to say; of TCP and the path there is not.
+    // There may be findings about this machine, but not about TCP and the path.
     for (of, check) in &usual {
         assert!(OF_THE_MACHINE.contains(&check.as_str()), "{of}: {check} is a false alarm");
     }
@@ -212,7 +212,7 @@ fn found_by(ran: &Ran) -> Vec<serde_json::Value> {
     event["findings"].as_array().unwrap().clone()
 }
 
-/// What is not as it should be: of whom, and by which check.
+/// The findings: of which host, and by which check.
 fn findings(ran: &Ran) -> BTreeSet<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_string();
     let odd = |finding: &serde_json::Value| {
@@ -225,7 +225,7 @@ fn findings(ran: &Ran) -> BTreeSet<(String, String)> {
     found_by(ran).iter().filter_map(odd).collect()
 }
 
-/// A file system without room, until it is dropped.
+/// A full file system, until it is dropped.
 struct Mounted(std::path::PathBuf);
 
 impl Mounted {
@@ -236,7 +236,7 @@ impl Mounted {
         mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&folder);
         assert!(mount.status().unwrap().success());
         let mounted = Mounted(folder);
-        // It takes what fits, and fails.
+        // It takes what fits, then fails.
         let _ = std::fs::write(mounted.0.join("all"), vec![0; 2 << 20]);
         mounted
     }
@@ -250,7 +250,7 @@ impl Drop for Mounted {
 
 const SETTINGS: &str = "grep -r . /proc/sys/net/ipv4/tcp_* /proc/sys/net/core 2>/dev/null; \
                         ip link show wan0; tc qdisc show";
-/// What a namespace does not make better.
+/// Checks of the machine, which a namespace does not change.
 const OF_THE_MACHINE: &[&str] = &[
     "explicit windows",
     "memory for TCP",

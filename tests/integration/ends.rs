@@ -1,4 +1,4 @@
-//! Every end ends: connections that take nothing and say nothing, and what ssh is told.
+//! Every process ends: with connections that neither read nor write, and what is asked of ssh.
 
 use crate::support;
 use std::fs;
@@ -17,7 +17,7 @@ use base::units::Nanos;
 use mover::wire::message::{Message, Role, Wish};
 use rustix::process::Signal;
 
-/// A far side whose ports nobody reaches: the data goes over the connection of ssh.
+/// A far side with unreachable ports: the data goes over the connection of ssh.
 fn carried(scene: &Scene) {
     need_root("a network namespace is made");
     let unshare = need("unshare", "util-linux").display().to_string();
@@ -27,7 +27,7 @@ fn carried(scene: &Scene) {
     ));
 }
 
-/// Files with names so long that some thousand of them are more than every pipe and socket holds.
+/// Files with such long names that some thousand of them fill every pipe and socket.
 fn long_names(scene: &Scene) {
     let folder = scene.path("src");
     fs::create_dir(&folder).unwrap();
@@ -42,7 +42,7 @@ fn start(scene: &Scene, line: &str) -> Running {
     run::start(command)
 }
 
-/// Stops the ssh of a run: from then on it takes nothing and says nothing.
+/// Stops the ssh of a run: from then on it neither reads nor writes.
 fn stop_ssh(running: &Running) -> i32 {
     let ssh = children_named(running.pid(), "ssh");
     assert_eq!(ssh.len(), 1, "one ssh leads to the far side");
@@ -50,7 +50,7 @@ fn stop_ssh(running: &Running) -> i32 {
     ssh[0]
 }
 
-/// What a dead connection is found by, and its exit code.
+/// How a dead connection is detected, and its exit code.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Silence,
@@ -99,7 +99,7 @@ fn carried_data_that_nobody_takes() {
     });
 }
 
-/// More offers than all pipes and windows on the way hold, to a far side that reads no more.
+/// More offers than all pipes and windows on the path hold, to a far side that stopped reading.
 #[test]
 fn offers_that_nobody_takes() {
     each(BY, |by| {
@@ -119,10 +119,10 @@ fn offers_that_nobody_takes() {
     });
 }
 
-/// Before there is a data stream: the far side is being started, or looks at its disk.
+/// Before the first data stream: the far side is starting, or reading its disk.
 #[test]
 fn silence_before_the_first_byte() {
-    // What the far side does in place of going on: before its first word, and behind it.
+    // What the far side does instead of continuing: before its first message, and after it.
     let scripts = ["exec sleep 600", "printf '\\0datapump-peer\\0\\n'; exec sleep 600"];
     each(scripts.iter().flat_map(|script| BY.map(|by| (script, by))), |(script, by)| {
         let scene = Scene::new();
@@ -135,13 +135,13 @@ fn silence_before_the_first_byte() {
     });
 }
 
-/// A near side whose host is gone says nothing and closes nothing: the far side ends all the same,
-/// however far they had come.
+/// A near side whose host is gone sends nothing and closes nothing: the far side ends all the same,
+/// in every phase.
 #[test]
 fn a_near_side_that_says_no_more() {
     let cut = || Message::Cut(Settings::default().cut());
-    // What it says behind its greeting before its host goes: it asks for a file, or for a list of
-    // names, and what else.
+    // What it sends after its greeting before its host is gone: it asks for a file, or for a list
+    // of names, and more.
     let phases: [(&str, Option<bool>, Vec<Message>); 5] = [
         ("greeted", None, Vec::new()),
         ("opened", Some(false), Vec::new()),
@@ -167,7 +167,7 @@ fn a_near_side_that_says_no_more() {
     });
 }
 
-/// Who answers at the port of the far side, and is somebody else.
+/// Another service that answers at the far side's port.
 fn answer(service: &str, mut connection: TcpStream) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
     let mut listen = |connection: &mut TcpStream| connection.read(&mut bytes);
@@ -194,8 +194,8 @@ fn answer(service: &str, mut connection: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Behind a NAT or a proxy something else may answer at the far side's port: it is not reached
-/// there, and the data goes over ssh.
+/// With NAT or a proxy another service may answer at the far side's port: the data goes over ssh
+/// then.
 #[test]
 fn another_service_at_the_data_port() {
     let services = ["closes", "sshd", "http", "echo"];
@@ -236,12 +236,12 @@ fn a_signal_to_the_group_while_it_logs_in() {
     });
 }
 
-/// Who ended, and by what, is said as it is, and tried again.
+/// The message says which process ended and how, and the copy is tried again.
 #[test]
 fn ends_are_told_as_what_they_are() {
     let cases = [
         ("kill -9 $$", "was ended, or its connection was lost"),
-        // Its words are ssh's: it finds out by a read or by a write, as it happens.
+        // The words are ssh's: it notices by a read or by a write, as it happens.
         ("kill -9 $PPID; sleep 1", "'ssh' said: "),
         ("exec $PROGRAM nonsense", "exit code 2"),
         ("echo a reason >&2; exit 255", "said: a reason"),
@@ -276,7 +276,7 @@ fn a_far_side_that_is_killed_while_it_starts() {
     data::assert_same(&scene.path("src"), &scene.path("dst"));
 }
 
-/// ssh does not outlive the near side, whatever its connection does.
+/// ssh ends with the near side, whatever its connection does.
 #[test]
 fn ssh_ends_with_its_near_side() {
     let scene = Scene::new();
@@ -285,13 +285,13 @@ fn ssh_ends_with_its_near_side() {
     running.wait_for_bytes();
     let ssh = children_named(running.pid(), "ssh");
     assert_eq!(ssh.len(), 1);
-    // Were it only told by its pipes, it would not notice: what it says goes nowhere.
+    // By its pipes alone it would not notice: what it writes goes nowhere.
     send(running.pid(), Signal::KILL);
     assert_end(&ssh);
     running.end();
 }
 
-/// Nothing of this host is lent to the far one, whatever a configuration says.
+/// No agent, display or port is forwarded to the far host, whatever a configuration says.
 #[test]
 fn ssh_lends_nothing() {
     let scene = Scene::new();
@@ -304,7 +304,7 @@ fn ssh_lends_nothing() {
     )
     .unwrap();
     let ssh = need("ssh", "openssh-client");
-    // In place of ssh: what it would make of these words.
+    // Stands for ssh: prints the configuration that ssh would use for these arguments.
     fs::create_dir(scene.path("bin")).unwrap();
     let said = scene.path("said").display().to_string();
     scene.script("bin/ssh", &format!("{} -G \"$@\" > {said}; exit 255", ssh.display()));
@@ -332,8 +332,8 @@ fn ssh_lends_nothing() {
     }
 }
 
-/// A far sink has more to do after its last file, and says then that it is done: one that goes
-/// before has not done it.
+/// A far sink has work left after its last file, and reports when it is done: one that ends before
+/// has not done it.
 #[test]
 fn a_far_sink_that_goes_before_its_last_word() {
     each([(None, 7), (Some(Message::Report(Box::default())), 0)], |(last_word, code)| {

@@ -1,5 +1,5 @@
-//! Every backend sits the same exam: it gives back every request it takes, once, with its bytes,
-//! however the transfer goes.
+//! The same tests for every backend: it returns every request exactly once, with its bytes, however
+//! the transfer goes.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use mover::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, 
 
 const BODY: u32 = 64 << 10;
 
-/// Where a backend is examined: files, and a connection with both its ends.
+/// What a backend is tested with: files, and a connection with both its ends.
 struct Fixture {
     volume: Arc<dyn Volume>,
     connect: Box<dyn Fn() -> (Handle, Handle)>,
@@ -164,8 +164,8 @@ fn many_in_the_air(engine: &mut Engine, fixture: &Fixture) {
     }
 }
 
-/// Three requests are told of, and two of them are always in the air: before a ring knows their
-/// buffers, while it gets to know them, and afterwards.
+/// Three requests are announced, and two of them are always in flight: before a ring has registered
+/// their buffers, during that, and afterwards.
 fn goes_round(engine: &mut Engine, fixture: &Fixture) {
     const ROUNDS: u64 = 20;
     let mut pool = Request::several(3, BODY);

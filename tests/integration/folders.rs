@@ -1,5 +1,5 @@
-//! Folders that a copy makes: closed to others until everything is in them, and then like their
-//! sources, also where another run ends what one began.
+//! Folders that a copy creates: closed to other users until they are complete, then with the mode
+//! and time of their sources, also when another run completes them.
 
 use crate::support;
 use std::fs;
@@ -23,7 +23,7 @@ const FOLDERS: [(&str, u32); 5] = [
 ];
 const UMASK: u32 = 0o027;
 
-/// Who is killed while a copy is under way.
+/// Which process is killed during a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     Nobody,
@@ -76,7 +76,7 @@ fn new_folders_from_the_far_side() {
     check_new_folders("far:@/", "@/");
 }
 
-/// They are closed until all is in them, and like their sources then, whoever was killed meanwhile.
+/// They are closed until complete, and like their sources then, whichever process was killed.
 fn check_new_folders(from: &'static str, to: &'static str) {
     each(cases(from, to), |case| {
         let scene = Scene::new();
@@ -140,7 +140,7 @@ fn under_umask(scene: &Scene, line: &str) -> Command {
     command
 }
 
-/// Lets some of the long file arrive, looks at the folders, and ends somebody.
+/// Waits until some of the long file has arrived, looks at the folders, and kills a process.
 fn break_off(scene: &Scene, case: Case, line: &str) {
     let running = run::start(under_umask(scene, line));
     let dst = scene.path("dst");
@@ -195,7 +195,7 @@ fn check_folders(scene: &Scene, case: Case) {
     }
 }
 
-/// A new folder that is like nothing at the source is a new folder as any other.
+/// A new folder without a folder at the source has the default mode.
 #[test]
 fn a_folder_for_several_things_has_a_plain_mode() {
     let targets = ["@/dst/", "far:@/dst/"];

@@ -1,5 +1,5 @@
-//! A path that breaks: streams that are cut or swallow everything are replaced, and a control
-//! connection that is lost is made again, all within the run.
+//! Recovery of a broken path within a run: streams that are cut or black-holed are replaced, and a
+//! lost control connection is opened again.
 
 use crate::support;
 use std::fs;
@@ -60,7 +60,7 @@ fn a_lost_control_connection_is_made_again() {
     });
 }
 
-/// The list is told again, though it can be read only once.
+/// The list is sent again, though it can be read only once.
 #[test]
 fn a_list_of_names_outlives_its_connection() {
     each(["push", "pull"], |way| {

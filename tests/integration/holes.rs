@@ -1,4 +1,4 @@
-//! Files with holes: what is data travels and lands, nothing else does, also where a copy goes on.
+//! Files with holes: only their data is sent and written, also when a copy is resumed.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::support::run;
 use crate::support::{Scene, data, each};
 
-/// The least that a file system gives room to, here.
+/// The smallest unit that this file system allocates.
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// Stretches of data in a file that is a hole otherwise.
+/// Extents of data in a file that is a hole otherwise.
 #[derive(Clone, Copy, Debug)]
 struct Islands {
     count: u64,
@@ -54,7 +54,7 @@ impl Islands {
 
 const WAYS: [(&str, &str); 3] = [("", ""), ("", "far:"), ("far:", "")];
 
-/// Every choice that bytes go another way by, each beside many others.
+/// Options that change how bytes are processed, combined.
 fn choices(number: usize) -> String {
     let engine = ["threads", "uring"][number % 2];
     let direct = ["on", "off", "auto"][number % 3];
@@ -68,8 +68,8 @@ fn choices(number: usize) -> String {
 
 const CHOICES: usize = 15;
 
-/// What is sent is the data, and at each end of a stretch not more than a block of what is beside
-/// it, whatever it is cut, packed and sealed by; what lands takes the room that its source takes.
+/// Only the data is sent, plus at most a block at each end of an extent, for every request size,
+/// coding and seal; the destination takes as much space as the source.
 #[test]
 fn only_data_travels() {
     let ways = WAYS.iter().enumerate();
@@ -92,7 +92,7 @@ fn only_data_travels() {
     });
 }
 
-/// Several short files travel in one request: also of these only the data.
+/// Several short files are sent in one request: also of these only the data.
 #[test]
 fn short_files_are_no_exception() {
     each(&WAYS[1..], |(from, to)| {
@@ -114,7 +114,7 @@ fn short_files_are_no_exception() {
     });
 }
 
-/// A rate is of what travels: holes do not wait for it.
+/// A rate limits what is sent: holes do not count.
 #[test]
 fn holes_do_not_wait_for_a_rate() {
     each(WAYS, |(from, to)| {
@@ -170,8 +170,8 @@ fn data_goes_on_and_holes_stay_holes() {
     });
 }
 
-/// What lies behind the last request of which a killed sink can have said something is anybody's
-/// guess, as after a power cut.
+/// The bytes after the last request that a killed sink can have recorded are undefined, as after a
+/// power cut.
 fn spoil_end(folder: &Path, size: u64) {
     let files = data::files_below(folder);
     let part = files.iter().find(|path| path.extension().is_some_and(|end| end == "part"));

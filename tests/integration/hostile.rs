@@ -1,6 +1,6 @@
-//! Peers that lie. Each is spoken by the test itself, once as the far side of an honest near one
-//! and once as the near side of an honest far one: nothing outside the destination is touched, the
-//! honest side ends within seconds, says why, and has not taken more memory than it may.
+//! Malicious peers. The test itself speaks for each, once as the far side of an honest near one and
+//! once as the near side of an honest far one: nothing outside the destination is touched, the
+//! honest side ends within seconds with a reason, and uses no more memory than it may.
 
 use crate::support;
 use std::fs;
@@ -175,7 +175,7 @@ fn frame_cases() -> Vec<Case> {
     ]
 }
 
-/// Payloads without their zeros, and maps that do not make them what was offered.
+/// Payloads with a wrong map of holes: zeros are missing, or the length is not what was offered.
 fn sparse_cases() -> Vec<Case> {
     const LEN: u32 = 60_000;
     const BLOCK: usize = 4096;
@@ -223,8 +223,8 @@ fn sparse_cases() -> Vec<Case> {
     ]
 }
 
-/// Packed payloads that come to something else than their header says. Nothing is unpacked that
-/// would take more memory than a request.
+/// Compressed payloads of another size than their header says. Nothing is decompressed that would
+/// take more memory than a request.
 fn packed_cases() -> Vec<Case> {
     const LEN: u32 = 60_000;
     let sent = |len: u32, coding: Coding, raw: &[u8]| {
@@ -367,7 +367,7 @@ fn against_near(scene: &Scene, role: Role, moves: &[Move]) -> (i32, String, Watc
     (ran.code, ran.stderr, watched)
 }
 
-/// A driver that asks for what no command line can say.
+/// A driver that asks for what no command line can express.
 #[test]
 fn requests_that_cannot_be() {
     type Change = fn(&mut Settings);
@@ -410,7 +410,7 @@ fn requests_that_cannot_be() {
     });
 }
 
-/// Every name of a folder, with what a careless writer would change.
+/// Every name in a folder, with what an unsafe writer would change.
 fn look(folder: &Path) -> Vec<(String, u64, i64, u32)> {
     let files = data::files_below(folder);
     let line = |path: &std::path::PathBuf| {
@@ -420,8 +420,8 @@ fn look(folder: &Path) -> Vec<(String, u64, i64, u32)> {
     files.iter().map(line).collect()
 }
 
-/// While a tree is copied, somebody with rights in the destination puts a link to another folder
-/// in the place of one of its folders, and takes it away again, as fast as the system can.
+/// While a tree is copied, another user with rights in the destination replaces one of its folders
+/// by a link to another folder and back, as fast as possible.
 #[test]
 fn folders_that_become_links() {
     // An old kernel is played on this host only.
@@ -488,7 +488,7 @@ impl Swapper {
     }
 }
 
-/// Strangers that are many, silent, slow or noisy: the data port stays the transfer's own.
+/// Many strangers, silent, slow or noisy: the data port stays usable for the transfer.
 #[test]
 fn thousands_of_strangers() {
     each(["tls", "auth"], |seal| {
@@ -513,7 +513,7 @@ fn thousands_of_strangers() {
     });
 }
 
-/// Whoever says nothing holds a place for a bounded time, and there are so many places.
+/// A silent stranger holds a place for a bounded time, and the number of places is bounded.
 #[test]
 fn silent_strangers_are_few_and_go() {
     besiege(|pid, connect| {
@@ -529,7 +529,7 @@ fn silent_strangers_are_few_and_go() {
     });
 }
 
-/// The same for whoever says what a stream says, two bytes a second.
+/// The same for a stranger that sends a valid handshake, two bytes a second.
 #[test]
 fn slow_strangers_go() {
     besiege(|_, connect| {
@@ -547,7 +547,7 @@ fn slow_strangers_go() {
     });
 }
 
-/// An honest far side that waits for its streams, and a way to its data port.
+/// An honest far side that waits for its streams, and a function that connects to its data port.
 fn besiege(attack: impl FnOnce(u32, &dyn Fn() -> TcpStream)) {
     let scene = Scene::new();
     fs::create_dir(scene.path("dst")).unwrap();
@@ -582,7 +582,7 @@ fn is_open(stranger: &TcpStream) -> bool {
     }
 }
 
-/// Connects again and again, and behaves badly in one of four ways; how often it was let in.
+/// Connects repeatedly and misbehaves in one of four ways; returns how often it was accepted.
 fn pester(kind: u64, port: u16, stop: &AtomicBool) -> u64 {
     let mut met = 0;
     let mut held = Vec::new();
@@ -621,7 +621,7 @@ fn carried(bytes: &[u8]) -> Message {
     Message::Carried(bytes.to_vec())
 }
 
-/// What `raw` packs to, as if it stood for so many bytes.
+/// `raw` compressed, with a header that claims this length.
 fn packed(len: u32, coding: Coding, raw: &[u8]) -> Move {
     let body = Packer::new(raw.len() as u32).pack(coding, raw).unwrap().to_vec();
     let label = Label {
@@ -635,7 +635,7 @@ fn packed(len: u32, coding: Coding, raw: &[u8]) -> Move {
     Move::Frame(label, body)
 }
 
-/// A message that no honest program could write.
+/// A message that no honest program could encode.
 fn envelope(code: u8, fields: &[u8]) -> Move {
     let mut bytes = (fields.len() as u32 + 1).to_le_bytes().to_vec();
     bytes.push(code);

@@ -1,5 +1,5 @@
-//! Peers that say too much: whatever they flood the other side with, it stays within the memory
-//! that it has planned and 64 MiB, and ends by itself.
+//! Peers that send too much: the flooded side stays within its planned memory and 64 MiB, and ends
+//! by itself.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use base::units::Nanos;
 use mover::wire::manifest::{Entry, EntryKind};
 use mover::wire::message::{Message, Origin, Role};
 
-/// What is said, and how many times of it stand in one write.
+/// The role, and the message that is repeated.
 type Flood = (Role, &'static str, fn(u64) -> Message);
 
 const FLOODS: [Flood; 13] = [
@@ -63,7 +63,7 @@ fn floods_end_within_bounded_memory() {
     });
 }
 
-/// An honest far side, flooded by whoever drives it: with its data stream, and before it has one.
+/// An honest far side, flooded by its driver: with its data stream, and before it has one.
 #[test]
 fn floods_of_a_near_side_end_within_bounded_memory() {
     let early = FLOODS.into_iter().filter(|(_, name, _)| ["unoffered", "names"].contains(name));
@@ -99,7 +99,7 @@ fn assert_bounded(name: &str, code: i32, watched: Watched) {
     assert!(memory < PLANNED_BYTES + (64 << 20), "{name}: {memory} bytes");
 }
 
-/// Says it for some seconds, and then nothing sensible.
+/// Sends the message for some seconds, and then nothing useful.
 fn flood(speaker: &mut Speaker, message: fn(u64) -> Message) {
     let (begun, mut at) = (Instant::now(), 0);
     while begun.elapsed() < FLOODED_FOR {
@@ -129,7 +129,7 @@ fn samples(at: u64) -> Message {
     Message::Samples { stream: at as u32 % 60_000, samples: (0..256).map(sample).collect() }
 }
 
-/// A file that never comes, a folder, and what it is to be like in the end, again and again.
+/// A file that never comes, a folder, and its final attributes, again and again.
 fn attributes(at: u64) -> Message {
     let xattrs = vec![(b"user.x".to_vec(), vec![1; 32_000])];
     let entry = match at {

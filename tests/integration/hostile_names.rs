@@ -1,5 +1,5 @@
-//! A far side does not choose: in a pull what is made here has the names that were asked for, in a
-//! push nothing leaves here but what was named. Each far side is spoken by the test itself.
+//! A far side has no choice: a pull creates only the names that were asked for, a push sends only
+//! what was named. The test itself speaks for each far side.
 
 use crate::support;
 use std::collections::BTreeMap;

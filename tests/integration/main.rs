@@ -1,5 +1,5 @@
-//! All tests that run the built program, or several modules of it, as one test program: what they
-//! link is linked once. `cargo test --test integration copy::` runs one file of them.
+//! All tests that run the built program, or several modules of it, as one test program, which is
+//! linked once. `cargo test --test integration copy::` runs one file of them.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! `datapump measure` as its users meet it, with the real program, disk and far side.
+//! `datapump measure` with the real program, disk and far side.
 
 use crate::support;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::support::{Scene, each, far};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// Short runs: what is looked at here is what is done, not how fast.
+/// Short runs: the test checks what is done, not how fast.
 const SHORT: &str = "--bytes 8M --repeat 1 --soak none --file @/ --results @/results.db";
 
 fn set_up() -> Scene {
@@ -23,7 +23,7 @@ fn data_file(path: &Path, bytes: u64) {
     support::data::write_file(path, 7, bytes as usize);
 }
 
-/// Each once: what the host of a virtual machine disturbed is made again.
+/// Each run once: runs that the hypervisor disturbed are repeated.
 fn runs(ran: &Ran) -> Vec<Value> {
     let mut runs: Vec<Value> = Vec::new();
     for event in ran.events().into_iter().filter(|event| event["event"] == "run") {
@@ -237,7 +237,7 @@ fn what_is_wrong_is_named() {
 }
 
 /// Ctrl-C ends within a second or two; a kill leaves a folder that the next experiment removes. The
-/// runs that were made stay either way.
+/// finished runs stay in both cases.
 #[test]
 fn what_was_measured_stays() {
     let ends = [(Signal::INT, 130), (Signal::KILL, 128 + 9)];

@@ -1,5 +1,5 @@
-//! Models are fitted to what a store holds and to what a stranger measured, and shown: with the
-//! real program.
+//! Models are fitted to the runs of a store and to measurements of other programs, and shown: with
+//! the real program.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const DISK_SOURCE: (f64, f64) = (0.03, 9_000.0);
 const DISK_SINK: (f64, f64) = (0.02, 23_000.0);
 const START_NS: f64 = 21_000.0;
 
-/// A run of a planted machine. Beside a soaker everything costs half as much again.
+/// A run of a machine with known costs. With a soaker everything costs half as much again.
 fn planted(scenario: Scenario, request_bytes: u32, depth: u16, repeat: u32) -> Record {
     let bytes = 1u64 << 30;
     let requests = bytes / u64::from(request_bytes);
@@ -80,7 +80,7 @@ fn planted(scenario: Scenario, request_bytes: u32, depth: u16, repeat: u32) -> R
     }
 }
 
-/// A scene with a store in which an experiment is, but for what `keep` leaves out.
+/// A scene with a store that has an experiment, without what `keep` filters out.
 struct Measured {
     scene: Scene,
 }

@@ -1,4 +1,4 @@
-//! Net tests over an emulated WAN: what they say, how they end, what they refuse.
+//! Net tests over an emulated WAN: their output, how they end, and what they refuse.
 
 use crate::support::wan::Wan;
 use crate::support::{Scene, each, processes, run};

@@ -1,5 +1,5 @@
-//! Destinations that fill up, take nothing or fail, and sources that cannot be relied on. What is
-//! not whole has no final name, the exit code says what to do, and the same command goes on.
+//! Destinations that fill up or fail, and sources that change. An incomplete file has no final
+//! name, the exit code says what to do, and the same command resumes.
 
 use crate::support;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::{Scene, each, need, need_root};
 const MIB: u64 = 1 << 20;
 const TOTAL_BYTES: u64 = 8 * MIB;
 
-/// Something else takes all room when this share of the bytes has come.
+/// Another process fills the disk when this share of the bytes has arrived.
 #[test]
 fn full_on_the_way() {
     need_root("a small tmpfs is mounted");
@@ -47,7 +47,7 @@ fn full_on_the_way() {
     });
 }
 
-/// Another file system may be mounted below the destination: what goes there needs its room.
+/// If another file system is mounted below the destination, its files need room there.
 #[test]
 fn room_below_a_mount() {
     need_root("small tmpfs are mounted");
@@ -78,7 +78,7 @@ fn room_below_a_mount() {
     });
 }
 
-/// No names are left although there is room for bytes.
+/// There are no inodes left, although there is room for bytes.
 #[test]
 fn no_inodes() {
     need_root("a small tmpfs is mounted");
@@ -96,8 +96,8 @@ fn no_inodes() {
     });
 }
 
-/// Of a file with holes its data needs room: too much is refused before anything is written, and
-/// what fits is copied, also where it is broken and goes on.
+/// Of a sparse file only the data needs room: too much is refused before anything is written, and
+/// what fits is copied, also after an interruption.
 #[test]
 fn holes_need_no_room() {
     need_root("a small tmpfs is mounted");
@@ -137,7 +137,7 @@ fn holes_need_no_room() {
     });
 }
 
-/// A destination that may not be written at all.
+/// A destination that is read-only.
 #[test]
 fn read_only() {
     need_root("a folder is mounted again");
@@ -181,7 +181,7 @@ fn a_disk_that_fails() {
     });
 }
 
-/// A user's share of the disk is used up.
+/// The user's quota is used up.
 #[test]
 fn quota() {
     need_root("a file system with quota is mounted");
@@ -221,10 +221,10 @@ fn quota() {
     assert_same(&scene.path("src"), &scene.path("room/dst"));
 }
 
-/// What happens to a file while it is copied.
+/// A change of a file while it is copied.
 type Change = (&'static str, fn(&Path));
 
-/// Files that shrink, grow, change or go away while they are copied do not stop the others.
+/// Files that shrink, grow, change or disappear while they are copied do not stop the others.
 #[test]
 fn sources_that_change() {
     let changes: [Change; 4] = [

@@ -99,7 +99,7 @@ fn a_copy_survives_loss() {
     });
 }
 
-/// Its name is given to a second run of this program: that is the owner that is killed.
+/// A second run of this program gets the name: it is the owner that is killed.
 #[test]
 fn nothing_outlives_its_owner() {
     if std::env::var_os(OWNER).is_some() {
@@ -108,7 +108,7 @@ fn nothing_outlives_its_owner() {
         std::thread::sleep(Duration::from_secs(60));
         return;
     }
-    // One that is dropped takes everything along.
+    // A WAN that is dropped removes everything.
     let wan = Wan::up("--rate 10Mbit --rtt 10ms");
     let folder = wan.folder();
     let mut left = Command::new("sleep");
@@ -120,7 +120,7 @@ fn nothing_outlives_its_owner() {
     assert!(!folder.exists());
     assert_eq!(processes::that_name(&folder), Vec::<i32>::new());
 
-    // One that is killed leaves its folder, which the next one removes.
+    // An owner that is killed leaves its folder, which the next one removes.
     let mut owner = Command::new(std::env::current_exe().unwrap());
     owner.args(["--exact", "path::nothing_outlives_its_owner", "--nocapture"]).env(OWNER, "1");
     owner.stdout(Stdio::piped());
@@ -151,8 +151,8 @@ fn assert_arrived(scene: &Scene) {
     scene.assert_holds("dst", &["out"]);
 }
 
-/// The least within 2 %, and a quarter of a millisecond for the hosts themselves: what a busy
-/// machine adds to the others is not the path's.
+/// The minimum must be within 2 %, and a quarter of a millisecond for the hosts themselves: what a
+/// busy machine adds to other samples is not the path's delay.
 fn assert_rtt(wan: &Wan, rtt_ms: f64) {
     let times = round_trips_ms(wan);
     let least = times.iter().copied().min_by(f64::total_cmp).unwrap_or_default();

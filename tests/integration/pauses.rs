@@ -1,5 +1,5 @@
-//! What a copy's samples say of pauses and losses is what its packets say; and the pump makes no
-//! pauses of its own. `cargo xtask experiment retransmission-count no-stops` does it at length.
+//! Pauses and losses in a copy's samples agree with its packets, and the pump itself makes no
+//! pauses. `cargo xtask experiment retransmission-count no-stops` is the long form.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn list<'a>(verdict: &'a Value, name: &str) -> Vec<&'a Value> {
     streams.flat_map(|stream| stream[name].as_array().unwrap()).collect()
 }
 
-/// One that stops for its peer, with a window that is larger than the queue; and losses by chance.
+/// One that pauses for its peer, with a window larger than the queue; and random losses.
 #[test]
 fn samples_say_what_packets_say() {
     let keeps_its_window = "--sysctl net.ipv4.tcp_slow_start_after_idle=0";
@@ -61,7 +61,7 @@ fn samples_say_what_packets_say() {
     });
 }
 
-/// Within a tenth, and one where there are few.
+/// Within a tenth, or one where there are few.
 fn assert_near(what: &str, samples: u64, packets: u64) {
     println!("{what}: {samples} by samples, {packets} in packets");
     let off = samples.abs_diff(packets);

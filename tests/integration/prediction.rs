@@ -1,5 +1,5 @@
-//! Predictions against recorded copies: some sizes are left out of the fit and asked about. And as
-//! their users meet them, with a model in the store, through the real program and the real ssh.
+//! Predictions against recorded copies: some sizes are left out of the fit and predicted. And as
+//! users see them, with a model in the store, through the real program and the real ssh.
 
 use crate::support;
 use analysis::statistics::median;
@@ -14,8 +14,8 @@ use datapump::results::Store;
 use datapump::results::installed;
 use serde_json::Value;
 
-/// `measure whole` on a machine with two CPUs that others used too, without its first pass: the
-/// ground was not clean yet (0025). Bounds of a quiet machine are in `runs/`.
+/// `measure whole` on a machine with two CPUs and other load, without its first pass: the file
+/// system was not clean yet (0025). Bounds of a quiet machine are in `runs/`.
 const RECORDED: &str = include_str!("../data/whole-copies.csv");
 
 fn from_csv(text: &str) -> Vec<EndToEndSample> {
@@ -142,7 +142,7 @@ fn a_copy_is_compared_with_what_was_expected() {
     assert_eq!(runs[1]["predicted"], json);
 }
 
-/// The far side tells what it knows: that helps a host that has measured nothing.
+/// The far side sends its model: that helps a host that has measured nothing.
 #[test]
 fn the_far_sides_model_is_used() {
     let scene = set_up();
@@ -157,7 +157,7 @@ fn the_far_sides_model_is_used() {
     assert!(!none.exists(), "looking for a model makes no store");
 }
 
-/// A store that is no store is one warning, and a copy is made all the same.
+/// A file that is no store is one warning, and the copy is made all the same.
 #[test]
 fn what_is_wrong_with_a_model_is_a_warning() {
     let scene = set_up();

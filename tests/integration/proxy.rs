@@ -1,6 +1,5 @@
-//! A bad path between near and far: bits that are turned over, streams that are repeated or late.
-//! No wrong byte gets a final name, and every flip is found where the seal or the digest promises
-//! it.
+//! A faulty path between near and far: flipped bits, replayed and delayed streams. No wrong byte
+//! gets a final name, and every flip is detected where the seal or the digest promises it.
 
 use crate::support;
 use std::fs;
@@ -11,7 +10,7 @@ use crate::support::relay::{Relay, Toward, Trouble, What};
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, each};
 
-/// Where in a stream a flip goes, and what it meets there when nothing is sealed by TLS.
+/// The byte of a stream that is flipped, and what is there without TLS.
 const CLEAR: &[(u64, &str)] = &[
     (1, "preamble: magic"),
     (4, "preamble: stream"),
@@ -75,7 +74,7 @@ fn flips(seal: &str, digests: &[&str], places: &[(u64, &str)]) {
     });
 }
 
-/// What a thief has recorded is of no use to him, and lateness alone is no fault.
+/// A replay of recorded streams achieves nothing, and delay alone is no fault.
 #[test]
 fn repeated_and_late() {
     let mut cases = Vec::new();
@@ -100,7 +99,7 @@ fn repeated_and_late() {
     });
 }
 
-/// The streams' secret is on no command line, in no environment, and in nothing that is said.
+/// The streams' secret is in no command line, no environment variable and no output.
 #[test]
 fn secrets_stay_secret() {
     let scene = Scene::new();
@@ -147,7 +146,7 @@ fn copy(options: &str, troubles: Vec<Trouble>, happen_min: usize) -> (Scene, Ran
     (scene, ran)
 }
 
-/// All is well, or nothing has the final name and the fault is named by its class.
+/// Everything is copied, or nothing has the final name and the fault has its class.
 fn check(scene: &Scene, ran: &Ran) {
     match ran.code {
         0 => data::assert_same(&scene.path("in"), &scene.path("dst/out")),

@@ -1,5 +1,5 @@
 //! The tables of the 1-1 data pump report (Mayr and Gray, 2000) as values: its predictions follow
-//! from its constants, and our fit stands beside them. K is 1024, as its 64 KB are.
+//! from its constants, and our fit is compared. K is 1024, as its 64 KB are.
 //!
 //! Slips of the report itself, which are named here and not copied: the caption of Table 5 says
 //! 139 ns where 139 us is meant. The predictions of Table 1 are those of Cb = 0.6 ns, to the last

@@ -1,4 +1,4 @@
-//! Runs are recorded, and what was recorded is shown: with the real program.
+//! Runs are recorded and shown: with the real program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -96,7 +96,7 @@ fn what_is_recorded_and_what_is_not() {
     });
 }
 
-/// What goes wrong with the store is one warning; the copy is what was asked for.
+/// An error of the store is one warning; the copy is not affected.
 #[test]
 fn a_store_that_cannot_be_written_fails_no_copy() {
     let make_text = |path: &Path| fs::write(path, "no database, but text ".repeat(99)).unwrap();
@@ -188,7 +188,7 @@ fn lists_pages_and_exports() {
     assert_eq!(ran.stdout_text().lines().count(), 3, "{ran}");
 }
 
-/// Whoever reads the first line and goes is no error.
+/// A reader that closes the pipe after the first line is no error.
 #[test]
 fn a_reader_may_go_early() {
     let recorded = Recorded::new();
@@ -280,7 +280,7 @@ fn an_export_to_parquet_is_read_back() {
     }
 }
 
-/// This program again, as one that writes `count` runs and tells the number of each.
+/// Runs this program again to write `count` runs and print the number of each.
 fn writer(store: &Path, count: u32, mark: u64) -> std::process::Child {
     let words: [OsString; 4] =
         ["results::writes_when_it_is_told_to", "--exact", "--nocapture", "--test-threads=1"]

@@ -1,4 +1,4 @@
-//! What has arrived is not sent again: runs that are broken off and go on, again and again.
+//! What has arrived is not sent again: runs that are interrupted and resumed, repeatedly.
 
 use crate::support;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 const WAYS: [&str; 3] = ["local", "push", "pull"];
 
-/// Whom an interruption hits, and how.
+/// Which process is interrupted, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
     Near(Signal),
@@ -23,8 +23,8 @@ enum Blow {
     FarKilled,
 }
 
-/// Stopped behind its n-th line of the journal, also before the first, a run leaves all that was
-/// here when it began.
+/// A run that is stopped after its n-th line of the journal, or before the first, keeps all that
+/// was here when it began.
 #[test]
 fn what_has_arrived_stays() {
     each(WAYS, |way| {
@@ -38,7 +38,7 @@ fn what_has_arrived_stays() {
             Blow::FarKilled,
         ];
         let blows = blows.iter().filter(|blow| *way != "local" || **blow != Blow::FarKilled);
-        // What there is to lose.
+        // What could be lost.
         let first = start(&scene, way, "--rate 2MB");
         end_by(&scene, first, Blow::Near(Signal::KILL), 1);
         let mut here = Here::of(&scene);
@@ -57,7 +57,7 @@ fn what_has_arrived_stays() {
     });
 }
 
-/// The same before anything has arrived: the streams are there, and swallow all.
+/// The same before anything has arrived: the streams exist, and drop all.
 #[test]
 fn what_has_arrived_stays_where_nothing_comes() {
     let signals = [Signal::INT, Signal::TERM];
@@ -92,7 +92,7 @@ fn what_has_arrived_stays_where_nothing_comes() {
     });
 }
 
-/// What the near side says that it did not send is what was here when it began.
+/// What the near side reports as not sent is exactly what was here when it began.
 #[test]
 fn what_was_sent_before_a_new_login_is_not_resumed() {
     each(["push", "pull"], |way| {
@@ -111,7 +111,7 @@ fn what_was_sent_before_a_new_login_is_not_resumed() {
     });
 }
 
-/// A file of more stretches than one message tells goes on, in a new run and within one.
+/// A file with more extents than one message holds is resumed, in a new run and within one.
 #[test]
 fn thousands_of_stretches() {
     each(WAYS, |way| {
@@ -130,7 +130,7 @@ fn thousands_of_stretches() {
     });
 }
 
-/// Other requests and another digest than those of the run that was broken off.
+/// With another request size or digest than the interrupted run.
 #[test]
 fn with_other_options() {
     let cases = [
@@ -156,15 +156,14 @@ fn with_other_options() {
         };
         let ran = goes_on(&scene, way, second, sure);
         let words = format!("{}{}", ran.stdout_text(), ran.stderr);
-        // What happens to end where the other requests do needs no others.
+        // If the other requests happen to end at the same places, there is no change.
         let size = second.strip_prefix("--request-size ").map_or(0, kib_or_mib);
         let changes = size == 0 || !here.fits(size);
         assert!(!changes || words.contains(said), "{said} is not said\n{ran}");
     });
 }
 
-/// A file under the name of what was begun, which is not that, is not gone on with, and what it
-/// holds goes nowhere.
+/// A different file under the name of a partial one is not resumed, and its content goes nowhere.
 #[test]
 fn another_file_under_the_name() {
     type Change = fn(&PathBuf);
@@ -194,8 +193,8 @@ fn another_file_under_the_name() {
     });
 }
 
-/// A source that has changed, and bytes that are not as they were written: what is lost is said,
-/// and what stands beside it is kept.
+/// A source that has changed, and bytes that are not as they were written: what is lost is
+/// reported, and the rest is kept.
 #[test]
 fn what_is_given_up_is_said() {
     let cases = [("the source", "begins anew"), ("a byte of the part", "sent again")];
@@ -223,7 +222,7 @@ fn what_is_given_up_is_said() {
     });
 }
 
-/// What a later run does not ask for: gone where its source is, kept where that was left out.
+/// What a later run does not ask for: removed if its source is gone, kept if it was left out.
 #[test]
 fn what_nobody_asks_for() {
     each([("--exclude long", true), ("", false)], |(options, left_out)| {
@@ -298,7 +297,7 @@ impl Here {
     }
 }
 
-/// With `--fresh` nothing of earlier runs is believed or stays; what they completed is there.
+/// With `--fresh` nothing of earlier runs is used or stays, except the files they completed.
 #[test]
 fn fresh_begins_anew() {
     each(WAYS, |way| {
@@ -316,7 +315,7 @@ fn fresh_begins_anew() {
     });
 }
 
-/// The same command a second time at once waits for the first for a while, and leaves it alone.
+/// The same command started twice: the second waits for the first for a while, and leaves it alone.
 #[test]
 fn the_same_command_twice_at_once() {
     each(["local", "push"], |way| {
@@ -333,7 +332,7 @@ fn the_same_command_twice_at_once() {
     });
 }
 
-/// Two commands for one name: each file is whole, and `--overwrite` says which of them is there.
+/// Two commands for one name: each file is complete, and `--overwrite` decides which one stays.
 #[test]
 fn two_commands_for_one_name() {
     each([("", 3, "in"), ("--overwrite always", 0, "other")], |(overwrite, code, there)| {
@@ -397,7 +396,7 @@ fn line(way: &str, options: &str) -> String {
     format!("copy --json --interval 0.1 --streams 2 {options} {ends}")
 }
 
-/// Hits a run when it has flushed so often, and waits until both its sides are gone.
+/// Interrupts a run after so many flushes, and waits until both sides have ended.
 fn end_by(scene: &Scene, running: Running, blow: Blow, flushes: usize) {
     if let Some(running) = strike(scene, running, blow, flushes) {
         processes::send(running.pid(), Signal::INT);
@@ -407,7 +406,7 @@ fn end_by(scene: &Scene, running: Running, blow: Blow, flushes: usize) {
     support::until("the far side goes", gone);
 }
 
-/// The run, where it goes on.
+/// The run, if it continues.
 fn strike(scene: &Scene, mut running: Running, blow: Blow, flushes: usize) -> Option<Running> {
     let before = Here::of(scene).flushes;
     running.wait_for_bytes();
@@ -430,7 +429,7 @@ fn strike(scene: &Scene, mut running: Running, blow: Blow, flushes: usize) -> Op
     }
 }
 
-/// Runs it to a good end, which sends nothing again of these bytes.
+/// Runs it to a successful end, which sends none of these bytes again.
 fn goes_on(scene: &Scene, way: &str, options: &str, here: u64) -> Ran {
     let ran = goes_on_with(scene, way, options);
     assert!(resumed_bytes(&ran) >= here && here > 0, "{way}: {here} bytes were here\n{ran}");
@@ -448,7 +447,7 @@ fn resumed_bytes(ran: &Ran) -> u64 {
     end["record"]["moved"]["resumed_bytes"].as_u64().unwrap()
 }
 
-/// A file of which every other request is here.
+/// A file of which every other request has arrived.
 fn scattered(way: &str, requests: u64) -> Scene {
     const REQUEST: u64 = 4096;
     let scene = Scene::new();
@@ -487,7 +486,7 @@ fn scattered(way: &str, requests: u64) -> Scene {
     scene
 }
 
-/// Takes back that it was flushed.
+/// Removes the record that it was flushed.
 fn unflush(scene: &Scene) {
     let journal = journal_of(scene).unwrap();
     let said = records(&fs::read(&journal).unwrap());

@@ -1,5 +1,5 @@
-//! What is copied, what stays, and what is only told: filters, lists of names, unchanged files, dry
-//! runs, failures by file, and cleaning up. On one host and through a real sshd.
+//! What is copied, what is left out, and what is only reported: filters, lists of names, unchanged
+//! files, dry runs, failures by file, and cleaning up. On one host and through a real sshd.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::data::{self, assert_same, write_file};
 use crate::support::{Scene, each, run};
 
-/// What stands in front of the source and of the destination: local, push and pull.
+/// The prefixes of the source and of the destination: local, push and pull.
 const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
 
 fn write_sources(scene: &Scene) {
@@ -80,8 +80,8 @@ fn lists_of_names() {
     });
 }
 
-/// Folders on the way get mode and time though the list comes back to them; other names of a file
-/// stay that; what comes with its folder is copied once.
+/// Parent folders get mode and time though the list returns to them; hard links stay hard links; a
+/// file that comes with its folder is copied once.
 #[test]
 fn lists_in_any_order() {
     each(WAYS, |(from, to)| {
@@ -152,7 +152,7 @@ fn a_long_list_through_ssh() {
     assert_eq!(data::files_below(&scene.path("out")).len(), 4000);
 }
 
-/// Makes a file's bytes others of the same length, and gives it the time of another.
+/// Overwrites a file with other bytes of the same length, and gives it the time of another.
 fn spoil(path: &Path, like: &Path) {
     let mut bytes = fs::read(path).unwrap();
     bytes[10] ^= 1;
@@ -281,7 +281,7 @@ fn clean_removes_what_is_ours() {
     assert_eq!(scene.run("clean far:x").code, 2);
 }
 
-/// However many folders, however deep, and however many journals there are.
+/// For any number and depth of folders, and any number of journals.
 #[test]
 fn clean_needs_few_descriptors() {
     let scene = Scene::new();

@@ -1,6 +1,6 @@
-//! What people read, kept as it is: the help of every command, and what each says when it is used
-//! wrongly. Whoever changes a word looks at all of it: `INSTA_UPDATE=always cargo test snapshots`
-//! writes `tests/integration/snapshots/` anew, and the difference is what one reads.
+//! Snapshots of what users read: the help of every command, and the error for each wrong use. After
+//! a change `INSTA_UPDATE=always cargo test snapshots` writes `tests/integration/snapshots/` anew,
+//! and the difference is to be reviewed.
 
 use std::fs;
 use std::process::Command;
@@ -36,7 +36,7 @@ const COMMANDS: &[&str] = &[
     "probe",
 ];
 
-/// A name for what is kept, and command lines that are wrong in one way each.
+/// The name of a snapshot, and command lines that are wrong in one way each.
 const WRONG: &[(&str, &[&str])] = &[
     ("program", &["", "kopy @/file @/out", "--bogus", "help kopy"]),
     (
@@ -127,7 +127,7 @@ fn errors() {
     }
 }
 
-/// The command line, its exit code, and all that it says.
+/// The command line, its exit code, and all its output.
 fn said(line: &str) -> String {
     let scene = Scene::new();
     fs::create_dir(scene.path("folder")).unwrap();

@@ -1,6 +1,5 @@
-//! The probe and its soakers as real processes: what can be said of them on a machine that is busy
-//! with other things. How well three ways of counting agree on a quiet one, `cargo bench --bench
-//! soaker` prints.
+//! The probe and its soakers as real processes: what holds on a machine with other load. `cargo
+//! bench --bench soaker` prints how well three ways of counting agree on a quiet one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +20,7 @@ fn local() -> Launch {
     Launch::Process { program: PROGRAM.into(), cpus: None }
 }
 
-/// A probe as who speaks its lines sees it.
+/// A probe, driven by its lines of JSON.
 struct Raw {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -137,7 +136,7 @@ fn a_busy_neighbour_is_noticed() {
     assert!(void_reason(&gates).is_some());
 }
 
-/// A process that wants all of a CPU.
+/// A process that uses all of a CPU.
 struct Neighbour(Child);
 
 impl Neighbour {
@@ -164,7 +163,7 @@ fn a_soaker_gives_way_within_a_session() {
     assert!(shares[&cpu] < 0.1, "{shares:?}");
 }
 
-/// A login has a session of its own, which is a group of its own to the scheduler.
+/// A login has a session of its own, which is a scheduler group of its own.
 #[test]
 fn a_far_soaker_gives_way_too() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Campaigns over an emulated WAN with a real sshd: measured, interrupted, gone on with, shown.
+//! Campaigns over an emulated WAN with a real sshd: measured, interrupted, resumed, shown.
 
 use std::fs;
 use std::process::Command;
@@ -64,7 +64,7 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     for (number, pair) in (1..).zip(cells.windows(2)) {
         let busy_s = pair[0]["moved"]["elapsed_s"].as_f64().unwrap();
         let idle_s = pair[1]["cell"]["pause_s"].as_f64().unwrap();
-        // Nobody has measured while it was interrupted.
+        // Nothing was measured while it was interrupted.
         assert!(number == measured || idle_s >= busy_s, "{busy_s} s of load, {idle_s} s of rest");
     }
 
@@ -81,7 +81,7 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     assert_profile(&wan, &scene);
 }
 
-/// Every field of the record that science asks for.
+/// Every field of the record that the analysis needs.
 fn assert_filled(cell: &Value) {
     let paths = [
         "/moved/bytes",
@@ -132,7 +132,7 @@ fn assert_filled(cell: &Value) {
     assert_eq!(figure("/cell/compression_ratio") > 4.0, packs, "{cell}");
 }
 
-/// What was best is what a copy then does.
+/// A copy with the profile uses the best settings.
 fn assert_profile(wan: &Wan, scene: &Scene) {
     let home = scene.path("config");
     let with_home = |mut command: Command| {
@@ -152,7 +152,7 @@ fn assert_profile(wan: &Wan, scene: &Scene) {
     assert_eq!((&settings["streams"], &settings["window_bytes"]), (&3.into(), &131_072.into()));
 }
 
-/// Where nobody answers by ICMP, the far probe echoes.
+/// Without an answer by ICMP the far probe echoes.
 #[test]
 fn a_host_that_fails_is_named_and_the_others_are_measured() {
     let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");
@@ -185,7 +185,7 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
     scene.assert_holds("there", &[]);
 }
 
-/// What has been begun when the time is over is still written.
+/// Requests in flight when the time is over are still written.
 #[test]
 fn timed_copies_are_written_to_a_folder_and_taken_away() {
     let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");

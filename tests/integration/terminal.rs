@@ -1,5 +1,5 @@
-//! What a terminal is shown: nothing that a peer or a name says paints it, forges a line or turns
-//! text round. JSON has it exactly.
+//! Terminal output: nothing in a peer's text or a name can colour it, forge a line or reverse text.
+//! JSON has it exactly.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::support::{Scene, each};
 use base::tally::SideReport;
 use mover::wire::message::{Message, Origin};
 
-/// A title, a colour, a line of its own, and text that reads the other way round.
+/// A title, a colour, a line of its own, and right-to-left text.
 const PAINT: &str = "\u{1b}]0;PWNED\u{7}\u{9b}31m\ndatapump: forged\r\u{202e}gpj\u{2066}\u{200f}";
 
 /// The same as a name of a file: 60 bytes without a slash.
@@ -30,7 +30,7 @@ fn check(about: &str, ran: &Ran) {
     }
 }
 
-/// A far side that says it in its warnings, its reasons and its report.
+/// A far side with this text in its warnings, its reasons and its report.
 #[test]
 fn words_of_a_peer() {
     let said = |text: &str| text.to_string();
@@ -72,7 +72,7 @@ fn words_of_a_peer() {
     });
 }
 
-/// Names as they are met by each command that shows some.
+/// Such names in every command that shows names.
 #[test]
 fn names_of_files() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! A few rounds of `cargo xtask torture`: copies are interrupted in the middle, nothing is lost.
+//! A few rounds of `cargo xtask torture`: copies are interrupted, and nothing is lost.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn killed_at_random_moments() {
     });
 }
 
-/// The same faults as the long form draws, on loopback and over one path with loss.
+/// The same faults as in the long form, on loopback and over one path with loss.
 #[test]
 fn a_few_rounds_of_chaos() {
     need_root("it makes network namespaces");
@@ -57,7 +57,7 @@ fn a_few_rounds_of_chaos() {
     assert!(struck > 0, "nothing was struck");
 }
 
-/// Plays it, slower until somebody was there to kill: a busy machine looks late.
+/// Runs it, slower each time until there was a process to kill: a busy machine looks late.
 fn play(fixture: &Fixture, name: &str, plan: &Plan) {
     let mut plan = plan.clone();
     for attempt in 0..6 {

@@ -1,5 +1,5 @@
-//! Trees with all that can be in them, copied on one host and through a real sshd, and compared by
-//! rsync: names, kinds, links, holes, modes, times, owners, attributes and access control lists.
+//! Trees with everything that a tree can have, copied on one host and through a real sshd, and
+//! compared by rsync: names, kinds, links, holes, modes, times, owners, attributes and ACLs.
 
 use crate::support;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ use rustix::fs::{
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, data, each, need, need_root};
 
-/// Where the two ends are: what stands in front of source and destination.
+/// The prefixes of the source and of the destination.
 const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
 
 const MIB: u64 = 1 << 20;
@@ -43,7 +43,7 @@ fn odd_trees_arrive_as_they_are() {
         scene.succeed(&format!("copy -r -A {options} {from}@/src/ {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-HAX");
         assert_no_temporary(&scene.path("dst"));
-        // Again, over what is there: names that share a file are taken apart and joined again.
+        // Again, over the copy: hard links are separated and joined again.
         scene.succeed(&format!("copy -r -A --overwrite always {options} {from}@/src/ {to}@/dst"));
         assert_rsync_finds_nothing(&scene.path("src"), &scene.path("dst"), "-HAX");
         assert_no_temporary(&scene.path("dst"));
@@ -63,7 +63,7 @@ fn the_folder_itself_is_one_of_them() {
     });
 }
 
-/// Every file has as few blocks as its source, and what is not there is not sent.
+/// Every file has as few blocks as its source, and holes are not sent.
 #[test]
 fn holes_stay_holes() {
     let cases = WAYS.iter().flat_map(|way| ["4K", "64K", "1M"].map(|size| (way, size)));
@@ -117,7 +117,7 @@ fn digests_count_holes() {
     });
 }
 
-/// Without -A nobody's owner, attribute or special bit comes along; mode and time do.
+/// Without -A no owner, attribute or special bit is copied; mode and time are.
 #[test]
 fn modes_and_times_are_kept_by_default() {
     need_root("files of other owners are made");
@@ -143,7 +143,7 @@ fn modes_and_times_are_kept_by_default() {
     });
 }
 
-/// What happens to the destination folder itself: its mode before, the options, and its mode after.
+/// The destination folder itself: its mode before, the options, and its mode after.
 #[test]
 fn the_destination_itself() {
     need_root("special bits are made");
@@ -216,7 +216,7 @@ fn links_are_copied_followed_or_skipped() {
     });
 }
 
-/// A name is never given to another file than its source's.
+/// A hard link never gets the content of another file than its source's.
 #[test]
 fn a_name_of_a_file_that_failed_fails() {
     let cases = WAYS.iter().flat_map(|way| [("one", "two"), ("two", "one")].map(|two| (way, two)));
@@ -239,7 +239,7 @@ fn a_name_of_a_file_that_failed_fails() {
     });
 }
 
-/// Names of one file in several sources of one command.
+/// Hard links to one file in several sources of one command.
 #[test]
 fn names_across_sources_are_joined() {
     each(WAYS, |(from, to)| {
@@ -255,7 +255,7 @@ fn names_across_sources_are_joined() {
     });
 }
 
-/// Folders that their owner may not write in, and an owner who may not give files away.
+/// Folders that their owner may not write, and an owner who may not change owners.
 #[test]
 fn another_user_keeps_what_is_allowed() {
     need_root("setpriv makes a process of another user");
@@ -292,7 +292,7 @@ fn another_user_keeps_what_is_allowed() {
     assert_eq!(closed.mode() & 0o7777, 0o500);
 }
 
-/// A file in a folder that may only be passed through, and a folder that may only be written to.
+/// A file in a folder without read permission, and a folder with write permission only.
 #[test]
 fn folders_that_may_not_be_listed() {
     need_root("setpriv makes a process of another user");
@@ -350,7 +350,7 @@ fn nobodys_command(scene: &Scene, line: &str) -> Command {
 
 const NOBODY: u32 = 65534;
 
-/// Sockets, pipes and devices are named, and everything else is copied.
+/// Sockets, pipes and devices are reported, and everything else is copied.
 #[test]
 fn other_kinds_are_named_and_skipped() {
     each(WAYS, |(from, to)| {
@@ -369,7 +369,7 @@ fn other_kinds_are_named_and_skipped() {
     });
 }
 
-/// More folders one in the other than files may be open.
+/// A tree deeper than the number of files that may be open.
 #[test]
 fn deep_trees_with_few_open_files() {
     let scene = Scene::new();
@@ -385,7 +385,7 @@ fn deep_trees_with_few_open_files() {
 }
 
 /// While a tree is walked, a folder that is being listed is replaced by a link to another one:
-/// neither names nor targets of links that are there come along, however deep it happens.
+/// neither names nor link targets from there are copied, at any depth.
 #[test]
 fn folders_that_become_links_while_they_are_walked() {
     let cases = [0, 1, 63, 64, 65, 300]
@@ -439,7 +439,7 @@ fn folders_that_become_links_while_they_are_walked() {
     });
 }
 
-/// Where the kernel has no `openat2` the same is copied, and the same is refused in the same words.
+/// Without `openat2` the same is copied, and the same is refused with the same messages.
 #[test]
 fn without_openat2() {
     need_root("files of other owners are made and compared");
@@ -491,8 +491,8 @@ fn without_openat2() {
     assert_eq!(new.0.clone().map(|(code, _)| code), [0, 0, 0, 3, 3], "{new:?}");
 }
 
-/// In a folder that everybody writes in a stranger has guessed our names, and holds what they lead
-/// to. The copy goes on beside it, and `clean` finds what such a copy leaves.
+/// In a folder where everybody may write, another user has guessed our names and holds their
+/// targets. The copy continues with other names, and `clean` finds what such a copy leaves.
 #[test]
 fn names_that_a_stranger_has_taken() {
     need_root("there are two users");
@@ -559,7 +559,7 @@ fn names_that_a_stranger_has_taken() {
     });
 }
 
-/// Starts a copy as nobody, and kills it when it has a journal and a part; their names.
+/// Starts a copy as nobody, and kills it when it has a journal and a part; returns their names.
 fn stop_under_way(scene: &Scene, line: &str) -> Vec<String> {
     let before = ours_in(&scene.path("dst"));
     let command = nobodys_command(scene, line);
@@ -599,7 +599,7 @@ fn ours_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Puts something of a stranger's under a name; what keeps it held.
+/// Puts another user's file under a name; returns what keeps it locked.
 fn take_name(scene: &Scene, path: &Path, kind: &str) -> Option<fs::File> {
     let stranger = Some(NOBODY - 1);
     match kind {
@@ -622,7 +622,7 @@ fn take_name(scene: &Scene, path: &Path, kind: &str) -> Option<fs::File> {
     Some(file)
 }
 
-/// Says nothing when the trees are the same in everything.
+/// Passes if rsync finds no difference between the trees.
 fn assert_rsync_finds_nothing(source: &Path, destination: &Path, more: &str) {
     let slash = |path: &Path| format!("{}/", path.display());
     let mut rsync = Command::new(need("rsync", "rsync"));
@@ -648,14 +648,14 @@ fn end_of(ran: &Ran) -> serde_json::Value {
     ran.events().pop().unwrap_or_else(|| panic!("no events\n{ran}"))
 }
 
-/// Folders below this one, and itself.
+/// The number of folders below this one, and itself.
 fn walk_folders(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
     1 + folders.map(|entry| walk_folders(&entry.path())).sum::<u64>()
 }
 
-/// All kinds of things at once.
+/// All kinds of files at once.
 fn write_odd_tree(root: &Path) {
     data::write_odd_names(root);
     fs::create_dir_all(root.join("empty/inner")).unwrap();
@@ -755,7 +755,7 @@ fn write_attributes(root: &Path) {
     data::write_file(&root.join("listed/inherits"), 61, 10);
 }
 
-/// Owners other than whoever runs the test, where those can be made.
+/// Owners other than the user of the test, where those can be set.
 fn write_owners(root: &Path) {
     data::write_file(&root.join("program"), 70, 4000);
     make_folder(&root.join("shared"), 0o2775);

@@ -1,4 +1,4 @@
-//! What is set for TCP is what TCP does, as the other host and the packets themselves show.
+//! Settings for TCP have their effect, as the other host and the packets show.
 
 use std::path::Path;
 use std::process::Command;
@@ -58,7 +58,7 @@ fn the_window_that_was_asked_for_is_advertised() {
     });
 }
 
-/// Root may have any buffer, so the privilege for that is dropped.
+/// Root may have any buffer, so this drops the privilege for that.
 #[test]
 fn a_window_beyond_the_kernels_limits_is_told_with_what_to_set() {
     let scene = Scene::new();
