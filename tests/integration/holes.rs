@@ -19,7 +19,7 @@ struct Islands {
     count: u64,
     bytes: u64,
     every: u64,
-    /// What stands behind the last whole stretch, as a hole.
+    /// A hole after the last whole extent.
     tail: u64,
 }
 
@@ -142,12 +142,12 @@ fn data_goes_on_and_holes_stay_holes() {
     let cases = (0..CHOICES).map(|number| (number, WAYS[number / 5 % 3]));
     each(cases, |(number, (from, to))| {
         let scene = Scene::new();
-        // A request holds a few stretches, and some lie across two.
+        // A request holds a few extents, and some extents are in two.
         let islands = if number % 2 == 0 { MANY } else { LONG };
         islands.write(&scene.path("in"));
         fs::create_dir(scene.path("dst")).unwrap();
         let ends = format!("{from}@/in {to}@/dst/out");
-        // A rate asks for small requests, and what goes on for the same.
+        // A rate limit makes requests small, and a resumed run needs the same size.
         let options = format!("{} --request-size 64K", choices(*number));
         let slow = format!("copy {options} --rate 600KB {ends}");
         let running = run::start(scene.command(&scene.words(&slow)));
@@ -177,7 +177,7 @@ fn spoil_end(folder: &Path, size: u64) {
     let part = files.iter().find(|path| path.extension().is_some_and(|end| end == "part"));
     let part = fs::File::options().read(true).write(true).open(part.expect("a part")).unwrap();
     assert_eq!(part.metadata().unwrap().len(), size, "its holes are there from the start");
-    // Wholly empty requests may stand behind the last one with data.
+    // Requests without data may follow the last one with data.
     let from = data_end(&part, size).next_multiple_of(64 << 10) + (128 << 10);
     let bytes = vec![0xff; size.saturating_sub(from) as usize];
     part.write_all_at(&bytes, from).unwrap();
@@ -196,7 +196,7 @@ fn check_copy(scene: &Scene, islands: Islands, line: &str) {
     data::assert_same(&from, &to);
     scene.assert_holds("dst", &["out"]);
     let takes = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
-    // A file system needs blocks of its own to say where so many stretches are.
+    // A file system needs blocks of its own for the list of so many extents.
     let most = takes(&from) + takes(&from) / 100 + islands.count / 100 * BLOCK + 2 * BLOCK;
     assert!(takes(&to) <= most, "{line}: {} bytes take {}", takes(&from), takes(&to));
 }

@@ -519,7 +519,7 @@ fn silent_strangers_are_few_and_go() {
     besiege(|pid, connect| {
         let silent: Vec<TcpStream> = (0..3000).map(|_| connect()).collect();
         let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-        // Whoever is one too many is taken up for a moment only.
+        // A connection beyond the limit is accepted only to be closed.
         let most = STRANGERS_MAX + DESCRIPTORS_OF_ITS_OWN;
         support::until("all of them go", || {
             let held = descriptors();
@@ -643,7 +643,7 @@ fn envelope(code: u8, fields: &[u8]) -> Move {
     Move::Raw(bytes)
 }
 
-/// The front of an offer that announces so many entries.
+/// The beginning of an offer that announces so many entries.
 fn list(count: u16, rest: &[u8]) -> Vec<u8> {
     [&0_u64.to_le_bytes()[..], &count.to_le_bytes(), rest].concat()
 }

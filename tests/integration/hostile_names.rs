@@ -17,14 +17,14 @@ use base::attributes::Attributes;
 use mover::wire::manifest::{Entry, EntryKind};
 use mover::wire::message::{Message, Opened, Origin, Wish};
 
-/// What is typed, whether the far side says that it is one object, and what it offers.
+/// What is typed, whether the far side announces a single object, and what it offers.
 type Pull = (&'static str, bool, Vec<Entry>);
 
-/// What a sink wants of an entry at this place of its offer.
+/// The wish of a malicious sink for an entry, by its index in the offer.
 type Greed = fn(usize, &Entry) -> Wish;
 
-/// The classes of CVE-2019-6111 and CVE-2022-29154: a file is asked for and others come, a folder
-/// is asked for and others come, a list and others come, a filter and what it leaves out comes.
+/// The classes of CVE-2019-6111 and CVE-2022-29154: the far side offers other names than the file,
+/// the folder or the list that was asked for, or names that a filter leaves out.
 #[test]
 fn only_what_was_asked_for_is_made() {
     let of = |kind, path: &str| Entry { kind, mode: 0o755, ..file(path, 0) };
@@ -80,7 +80,7 @@ fn only_what_was_asked_for_is_made() {
     });
 }
 
-/// What was asked for is taken from the same far side: the cases above fail for their names alone.
+/// The same far side may offer what was asked for: the cases above fail for their names alone.
 #[test]
 fn what_was_asked_for_is_made() {
     let cases: [(&str, bool, &str, &str); 6] = [
@@ -102,8 +102,8 @@ fn what_was_asked_for_is_made() {
     });
 }
 
-/// Nor does it choose what a file is like: times that no clock shows, and bits, owners and
-/// attributes that nobody asked for.
+/// Nor does it choose the attributes of a file: extreme times, and special bits, owners and
+/// extended attributes that were not asked for.
 #[test]
 fn what_a_file_is_like_is_not_chosen() {
     let owned = Attributes { uid: 12, gid: 13, xattrs: vec![(b"user.x".to_vec(), vec![1])] };
@@ -133,7 +133,7 @@ fn what_a_file_is_like_is_not_chosen() {
     });
 }
 
-/// A far sink that wants everything of everything, and then some.
+/// A far sink that wants all bytes, also of entries without any and beyond their end.
 #[test]
 fn only_what_was_named_is_sent() {
     let greedy: [(&str, Greed); 4] = [
@@ -159,7 +159,7 @@ fn only_what_was_named_is_sent() {
     });
 }
 
-/// Names of things that are not offered, told by a far sink.
+/// A far sink that announces another name than the one that was typed.
 #[test]
 fn names_of_the_far_sink_are_not_believed() {
     let scene = set_up();
@@ -169,11 +169,11 @@ fn names_of_the_far_sink_are_not_believed() {
     assert_eq!(ran.code, 9, "{ran}");
 }
 
-/// Wants as it is told, and gives back all that was carried, of which there is some.
+/// Answers each offer by `wish`, and returns all carried bytes; `some`: there must be some.
 fn take_all(speaker: &mut Speaker, wish: Greed, some: bool) -> Vec<u8> {
     let (mut sent, mut offered) = (Vec::new(), false);
     loop {
-        // Nothing more need come once everything has been offered.
+        // No more messages are needed once everything has been offered.
         let message = match offered && (!some || !sent.is_empty()) {
             true => speaker.hear_within(Duration::from_millis(500)),
             false => speaker.hear(),
@@ -191,7 +191,7 @@ fn take_all(speaker: &mut Speaker, wish: Greed, some: bool) -> Vec<u8> {
     }
 }
 
-/// A home with a file that starts shells, a folder with what is named, and what is beside it.
+/// A destination with a shell start-up file, a folder to copy, and a secret file outside it.
 fn set_up() -> Scene {
     let scene = Scene::new();
     fs::create_dir_all(scene.path("dst")).unwrap();
@@ -206,7 +206,7 @@ fn set_up() -> Scene {
     scene
 }
 
-/// Every name of a folder, links and folders too, with what a careless writer would change.
+/// Every name in a folder, links and folders too, with what an unsafe writer would change.
 fn look(folder: &Path) -> BTreeMap<String, (u64, i64, u32, u64)> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];

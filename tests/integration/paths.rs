@@ -165,7 +165,7 @@ fn wait_on(backend: Box<dyn Backend>, verb: Ask) -> Waited {
     match sends {
         true => far.read_exact(&mut bytes).unwrap(),
         false => {
-            // A little, and the rest later: what came back for a look goes on where it was.
+            // A few bytes first, the rest later: a call that was interrupted by a sample continues.
             far.write_all(&bytes[..1000]).unwrap();
             thread::sleep(Duration::from_millis(50));
             far.write_all(&bytes[1000..]).unwrap();

@@ -278,7 +278,7 @@ fn another_user_keeps_what_is_allowed() {
         let closed = fs::metadata(scene.path("theirs/dst/closed")).unwrap();
         assert_eq!(closed.mode() & 0o7777, 0o555);
     }
-    // A destination that is somebody else's keeps its own mode and time.
+    // A destination of another user keeps its own mode and time.
     make_folder(&scene.path("open"), 0o777);
     let ran = as_nobody(&scene, "copy -r -A @/src/ @/open");
     assert_eq!(ran.code, 0, "{ran}");
@@ -398,7 +398,7 @@ fn folders_that_become_links_while_they_are_walked() {
         fs::create_dir_all(&swapped).unwrap();
         fs::create_dir(scene.path("outside")).unwrap();
         for i in 0..20 {
-            // A pipe is told at once, so that the test knows that the folder is being listed.
+            // A pipe is reported at once, so that the test knows that the folder is being listed.
             let pipe = swapped.join(format!("pipe{i}"));
             rustix::fs::mknodat(CWD, pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
             for (place, target) in [(swapped.clone(), "inside"), (scene.path("outside"), "secret")]
@@ -534,7 +534,7 @@ fn names_that_a_stranger_has_taken() {
             data::assert_same(&scene.path("src").join(name), &scene.path("dst").join(name));
         }
         assert_eq!(fs::read(scene.path("victims")).unwrap(), before, "it was written to");
-        // A part that is our own by its owner is removed, whoever has made its name.
+        // A part with our owner is removed, whoever created its name.
         let removed = (*kind, *end) == ("hard link", ".part");
         let warned = |text: &str| ran.stderr.matches(text).count();
         let expect = (usize::from(*end == ".journal"), usize::from(*end == ".part" && !removed));
@@ -546,7 +546,7 @@ fn names_that_a_stranger_has_taken() {
             _ => parts_before, // nobody knew that they are of the same copy
         };
         assert_eq!(ours_in(&scene.path("dst")), expect, "what is left");
-        // What a copy leaves that was stopped beside a stranger's names is cleaned away.
+        // `clean` removes what such an interrupted copy leaves.
         for name in ["long", "short", "link"] {
             fs::remove_file(scene.path("dst").join(name)).unwrap();
         }

@@ -123,7 +123,7 @@ fn in_lockstep_the_source_stops_for_the_sink() {
     let line = "--lockstep 1M:200ms --request-size 256K --streams 1 null:5M far:null:";
     let record = copy_over(&scene, "--rate 200Mbit --rtt 20ms", line);
     let elapsed_s = record["moved"]["elapsed_s"].as_f64().unwrap();
-    // Four stops: behind the fifth block nothing is left to stop for.
+    // Four stops: after the fifth block there is none.
     assert!((0.8..8.0).contains(&elapsed_s), "{elapsed_s}");
     let line = "--request-size 256K --streams 1 null:5M far:null:";
     let without = copy_over(&scene, "--rate 200Mbit --rtt 20ms", line);
