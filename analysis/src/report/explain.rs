@@ -25,7 +25,7 @@ pub fn sentence(verdict: &Verdict) -> String {
     }
     let known = !matches!(verdict.primary, None | Some(Bottleneck::Undetermined));
     if known && verdict.confidence == Confidence::Low {
-        text.push_str(" (little was seen of it)");
+        text.push_str(" (low confidence)");
     }
     text
 }
@@ -40,7 +40,7 @@ pub fn page(verdict: &Verdict) -> String {
     }
     text.push_str("\nwhat to change\n");
     for (number, advice) in (1..).zip(&verdict.advice) {
-        text.push_str(&format!("  {number}. {}\n", tell(advice)));
+        text.push_str(&format!("  {number}. {}\n", tell(verdict, advice)));
     }
     text.push_str("\nthe path\n");
     for (name, value) in numbers(verdict) {
@@ -108,18 +108,19 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             format!("{name}: {} caps {each} at {caps} on {path}", size(window))
         }
         Bottleneck::SlowReceiver => {
-            format!("{name}: it takes {rate}{}", busy_with(verdict))
+            format!("{name}: it receives only {rate}{}", busy_with(verdict))
         }
         Bottleneck::SendBuffer => {
+            let share = percent(features.buffer_limited);
             let held = match features.buffer_limited >= 0.1 {
-                true => format!("the kernel waited for it {}", percent(features.buffer_limited)),
-                false => "all of it was on its way and not acknowledged".to_string(),
+                true => format!("it limited the sender {share} of the time"),
+                false => "it was full of unacknowledged data".to_string(),
             };
             format!("{name}: {held}, so {rate} on {path}")
         }
         Bottleneck::SlowSource => {
             let share = percent(features.source);
-            format!("{name}: it gives {rate}, and reading takes {share} of the lanes' time")
+            format!("{name}: it supplies {rate}; reading takes {share} of the lanes' time")
         }
         Bottleneck::SlowPassage => {
             let share = percent(features.passage);
@@ -127,16 +128,18 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
         }
         Bottleneck::SlowSender => {
             let share = percent(features.app_limited);
-            format!("{name}: it offers {rate}, and the path waited for data {share} of the time")
+            format!(
+                "{name}: the sender supplies {rate}; the path waited for data {share} of the time"
+            )
         }
-        Bottleneck::Pacing => format!("{name}: {rate} is as fast as it was told to be"),
+        Bottleneck::Pacing => format!("{name}: {rate}, limited by {}", rate_option(verdict)),
         Bottleneck::PathLoss => format!(
-            "{name}: one segment in {:.0} is lost, which holds {each} at {} on {path}",
+            "{name}: one segment in {:.0} is lost, which limits {each} to {} on {path}",
             1.0 / figures.losses.rate.max(1e-9),
             bits(features.goodput / verdict.streams.len().max(1) as f64)
         ),
         Bottleneck::PathFull => format!(
-            "{name}: it carries {rate}, nothing to gain; {} wait in its queue",
+            "{name}: network-limited at {rate}; {} are queued",
             size(features.queue_s() * features.goodput)
         ),
         Bottleneck::ShallowBuffer => format!(
@@ -149,15 +152,29 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             Some(busy) => format!("{name}: {busy:.2} CPUs of the sending host are busy, so {rate}"),
             None => format!("{name}: a host is busy, so {rate}"),
         },
-        Bottleneck::Undetermined => format!("{name}: no rule explains {rate} on {path}"),
+        Bottleneck::Undetermined => format!("{name}: cause unknown, {rate} on {path}"),
     }
+}
+
+/// The option that limits the rate, as far as the advice shows it.
+fn rate_option(verdict: &Verdict) -> &'static str {
+    let reached = verdict.figures.bytes_per_s / verdict.streams.len().max(1) as f64;
+    let known = verdict.advice.iter().find_map(|advice| match advice.change {
+        Change::RaiseRate { .. } => Some("--rate"),
+        // A transfer far below its pace may have a --rate too.
+        Change::RaisePace { now_bytes_per_s, .. } if reached >= 0.8 * now_bytes_per_s => {
+            Some("--pace")
+        }
+        _ => None,
+    });
+    known.unwrap_or("--rate or --pace")
 }
 
 fn short(verdict: &Verdict) -> String {
     let figures = &verdict.figures;
     let trips = figures.duration_s / figures.round_trip_min_s.max(1e-9);
     format!(
-        "too short to tell: {} are {trips:.0} round trips, the ramp took {} of them",
+        "too short to judge: {} ({trips:.0} round trips), {} of it slow start",
         time(figures.duration_s),
         time(figures.ramp_s)
     )
@@ -210,18 +227,23 @@ fn stops(verdict: &Verdict) -> String {
     text
 }
 
-/// What most of the pauses wait for, if it is the same.
 fn waiting_for(verdict: &Verdict) -> &'static str {
+    match most_wait_for(verdict) {
+        Waiting::Peer => " waiting for the peer",
+        Waiting::Source => " waiting for its source",
+        Waiting::Passage => " busy with digest, compression or TLS",
+        Waiting::Send => " blocked in send",
+        Waiting::Unknown => "",
+    }
+}
+
+/// What most of the pauses wait for, if it is the same.
+fn most_wait_for(verdict: &Verdict) -> Waiting {
     let pauses = || verdict.streams.iter().flat_map(|stream| &stream.pause_list);
     let all = pauses().count();
-    let most = |waiting| 2 * pauses().filter(|pause| pause.waiting == waiting).count() > all;
-    match () {
-        _ if most(Waiting::Peer) => " waiting for the peer",
-        _ if most(Waiting::Source) => " waiting for its source",
-        _ if most(Waiting::Passage) => " at work on the bytes",
-        _ if most(Waiting::Send) => " in send",
-        _ => "",
-    }
+    let most = |waiting: &Waiting| 2 * pauses().filter(|one| one.waiting == *waiting).count() > all;
+    let known = [Waiting::Peer, Waiting::Source, Waiting::Passage, Waiting::Send];
+    known.into_iter().find(most).unwrap_or(Waiting::Unknown)
 }
 
 /// `1.6 MiB would carry 100 Mbit/s`.
@@ -230,14 +252,12 @@ fn would(advice: &Advice) -> String {
     let may = if advice.at_most { "would allow at most" } else { "would carry" };
     match &advice.change {
         Change::MoveMore { bytes, .. } => {
-            format!("from about {} on it would run at full speed", size(*bytes))
+            format!("copies of {} or more would reach full speed", size(*bytes))
         }
         Change::Prefetch { bytes, .. } if carried.is_empty() => {
-            format!("credit for {} ahead would keep it going", size(*bytes))
+            format!("prefetching {} would avoid the pauses", size(*bytes))
         }
-        Change::Prefetch { bytes, .. } => {
-            format!("credit for {} ahead {may} {carried}", size(*bytes))
-        }
+        Change::Prefetch { bytes, .. } => format!("prefetching {} {may} {carried}", size(*bytes)),
         Change::Window { bytes, for_link: Some(link), .. } => {
             let rate = bits(link.bits_per_s / 8.0);
             format!("{} {may} {carried}, {} {rate}", size(*bytes), size(link.bytes))
@@ -258,13 +278,29 @@ fn would(advice: &Advice) -> String {
 }
 
 /// One piece of advice in full.
-fn tell(advice: &Advice) -> String {
+fn tell(verdict: &Verdict, advice: &Advice) -> String {
     let mut text = order(&advice.change);
+    if matches!(advice.change, Change::Prefetch { .. }) {
+        text.push_str(&format!(": {}", prefetch_by(verdict)));
+    }
     if let Some(rate) = advice.predicted_bytes_per_s {
         let kind = if advice.at_most { "at most" } else { "expected" };
         text.push_str(&format!(" ({kind}: {})", bits(rate)));
     }
     text
+}
+
+/// How data is requested ahead of the pauses.
+fn prefetch_by(verdict: &Verdict) -> &'static str {
+    match most_wait_for(verdict) {
+        _ if verdict.figures.period.as_ref().is_some_and(|period| period.what == LOCKSTEP) => {
+            "leave out --lockstep"
+        }
+        Waiting::Source => {
+            "raise --depth-source, or let the program that feeds the copy read ahead"
+        }
+        _ => "the program that feeds the copy must read ahead, or use more --streams",
+    }
 }
 
 fn order(change: &Change) -> String {
@@ -280,12 +316,8 @@ fn order(change: &Change) -> String {
         ),
         Change::Prefetch { bytes, pause_s, blocks } => {
             let blocks =
-                blocks.map_or(String::new(), |blocks| format!(", {:.0} blocks", blocks.ceil()));
-            format!(
-                "ask for {} ahead{blocks}, so that {} are covered",
-                size(*bytes),
-                time(*pause_s)
-            )
+                blocks.map_or(String::new(), |blocks| format!(" ({:.0} blocks)", blocks.ceil()));
+            format!("prefetch {}{blocks} to cover pauses of {}", size(*bytes), time(*pause_s))
         }
         Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link } => format!(
             "--window {} or auto: {} allows {} a stream{}{}",
@@ -327,11 +359,10 @@ fn order(change: &Change) -> String {
                                streams up to the number of CPUs"
                 .into()
         }
-        Change::Nothing { queue_bytes } => format!(
-            "nothing: the path carries no more; {} of what was sent wait in its queue",
-            size(*queue_bytes)
-        ),
-        Change::Look => "nothing that can be said: look at the numbers below".into(),
+        Change::Nothing { queue_bytes } => {
+            format!("nothing: the network is the limit; {} are queued", size(*queue_bytes))
+        }
+        Change::Look => "no advice: see the figures below".into(),
     }
 }
 
@@ -340,7 +371,7 @@ fn receiver(stage: Stage) -> &'static str {
         Stage::Sink => "a faster disk at the receiver, or more writes at once (--depth-sink)",
         Stage::Passage => "more streams: the receiver's lanes are busy with the bytes",
         Stage::Cpu => "more CPU at the receiver, or less to do (--seal off, --digest crc64)",
-        _ => "look at the receiving application: it does not take what arrives",
+        _ => "look at the receiving application: it reads too slowly",
     }
 }
 
@@ -348,14 +379,14 @@ fn sender(stage: Stage, bytes_per_s: f64) -> String {
     let alone = bits(bytes_per_s);
     match stage {
         Stage::Source => format!(
-            "a faster source, or more reads at once (--depth-source, --streams): while it is read \
-             it gives {alone}"
+            "a faster source, or more reads at once (--depth-source, --streams): reading alone \
+             reaches {alone}"
         ),
         Stage::Passage => format!(
-            "more streams on more CPUs, or less to do (--seal off, --digest crc64): the steps do \
-             {alone}"
+            "more streams on more CPUs, or less to do (--seal off, --digest crc64): these steps \
+             reach {alone}"
         ),
-        _ => format!("look at the sending application: it offers {alone}"),
+        _ => format!("look at the sending application: it supplies {alone}"),
     }
 }
 
@@ -377,7 +408,7 @@ fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
     let features = &figures.features;
     let losses = &figures.losses;
     let mut facts = vec![
-        ("rate", format!("{} behind the ramp", bits(figures.bytes_per_s))),
+        ("rate", format!("{} after slow start", bits(figures.bytes_per_s))),
         ("fastest seen", bits(figures.seen_bytes_per_s)),
         (
             "round trip",
@@ -387,7 +418,7 @@ fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
                 time(features.round_trip_s)
             ),
         ),
-        ("ramp", format!("{} of {}", time(figures.ramp_s), time(figures.duration_s))),
+        ("slow start", format!("{} of {}", time(figures.ramp_s), time(figures.duration_s))),
         ("window", format!("{} advertised", size(features.window_high_bytes))),
         ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
     ];
@@ -437,18 +468,18 @@ fn habit(habit: &Habit) -> String {
 /// A line for each stream: the shares of its time, and the features that they follow from.
 fn streams(verdict: &Verdict) -> String {
     let mut text = format!(
-        "\n  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>6} {:>7}  held by\n",
+        "\n  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>6} {:>7}  limited by\n",
         "stream",
         "rate",
         "window",
         "buffer",
-        "appl.",
+        "app",
         "queued",
         "fill",
         "busy",
         "source/send",
         "rtt/min",
-        "sent twice"
+        "retrans"
     );
     for stream in &verdict.streams {
         let f = &stream.features;
@@ -456,7 +487,7 @@ fn streams(verdict: &Verdict) -> String {
         let held: Vec<String> =
             held.map(|share| format!("{} {}", share.class.name(), percent(share.share))).collect();
         text.push_str(&format!(
-            "  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6.2} {:>6} {:>11} {:>7.2} {:>10}  {}\n",
+            "  {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>6.2} {:>6} {:>11} {:>7.2} {:>7}  {}\n",
             stream.number,
             bits(f.goodput),
             percent(f.window_limited),
@@ -481,7 +512,8 @@ fn episodes(stream: &StreamVerdict) -> String {
     }
     for episode in stream.episodes.iter().take(LINES_MAX) {
         text.push_str(&format!(
-            "  {:>9.3} s  {:>6} segments again  {:>12} since the last  window {:>6} segments\n",
+            "  {:>9.3} s  {:>6} segments retransmitted  {:>12} after the previous episode  window \
+             {:>6} segments\n",
             episode.at_s,
             episode.retransmitted_segments,
             Bytes(episode.bytes_before).to_string(),
@@ -505,15 +537,15 @@ fn pauses(stream: &StreamVerdict) -> String {
         let waiting = match pause.waiting {
             Waiting::Peer => "for the peer",
             Waiting::Source => "for the source",
-            Waiting::Passage => "at work on the bytes",
-            Waiting::Send => "in send",
+            Waiting::Passage => "digest, codec or TLS",
+            Waiting::Send => "blocked in send",
             Waiting::Unknown => "",
         };
         let burst = pause
             .burst
             .map_or(String::new(), |burst| format!("then {} at once", Bytes(burst.bytes)));
         text.push_str(&format!(
-            "  {:>9.3} s  {:>8}  behind {:>12}  {waiting:<20} {burst}\n",
+            "  {:>9.3} s  {:>8}  after {:>12}  {waiting:<20} {burst}\n",
             pause.at_s,
             time(pause.length_s),
             Bytes(pause.bytes_before).to_string()
@@ -615,12 +647,12 @@ mod tests {
             (
                 "too-short",
                 World { application: Application::Total { bytes: 1e6 }, ..plain.clone() },
-                &["too short to tell"],
+                &["too short to judge"],
             ),
             (
                 "slow-receiver",
                 World { reader_bits_per_s: Some(30e6), window_bytes: 2.5e6, ..plain },
-                &["slow receiver: it takes", "time goes into writing"],
+                &["slow receiver: it receives only", "time goes into writing"],
             ),
         ];
         for (name, world, expect) in cases {
