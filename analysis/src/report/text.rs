@@ -134,7 +134,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
         Carrier::Memory => {
             facts.push(("path", "inside this process, no network".to_string()));
             if settings.compress.is_on() {
-                facts.push(("packed", "nothing: within a process nothing travels".to_string()));
+                facts.push(("compression", "not used within one process".to_string()));
             }
             facts.push(("checks", checks));
         }
@@ -178,14 +178,14 @@ fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
             0 => String::new(),
             files => format!(", and {}", count(files, "finished file")),
         };
-        facts.push(("resumed", format!("{bytes} were there from an earlier run{files}")));
+        facts.push(("resumed", format!("{bytes} from an earlier run{files}")));
     }
     if outcome.excluded > 0 {
         facts.push(("left out", format!("{} by filters", count(outcome.excluded, "name"))));
     }
     if outcome.retries > 0 {
         let times = count(outcome.retries.into(), "time");
-        facts.push(("connection", format!("lost and made again {times}")));
+        facts.push(("connection", format!("reconnected {times}")));
     }
     facts
 }
@@ -193,12 +193,11 @@ fn history(outcome: &Outcome) -> Vec<(&'static str, String)> {
 /// The counts of a side start at the last connection.
 fn since_connected(outcome: &Outcome) -> Option<(&'static str, String)> {
     let bytes = source(outcome).tally.bytes;
-    let text =
-        || format!("what follows is since the last reconnect: {} of these bytes", Bytes(bytes));
+    let text = || format!("figures below cover the last connection only ({})", Bytes(bytes));
     (outcome.retries > 0).then(|| ("connection", text()))
 }
 
-/// `4.02 GiB, 0.52 % more than the bytes themselves`.
+/// `4.02 GiB, 0.52 % more than the payload`.
 fn wire(outcome: &Outcome) -> String {
     let Tally { wire_bytes, bytes, .. } = source(outcome).tally;
     match bytes {
@@ -207,7 +206,7 @@ fn wire(outcome: &Outcome) -> String {
             let more = (wire_bytes as f64 / bytes as f64 - 1.0) * 100.0;
             let word = if more < 0.0 { "less" } else { "more" };
             let percent = more.abs();
-            format!("{}, {percent:.2} % {word} than the bytes themselves", Bytes(wire_bytes))
+            format!("{}, {percent:.2} % {word} than the payload", Bytes(wire_bytes))
         }
     }
 }
@@ -220,12 +219,12 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
         .shares()
         .into_iter()
         .map(|(coding, share)| match coding {
-            Coding::Raw => format!("{:.0} % as they were", share * 100.0),
+            Coding::Raw => format!("{:.0} % uncompressed", share * 100.0),
             coding => format!("{:.0} % {}", share * 100.0, coding.typed()),
         })
         .collect();
     let mut facts = vec![(
-        "packed",
+        "compressed",
         format!(
             "{} to {}, a ratio of {ratio:.2}: {}",
             Bytes(packing.raw_bytes()),
@@ -237,7 +236,10 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let spent: Vec<Nanos> =
         sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
     if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.pack_over_unpack) {
-        let text = format!("{pack} to pack, {unpack} to unpack: packing is {c_over_x:.1}x slower");
+        let text = format!(
+            "{pack} to compress, {unpack} to decompress: compressing takes {c_over_x:.1}x as long \
+             as decompressing"
+        );
         facts.push(("codec", text));
     }
     facts.extend(packed.without.map(|without| ("off", without_packing(without))));
@@ -249,18 +251,22 @@ fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
         HeldBy::Wire => ("", "the network was the limit"),
-        HeldBy::Packing => (" at least", "packing held this back, so the wire was never full"),
-        HeldBy::Unpacking => (" at least", "unpacking held this back, so the wire was never full"),
-        HeldBy::Source => ("", "the source held this back"),
+        HeldBy::Packing => {
+            ("at least ", "compression was the limit, the network had capacity left")
+        }
+        HeldBy::Unpacking => {
+            ("at least ", "decompression was the limit, the network had capacity left")
+        }
+        HeldBy::Source => ("", "the source was the limit"),
     };
-    format!("uncompressed estimate {rate}{bound}: {why}")
+    format!("uncompressed estimate: {bound}{rate}; {why}")
 }
 
 /// The requested window, and the largest that the sink's TCP advertised to the source.
 fn window(outcome: &Outcome, settings: &Settings) -> String {
     let asked = match settings.window_bytes {
-        Some(bytes) => format!("asked {}", Bytes(bytes.into())),
-        None => "left to TCP".to_string(),
+        Some(bytes) => format!("requested {}", Bytes(bytes.into())),
+        None => "automatic".to_string(),
     };
     match source(outcome).window_seen_bytes {
         0 => format!("{asked}, advertised: unknown"),
@@ -281,13 +287,13 @@ fn settled(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)
         (Pace::Auto | Pace::Off, _) => {}
     }
     if let Some(dscp) = settings.dscp {
-        facts.push(("mark", format!("{dscp} (DSCP {})", dscp.code())));
+        facts.push(("DSCP", format!("{dscp} ({})", dscp.code())));
     }
     if let Some(lockstep) = settings.lockstep {
         facts.push((
             "lockstep",
             format!(
-                "each stream stopped after {}, for {} (for the lab)",
+                "each stream stopped after {}, for {} (--lockstep)",
                 Bytes(lockstep.every_bytes),
                 lockstep.pause
             ),
