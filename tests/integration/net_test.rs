@@ -62,7 +62,7 @@ fn text_has_a_line_for_each_interval_and_the_run_is_recorded() {
     let said = ran.stdout_text();
     assert_eq!(said.lines().filter(|line| line.starts_with(" ->     sum")).count(), 8, "{said}");
     assert_eq!(said.lines().filter(|line| line.ends_with("omitted")).count(), 6, "{said}");
-    for part in ["way  stream", "total of 2.0 s", "sender", "receiver", "cpu  here", "held back by"]
+    for part in ["dir  stream", "total of 2.0 s", "sender", "receiver", "cpu  here", "held back by"]
     {
         assert!(said.contains(part), "{part}:\n{said}");
     }

@@ -137,17 +137,17 @@ pub fn opening(host: &str, directions: &[Direction], span: &str, settings: &Sett
     )
 }
 
-/// `10 s behind 3 s that do not count`.
+/// `10 s after 3 s omitted`.
 pub fn span(omit: Nanos, time: Nanos) -> String {
     match omit.0 {
         0 => format!("{} s", time.seconds()),
-        _ => format!("{} s behind {} s that do not count", time.seconds(), omit.seconds()),
+        _ => format!("{} s after {} s omitted", time.seconds(), omit.seconds()),
     }
 }
 
 /// The header of the lines of intervals.
 pub fn heading() -> String {
-    row(["way", "stream", "seconds", "bytes", "bitrate", "retr", "cwnd", "rtt"].map(String::from))
+    row(["dir", "stream", "seconds", "bytes", "bitrate", "retr", "cwnd", "rtt"].map(String::from))
 }
 
 /// A line for each stream, and one for all of them where there are several.
@@ -175,7 +175,7 @@ pub fn lines(passed: &Passed) -> Vec<String> {
 pub fn summary(test: &NetTest) -> String {
     let mut text = format!("\ntotal of {:.1} s", test.duration_s);
     if test.omitted_s > 0.0 {
-        text.push_str(&format!(", behind {:.1} s that do not count", test.omitted_s));
+        text.push_str(&format!(", after {:.1} s omitted", test.omitted_s));
     }
     text.push('\n');
     for way in &test.ways {
@@ -321,13 +321,13 @@ mod tests {
     }
 
     const HEADING: &str =
-        "way  stream      seconds        bytes       bitrate    retr        cwnd        rtt";
+        "dir  stream      seconds        bytes       bitrate    retr        cwnd        rtt";
     const FIRST: &str =
         " ->       0      0.0-1.0    11.44 MiB   96.0 Mbit/s       7    1.25 MiB   102.0 ms";
     const UNKNOWN: &str =
         " <-       1      0.0-1.0    11.44 MiB   96.0 Mbit/s       -           -          -";
     const SUMMARY: &str = "
-total of 10.0 s, behind 3.0 s that do not count
+total of 10.0 s, after 3.0 s omitted
  ->       0     0.0-10.0   114.44 MiB   96.0 Mbit/s      12  sender
  ->       0     0.0-10.0   114.44 MiB   96.0 Mbit/s  receiver
  ->  congestion cubic
