@@ -36,15 +36,16 @@ pub fn opening(hosts: &[String], plan: &Plan) -> String {
     let has_sizes = grid.extents.iter().any(|extent| matches!(extent, Extent::Bytes(_)));
     let assumed = if has_sizes { ", if paths carry 100 Mbit/s" } else { "" };
     format!(
-        "{} on {}: {} x {} x {} x {}, and {} of its own choice, {}\n\
-         that takes about {}{assumed}; each path is loaded for {} of it ({:.0} %); the seed is {}",
+        "{} on {}: {} x {} x {} x {}, plus {}, repeated {}\n\
+         estimated duration {}{assumed}; each path is loaded for {} of it ({:.0} %); the seed \
+         is {}",
         live::count(load.cells as u64, "cell"),
         live::count(hosts.len() as u64, "host"),
         live::count(grid.windows.len() as u64, "window"),
         live::count(grid.streams.len() as u64, "number") + " of streams",
         live::count(grid.levels.len() as u64, "level"),
         live::count(grid.extents.len() as u64, "length"),
-        plan.auto.len(),
+        live::count(plan.auto.len() as u64, "automatic setting"),
         live::count(plan.passes.into(), "time"),
         live::clock(Nanos((load.duration_s * 1e9) as u64)),
         live::clock(Nanos((load.path_busy_s * 1e9) as u64)),
@@ -134,7 +135,7 @@ pub fn words(hosts: &[String], cell: &Cell) -> String {
 fn figures(row: &Found) -> String {
     let mut text = bits(row.rate.median);
     if let Some(ratio) = row.compression_ratio.filter(|ratio| *ratio > 1.005) {
-        text.push_str(&format!(", {ratio:.2} times smaller"));
+        text.push_str(&format!(", compression ratio {ratio:.2}"));
     }
     let (rest, load) = (millis(row.rtt_unloaded_s), millis(row.rtt_loaded_s));
     text.push_str(&format!(", round trip {rest} at rest, {load} under load"));
@@ -163,7 +164,7 @@ pub fn page(name: &str, records: &[Record], left: &[(String, usize)], form: Form
         };
         let hosts: Vec<String> = left.iter().map(of).collect();
         let hosts = hosts.join(", ");
-        best.note(format!("not measured: {hosts}; go on with: datapump sweep --resume {name}"));
+        best.note(format!("not measured: {hosts}; continue with: datapump sweep --resume {name}"));
     }
     text.push_str(&best.write(form));
     text
@@ -194,7 +195,7 @@ fn host_sheet(host: &str, rows: &[Found]) -> Sheet {
     let disturbed: usize = rows.iter().filter(|r| r.point.host == host).map(|r| r.disturbed).sum();
     if disturbed > 0 {
         let cells = live::count(disturbed as u64, "cell");
-        sheet.note(format!("in {cells} the host of a virtual machine took more than 1 % of it"));
+        sheet.note(format!("in {cells} the hypervisor took more than 1 % of CPU time (steal)"));
     }
     sheet
 }
@@ -228,15 +229,17 @@ fn growth_sheet(growth: &Growth<'_>) -> Sheet {
         sheet.note(format!("{from} the rate is within 5 % of the three longest, {asymptote}"));
     }
     sheet.note(match growth.reached_at {
-        Some(length) => {
-            format!("{} it no longer grows: its 95 % interval overlaps theirs", from(length))
-        }
-        None => "it still grows: no 95 % interval overlaps theirs".to_string(),
+        Some(length) => format!(
+            "{} the rate no longer increases: its 95 % interval overlaps that of the three longest",
+            from(length)
+        ),
+        None => "the rate is still increasing: no 95 % interval overlaps that of the three longest"
+            .to_string(),
     });
     if let Some([shorter, longer]) = growth.fall {
         sheet.note(format!(
-            "from {} to {} the rate falls, and their 95 % intervals are apart: more than the \
-             length has changed",
+            "from {} to {} the rate falls, and their 95 % intervals do not overlap: conditions \
+             changed during the campaign",
             shorter.row.point.extent.typed(),
             longer.row.point.extent.typed(),
         ));
@@ -295,7 +298,7 @@ fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
     if rows.iter().any(|row| row.rate.n < REPEATS_MIN) {
         sheet.note(few_passes());
     }
-    sheet.note("'datapump sweep profile' keeps what is worth setting, for copy --profile HOST");
+    sheet.note("'datapump sweep profile' saves the recommended settings, for copy --profile HOST");
     sheet
 }
 
@@ -305,7 +308,7 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
     let changes = study::changes(&before, &after);
     let columns =
         ["host", "setting", "length", "before", "after", "after/before", "95 %", "changed"];
-    let mut sheet = Sheet::new(format!("{} beside {}", names[1], names[0]), &columns);
+    let mut sheet = Sheet::new(format!("{} compared with {}", names[1], names[0]), &columns);
     for change in &changes {
         let point = &change.after.point;
         let changed = match change.ratio {
@@ -326,7 +329,7 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
     }
     let only = before.len() + after.len() - 2 * changes.len();
     if only > 0 {
-        sheet.note(format!("{} in one of them only", live::count(only as u64, "setting")));
+        sheet.note(format!("{} in only one campaign", live::count(only as u64, "setting")));
     }
     if changes.iter().any(|change| change.before.rate.n.min(change.after.rate.n) < REPEATS_MIN) {
         sheet.note(few_passes());
@@ -338,9 +341,9 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
 pub fn profile(name: &str, best: &Best<'_>) -> String {
     let mut text = format!("# {}, measured by {name}\n", best.host);
     let Some(row) = best.advised() else {
-        text.push_str("# nothing is faster beyond doubt than what copy does by itself");
+        text.push_str("# no setting is significantly faster than the defaults");
         if best.grid.is_some_and(|row| row.rate.n < PASSES_MIN) {
-            text.push_str(&format!(": that takes {PASSES_MIN} passes at least"));
+            text.push_str(&format!(" (at least {PASSES_MIN} passes are needed)"));
         }
         text.push('\n');
         return text;
@@ -375,7 +378,7 @@ fn range(row: &Found) -> String {
 }
 
 fn few_passes() -> String {
-    format!("an interval of fewer than {REPEATS_MIN} passes says little")
+    format!("an interval of fewer than {REPEATS_MIN} passes is unreliable")
 }
 
 fn interval(ratio: &Estimate) -> String {
