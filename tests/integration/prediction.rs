@@ -133,7 +133,7 @@ fn a_copy_is_compared_with_what_was_expected() {
     let scene = set_up();
     let store = scene.path("store.db");
     let text = copied(&scene, "copy --stats @/source @/one", &store).stdout_text();
-    assert!(text.contains(" of CPU; it took "), "{text}");
+    assert!(text.contains(" of CPU; actual: time "), "{text}");
     let json = expected(&copied(&scene, "copy --json @/source far:@/two", &store));
     let listed = scene.succeed("results export --format json --results @/store.db");
     let runs: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
@@ -150,7 +150,7 @@ fn the_far_sides_model_is_used() {
     let line = "copy -n --json @/source far:@/target";
     assert_eq!(expected(&copied(&scene, line, &none)), Value::Null);
     let text = copied(&scene, "copy -n @/source far:@/target", &none).stdout_text();
-    assert!(text.contains("unknown: datapump measure all would tell"), "{text}");
+    assert!(text.contains("unknown: run 'datapump measure all' first"), "{text}");
     let store = scene.path("store.db");
     scene.far_script(&format!("DATAPUMP_RESULTS={} exec $PROGRAM \"$@\"", store.display()));
     assert!(expected(&copied(&scene, line, &none)).is_object());

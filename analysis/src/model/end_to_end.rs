@@ -136,7 +136,7 @@ impl EndToEnd {
         let other = wanted.into_iter().filter(|(wanted, measured)| wanted != measured);
         let notes = other.map(|(wanted, measured)| {
             let wanted = if wanted.is_empty() { "an unknown file system" } else { wanted };
-            format!("{wanted} has not been measured: {measured} stands for it")
+            format!("{wanted} was not measured; using {measured} instead")
         });
         Some((route, notes.collect()))
     }

@@ -67,13 +67,13 @@ impl Binding {
     /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
-            Binding::Login => "logging in",
-            Binding::Start => "starting: streams, buffers, the first and the last sync",
-            Binding::Files => "what each file costs: making it, syncing it, giving it its name",
+            Binding::Login => "ssh login",
+            Binding::Start => "startup (streams, buffers, first and last sync)",
+            Binding::Files => "per-file work (create, sync, rename)",
             Binding::Cpu => "CPU",
             Binding::DiskSource => "reading the source's disk",
             Binding::DiskSink => "writing the destination's disk",
-            Binding::Net => "the way between the two ends",
+            Binding::Net => "network",
             Binding::RateLimit => "the rate limit",
         }
     }
@@ -230,7 +230,7 @@ impl Outlook {
         let mut wider = 1.0 + EXTRAPOLATION * beyond.log2();
         wider *= (notes.len() as f64 * UNKNOWN_LN_WIDER).exp();
         for name in &plan.unusual {
-            notes.push(format!("{name} is not what the model was made with"));
+            notes.push(format!("{name} differs from the calibration"));
             wider *= UNUSUAL_WIDER;
         }
         let spread = |cost: &Cost| cost.spread.max(SPREAD_MIN) * wider;
@@ -260,8 +260,8 @@ impl Outlook {
         self.notes.push(NET_UNKNOWN.into());
         self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
         let Some(there) = there else {
-            let text = "the far host has no model: it is taken to be like this one (run \
-                        `datapump measure all` there too)";
+            let text = "no model of the far host: assuming it is like this one (run `datapump \
+                        measure all` there too)";
             self.notes.push(text.into());
             self.cpu_source_spread *= UNUSUAL_WIDER;
             self.cpu_sink_spread *= UNUSUAL_WIDER;

@@ -20,13 +20,13 @@ pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
         None => facts.push(("expected cpu", source)),
     }
     facts.push(("held back by", prediction.binding.name().to_string()));
-    facts.extend(prediction.notes.iter().map(|note| ("but", note.clone())));
+    facts.extend(prediction.notes.iter().map(|note| ("note", note.clone())));
     lines(&facts)
 }
 
 /// A dry run without any measurements.
 pub fn unknown() -> String {
-    lines(&[("expected", "unknown: datapump measure all would tell how long it takes".into())])
+    lines(&[("expected", "unknown: run 'datapump measure all' first".into())])
 }
 
 /// One line below the summary of a finished copy.
@@ -36,7 +36,7 @@ pub fn compared(prediction: &Prediction, outcome: &Outcome) -> String {
     let cpu_s: f64 = sides.map(|side| (side.cpu_user + side.cpu_system).seconds()).sum();
     let expected_cpu_s = prediction.cpu_source_s[1] + prediction.cpu_sink_s[1];
     let text = format!(
-        "{} and {} of CPU; it took {} and {}",
+        "{} and {} of CPU; actual: time {}, CPU {}",
         seconds(prediction.elapsed_s),
         time(expected_cpu_s),
         than(took_s, prediction.elapsed_s[1]),
@@ -63,14 +63,14 @@ fn per_second(bytes: f64) -> Rate {
     Rate { bytes_per_second: bytes }
 }
 
-/// `4 % more`, `as much`.
+/// `4 % more`, `as expected`.
 fn than(observed: f64, expected: f64) -> String {
     if expected <= 0.0 || !observed.is_finite() {
         return "more".to_string();
     }
     let percent = ((observed / expected - 1.0) * 100.0).round();
     match percent {
-        0.0 => "as much".to_string(),
+        0.0 => "as expected".to_string(),
         more if more > 0.0 => format!("{more:.0} % more"),
         less => format!("{:.0} % less", -less),
     }
@@ -92,7 +92,7 @@ mod tests {
             cpu_sink_s: [0.0, 0.5, 1.0],
             rate_bytes_per_s: [1e9, 1.2e9, 1.4e9],
             binding: Binding::Cpu,
-            notes: vec!["xfs has not been measured: ext4 stands for it".into()],
+            notes: vec!["xfs was not measured; using ext4 instead".into()],
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
             "  cpu of the source 2.10 s (2.00 s to 2.20 s)\n",
             "  cpu of the sink   500.0 ms (0 ns to 1.00 s)\n",
             "  held back by      CPU\n",
-            "  but               xfs has not been measured: ext4 stands for it\n",
+            "  note              xfs was not measured; using ext4 instead\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -118,7 +118,7 @@ mod tests {
         let cases = [
             (1.04, 1.0, "4 % more"),
             (0.5, 1.0, "50 % less"),
-            (1.001, 1.0, "as much"),
+            (1.001, 1.0, "as expected"),
             (1.0, 0.0, "more"),
             (f64::NAN, 1.0, "more"),
         ];
