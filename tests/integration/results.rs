@@ -173,7 +173,7 @@ fn lists_pages_and_exports() {
         ("results show -- -1", 2, "run '-1': write its number"),
         ("results show 1x", 2, "run '1x': write its number"),
         ("results drop", 2, "results 'drop': write list, show or export"),
-        ("results list --experiment none", 0, "no runs are recorded that fit"),
+        ("results list --experiment none", 0, "no matching runs"),
         ("results list --results @/nowhere.db", 1, "nothing has been recorded yet"),
     ];
     each(cases, |(line, code, expect)| {

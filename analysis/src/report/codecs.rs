@@ -54,32 +54,32 @@ pub fn sheet(findings: &Findings, host: Host) -> Sheet {
 /// Explanation of the columns, once for all tables.
 pub fn legend(host: Host) -> Vec<String> {
     let clock = match host.mhz {
-        Some(mhz) => format!("cycles are those of the {mhz:.0} MHz that the host names"),
-        None => "the host names no clock, so there are no cycles".to_string(),
+        Some(mhz) => format!("cycles are at {mhz:.0} MHz, as reported by the host"),
+        None => "no clock rate reported: cycles are omitted".to_string(),
     };
     vec![
         format!(
-            "MB/s are of raw bytes and of one processor; {clock}; c/x is the time of packing over \
-             that of unpacking"
+            "MB/s are of raw bytes and of one processor; {clock}; c/x is the time of compression \
+             over that of decompression"
         ),
         format!(
-            "pays below: on links slower than this, packing with 1 or all {} processors at each \
-             end moves more than sending as it is",
+            "pays below: on slower links, compressing with 1 or all {} processors at each end is \
+             faster than sending uncompressed",
             host.processors
         ),
-        "programs pack one stream, by the clock on the wall, reading and writing included, less \
-         what it takes to start them; - where that is most of it"
+        "programs compress one stream, by wall-clock time, including I/O, minus start-up; - where \
+         start-up is most of it"
             .into(),
     ]
 }
 
 const COLUMNS: &[&str] = &[
-    "way",
+    "coding",
     "ratio",
-    "pack MB/s",
-    "unpack MB/s",
-    "pack cycles/B",
-    "unpack cycles/B",
+    "compress MB/s",
+    "decompress MB/s",
+    "compress cycles/B",
+    "decompress cycles/B",
     "c/x",
     "pays below Mbit/s (1)",
     "(all)",

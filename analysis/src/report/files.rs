@@ -29,7 +29,7 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
     let rate = Rate::of(found.bytes, elapsed);
     let read = format!("{} read in {elapsed}: {rate}", Bytes(found.bytes));
     if found.worst().is_none() {
-        return format!("{} what the receipt says; {read}\n", all_of(found.files));
+        return format!("{}; {read}\n", all_match(found.files));
     }
     let bad = [
         (found.differing, "differing"),
@@ -41,7 +41,7 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, how)| format!("{number} {how}"))
         .collect();
-    format!("{}, {} as the receipt says; {read}\n", bad.join(", "), found.files)
+    format!("{}, {} matching; {read}\n", bad.join(", "), found.files)
 }
 
 /// The line of `clean` for one file. `dry` is for a dry run.
@@ -49,7 +49,7 @@ pub fn sight(sight: &Sight, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     match sight {
         Sight::Removed { path, bytes } => format!("{word}: {} ({})", shown(path), Bytes(*bytes)),
-        Sight::Held(path) => format!("left: {} (of a copy that runs)", shown(path)),
+        Sight::Held(path) => format!("kept: {} (in use by a running copy)", shown(path)),
         Sight::Failed(fault) => fault.text.clone(),
     }
 }
@@ -59,16 +59,16 @@ pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     let held = match cleaned.held {
         0 => String::new(),
-        held => format!("; {} left, of a copy that runs", count(held, "file")),
+        held => format!("; {} kept, in use by a running copy", count(held, "file")),
     };
     format!("{} {word}, {}{held}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
 }
 
-fn all_of(files: u64) -> String {
+fn all_match(files: u64) -> String {
     match files {
-        0 => "no files are".to_string(),
-        1 => "the file is".to_string(),
-        files => format!("all {files} files are"),
+        0 => "the receipt has no files".to_string(),
+        1 => "the file matches the receipt".to_string(),
+        files => format!("all {files} files match the receipt"),
     }
 }
 
@@ -107,12 +107,12 @@ mod tests {
         let cases = [
             (
                 well,
-                "all 3 files are what the receipt says; 1 GiB read in 1.00 s: \
+                "all 3 files match the receipt; 1 GiB read in 1.00 s: \
                  1074 MB/s (8.59 Gbit/s)\n",
             ),
             (
                 Verified { differing: 1, unreadable: 2, ..well },
-                "1 differing, 2 unreadable, 3 as the receipt says; 1 GiB read in 1.00 s: \
+                "1 differing, 2 unreadable, 3 matching; 1 GiB read in 1.00 s: \
                  1074 MB/s (8.59 Gbit/s)\n",
             ),
         ];

@@ -14,7 +14,7 @@ use base::units::{Bytes, Rate};
 /// A table with one line for each run.
 pub fn list(records: &[Record]) -> String {
     if records.is_empty() {
-        return "no runs are recorded that fit\n".to_string();
+        return "no matching runs\n".to_string();
     }
     let mut rows = vec![LIST_HEADINGS.map(String::from)];
     rows.extend(records.iter().map(list_row));
@@ -108,7 +108,7 @@ fn side_text(role: &str, side: &Side, cells: Vec<(String, Cell)>) -> String {
     let mut text = section(role, cells);
     let cpus: Vec<String> = side.cpus.iter().map(u32::to_string).collect();
     let cpus = (!cpus.is_empty()).then(|| (role.to_string(), cpus.join(" ")));
-    text.push_str(&lines("held to CPUs", cpus.into_iter()));
+    text.push_str(&lines("bound to CPUs", cpus.into_iter()));
     let spent = |by: &BTreeMap<String, f64>| -> Vec<(String, String)> {
         by.iter().map(|(name, spent)| (name.clone(), format!("{spent:.6} s"))).collect()
     };
@@ -127,7 +127,7 @@ fn path(path: &StreamPath) -> (String, String) {
     };
     let moved = match role {
         PathRole::Source => format!(
-            "{} of {} segments sent again, window of the peer {}",
+            "{} of {} segments retransmitted, peer window {}",
             last.segments_retransmitted,
             last.segments_sent,
             Bytes(samples.iter().map(|sample| sample.peer_window_bytes).max().unwrap_or(0).into())
@@ -281,7 +281,7 @@ mod tests {
         assert!(lines[1].contains("1 GiB") && lines[1].ends_with("1.000"), "{text}");
         assert!(lines[2].starts_with(" 22  1970-01-01 00:00:00  measure  cpu e1"), "{text}");
         assert!(lines[2].ends_with("-  drift"), "{text}");
-        assert_eq!(list(&[]), "no runs are recorded that fit\n");
+        assert_eq!(list(&[]), "no matching runs\n");
     }
 
     #[test]
