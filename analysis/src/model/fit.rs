@@ -176,12 +176,12 @@ impl std::fmt::Display for NoFit {
             NoFit::OneSize { request_bytes } => write!(
                 f,
                 "all runs have the same request size, {}; the cost of a byte and that of a request \
-                 are told apart by two sizes at least: measure another",
+                 need at least two sizes to be separated: measure another",
                 base::units::Bytes(u64::from(*request_bytes)).typed()
             ),
             NoFit::CallsAlike => f.write_str(
                 "calls for each byte are the same at every request size; the cost of a byte and \
-                 that of a call cannot be told apart",
+                 that of a call cannot be separated",
             ),
         }
     }

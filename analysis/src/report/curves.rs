@@ -72,10 +72,10 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     lines.extend(balance(fit));
     if let Some(line) = fit.theil_sen {
         lines.push(format!(
-            "Theil and Sen, who know no bounds: Cb = {} ns/B, Cr = {} us{}",
+            "Theil-Sen (without bounds): Cb = {} ns/B, Cr = {} us{}",
             ns(line.intercept),
             us(line.slope),
-            if fit.cs_ns.is_some() { ", starts taken off" } else { "" }
+            if fit.cs_ns.is_some() { ", starts subtracted" } else { "" }
         ));
     }
     lines.push(format!(
@@ -104,7 +104,7 @@ fn at_bound(which: &str, fit: &Fit) -> String {
         ),
         _ => String::new(),
     };
-    format!("{which} is at its bound 0: a free fit would make it negative{trend}")
+    format!("{which} is at its bound 0: unconstrained it would be negative{trend}")
 }
 
 fn adequacy(fit: &Fit) -> String {
@@ -125,7 +125,7 @@ fn adequacy(fit: &Fit) -> String {
             )
         }
         (None, Intervals::Runs) => {
-            "with as many costs as cells anything fits, so there is no F test".to_string()
+            "as many parameters as cells: any data would fit, so there is no F test".to_string()
         }
     };
     format!("{verdict}: {judged} (F passes, or no error above 10 %)")
@@ -169,9 +169,10 @@ pub fn host(model: &HostModel) -> Sheet {
             ]);
         }
     }
-    sheet.note("the pump's own cost is taken off every other part once");
+    sheet.note("the pump's own cost is subtracted once from every other part");
     sheet.note(
-        "Cs: of a request that finds nothing of its lane's files in the air; - where Cr holds it",
+        "Cs: additional cost of a request submitted with no other file request of its lane in \
+         flight; - where Cr includes it",
     );
     sheet.note("from runs without a soaker, by clocks, where there are any");
     sheet
@@ -192,11 +193,11 @@ fn knee(curve: &Curve) -> Option<String> {
             size(bytes)
         ),
         Knee::TooFewSizes => {
-            "one fit does not do, and on a side of the cache's knee there are fewer than three \
-             sizes: measure more"
+            "one fit is not adequate, and one side of the cache's knee has fewer than three sizes: \
+             measure more"
                 .into()
         }
-        Knee::DoesNotPay => "a knee at the cache's size makes it hardly better".into(),
+        Knee::DoesNotPay => "two fits are hardly better than one".into(),
     })
 }
 

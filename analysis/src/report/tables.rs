@@ -110,7 +110,7 @@ fn depth(depths: Depths) -> String {
 fn pump(part: &PartStudy) -> Sheet {
     let mut sheet = Sheet::new(
         format!("The pump alone, null to null ({})", depth(part.depths)),
-        &["request size", "n", "us/request", "the report", "observed ns/B", "predicted ns/B"],
+        &["request size", "n", "us/request", "Mayr and Gray", "observed ns/B", "predicted ns/B"],
     );
     let costs = per_request(part).into_iter();
     for (seen, (_, cost)) in part.curve.sizes().zip(costs) {
@@ -134,7 +134,7 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
         depth(one.depths)
     );
     let halves = one.has_halves();
-    let network: &[&str] = if halves { &["network", "flat out"] } else { &[] };
+    let network: &[&str] = if halves { &["network", "full rate"] } else { &[] };
     let others: &[&str] = &["starts/request", "observed MB/s", "slowest part MB/s"];
     let columns = [curves::SIZE_COLUMNS, network, others].concat();
     let mut sheet = Sheet::new(title, &columns);
@@ -165,7 +165,7 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
         }
     }
     for (gate, (count, sizes)) in voids {
-        sheet.note(format!("{count} runs void by {gate}, at {}", sizes.join(", ")));
+        sheet.note(format!("{count} runs void (gate: {gate}), at {}", sizes.join(", ")));
     }
     predicted_from(one).into_iter().for_each(|note| sheet.note(note));
     one_device(one).into_iter().for_each(|note| sheet.note(note));
@@ -183,8 +183,8 @@ fn predicted_from(one: &Composition) -> Vec<String> {
     let parts = format!("pump + {}", parts.join(" + "));
     if one.scenario.is_half() {
         return vec![format!(
-            "predicted: {parts}, the network flat out as between null ends; what is off by it is \
-             what waiting for a disk costs a network"
+            "predicted: {parts}, with the network at full rate (null ends); the error is the cost \
+             of waiting for a disk"
         )];
     }
     if !one.has_halves() {
@@ -193,11 +193,11 @@ fn predicted_from(one: &Composition) -> Vec<String> {
     let whose = one.end.name();
     vec![
         format!(
-            "network: which half of the way was the slower by itself, from disk to null (fed) or \
-             from null to disk (drained); predicted: the {whose} in it as it was measured there, \
-             and, where it was null, the disk's own; none of it fitted to these runs"
+            "network: which half of the path was slower, from disk to null (fed) or from null to \
+             disk (drained); predicted: the {whose} as measured in that half, plus the cost of its \
+             disk if it was null there; none of it fitted to these runs"
         ),
-        format!("flat out: the error of {parts}, the network as between null ends"),
+        format!("full rate: the error of {parts}, with the network at full rate (null ends)"),
     ]
 }
 
@@ -209,14 +209,14 @@ fn one_device(one: &Composition) -> Option<String> {
         .filter(|seen| seen.shares_device())
         .filter_map(|seen| {
             let Interrupts { together, alone } = seen.interrupts?;
-            Some(format!("{} {together:.2} for {alone:.2}", size(seen.request_bytes)))
+            Some(format!("{} {together:.2} instead of {alone:.2}", size(seen.request_bytes)))
         })
         .collect();
     (!shared.is_empty()).then(|| {
         format!(
-            "void by {ONE_DEVICE}: both ends wait for one device, which interrupted less often for \
-             a request than for its read and its write alone ({}), so the errors are of neither \
-             end: measure with the other end on another host (--on)",
+            "void (gate: {ONE_DEVICE}): both ends share one device and some wake-ups (interrupts \
+             for each request: {}), so errors cannot be assigned to one end: measure with the \
+             other end on another host (--on)",
             shared.join(", ")
         )
     })
@@ -226,7 +226,7 @@ fn one_device(one: &Composition) -> Option<String> {
 fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
     let mut sheet = Sheet::new(
         "Table 8. What each part costs",
-        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "per", "RS*", "advised", "the report"],
+        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "per", "RS*", "advised", "Mayr and Gray"],
     );
     for part in chosen {
         let advised = advice(&study.parts, part.part, &part.conditions);
@@ -263,8 +263,11 @@ fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
             sheet.note(note);
         }
     }
-    sheet.note("the pump's own cost is taken off every other part once");
-    sheet.note("Cs: what a request costs more that finds nothing of its lane's files in the air");
+    sheet.note("the pump's own cost is subtracted once from every other part");
+    sheet.note(
+        "Cs: additional cost of a request submitted with no other file request of its lane in \
+         flight",
+    );
     sheet.note("RS* = Cr/Cb: where a request costs as much as its bytes");
     sheet.note("advised: the smallest request size and depth within 3 % of the best rate and cost");
     sheet
@@ -277,15 +280,15 @@ fn of_starts(part: &PartStudy) -> Option<String> {
         Starts::None | Starts::Told => None,
         Starts::Segments => Some(format!("{name}: Cs is what a segment costs that TCP sends")),
         Starts::NotCounted => Some(format!(
-            "{name}: starts were not counted in these runs; what they cost is within Cr"
+            "{name}: starts were not counted in these runs; their cost is included in Cr"
         )),
         Starts::TakeTurns => Some(format!(
-            "{name}: more requests in flight are hardly faster, so they take turns and each finds \
-             the device idle; what that costs is within Cr"
+            "{name}: more requests in flight are hardly faster, so they are serialized and each \
+             finds the device idle; the cost of that is included in Cr"
         )),
         Starts::Alike => Some(format!(
-            "{name}: as many of the requests are starts in all cells; what they cost cannot be \
-             told and is within Cr: measure another depth"
+            "{name}: the share of requests that are starts is the same in all cells; their cost \
+             cannot be separated and is included in Cr: measure another depth"
         )),
     }
 }
@@ -556,7 +559,7 @@ fn verdicts_sheet(study: &Study) -> Sheet {
                 true => "no kernel thread accounts for it: interrupts or other processes".into(),
                 false => residue.collect::<Vec<_>>().join(", "),
             };
-            sheet.note(format!("{name}: the accounts differ; on no side's account: {named}"));
+            sheet.note(format!("{name}: CPU accounting differs; not charged to any side: {named}"));
         }
     }
     sheet
@@ -577,11 +580,11 @@ const METHOD: &str = "\
 Each part ran alone between null ends, over the pump that `copy` uses; bandwidth is from runs
 without a soaker, CPU time from runs with one, where there are both, and below the tables from
 runs without. Costs are fitted to runs as `CPU = B Cb + N Cr + S Cs`: bytes, requests, and starts,
-the requests that found nothing of their lane's files in the air; weighted by relative error,
-Huber's weights, no cost below 0, intervals from 2000 resamples of the runs of each cell. The
-pump's own cost is taken off every part once. Compositions are predicted from parts, with counts
-of their own, and never fitted. The error is that of the report, max/min - 1. A run that failed a
-gate is void: it is counted here, and averaged nowhere. The formulas stand in
+the requests that were submitted with no other file request of their lane in flight; weighted by
+relative error, Huber's weights, no cost below 0, intervals from 2000 resamples of the runs of each
+cell. The pump's own cost is subtracted once from every other part. Compositions are predicted from
+parts, with counts of their own, and never fitted. The error is that of Mayr and Gray (2000),
+max/min - 1. A run that failed a gate is void: it is counted here, and not averaged. Formulas:
 [docs/COST-MODEL.md](../docs/COST-MODEL.md). This page is a pure function of the stored records.
 ";
 

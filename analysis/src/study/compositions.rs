@@ -286,7 +286,7 @@ fn part_for<'a>(
     let chosen = || same().reduce(|a, b| if b.stands_before(a) { b } else { a });
     exact.or_else(chosen).ok_or_else(|| {
         let name = name(part);
-        format!("{name} alone has no curve under '{conditions}': measure it too, at several sizes")
+        format!("{name} was not measured alone under '{conditions}': measure it at several sizes")
     })
 }
 

@@ -22,7 +22,7 @@ pub enum Network {
 impl Network {
     pub fn name(self) -> &'static str {
         match self {
-            Network::FlatOut => "flat out",
+            Network::FlatOut => "full rate",
             Network::Fed => "fed",
             Network::Drained => "drained",
         }

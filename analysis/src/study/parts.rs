@@ -230,8 +230,8 @@ pub fn of(
     let others = studies.iter().any(|study| study.part != Part::Pump);
     if others && !studies.iter().any(|study| study.part == Part::Pump) {
         remarks.push(
-            "the pump was not measured (null to null): its own cost is still in every part, and \
-             twice in what is predicted from two; run datapump measure cpu"
+            "the pump was not measured (null to null): its cost is included in every part, and \
+             twice in predictions from two parts; run datapump measure cpu"
                 .into(),
         );
     }

@@ -518,7 +518,7 @@ fn ends_that_wake_one_device_together_are_void() {
         assert_eq!(told.len(), 2);
         for one in told {
             assert_eq!(one.outcome, outcome, "{interrupts:?}: {one:?}");
-            let named = one.because.contains("one-device at 5 of 5 sizes (as it stands");
+            let named = one.because.contains("one-device at 5 of 5 sizes (preliminary:");
             assert_eq!(named, outcome == Outcome::Void, "{one:?}");
         }
         // Two hosts have one device each.
@@ -581,8 +581,8 @@ fn either_kind_of_run_is_studied() {
 fn a_size_with_few_runs_is_not_judged() {
     // Failed runs with a soaker leave too few at two of five sizes, and at four.
     let cases: [(&[u32], Outcome, &str); 2] = [
-        (&[16, 64], Outcome::Passed, "3 of 5 sizes; fewer than 3 runs count at 16K, 64K; void:"),
-        (&[16, 64, 128, 256], Outcome::Void, "1 of 5 sizes; fewer than 3 runs count at 16K, 64K"),
+        (&[16, 64], Outcome::Passed, "3 of 5 sizes; fewer than 3 valid runs at 16K, 64K; void:"),
+        (&[16, 64, 128, 256], Outcome::Void, "1 of 5 sizes; fewer than 3 valid runs at 16K, 64K"),
     ];
     for (sizes, outcome, because) in cases {
         let mut records = planted(0.02);

@@ -91,7 +91,7 @@ fn accounts(referee: &Referee) -> String {
     }
     if let (Some(ratio), Some(unclocked)) = (referee.idle_to_soaker, referee.unclocked) {
         words.push(format!(
-            "with interrupts that idle accounting finds without a soaker ({:+.1} %) {ratio:.3}",
+            "including interrupts ({:+.1} %, from runs without a soaker) {ratio:.3}",
             100.0 * unclocked
         ));
     }
@@ -125,7 +125,7 @@ fn pump(study: &Study, chosen: &[&PartStudy]) -> Vec<Verdict> {
             what: "null to null: a request costs the same at all sizes, within 10 %".into(),
             outcome: Outcome::of(off <= CONSTANT),
             because: format!(
-                "{:.3} us median, {:.1} % off at most; the report's pump: 20 us",
+                "{:.3} us median, {:.1} % off at most; Mayr and Gray: 20 us",
                 middle / 1e3,
                 off * 100.0
             ),
@@ -170,7 +170,7 @@ fn composed(one: &Composition) -> Verdict {
     if shared.len() > apart.len() {
         let (worst, middle) = worst_and_median(&one.errors());
         let because = format!(
-            "void: {ONE_DEVICE} at {} of {} sizes (as it stands {:.1} % at most, {:.1} % median)",
+            "void: {ONE_DEVICE} at {} of {} sizes (preliminary: {:.1} % at most, {:.1} % median)",
             shared.len(),
             one.sizes.len(),
             worst * 100.0,
@@ -193,7 +193,7 @@ fn composed(one: &Composition) -> Verdict {
     if one.has_halves() && !flat.is_empty() {
         let (worst, middle) = worst_and_median(&flat);
         verdict.because = format!(
-            "{}; with the network flat out {:.1} % at most, {:.1} % median",
+            "{}; with the network at full rate: {:.1} % at most, {:.1} % median",
             verdict.because,
             worst * 100.0,
             middle * 100.0
@@ -221,8 +221,8 @@ fn long_enough(
     if verdict.outcome == Outcome::Failed && middle < RUN_S_MIN {
         verdict.outcome = Outcome::NotMeasured;
         verdict.because = format!(
-            "runs of {middle:.2} s are too short to tell (at least {RUN_S_MIN} s): take a larger \
-             file, or more --bytes; as it stands {}",
+            "runs of {middle:.2} s are too short to judge (at least {RUN_S_MIN} s): take a larger \
+             file, or more --bytes; preliminary: {}",
             verdict.because
         );
     }
@@ -263,7 +263,7 @@ fn judged(what: String, all: &[Judged]) -> Verdict {
     gates.dedup();
     if !untold.is_empty() {
         let at: Vec<&str> = untold.iter().map(|one| one.at.as_str()).collect();
-        because = format!("{because}; fewer than {RUNS_MIN} runs count at {}", at.join(", "));
+        because = format!("{because}; fewer than {RUNS_MIN} valid runs at {}", at.join(", "));
     }
     if !gates.is_empty() {
         because = format!("{because}; void: {}", gates.join(", "));

@@ -57,7 +57,7 @@ fn a_gate_is_named_once() {
     let text = page(&studies(&records), &[], Form::Text);
     let lines = |word: &str| text.lines().filter(|line| line.contains(word)).count();
     assert_eq!(lines("the CPUs' speed changed by"), 1, "{text}");
-    assert_eq!(lines("runs void by drift"), 7, "one for each composition: {text}");
+    assert_eq!(lines("runs void (gate: drift)"), 7, "one for each composition: {text}");
     let row = text.lines().find(|line| line.trim_start().starts_with("drift  ")).unwrap();
     assert!(row.contains("134"), "{row}");
 }
