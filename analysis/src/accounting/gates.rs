@@ -202,14 +202,14 @@ pub fn sentence(gate: &Gate) -> String {
     match gate.name.as_str() {
         "drift" => format!(
             "the CPUs' speed changed by {value} from before the runs to after them (at most \
-             {limit}): let the machine come to rest and measure again"
+             {limit}): wait until the machine is idle and measure again"
         ),
         "background" => format!(
-            "others used {value} of the CPUs while nothing was measured (at most {limit}): end \
-             them, or wait until they are done"
+            "other processes used {value} of the CPUs while nothing was measured (at most \
+             {limit}): end them, or wait until they are done"
         ),
         "slowness" => format!(
-            "the CPUs were {value} slower than they can be (at most {limit}): wait until their \
+            "the CPUs were {value} below their best speed (at most {limit}): wait until their \
              clock rate is up, or until the host of this virtual machine is less busy"
         ),
         "steal" => format!(
@@ -217,8 +217,8 @@ pub fn sentence(gate: &Gate) -> String {
              when the host is less busy"
         ),
         "intrusion" => format!(
-            "the soaker took {value} of a CPU from a thread that wanted it (at most {limit}): set \
-             the sysctl kernel.sched_autogroup_enabled to 0 there, or measure with --soak none"
+            "the soaker took {value} of a CPU from a busy thread (at most {limit}): set the \
+             sysctl kernel.sched_autogroup_enabled to 0 there, or measure with --soak none"
         ),
         "memory" => format!(
             "only {:.1} times the file's size is free in memory (at least {:.0} times): free \

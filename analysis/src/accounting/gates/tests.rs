@@ -51,11 +51,11 @@ fn gates_of_a_block() {
     let slow = |speed| Calibration { speed, ..quiet() };
     let cases: [(Calibration, Calibration, f64, &str); 11] = [
         (slow(0.93), slow(0.91), 0.001, ""),
-        (quiet(), slow(0.88), 0.001, "the CPUs were 12.0 % slower"),
+        (quiet(), slow(0.88), 0.001, "the CPUs were 12.0 % below"),
         (quiet(), quiet(), 0.009, ""),
         (quiet(), calibration([2.0, 1.95], 0.0), 0.001, ""),
         (quiet(), calibration([1.9, 2.0], 0.0), 0.001, "the CPUs' speed changed by 5.0 %"),
-        (calibration([1.9; 2], 0.0), calibration([1.9; 2], 0.0), 0.0, "others used 5.0 %"),
+        (calibration([1.9; 2], 0.0), calibration([1.9; 2], 0.0), 0.0, "other processes used 5.0 %"),
         (
             quiet(),
             calibration([1.96, 1.96], 0.04),
