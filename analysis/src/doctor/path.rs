@@ -24,7 +24,7 @@ fn login(knocked: &Knocked) -> Said {
     match knocked.login > LOGIN_SLOW {
         true => Said::advice(
             found,
-            "every copy waits for that; often a name server or GSSAPI is asked in vain",
+            "every copy waits for the login; often caused by a DNS or GSSAPI timeout",
             "ssh -o GSSAPIAuthentication=no HOST true, and 'UseDNS no' in the far sshd_config; \
              or ControlMaster in ~/.ssh/config",
         ),
@@ -40,7 +40,7 @@ fn clocks(knocked: &Knocked) -> Said {
     // How the request's time divides into both ways is unknown: the error is half of it at most.
     let doubt_s = knocked.asked.seconds() / 2.0;
     let apart_s = knocked.clock_apart_s;
-    let found = format!("{:+.3} s apart, give or take {doubt_s:.3} s", apart_s);
+    let found = format!("offset {apart_s:+.3} s ± {doubt_s:.3} s");
     match apart_s.abs() - doubt_s > CLOCKS_APART_S {
         true => Said::advice(
             found,
@@ -70,14 +70,14 @@ fn round_trip(tried: &Tried) -> Said {
 /// A black hole drops full packets and passes small ones, so connections are made and then stand
 /// still.
 fn full_packets(tried: &Tried) -> Said {
-    let why = "packets of full size are lost and nobody says so (RFC 2923): connections stand \
-               still as soon as data flows";
+    let why = "full-size packets are lost without an ICMP error (PMTU black hole, RFC 2923): \
+               connections stall as soon as data flows";
     let remedy = "let ICMP 'fragmentation needed' pass in all firewalls; until then \
                   sysctl -w net.ipv4.tcp_mtu_probing=1 on both, or a smaller MTU on the interface";
     match (tried.there, tried.back) {
         (true, true) => Said::good("pass both ways"),
-        (false, true) => Said::trouble("pass back, and not there", why, remedy),
-        (true, false) => Said::trouble("pass there, and not back", why, remedy),
+        (false, true) => Said::trouble("pass only from far to near", why, remedy),
+        (true, false) => Said::trouble("pass only from near to far", why, remedy),
         (false, false) => Said::trouble("pass neither way", why, remedy),
     }
 }
@@ -90,8 +90,8 @@ fn path_mtu(tried: &Tried, near: &Facts<'_>) -> Option<Said> {
         true => Said::advice(
             found,
             format!(
-                "the interface has {own:.0}: somewhere between is a tunnel or a smaller link, and \
-                 each new path is found out by a loss"
+                "the interface has {own:.0}: a tunnel or a smaller link is on the path; each \
+                 connection loses a packet to discover it"
             ),
             format!("ip route change … mtu {mtu:.0}, or find what is between: tracepath HOST"),
         ),
@@ -113,7 +113,7 @@ fn options(tried: &Tried) -> Said {
         true => Said::good("window scaling, selective acknowledgements, timestamps"),
         false => Said::trouble(
             format!("no {}", missing.join(", no ")),
-            "a host has it off, or something between takes it out of the SYN",
+            "a host has it off, or a middlebox removes it from the SYN",
             "see what the hosts' sysctls say; if they are on, look at firewalls and accelerators: \
              tcpdump -v 'tcp[tcpflags] & tcp-syn != 0' on both sides",
         ),

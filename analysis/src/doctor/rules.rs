@@ -24,7 +24,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
 fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     let name = facts.text("interface")?;
     let Some(mbit) = facts.number("interface_mbit").filter(|mbit| *mbit > 0.0) else {
-        return Some(Said::good(format!("{name}, which tells no speed")));
+        return Some(Said::good(format!("{name}, speed unknown")));
     };
     let speed = Rate { bytes_per_second: mbit * 1e6 / 8.0 };
     let found = format!("{name}, {speed}");
@@ -32,10 +32,10 @@ fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
         true => Said::trouble(
             found,
             format!(
-                "it is slower than the {} that are wanted",
+                "it is slower than the target of {}",
                 Rate { bytes_per_second: goal.bytes_per_s }
             ),
-            format!("ethtool {name}: did it agree on a lower speed than it has?"),
+            format!("ethtool {name}: check the negotiated speed"),
         ),
         false => Said::good(found),
     })
@@ -61,7 +61,7 @@ fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let name = facts.text("interface").unwrap_or("the interface");
     let Some(all) = facts.text("qdisc") else {
         let default = facts.sysctl("net.core.default_qdisc")?;
-        return Some(Said::unknown(format!("that of {name} is not known; new ones get {default}")));
+        return Some(Said::unknown(format!("unknown for {name}; default is {default}")));
     };
     let found = format!("{all} on {name}");
     if let Some(shaper) = all.split(' ').find(|one| SHAPERS.contains(one)) {
@@ -69,7 +69,7 @@ fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
             found,
             format!("{shaper} limits or delays what this host sends"),
             format!(
-                "tc qdisc show dev {name}, and if nobody wants it: tc qdisc del dev {name} root"
+                "tc qdisc show dev {name}, and if it is not intended: tc qdisc del dev {name} root"
             ),
         ));
     }
@@ -78,7 +78,7 @@ fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match is_plain && packets < QUEUE_PACKETS {
         true => Said::trouble(
             format!("{found}, {packets:.0} packets long"),
-            "a burst of one window does not fit and is lost before it leaves",
+            "a burst of one window overflows the queue and is dropped on this host",
             format!("ip link set {name} txqueuelen 1000"),
         ),
         false => Said::good(found),
@@ -93,7 +93,7 @@ fn backlog(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let remedy = format!("sysctl -w {key}={:.0}", (most * 4.0).max(BACKLOG_USUAL));
     Some(match (most < BACKLOG_USUAL, dropped > 0.0) {
         (true, _) => Said::trouble(found, "bursts of what comes in are dropped", remedy),
-        (false, true) => Said::advice(found, "packets that had come were dropped here", remedy),
+        (false, true) => Said::advice(found, "received packets were dropped here", remedy),
         (false, false) => Said::good(found),
     })
 }
@@ -110,7 +110,7 @@ fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
         true => Said::good(found),
         false => Said::advice(
             found,
-            "above some Gbit/s that CPU is what holds back",
+            "above a few Gbit/s that CPU is the bottleneck",
             match queues > 1.0 {
                 true => "apt-get install irqbalance, or write masks to /proc/irq/*/smp_affinity"
                     .to_string(),
@@ -136,12 +136,12 @@ fn processors(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match (quota, allowed < cpus) {
         (Some(quota), _) if quota < cpus => Said::trouble(
             found,
-            "the control group takes this program off its CPUs when its share is used up",
+            "the control group throttles this program when its CPU quota is used up",
             "echo max > cpu.max of the control group that /proc/self/cgroup names",
         ),
         (_, true) => Said::advice(
             found,
-            "this login is held to some of the CPUs",
+            "this login is restricted to some of the CPUs",
             "taskset -cp 0-N PID of the shell, or what set its affinity",
         ),
         _ => Said::good(found),
@@ -151,7 +151,7 @@ fn processors(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
 fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let all = facts.text("frequency_governors").or_else(|| facts.text("frequency_governor"));
     let Some(all) = all else {
-        return Some(Said::good("none: the clock is not for this system to choose"));
+        return Some(Said::good("none: this system does not control the clock rate"));
     };
     // With these drivers powersave follows the load, as schedutil does.
     let by_hardware = facts.text("frequency_driver").is_some_and(|driver| {
@@ -165,7 +165,7 @@ fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match all.split(' ').any(slow) {
         true => Said::trouble(
             all,
-            "the CPUs stay at a low clock: encryption and digests take as much longer",
+            "the CPUs stay at a low clock: encryption and digests take proportionally longer",
             "cpupower frequency-set -g performance",
         ),
         false => Said::good(all),
@@ -191,7 +191,7 @@ fn random_numbers(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match bits < ENTROPY_BITS {
         true => Said::trouble(
             found,
-            "keys of the seal may have to wait for it",
+            "TLS keys may have to wait for entropy",
             "apt-get install rng-tools-debian, or give the virtual machine a virtio-rng device",
         ),
         false => Said::good(found),
@@ -217,7 +217,7 @@ fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
         "0" => Said::good("allowed"),
         _ => Said::advice(
             format!("kernel.io_uring_disabled = {disabled}"),
-            "requests to disks wait for each other: no depth above one for each stream",
+            "disk requests are serialized: depth 1 per stream",
             "sysctl -w kernel.io_uring_disabled=0",
         ),
     })
@@ -228,7 +228,7 @@ fn huge_pages(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match enabled.contains("[never]") {
         true => Said::advice(
             "never",
-            "direct requests of 1 MiB are cut in two by many disks (docs/decisions/0030: 2.5 times \
+            "many disks split direct requests of 1 MiB in two (docs/decisions/0030: 2.5 times \
              slower here)",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
@@ -248,8 +248,8 @@ fn free_memory(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     Some(match free < MEMORY_FREE {
         true => Said::advice(
             found,
-            "a copy with the usual settings plans 80 MB of buffers, and the page cache wants more",
-            "end what fills it (ps aux --sort=-rss | head), or copy --memory 64M",
+            "a copy with the usual settings plans 80 MB of buffers, plus page cache",
+            "stop other programs (ps aux --sort=-rss | head), or copy --memory 64M",
         ),
         false => Said::good(found),
     })

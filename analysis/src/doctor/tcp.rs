@@ -33,8 +33,8 @@ fn buffer(facts: &Facts<'_>, goal: &Goal, name: &str) -> Option<Said> {
         return Some(match most < BUFFER_USUAL {
             true => Said::advice(
                 &found,
-                "less than what kernels come with: a long path is capped at a window for each \
-                 round trip and stream",
+                "below the kernel default: a long path is capped at a window for each round trip \
+                 and stream",
                 raise(facts, &key, BUFFER_USUAL),
             ),
             false => Said::good(found),
@@ -70,7 +70,7 @@ fn raise(facts: &Facts<'_>, key: &str, want: f64) -> String {
 
 fn autotuning(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let key = "net.ipv4.tcp_moderate_rcvbuf";
-    on(facts, key, "receive windows stay what they are at the start: a long path is never filled")
+    on(facts, key, "receive windows do not grow: a long path is never filled")
 }
 
 fn window_scaling(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
@@ -81,7 +81,7 @@ fn selective_acknowledgements(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     on(
         facts,
         "net.ipv4.tcp_sack",
-        "of several losses in a window one is repaired in each round trip (RFC 2018)",
+        "of several losses in a window only one is repaired per round trip (RFC 2018)",
     )
 }
 
@@ -105,12 +105,15 @@ fn on(facts: &Facts<'_>, key: &str, why: &str) -> Option<Said> {
 fn explicit_windows(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
     let (receive, send) = ("net.core.rmem_max", "net.core.wmem_max");
     let most = facts.sysctl_most(receive)?.min(facts.sysctl_most(send)?);
-    let found = format!("{receive} and {send}: {} at least", Bytes(most as u64));
+    let found = format!("{receive} and {send}, smaller of both: {}", Bytes(most as u64));
     // The kernel doubles the requested size, and half of that is payload.
     Some(match goal.product_bytes() {
         Some(product) if most < product => Said::advice(
             found,
-            format!("--window above {} is cut down to that; auto is not", Bytes(most as u64)),
+            format!(
+                "--window above {} is reduced to that; auto is not limited by it",
+                Bytes(most as u64)
+            ),
             format!("sysctl -w {receive}={0:.0} {send}={0:.0}", (product / MIB).ceil() * MIB),
         ),
         _ => Said::good(found),
