@@ -11,6 +11,7 @@ use super::command_id::CommandId;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
+use super::man::ManArgs;
 use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
 use super::nettest::NetTestArgs;
@@ -57,8 +58,9 @@ pub(crate) enum Task {
     SweepShow(ShowCampaignArgs),
     SweepCompare(CompareArgs),
     SweepProfile(ProfileArgs),
-    Man,
+    Man(ManArgs),
     Completions(Shell),
+    Complete(Vec<OsString>),
     Peer,
     Probe,
 }
@@ -106,7 +108,8 @@ impl Task {
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
             CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
             CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
-            CommandId::Man => Task::Man,
+            CommandId::Man => Task::Man(ManArgs::of(typed)?),
+            CommandId::Complete => Task::Complete(typed.words(parser::LINE).to_vec()),
             CommandId::Completions => Task::Completions(shell(typed)?),
             CommandId::Peer => Task::Peer,
             CommandId::Probe => Task::Probe,

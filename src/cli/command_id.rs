@@ -24,6 +24,7 @@ pub(crate) enum CommandId {
     SweepProfile,
     Man,
     Completions,
+    Complete,
     Peer,
     Probe,
 }
@@ -80,6 +81,7 @@ pub(crate) const TREE: &[Branch] = &[
     }),
     Branch::Command(CommandId::Man),
     Branch::Command(CommandId::Completions),
+    Branch::Command(CommandId::Complete),
     Branch::Command(CommandId::Peer),
     Branch::Command(CommandId::Probe),
 ];
@@ -125,6 +127,7 @@ impl CommandId {
             CommandId::SweepProfile => "profile",
             CommandId::Man => "man",
             CommandId::Completions => "completions",
+            CommandId::Complete => "complete",
             CommandId::Peer => "peer",
             CommandId::Probe => "probe",
         }
@@ -171,14 +174,17 @@ impl CommandId {
             }
             CommandId::Peer => "The far side of a copy, started over ssh; not for typing",
             CommandId::Probe => "The clocks of a host while something is measured; not for typing",
-            CommandId::Man => "Print the man page",
+            CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",
+            CommandId::Complete => {
+                "What may follow on a command line; a shell asks, not for typing"
+            }
         }
     }
 
     /// Commands that only datapump itself starts, mostly on the other host.
     pub(crate) fn is_hidden(self) -> bool {
-        matches!(self, CommandId::Peer | CommandId::Probe)
+        matches!(self, CommandId::Complete | CommandId::Peer | CommandId::Probe)
     }
 
     fn group(self) -> Option<&'static Group> {

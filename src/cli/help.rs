@@ -61,12 +61,13 @@ both hosts, and what held it back. Without HOST the path is the one inside this 
 
 /// How a campaign goes, below the options of the command.
 pub(crate) const SWEEP: &str = "\
-Each cell is a copy of made-up data to nothing on the other host, by the streams of a copy.\n\
+Each cell is a copy of synthetic data to nothing on the other host, by the streams of a copy.\n\
 Behind each comes a pause as long as it took, so at most half of the time is load. Round trips\n\
 are measured ten times a second, in pauses and under load. Every cell is recorded as soon as it\n\
-is over. Ctrl-C ends the campaign behind the cell, and 'sweep --resume' goes on; a second one\n\
-ends it at once. A host that fails is left out for a while and tried again; one that stays away\n\
-is named at the end (exit code 7). Hosts must let ssh in without asking: each cell logs in.";
+is over. Ctrl-C ends the campaign after the current cell, and 'sweep --resume' goes on; a\n\
+second one ends it at once. A host that fails is left out for a while and tried again; one that\n\
+stays away is named at the end (exit code 7). Hosts must let ssh in without asking: each cell\n\
+logs in.";
 
 /// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =
@@ -78,10 +79,10 @@ pub(crate) const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
 pub(crate) const ENDPOINTS: &[(&str, &str)] = &[
     ("PATH", "a file or folder of this host; ./a:b where a name has a colon"),
     ("[USER@]HOST:PATH", "one of a host that ssh reaches; [USER@][V6ADDR]:PATH as well"),
-    ("-", "standard input as SRC, standard output as DST"),
-    ("null:4G", "as SRC, so many bytes that nobody makes; null: as DST keeps nothing"),
+    ("-", "standard input as SRC, named stdin in a folder; standard output as DST"),
+    ("null:4G", "as SRC, 4 GiB of synthetic data at no cost; null: as DST discards everything"),
     ("zero:4G, random:4G", "as SRC, so many zero bytes, or bytes from --seed"),
-    ("records:4G, text:, mix:, runs:", "as SRC, bytes that pack like such data, from --seed"),
+    ("records:4G, text:, mix:, runs:", "as SRC, bytes that compress like such data, from --seed"),
 ];
 
 pub(crate) const TRAILING_SLASH: &str = "\
@@ -94,6 +95,26 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy -r src/ host:dst", "what is in src goes into dst"),
     ("tar c . | datapump copy - host:all.tar", "push a pipe"),
     ("datapump copy null:20G host:null:", "measure the path without any disk"),
+];
+
+/// Where the program keeps what it keeps, for the man pages.
+pub(crate) const FILES: &[(&str, &str)] = &[
+    ("~/.local/state/datapump/results.db", "The results store: every recorded run, and models."),
+    ("~/.config/datapump/profiles/NAME", "A profile: options of copy, one a line, as 'streams 8'."),
+    (
+        ".datapump-*.part, .datapump-*.journal",
+        "In the folder that is copied to: an incomplete file, and what a resume needs to know. \
+         The same copy again goes on with them; datapump clean removes them.",
+    ),
+];
+
+/// The variables that are read, for the man pages.
+pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
+    ("DATAPUMP_RESULTS", "The results store, where --results names none."),
+    ("DATAPUMP_NO_RECORD", "When set to anything but 0, no run is recorded."),
+    ("XDG_STATE_HOME", "Where datapump/results.db lies, instead of ~/.local/state."),
+    ("XDG_CONFIG_HOME", "Where datapump/profiles lies, instead of ~/.config."),
+    ("TMPDIR", "Where demo makes its data, instead of /tmp."),
 ];
 
 /// Every exit code with its sentence, success first.
@@ -158,6 +179,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cli::man::ManArgs;
     use crate::cli::typed::Typed;
     use crate::cli::words;
 
@@ -171,7 +193,7 @@ mod tests {
             exit_codes().iter().map(|(code, text)| format!("| {code} | {text} |")).collect();
         assert_eq!(rows, expect);
         let mut page = Vec::new();
-        crate::cli::parser::man(&mut page).unwrap();
+        ManArgs::default().print(&mut page).unwrap();
         let page = String::from_utf8(page).unwrap().replace("\\-", "-");
         let status = page.split("EXIT STATUS").nth(1).unwrap();
         for (code, text) in exit_codes() {

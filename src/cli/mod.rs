@@ -5,6 +5,7 @@ mod args;
 mod clean;
 mod codec;
 mod command_id;
+mod complete;
 mod console;
 mod demo;
 mod doctor;
@@ -13,6 +14,7 @@ mod endpoint;
 mod explain;
 mod habits;
 mod help;
+mod man;
 mod measure;
 mod model;
 mod nettest;
@@ -109,9 +111,12 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SweepProfile(args) => sweep::run_profile(args, started),
         Task::Probe => measure::probe(),
         Task::Peer => remote::peer::main(args.cpus.as_ref(), prediction::told()),
-        Task::Man => written("the man page", parser::man(&mut io::stdout().lock())),
+        Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),
         Task::Completions(shell) => {
-            written("completions", parser::completions(*shell, &mut io::stdout().lock()))
+            written("completions", complete::script(*shell, &mut io::stdout().lock()))
+        }
+        Task::Complete(words) => {
+            written("candidates", complete::print(words, &mut io::stdout().lock()))
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The command line as clap knows it, made from the command tree and the descriptions of options;
-//! and what is made from that: the man page and the completions.
+//! The command line as clap knows it, made from the command tree and the descriptions of options.
+//! The man pages and the completions are made from it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 
 use clap::builder::{
     EnumValueParser, OsStringValueParser, PossibleValue, TypedValueParser, ValueParser,
@@ -10,15 +9,25 @@ use clap::builder::{
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
-use clap_mangen::roff::{Roff, bold, roman};
 
 use super::command_id::{Branch, CommandId, Group, TREE};
+use super::complete;
 use super::help;
 use super::options::{self, AnyOption, Description, Shape};
 
 /// The whole command line.
 pub(super) fn command() -> Command {
-    let top = Command::new("datapump")
+    TREE.iter().fold(top(), |top, branch| top.subcommand(first_word(branch)))
+}
+
+/// The same without what only another program types.
+pub(super) fn shown() -> Command {
+    let is_shown = |branch: &&Branch| branch.commands().any(|command| !command.is_hidden());
+    TREE.iter().filter(is_shown).fold(top(), |top, branch| top.subcommand(first_word(branch)))
+}
+
+fn top() -> Command {
+    Command::new("datapump")
         .version(env!("CARGO_PKG_VERSION"))
         .about(help::ABOUT)
         .override_usage(help::SYNOPSIS)
@@ -28,13 +37,14 @@ pub(super) fn command() -> Command {
              Commands:\n{subcommands}\n\n{before-help}",
         )
         .subcommand_required(true)
-        .subcommand_value_name("COMMAND");
-    TREE.iter().fold(top, |top, branch| {
-        top.subcommand(match branch {
-            Branch::Command(one) => leaf(*one),
-            Branch::Group(group) => of_group(group),
-        })
-    })
+        .subcommand_value_name("COMMAND")
+}
+
+fn first_word(branch: &Branch) -> Command {
+    match branch {
+        Branch::Command(one) => leaf(*one),
+        Branch::Group(group) => of_group(group),
+    }
 }
 
 /// A first word with commands below it. Their options may also precede the second word.
@@ -56,11 +66,14 @@ fn of_group(group: &'static Group) -> Command {
     })
 }
 
-fn leaf(command: CommandId) -> Command {
+pub(super) fn leaf(command: CommandId) -> Command {
     let plain = Command::new(command.name()).about(command.about()).args_override_self(true);
     let with_options =
         options::of(command).fold(plain, |plain, option| plain.arg(argument(option)));
-    let with_words = words(command).into_iter().fold(with_options, Command::arg);
+    let with_words = words(command)
+        .into_iter()
+        .map(|word| complete::word(command, word))
+        .fold(with_options, Command::arg);
     match command {
         CommandId::Copy => copy(with_words),
         command if command.is_hidden() => with_words.hide(true),
@@ -111,11 +124,9 @@ fn words(command: CommandId) -> Vec<Arg> {
                     EnumValueParser::<Shell>::new().map(|shell| OsString::from(shell.to_string())),
                 ),
         ],
-        CommandId::Demo
-        | CommandId::ModelFit
-        | CommandId::Man
-        | CommandId::Peer
-        | CommandId::Probe => Vec::new(),
+        CommandId::Man => vec![many(PAGE, "The command, as 'copy' or 'model fit'; else all of it")],
+        CommandId::Complete => vec![many(LINE, "The words of the line so far")],
+        CommandId::Demo | CommandId::ModelFit | CommandId::Peer | CommandId::Probe => Vec::new(),
     }
 }
 
@@ -124,7 +135,7 @@ pub(super) fn is_word(name: &str) -> bool {
     name.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
-fn after_help(command: CommandId) -> &'static str {
+pub(super) fn after_help(command: CommandId) -> &'static str {
     match command {
         CommandId::Demo => help::DEMO,
         CommandId::Verify => help::VERIFY,
@@ -172,7 +183,7 @@ fn argument(option: &'static dyn AnyOption) -> Arg {
     };
     match with_action(arg, option) {
         flag if option.shape() == Shape::Nothing => flag,
-        arg => arg.value_parser(ByOption(option)),
+        arg => complete::value(option, arg.value_parser(ByOption(option))),
     }
 }
 
@@ -205,7 +216,7 @@ fn with_action(arg: Arg, option: &'static dyn AnyOption) -> Arg {
         .hide_possible_values(true)
 }
 
-fn short_help(option: &dyn AnyOption) -> String {
+pub(super) fn short_help(option: &dyn AnyOption) -> String {
     let Description { help, default, .. } = option.description();
     match default {
         "" => help.to_string(),
@@ -265,89 +276,6 @@ impl TypedValueParser for ByOption {
     }
 }
 
-/// The completions of a shell.
-pub(crate) fn completions(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
-    // The generator cannot report an error, so it writes to memory.
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut command(), "datapump", &mut text);
-    out.write_all(&text)
-}
-
-/// The man page: one page for the whole program, the options of `copy` in full, those of the other
-/// commands with a line each.
-pub(crate) fn man(out: &mut dyn Write) -> io::Result<()> {
-    let copy = leaf(CommandId::Copy)
-        .name("datapump")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(help::ABOUT)
-        // They have a section of their own.
-        .mut_args(|arg| if arg.is_positional() { arg.hide(true) } else { arg });
-    let man = clap_mangen::Man::new(copy)
-        .title("DATAPUMP")
-        .section("1")
-        .source(concat!("datapump ", env!("CARGO_PKG_VERSION")))
-        .manual("User commands");
-    man.render_title(out)?;
-    man.render_name_section(out)?;
-    front(&mut Roff::new()).to_writer(out)?;
-    man.render_options_section(out)?;
-    back(&mut Roff::new()).to_writer(out)
-}
-
-/// The sections in front of the options.
-fn front(roff: &mut Roff) -> &mut Roff {
-    roff.control("SH", ["SYNOPSIS"]);
-    for line in help::SYNOPSIS.lines() {
-        roff.text([bold(line.trim())]);
-        roff.control("br", []);
-    }
-    roff.control("SH", ["SRC AND DST"]);
-    rows(roff, help::ENDPOINTS.iter().copied());
-    roff.control("PP", []);
-    roff.text([roman(help::TRAILING_SLASH)])
-}
-
-/// The sections behind them.
-fn back(roff: &mut Roff) -> &mut Roff {
-    roff.control("SH", ["COMMANDS"]);
-    for command in CommandId::all() {
-        rows(roff, [(command.typed().as_str(), command.about())].into_iter());
-    }
-    for command in CommandId::all().filter(|command| *command != CommandId::Copy) {
-        let options: Vec<_> = options::of(command).collect();
-        if options.is_empty() || command.is_hidden() {
-            continue;
-        }
-        roff.control("SH", [format!("OPTIONS OF {}", command.typed().to_uppercase()).as_str()]);
-        for option in options {
-            let help = short_help(option);
-            rows(roff, [(synopsis(option).as_str(), help.as_str())].into_iter());
-        }
-    }
-    roff.control("SH", ["EXAMPLES"]);
-    rows(roff, help::EXAMPLES.iter().copied());
-    roff.control("SH", ["EXIT STATUS"]);
-    for (code, text) in help::exit_codes() {
-        rows(roff, [(code.as_str(), text)].into_iter());
-    }
-    roff
-}
-
-/// `-s, --streams N`.
-fn synopsis(option: &dyn AnyOption) -> String {
-    let Description { name, letter, value, .. } = option.description();
-    let letter = letter.map_or(String::new(), |letter| format!("-{letter}, "));
-    format!("{letter}--{name} {value}").trim_end().to_string()
-}
-
-fn rows<'a>(roff: &mut Roff, rows: impl Iterator<Item = (&'a str, &'a str)>) {
-    for (left, right) in rows {
-        roff.control("TP", []);
-        roff.text([bold(left)]);
-        roff.text([roman(right)]);
-    }
-}
-
 /// The values of `measure`.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
                         disk-net and net-disk, whole or all";
@@ -355,6 +283,10 @@ const PACKED: &str = "Files to compress, or what makes bytes (records:16M); else
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
 pub(crate) const SHELL: &str = "SHELL";
+/// The command whose page is wanted.
+pub(super) const PAGE: &str = "COMMAND";
+/// A command line that is to be completed.
+pub(super) const LINE: &str = "WORD";
 
 #[cfg(test)]
 mod tests {
@@ -363,28 +295,5 @@ mod tests {
     #[test]
     fn clap_finds_no_contradiction() {
         command().debug_assert();
-    }
-
-    #[test]
-    fn every_option_is_in_help_man_page_and_completions() {
-        let mut page = Vec::new();
-        man(&mut page).unwrap();
-        let page = String::from_utf8(page).unwrap().replace("\\-", "-");
-        let mut shell = Vec::new();
-        completions(Shell::Bash, &mut shell).unwrap();
-        let shell = String::from_utf8(shell).unwrap();
-        for command in CommandId::all() {
-            let help = leaf(command).render_long_help().to_string();
-            for option in options::of(command) {
-                let typed = format!("--{}", option.description().name);
-                assert!(help.contains(&typed), "{typed} in the help of {}", command.typed());
-                assert!(shell.contains(&typed), "{typed} in the completions");
-                assert!(command.is_hidden() || page.contains(&typed), "{typed} in the man page");
-            }
-            let usage = help::SYNOPSIS.replace('\n', " ");
-            let named = usage.contains(&format!("datapump {}", command.first_word()));
-            let own = matches!(command, CommandId::Man | CommandId::Completions);
-            assert!(named || own || command.is_hidden(), "{} in the synopsis", command.typed());
-        }
     }
 }

@@ -37,6 +37,11 @@ pub fn list(records: &[Record]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// One run in one line, without its number.
+pub fn headline(record: &Record) -> String {
+    list_row(record)[1..].join(", ")
+}
+
 /// All data of one run.
 pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> String {
     let mut text = format!("run {}, {}\n", record.id, when(record));

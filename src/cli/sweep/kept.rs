@@ -187,10 +187,16 @@ fn open(store: Option<&Path>) -> Result<Store, Fault> {
     Store::open_existing(&record::store_path(store)?)
 }
 
-/// The campaign of this name, or whose name ends with it; the newest if none is given.
-pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
+/// The campaigns of a store, the oldest first.
+pub(crate) fn recorded(store: &Store) -> Result<Vec<Experiment>, Fault> {
     let mut all = store.experiments()?;
     all.retain(|experiment| experiment.command == COMMAND);
+    Ok(all)
+}
+
+/// The campaign of this name, or whose name ends with it; the newest if none is given.
+pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
+    let all = recorded(store)?;
     let names = all.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>();
     let fits = |experiment: &Experiment| named.is_none_or(|name| experiment.name.ends_with(name));
     all.into_iter().rfind(fits).ok_or_else(|| {
