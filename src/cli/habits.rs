@@ -79,7 +79,13 @@ mod tests {
         let cases = [
             ("-P", Some("-P is not known: for a port of ssh write --ssh 'ssh -p PORT'")),
             ("--bwlimit=100", Some("--bwlimit is not known: write --rate")),
-            ("-avz", Some("-avz is not known: -a: write -r -A")),
+            (
+                "-az",
+                Some(
+                    "-az is not known: -a: write -r -A: folders, and owners, links and attributes \
+                     too; -z: compression is on where it pays",
+                ),
+            ),
             ("--log-file", Some("--log-file is not known: write --log FILE")),
             ("--nonsense", None),
             ("-q", None),

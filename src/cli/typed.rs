@@ -271,8 +271,8 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
             };
             Stop::wrong(words, format!("{} '{typed}': write {}", group.name, any_of(&names)))
         }
-        (ErrorKind::UnknownArgument, _) if tip(why).is_some() => {
-            Stop::wrong(words, tip(why).unwrap_or_default())
+        (ErrorKind::UnknownArgument, _) if tip(words, why).is_some() => {
+            Stop::wrong(words, tip(words, why).unwrap_or_default())
         }
         (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
             if !is_misspelt(why) && means_copy(words) =>
@@ -289,11 +289,16 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
 }
 
 /// What to type here instead of an option of another tool.
-fn tip(why: &clap::Error) -> Option<String> {
-    match why.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(typed)) => habits::option(typed),
-        _ => None,
-    }
+fn tip(words: &[OsString], why: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(typed)) = why.get(ContextKind::InvalidArg) else { return None };
+    // Of several letters behind one dash only the first unknown one is named, and all are told.
+    let letter = typed.strip_prefix('-').filter(|letter| letter.chars().count() == 1);
+    let of_letter = |word: &&str| {
+        let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+        letters.zip(letter).is_some_and(|(letters, letter)| letters.contains(letter))
+    };
+    let whole = words.iter().filter_map(|word| word.to_str()).find(of_letter);
+    whole.and_then(habits::option).or_else(|| habits::option(typed))
 }
 
 /// True if the word in the place of a command is nearly one: `kopy`.
