@@ -210,6 +210,8 @@ fn check(entry: &Entry, inside: &Inside, buffer: &mut [u8], watch: &Watch) -> Ve
 fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> {
     let mut lines = Lines::open(manifest)?;
     let mut files = 0;
+    let mut is_one_there = false;
+    let mut above = None;
     while let Some(entry) = lines.next()? {
         if watch.stopping() {
             return Err(Fault::interrupted());
@@ -222,11 +224,21 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
             )));
         }
         let len = inside.resolve(&entry.path).ok().and_then(|path| fs::metadata(path).ok());
+        is_one_there |= len.is_some();
+        above = above.or_else(|| inside.above(&entry.path));
         watch.gauge.files_found.fetch_add(1, Relaxed);
         watch.gauge.bytes_found.fetch_add(len.map_or(0, |found| found.len()), Relaxed);
     }
     watch.gauge.walk_done.store(true, Relaxed);
-    Ok(())
+    match above.filter(|_| !is_one_there) {
+        Some(above) => Err(Fault::usage(format!(
+            "no file of the receipt '{}' is there, but they are in the folder above: name that, \
+             '{}'",
+            manifest.display(),
+            above.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// What the receipt's paths are relative to.
@@ -248,6 +260,14 @@ impl Inside {
             true => Ok(Inside::Folder(real)),
             false => Ok(Inside::File(real)),
         }
+    }
+
+    /// The folder above, if the file is there: its path may begin with the name of this folder.
+    fn above(&self, path: &OsStr) -> Option<PathBuf> {
+        let Inside::Folder(root) = self else { return None };
+        let above = root.parent()?;
+        let starts_with_it = Path::new(path).starts_with(root.file_name()?);
+        (starts_with_it && above.join(path).is_file()).then(|| above.to_path_buf())
     }
 
     /// The regular file of a line. Links are followed, but not out of the folder.
@@ -561,6 +581,23 @@ mod tests {
             .collect();
         bad.sort();
         assert_eq!(bad, [&b"a/below a file"[..], b"c", b"folder", b"gone"]);
+    }
+
+    #[test]
+    fn the_folder_above_is_named_once() {
+        let scene = Scene::new(&[("a", b"a"), ("b", b"b")]);
+        let hex = || blake3_hex(b"a");
+        let all = scene.receipt(&[(b"root/a", hex()), (b"root/b", hex()), (b"root/c", hex())]);
+        let (found, notices) = scene.verify(&all, "root");
+        let fault = found.unwrap_err();
+        assert_eq!((fault.class, notices.len()), (Class::Usage, 0));
+        assert!(fault.text.contains("in the folder above: name that, '/"), "{}", fault.text);
+        let some = scene.receipt(&[(b"root/a", hex()), (b"a", hex())]);
+        let (found, _) = scene.verify(&some, "root");
+        assert_eq!(
+            found.unwrap(),
+            Verified { files: 1, bytes: 1, missing: 1, ..Verified::default() }
+        );
     }
 
     #[test]
