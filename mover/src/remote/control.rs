@@ -198,10 +198,13 @@ fn no_peer(seen: &[u8]) -> Fault {
                 .trim()
                 .escape_debug()
                 .to_string();
-            format!("the far side is no datapump peer; it said: {shown}")
+            format!(
+                "the far side is no datapump peer; it said: {shown}; is --remote-datapump the path \
+                 of a datapump there?"
+            )
         }
     };
-    Fault::new(if seen.is_empty() { Class::Unreachable } else { Class::Peer }, text)
+    Fault::new(if seen.is_empty() { Class::Unreachable } else { Class::Version }, text)
 }
 
 const CARRIED_BYTES_MAX: usize = 64 << 10;
