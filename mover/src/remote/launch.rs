@@ -1,14 +1,16 @@
 //! Starts the far side: the system's `ssh`, or a process on this host.
 
+use std::fmt::{self, Debug};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::io::system;
@@ -94,11 +96,24 @@ pub struct Explained {
     pub was_there: bool,
 }
 
-/// Reports what ssh prints on its standard error, line by line.
+/// Reports what ssh prints on its standard error, line by line. A last line, after which ssh ends,
+/// is kept back: it is part of the explanation of the end.
 #[derive(Debug)]
 struct Relay {
     last_line: Arc<Mutex<String>>,
+    /// As it would be told.
+    held: Arc<Mutex<String>>,
+    tell: Tell,
     thread: JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Tell(Arc<dyn Fn(String) + Send + Sync>);
+
+impl Debug for Tell {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Tell")
+    }
 }
 
 impl Launch {
@@ -114,7 +129,7 @@ impl Launch {
     pub fn start(
         &self,
         login: Login,
-        tell: impl Fn(String) + Send + 'static,
+        tell: impl Fn(String) + Send + Sync + 'static,
     ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
         let cpus = match self {
             Launch::Ssh { remote, .. } => remote.cpus.as_ref(),
@@ -206,6 +221,14 @@ impl Launch {
 impl Launched {
     /// What the end of the far side means, when it ended before it said anything useful.
     pub fn explain(&mut self, fault: Fault) -> Explained {
+        let explained = self.explained(fault);
+        if let Some(relay) = &self.relay {
+            relay.told_in(&explained.fault.text);
+        }
+        explained
+    }
+
+    fn explained(&mut self, fault: Fault) -> Explained {
         let given = |fault| Explained { fault, was_there: false };
         let Some(status) = self.wait(Duration::from_millis(500)) else { return given(fault) };
         let host = self.host.clone().unwrap_or_else(|| "this host".into());
@@ -250,7 +273,12 @@ impl Launched {
     /// and so has read all that was sent.
     pub fn end(mut self, patience: Duration) -> bool {
         match self.wait(patience) {
-            Some(status) => status.code().is_some_and(|code| code != SSH_FAILED),
+            Some(status) => {
+                if let Some(relay) = &self.relay {
+                    relay.told_in("");
+                }
+                status.code().is_some_and(|code| code != SSH_FAILED)
+            }
             None => {
                 self.cut();
                 false
@@ -284,12 +312,21 @@ impl Launched {
 }
 
 impl Relay {
-    fn start(from: ChildStderr, what: String, tell: impl Fn(String) + Send + 'static) -> Relay {
+    fn start(
+        from: ChildStderr,
+        what: String,
+        tell: impl Fn(String) + Send + Sync + 'static,
+    ) -> Relay {
         let last_line = Arc::new(Mutex::new(String::new()));
         let last = last_line.clone();
+        let (held, tell) = (Arc::new(Mutex::new(String::new())), Tell(Arc::new(tell)));
+        let (relay_held, relay_tell) = (held.clone(), tell.clone());
         let work = move || {
             let mut from = BufReader::new(from);
             for number in 0.. {
+                if !lock(&held).is_empty() && !more_within(&from, LINE_HELD) {
+                    tell.0(std::mem::take(&mut *lock(&held)));
+                }
                 let mut line = Vec::new();
                 match from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
                     Ok(1..) => {}
@@ -299,15 +336,28 @@ impl Relay {
                 if text.is_empty() || number >= LINES_MAX {
                     continue; // read on: the writer must not block
                 }
-                tell(match text.starts_with(&format!("{what}:")) {
+                let whole = match text.starts_with(&format!("{what}:")) {
                     true => text.clone(),
                     false => format!("{what}: {text}"),
-                });
-                *last.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                };
+                let before = std::mem::replace(&mut *lock(&held), whole);
+                if !before.is_empty() {
+                    tell.0(before);
+                }
+                *lock(&last) = text;
             }
         };
         let thread = thread::Builder::new().name("datapump-ssh-words".into()).spawn(work);
-        Relay { last_line, thread: thread.expect("the system gives a thread") }
+        let thread = thread.expect("the system gives a thread");
+        Relay { last_line, held: relay_held, tell: relay_tell, thread }
+    }
+
+    /// Tells the line that is held back, unless this text has it.
+    fn told_in(&self, text: &str) {
+        let held = std::mem::take(&mut *lock(&self.held));
+        if !held.is_empty() && !text.contains(lock(&self.last_line).as_str()) {
+            self.tell.0(held);
+        }
     }
 
     /// The last line that was printed. A shared connection may keep the pipe open.
@@ -318,10 +368,22 @@ impl Relay {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        self.last_line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.last_line).clone()
     }
 }
 
+fn lock(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True where something can be read in this time, or the end is reached.
+fn more_within(from: &BufReader<ChildStderr>, time: Timespec) -> bool {
+    let mut waiting = [PollFd::new(from.get_ref(), PollFlags::IN)];
+    !from.buffer().is_empty() || !matches!(poll(&mut waiting, Some(&time)), Ok(0))
+}
+
+/// So long a line is kept back: the end of ssh follows its last line at once.
+const LINE_HELD: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 /// How long a far side that is no longer needed may take to end.
 pub const LEAVES_WITHIN: Duration = Duration::from_millis(900);
 /// The exit code of ssh where ssh itself has failed, not what it started.
