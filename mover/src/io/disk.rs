@@ -486,7 +486,11 @@ impl Volume for Disk {
     fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault> {
         self.parent(path)
             .and_then(|(parent, _)| rustix::fs::fstatvfs(&parent.fd))
-            .map(|status| status.f_bavail.saturating_mul(status.f_frsize))
+            .map(|status| match status.f_blocks {
+                // /proc and its like have no size: that says nothing of free space.
+                0 => u64::MAX,
+                _ => status.f_bavail.saturating_mul(status.f_frsize),
+            })
             .map_err(|errno| self.fault(Call::FreeSpace, path, errno))
     }
 
