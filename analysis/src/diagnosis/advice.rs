@@ -116,13 +116,15 @@ impl Adviser<'_> {
         bytes.max(now_bytes)
     }
 
-    /// A window for the next common link rate, unless the target is that rate.
-    fn for_link(&self, target: &Target) -> Option<ForLink> {
+    /// A window for the next common link rate, unless the target is that rate or the present window
+    /// is enough for it, as between processes of one host.
+    fn for_link(&self, target: &Target, now_bytes: f64) -> Option<ForLink> {
         let wanted = 8.0 * target.bytes_per_s;
         let usual = LINK_BITS_PER_S.into_iter().find(|rate| *rate >= LINK_SLACK * wanted)?;
         let trip_s = self.verdict.figures.round_trip_min_s;
         let bytes = WINDOW_HEADROOM * usual / 8.0 * trip_s / self.streams();
-        (usual > wanted / LINK_SLACK).then_some(ForLink { bits_per_s: usual, bytes })
+        (usual > wanted / LINK_SLACK && bytes > now_bytes)
+            .then_some(ForLink { bits_per_s: usual, bytes })
     }
 
     /// rate(bytes) = bytes / (lost + bytes / steady): the size at which the ramp's loss is 5 %.
@@ -167,7 +169,7 @@ impl Adviser<'_> {
             true => now_bytes / round_trip_s,
             false => 0.0,
         };
-        let for_link = self.for_link(&target);
+        let for_link = self.for_link(&target, now_bytes);
         let change =
             Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link };
         (change, Some(target.bytes_per_s))

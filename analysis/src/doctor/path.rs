@@ -84,7 +84,8 @@ fn full_packets(tried: &Tried) -> Said {
 
 fn path_mtu(tried: &Tried, near: &Facts<'_>) -> Option<Said> {
     let mtu = f64::from(tried.path_mtu_bytes);
-    let own = near.number("mtu_bytes")?;
+    // The loopback interface takes one byte more than an IP packet can have.
+    let own = near.number("mtu_bytes")?.min(IP_BYTES_MAX);
     let found = format!("{mtu:.0} bytes");
     Some(match mtu + 0.5 < own && mtu > 0.0 {
         true => Said::advice(
@@ -122,3 +123,5 @@ fn options(tried: &Tried) -> Said {
 
 const LOGIN_SLOW: Nanos = Nanos(3_000_000_000);
 const CLOCKS_APART_S: f64 = 1.0;
+/// The length of an IP packet is a 16-bit field (RFC 791, 3.1).
+const IP_BYTES_MAX: f64 = 65535.0;

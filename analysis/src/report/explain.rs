@@ -1,5 +1,8 @@
 //! The bottleneck of a transfer, as one sentence, as a page, and as JSON.
 
+mod advice;
+
+use self::advice::{tell, would};
 use super::live::count;
 use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
 use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
@@ -246,156 +249,12 @@ fn most_wait_for(verdict: &Verdict) -> Waiting {
     known.into_iter().find(most).unwrap_or(Waiting::Unknown)
 }
 
-/// `1.6 MiB would carry 100 Mbit/s`.
-fn would(advice: &Advice) -> String {
-    let carried = advice.predicted_bytes_per_s.map(bits).unwrap_or_default();
-    let may = if advice.at_most { "would allow at most" } else { "would carry" };
-    match &advice.change {
-        Change::MoveMore { bytes, .. } => {
-            format!("copies of {} or more would reach full speed", size(*bytes))
-        }
-        Change::Prefetch { bytes, .. } if carried.is_empty() => {
-            format!("prefetching {} would avoid the pauses", size(*bytes))
-        }
-        Change::Prefetch { bytes, .. } => format!("prefetching {} {may} {carried}", size(*bytes)),
-        Change::Window { bytes, for_link: Some(link), .. } => {
-            let rate = bits(link.bits_per_s / 8.0);
-            format!("{} {may} {carried}, {} {rate}", size(*bytes), size(link.bytes))
-        }
-        Change::Window { bytes, .. } | Change::SendBuffer { bytes, .. } => {
-            format!("{} {may} {carried}", size(*bytes))
-        }
-        Change::RaisePace { bytes_per_s, .. } => {
-            format!("a pace of {} a stream {may} {carried}", bits(*bytes_per_s))
-        }
-        Change::RaiseRate { bytes_per_s, .. } => {
-            format!("--rate {} {may} {carried}", bits(*bytes_per_s))
-        }
-        Change::Pace { bytes_per_s } => format!("a pace of {} {may} {carried}", bits(*bytes_per_s)),
-        Change::Streams { count, .. } => format!("{count} streams {may} {carried}"),
-        _ => carried,
-    }
-}
-
-/// One piece of advice in full.
-fn tell(verdict: &Verdict, advice: &Advice) -> String {
-    let mut text = order(&advice.change);
-    if matches!(advice.change, Change::Prefetch { .. }) {
-        text.push_str(&format!(": {}", prefetch_by(verdict)));
-    }
-    if let Some(rate) = advice.predicted_bytes_per_s {
-        let kind = if advice.at_most { "at most" } else { "expected" };
-        text.push_str(&format!(" ({kind}: {})", bits(rate)));
-    }
-    text
-}
-
-/// How data is requested ahead of the pauses.
-fn prefetch_by(verdict: &Verdict) -> &'static str {
-    match most_wait_for(verdict) {
-        _ if verdict.figures.period.as_ref().is_some_and(|period| period.what == LOCKSTEP) => {
-            "leave out --lockstep"
-        }
-        Waiting::Source => {
-            "raise --depth-source, or let the program that feeds the copy read ahead"
-        }
-        _ => "the program that feeds the copy must read ahead, or use more --streams",
-    }
-}
-
-fn order(change: &Change) -> String {
-    let limit = |limit: &Option<u64>, names: &str| match limit {
-        Some(limit) => format!("; raise {names} on that host, now {}", Bytes(*limit)),
-        None => String::new(),
-    };
-    match change {
-        Change::MoveMore { bytes, duration_s } => format!(
-            "copy more at once: {} or {} reach 95 % of full speed",
-            size(*bytes),
-            time(*duration_s)
-        ),
-        Change::Prefetch { bytes, pause_s, blocks } => {
-            let blocks =
-                blocks.map_or(String::new(), |blocks| format!(" ({:.0} blocks)", blocks.ceil()));
-            format!("prefetch {}{blocks} to cover pauses of {}", size(*bytes), time(*pause_s))
-        }
-        Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link } => format!(
-            "--window {} or auto: {} allows {} a stream{}{}",
-            typed(*bytes),
-            size(*now_bytes),
-            bits(*ceiling_bytes_per_s),
-            for_link.map_or(String::new(), |link| {
-                let rate = bits(link.bits_per_s / 8.0);
-                format!("; {} if the path carries {rate}", typed(link.bytes))
-            }),
-            limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
-        ),
-        Change::Receiver { stage, .. } => receiver(*stage).into(),
-        Change::SendBuffer { bytes, now_bytes, limit_bytes } => format!(
-            "a send buffer of {} or autotuning: it is {} now{}",
-            size(*bytes),
-            size(*now_bytes),
-            limit(limit_bytes, "net.core.wmem_max and net.ipv4.tcp_wmem")
-        ),
-        Change::Sender { stage, bytes_per_s, .. } => sender(*stage, *bytes_per_s),
-        Change::RaisePace { bytes_per_s, now_bytes_per_s } => format!(
-            "raise the pace, now {} a stream: try {}",
-            bits(*now_bytes_per_s),
-            bits(*bytes_per_s)
-        ),
-        Change::RaiseRate { bytes_per_s, now_bytes_per_s } => {
-            format!("raise --rate, now {}: try {}", bits(*now_bytes_per_s), bits(*bytes_per_s))
-        }
-        Change::Pace { bytes_per_s } => {
-            format!("pace at {} in all, so that no burst overflows a queue", bits(*bytes_per_s))
-        }
-        Change::Streams { count, now, loss_rate } => format!(
-            "--streams {count} (now {now}): each recovers from its own losses, one in {:.0}; or \
-             --congestion bbr where the sending host has it",
-            1.0 / loss_rate.max(1e-9)
-        ),
-        Change::Cpu { .. } => {
-            "more CPU or less to do: --seal off, --digest crc64, larger requests, \
-                               streams up to the number of CPUs"
-                .into()
-        }
-        Change::Nothing { queue_bytes } => {
-            format!("nothing: the network is the limit; {} are queued", size(*queue_bytes))
-        }
-        Change::Look => "no advice: see the figures below".into(),
-    }
-}
-
-fn receiver(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Sink => "a faster disk at the receiver, or more writes at once (--depth-sink)",
-        Stage::Passage => "more streams: the receiver's lanes are busy with the bytes",
-        Stage::Cpu => "more CPU at the receiver, or less to do (--seal off, --digest crc64)",
-        _ => "look at the receiving application: it reads too slowly",
-    }
-}
-
-fn sender(stage: Stage, bytes_per_s: f64) -> String {
-    let alone = bits(bytes_per_s);
-    match stage {
-        Stage::Source => format!(
-            "a faster source, or more reads at once (--depth-source, --streams): reading alone \
-             reaches {alone}"
-        ),
-        Stage::Passage => format!(
-            "more streams on more CPUs, or less to do (--seal off, --digest crc64): these steps \
-             reach {alone}"
-        ),
-        _ => format!("look at the sending application: it supplies {alone}"),
-    }
-}
-
 fn confidence(verdict: &Verdict) -> String {
     let windows: usize = verdict.streams.iter().map(|stream| stream.windows).sum();
     let seen = format!("{} of time in {}", count(windows as u64, "window"), streams_of(verdict));
-    match verdict.confidence {
-        Confidence::Low => format!("low ({seen})"),
-        level => format!("{} ({seen})", level.name()),
+    match verdict.primary {
+        Some(Bottleneck::TooShort) => format!("too short to judge more ({seen})"),
+        _ => format!("{} ({seen})", verdict.confidence.name()),
     }
 }
 
@@ -636,7 +495,7 @@ mod tests {
                 World { window_bytes: 326_880.0, ..plain.clone() },
                 &[
                     "receive window: 319 KiB caps a stream at 25",
-                    "102 ms path; 1.4 MiB would carry 9",
+                    "102 ms path; --window 1443K would carry 9",
                 ],
             ),
             (
