@@ -177,7 +177,7 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
     let mut members = Vec::new();
     for slot in chunk.slots(is_wanted, slot_bytes) {
         match slot {
-            Slot::EndToEnd { member } => members.push(member),
+            Slot::Object { member } => members.push(member),
             Slot::Batch { start, members: batch } => {
                 let bytes: u64 = batch.iter().map(|member| chunk.entries[*member].size).sum();
                 assert!(bytes <= u64::from(slot_bytes), "a batch is longer than a request");

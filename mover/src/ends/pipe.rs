@@ -55,7 +55,7 @@ pub(crate) fn mark_whole(request: &mut Request, slot_bytes: u32) {
         && part.offset == 0
         && request.label.extent.len < slot_bytes
     {
-        part.coverage = Coverage::EndToEnd;
+        part.coverage = Coverage::All;
     }
 }
 

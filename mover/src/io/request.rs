@@ -55,7 +55,7 @@ pub struct Part {
 /// How much of its object a part is: a whole object's digest is a root, a part's a node below one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    EndToEnd,
+    All,
     Some,
 }
 

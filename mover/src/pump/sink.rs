@@ -350,7 +350,7 @@ impl SinkSide {
                 if let Some(prior_runs) = &mut self.prior_runs {
                     prior_runs.remove_all(|path| temporary(&self.tag, path));
                 }
-                Ending::EndToEnd
+                Ending::Complete
             }
             _ => Ending::Short,
         }
@@ -423,7 +423,7 @@ impl SinkSide {
         }
         for slot in chunk.slots(|member| wanted[member], self.settings.request_bytes) {
             match slot {
-                Slot::EndToEnd { member } => {
+                Slot::Object { member } => {
                     let start = chunk.starts[member];
                     let number = chunk.first + member as u64;
                     let partial = self.partials.remove(&number);

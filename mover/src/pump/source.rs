@@ -194,7 +194,7 @@ impl SourceSide {
             chunk.slots(|member| wanted[member] != Wish::Nothing, self.settings.request_bytes)
         {
             match slot {
-                Slot::EndToEnd { member } if chunk.entries[member].kind == EntryKind::Pipe => {
+                Slot::Object { member } if chunk.entries[member].kind == EntryKind::Pipe => {
                     gauge.endless.store(true, Relaxed);
                     gauge.files_found.fetch_add(1, Relaxed);
                     match self.flow {
@@ -202,7 +202,7 @@ impl SourceSide {
                         Flow::Endless => self.plan.want_endless(),
                     }
                 }
-                Slot::EndToEnd { member } => {
+                Slot::Object { member } => {
                     let entry = &chunk.entries[member];
                     gauge.bytes_found.fetch_add(entry.size, Relaxed);
                     let number = chunk.first + member as u64;
@@ -218,7 +218,7 @@ impl SourceSide {
                     gauge.bytes_done.fetch_add(bytes, Relaxed);
                     gauge.bytes_held.fetch_add(bytes, Relaxed);
                     let file = from[member].take().map(|from| self.file(from, &chunk, member));
-                    let run = |(from, to): (u64, u64)| Run::EndToEnd {
+                    let run = |(from, to): (u64, u64)| Run::Object {
                         start: chunk.starts[member],
                         size: entry.size,
                         todo: from..to,

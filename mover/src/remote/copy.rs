@@ -27,6 +27,29 @@ mod open;
 mod resolve;
 
 /// Runs a copy to its end.
+///
+/// ```
+/// # use std::sync::{Arc, mpsc::channel};
+/// use base::job::{Job, Location, Remote};
+/// use base::settings::Settings;
+/// use mover::pump::watch::Watch;
+///
+/// let folder = tempfile::tempdir()?;
+/// let job = Job {
+///     sources: vec![Location::Random { len: 1 << 20, seed: 7 }],
+///     source_host: None,
+///     target: Location::Path(folder.path().join("data")),
+///     target_host: None, // or Some("user@host"), as ssh takes it
+///     listed: None,
+///     settings: Settings { streams: 2, ..Settings::default() },
+///     remote: Remote::default(),
+/// };
+/// let (notices, told) = channel(); // files that failed, and warnings
+/// let outcome = mover::remote::copy::run(&job, &Arc::new(Watch::new(notices)))?;
+/// assert_eq!((outcome.files, outcome.bytes, outcome.failed), (1, 1 << 20, 0));
+/// assert_eq!(folder.path().join("data").metadata()?.len(), 1 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
     let job = &with_requests_for_rate(job);

@@ -275,7 +275,7 @@ fn too_much() -> Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// One object, cut into requests of the slot size.
-    EndToEnd { member: usize },
+    Object { member: usize },
     /// Several objects in one request, by their place in the chunk.
     Batch { start: u64, members: Vec<usize> },
 }
@@ -288,7 +288,7 @@ impl Chunk {
         let slot_of = |member: usize| self.starts[member] / u64::from(slot_bytes);
         let mut close = |batch: &mut Vec<usize>| match batch.len() {
             0 => {}
-            1 => slots.push(Slot::EndToEnd { member: batch.remove(0) }),
+            1 => slots.push(Slot::Object { member: batch.remove(0) }),
             _ => slots
                 .push(Slot::Batch { start: self.starts[batch[0]], members: std::mem::take(batch) }),
         };
@@ -377,7 +377,7 @@ mod tests {
                     .slots(|_| true, SLOT)
                     .iter()
                     .map(|slot| match slot {
-                        Slot::EndToEnd { .. } => 1,
+                        Slot::Object { .. } => 1,
                         Slot::Batch { members, .. } => members.len(),
                     })
                     .sum();

@@ -131,7 +131,7 @@ impl Method {
         let payload = &request.body()[..request.payload_len() as usize];
         match &request.cargo {
             Cargo::Unknown => {}
-            Cargo::Part(part) if part.coverage == Coverage::EndToEnd => {
+            Cargo::Part(part) if part.coverage == Coverage::All => {
                 let len = payload.len() as u32;
                 pieces.push(Piece { segment: 0, offset: 0, len, sum: self.whole(payload) });
             }

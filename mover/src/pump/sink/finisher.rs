@@ -245,7 +245,7 @@ impl Finisher {
     /// The transfer has ended. Where all went well the journal is removed.
     pub fn close(&mut self, ending: Ending) {
         if let Some(journal) = self.journal.take()
-            && (ending == Ending::EndToEnd || journal.is_useless())
+            && (ending == Ending::Complete || journal.is_useless())
         {
             // An empty or old journal that stays only shows up in `ls -a`.
             let _ = journal.remove();
@@ -257,7 +257,7 @@ impl Finisher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Nothing is left that another run could do.
-    EndToEnd,
+    Complete,
     /// Another run would continue where this one stopped.
     Short,
 }

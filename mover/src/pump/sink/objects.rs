@@ -114,7 +114,7 @@ struct State {
 #[derive(Debug)]
 enum Slot {
     Batch { batch: Arc<Batch> },
-    EndToEnd { object: u64, size: u64, length: Length, received: ExtentSet },
+    Object { object: u64, size: u64, length: Length, received: ExtentSet },
 }
 
 /// How an object's length is known: by its entry, or by its end when it is a pipe. A pipe's parts
@@ -175,7 +175,7 @@ impl Objects {
         };
         let received = held.ranges;
         let missing = size - received.total();
-        state.slots.insert(start, Slot::EndToEnd { object, size, length, received });
+        state.slots.insert(start, Slot::Object { object, size, length, received });
         self.insert(&mut state, start, wanted);
         let entry = state.objects.get_mut(&object).expect("inserted above");
         entry.missing = missing;
@@ -246,7 +246,7 @@ impl Objects {
                 let start = *start;
                 state.slots.remove(&start);
             }
-            Slot::EndToEnd { object, size, length, received } => {
+            Slot::Object { object, size, length, received } => {
                 let offset = extent.start - *start;
                 let len = (*size).saturating_sub(offset).min(u64::from(self.slot_bytes));
                 let length = *length;
@@ -262,7 +262,7 @@ impl Objects {
                     return Err(unexpected(extent));
                 }
                 let whole = length == Length::Offered && u64::from(extent.len) == *size;
-                let coverage = if whole { Coverage::EndToEnd } else { Coverage::Some };
+                let coverage = if whole { Coverage::All } else { Coverage::Some };
                 let object = *object;
                 let wanted = state.objects.get(&object).map(|object| &object.wanted);
                 let sparse = wanted.is_some_and(|wanted| wanted.sparse);
@@ -288,7 +288,7 @@ impl Objects {
             Cargo::Unknown => {}
             Cargo::Part(_) => {
                 let slot = state.slots.range_mut(..=extent.start).next_back();
-                if let Some((start, Slot::EndToEnd { received, .. })) = slot {
+                if let Some((start, Slot::Object { received, .. })) = slot {
                     let offset = extent.start - *start;
                     received.remove(offset, offset + u64::from(extent.len));
                 }
@@ -377,7 +377,7 @@ impl Objects {
             return Err(Fault::peer("a pipe that ended before bytes that have come"));
         };
         let (number, slot) = (object.wanted.number, object.slot);
-        if let Some(Slot::EndToEnd { received, .. }) = state.slots.get(&slot)
+        if let Some(Slot::Object { received, .. }) = state.slots.get(&slot)
             && received.ranges().last().is_some_and(|(_, end)| end > bytes)
         {
             return Err(Fault::peer("a pipe that ended before bytes that have come"));
@@ -385,7 +385,7 @@ impl Objects {
         let object = state.objects.get_mut(&number).expect("found above");
         object.wanted.size = bytes;
         object.missing = missing;
-        if let Some(Slot::EndToEnd { size, .. }) = state.slots.get_mut(&slot) {
+        if let Some(Slot::Object { size, .. }) = state.slots.get_mut(&slot) {
             *size = bytes; // nothing beyond is expected any more
         }
         complete_if_all_came(&mut state, number);
@@ -474,7 +474,7 @@ impl Object {
             return;
         }
         let whole = match &request.cargo {
-            Cargo::Part(part) => part.coverage == Coverage::EndToEnd,
+            Cargo::Part(part) => part.coverage == Coverage::All,
             Cargo::Batch(_) | Cargo::Unknown => true,
         };
         for piece in request.pieces.iter().filter(|piece| piece.segment == segment) {
@@ -491,7 +491,7 @@ fn complete_if_all_came(state: &mut State, number: u64) {
         return;
     }
     let Some(object) = state.objects.remove(&number) else { return };
-    if matches!(state.slots.get(&object.slot), Some(Slot::EndToEnd { .. })) {
+    if matches!(state.slots.get(&object.slot), Some(Slot::Object { .. })) {
         state.slots.remove(&object.slot);
     }
     let outcome = match object.fault {

@@ -18,7 +18,7 @@ pub enum Run {
     /// One request's worth of small files.
     Batch { start: u64, batch: Arc<Batch> },
     /// A range of one object that begins at address `start`, cut into requests as it is claimed.
-    EndToEnd { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
+    Object { start: u64, size: u64, todo: Range<u64>, object: u64, file: Option<Arc<LazyFile>> },
     /// Bytes that were read from a pipe and lost in transit.
     Again { start: u64, bytes: Arc<[u8]> },
     /// One request of a source without an end.
@@ -326,9 +326,9 @@ impl Plan {
             return Err(if state.ended { Claim::Dry } else { Claim::Idle });
         };
         let again = match run {
-            Run::EndToEnd { start, size, todo, object, file } => {
+            Run::Object { start, size, todo, object, file } => {
                 let to = todo.end.min(todo.start + u64::from(self.slot_bytes));
-                Run::EndToEnd {
+                Run::Object {
                     start: *start,
                     size: *size,
                     todo: todo.start..to,
@@ -343,7 +343,7 @@ impl Plan {
             return Err(Claim::Idle);
         }
         match state.runs.front_mut() {
-            Some(Run::EndToEnd { todo, .. }) if todo.end - todo.start > u64::from(extent.len) => {
+            Some(Run::Object { todo, .. }) if todo.end - todo.start > u64::from(extent.len) => {
                 todo.start += u64::from(extent.len);
             }
             _ => drop(state.runs.pop_front()),
@@ -407,7 +407,7 @@ impl State {
 impl Run {
     fn has_holes(&self) -> bool {
         match self {
-            Run::EndToEnd { file, .. } => file.as_ref().is_some_and(|file| file.sparse),
+            Run::Object { file, .. } => file.as_ref().is_some_and(|file| file.sparse),
             Run::Batch { batch, .. } => batch.segments.iter().any(|file| file.sparse),
             Run::Again { .. } | Run::Made { .. } => false,
         }
@@ -419,10 +419,10 @@ impl Run {
             Run::Batch { start, batch } => {
                 (Extent { start: *start, len: batch.bytes() }, Cargo::Batch(batch.clone()))
             }
-            Run::EndToEnd { start, size, todo, object, file } => {
+            Run::Object { start, size, todo, object, file } => {
                 let len = (todo.end - todo.start) as u32;
                 let coverage = match u64::from(len) == *size {
-                    true => Coverage::EndToEnd,
+                    true => Coverage::All,
                     false => Coverage::Some,
                 };
                 let offset = todo.start;
@@ -537,7 +537,7 @@ mod tests {
     }
 
     fn whole(start: u64, size: u64) -> Run {
-        Run::EndToEnd { start, size, todo: 0..size, object: 0, file: None }
+        Run::Object { start, size, todo: 0..size, object: 0, file: None }
     }
 
     fn claims(plan: &Plan, now: Tick) -> (Vec<Extent>, Claim) {

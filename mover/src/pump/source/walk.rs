@@ -140,7 +140,7 @@ impl Sources {
 
     /// Limits the copy to these names below the source.
     pub fn list(mut self, names: Arc<Names>, recursive: bool) -> Sources {
-        let folders = if recursive { Folders::EndToEnd } else { Folders::Refused };
+        let folders = if recursive { Folders::Copied } else { Folders::Refused };
         self.listed = Some(Listed { names, folders });
         self
     }

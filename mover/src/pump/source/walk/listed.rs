@@ -25,7 +25,7 @@ pub(super) struct Listed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Folders {
     /// It is copied with its content.
-    EndToEnd,
+    Copied,
     Refused,
 }
 
@@ -96,7 +96,7 @@ impl Offers<'_> {
 
     /// True for a name in a folder that the list names too: it is copied with that folder.
     fn comes_with_another(&self, below: &Below, name: &[u8]) -> bool {
-        below.listed.folders == Folders::EndToEnd
+        below.listed.folders == Folders::Copied
             && parents(name).any(|folder| {
                 let is_entered = || match self.settings.links {
                     Links::Follow => below.root.join(name_of(folder)).is_dir(),
