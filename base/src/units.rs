@@ -158,6 +158,15 @@ impl fmt::Display for Rate {
 
 /// Reads a size: `4096`, `64K`, `1M`, `4G`, `1.5T` are binary, as are `64KiB` and the like; `64kB`,
 /// `1MB` are decimal.
+///
+/// ```
+/// use base::units::{Bytes, parse_size};
+///
+/// assert_eq!(parse_size("64K"), Ok(65536));
+/// assert_eq!(parse_size("64kB"), Ok(64000));
+/// assert_eq!(Bytes(65536).to_string(), "64 KiB");
+/// assert!(parse_size("64 elephants").is_err());
+/// ```
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     let factor = byte_factor(unit).ok_or_else(|| {
@@ -168,6 +177,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Reads a rate: `100Mbit`, `1.5 Gbit/s` and `100Mbps` are decimal bits a second, `100M` and
 /// `12MiB` binary bytes and `80MB` decimal bytes a second. It always has a unit.
+///
+/// ```
+/// use base::units::parse_rate;
+///
+/// assert_eq!(parse_rate("100Mbit").map(|rate| rate.bytes_per_second), Ok(12.5e6));
+/// assert!(parse_rate("100").is_err());
+/// ```
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let (number, unit) = split_number(text.trim())?;
     let unit = unit.trim_start();

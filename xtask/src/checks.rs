@@ -29,7 +29,21 @@ pub(crate) fn test() -> Result<(), String> {
         clippy(),
         run("documentation", &mut doc),
         run_tests("all tests", &mut cargo(tests)),
+        examples(),
     ])
+}
+
+/// Runs each example once, on little data.
+fn examples() -> Result<(), String> {
+    let copy = target_folder().join("example-copy");
+    let _ = fs::remove_dir_all(&copy);
+    let copy = format!("copy_with_progress -- examples {}", copy.display());
+    for example in ["own_endpoint", "null_to_null -- 1", &copy] {
+        let name = example.split(' ').next().unwrap_or_default();
+        let mut command = cargo("run --quiet --example");
+        run(&format!("example {name}"), command.args(example.split(' ')))?;
+    }
+    Ok(())
 }
 
 /// The two-host simulation alone.

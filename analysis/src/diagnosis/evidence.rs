@@ -18,7 +18,7 @@ pub struct Evidence {
     pub sender: Host,
     pub receiver: Host,
     pub asked: Asked,
-    /// The capacity of the path, if it was measured elsewhere, for example by `measure net`.
+    /// The capacity of the path, if it was measured elsewhere, for example by `net-test`.
     pub capacity_bytes_per_s: Option<f64>,
 }
 

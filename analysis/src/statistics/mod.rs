@@ -218,6 +218,14 @@ fn picked(values: &[f64], indices: &[usize]) -> Vec<f64> {
 /// A line by the median of the slopes of all pairs of points, and the median of the residuals
 /// (Theil 1950, Sen 1968): up to 29 % of the points may be outliers. `None` where all points have
 /// the same x.
+///
+/// ```
+/// use analysis::statistics::theil_sen;
+///
+/// let points = [(1.0, 12.0), (2.0, 14.0), (3.0, 16.0), (4.0, 99.0), (5.0, 20.0)];
+/// let line = theil_sen(&points).unwrap();
+/// assert!((line.slope - 2.0).abs() < 0.5, "one outlier of five does not count");
+/// ```
 pub fn theil_sen(points: &[(f64, f64)]) -> Option<Line> {
     let mut points: Vec<(f64, f64)> =
         points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
