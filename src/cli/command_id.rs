@@ -61,13 +61,13 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::NetTest),
     Branch::Group(&Group {
         name: "model",
-        about: "Fit, show and use the cost model of what was measured",
+        about: "Fit, show and use the cost model of a host",
         alone: None,
         commands: &[CommandId::ModelFit, CommandId::ModelShow, CommandId::ModelPredict],
     }),
     Branch::Group(&Group {
         name: "results",
-        about: "List, show and export what was recorded of every run",
+        about: "List, show and export the recorded runs",
         alone: None,
         commands: &[CommandId::ResultsList, CommandId::ResultsShow, CommandId::ResultsExport],
     }),
@@ -139,12 +139,12 @@ impl CommandId {
                 "Copy files, folders and streams between this host and another, or on this host"
             }
             CommandId::Demo => {
-                "Show all of it on this host alone: make data, move it sealed, verify, clean up"
+                "Demonstrate it on this host alone: make data, copy it encrypted, verify, clean up"
             }
-            CommandId::Verify => "Read again what a receipt (copy --manifest) says was written",
-            CommandId::Clean => "Remove what copies that were given up have left below a folder",
+            CommandId::Verify => "Re-read files and compare them with a receipt (copy --manifest)",
+            CommandId::Clean => "Remove the partial files of abandoned copies below a folder",
             CommandId::Measure => {
-                "Measure what a byte costs: each part alone, then what is made of them"
+                "Measure what a byte costs: each part alone, then their compositions"
             }
             CommandId::MeasureCodec => {
                 "Measure what compression costs and gains on this host, with data of each kind"
@@ -154,31 +154,29 @@ impl CommandId {
             }
             CommandId::ModelFit => "Fit the cost model to the runs of an experiment, or to a table",
             CommandId::ModelShow => "Show the cost model of a host",
-            CommandId::ModelPredict => "Say what a copy would take, and copy nothing",
-            CommandId::ResultsList => "List the newest runs, with rate and CPU time of each byte",
-            CommandId::ResultsShow => "Show all that is known of a run",
+            CommandId::ModelPredict => "Predict the time of a copy, without copying",
+            CommandId::ResultsList => "List the newest runs, with rate and CPU time per byte",
+            CommandId::ResultsShow => "Show the details of a run",
             CommandId::ResultsExport => "Write runs as CSV, JSON or Parquet",
             CommandId::Explain => {
-                "Say what held a recorded run back, with the evidence, and what to change"
+                "Show the bottleneck of a recorded run, the evidence, and what to change"
             }
             CommandId::Doctor => {
-                "Look for what would hold copies back: on this host, on another and between them"
+                "Find what would slow copies down: on this host, on another and between them"
             }
             CommandId::Sweep => {
-                "Try windows, streams and levels on many hosts, again and again, and say which suit"
+                "Try windows, streams and levels on many hosts, repeatedly, and report the best"
             }
             CommandId::SweepShow => "Show a campaign: medians, and the best setting of each host",
             CommandId::SweepCompare => "Compare two campaigns, cell by cell",
             CommandId::SweepProfile => {
-                "Keep the best setting of each host as a profile for copy --profile"
+                "Save the best setting of each host as a profile for copy --profile"
             }
-            CommandId::Peer => "The far side of a copy, started over ssh; not for typing",
-            CommandId::Probe => "The clocks of a host while something is measured; not for typing",
+            CommandId::Peer => "The far side of a copy, started over ssh; internal",
+            CommandId::Probe => "The host probe: reads counters during a measurement; internal",
             CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",
-            CommandId::Complete => {
-                "What may follow on a command line; a shell asks, not for typing"
-            }
+            CommandId::Complete => "The candidates that a shell's completion asks for; internal",
         }
     }
 

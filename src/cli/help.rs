@@ -4,7 +4,7 @@ use base::fault::Class;
 
 /// What the program is, in one sentence.
 pub(crate) const ABOUT: &str =
-    "Moves files, trees and streams between hosts: fast, sealed, verified, and measured";
+    "Moves files, trees and streams between hosts: fast, encrypted, verified, and measured";
 
 pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
@@ -22,99 +22,101 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
 
 /// Printed below the options of the commands of these names.
 pub(crate) const DEMO: &str =
-    "The far side is another process. The data is made in $TMPDIR or /tmp.";
+    "The far side is another process. The data is generated in $TMPDIR or /tmp.";
 
 pub(crate) const VERIFY: &str = "\
 Each file that differs, is missing or cannot be read is named. The exit code is\n\
-6 when one differs, else 3 when one is missing or unreadable.";
+6 if a file differs, else 3 if one is missing or cannot be read.";
 
 pub(crate) const CLEAN: &str = "\
-Removes .datapump-*.part and .datapump-*.journal files; those of a copy that\n\
-runs stay. A copy that is begun again afterwards starts over.";
+Removes .datapump-*.part and .datapump-*.journal files; files of a running copy\n\
+are kept. A copy restarted afterwards starts over.";
 
 /// Where the results are, below the options of the command that shows them.
 pub(crate) const RESULTS: &str = "\
-list shows the newest runs, show all that is known of those that are numbered, export writes\n\
-them for other programs: one row a run in csv and parquet, with lists as JSON text; all of it\n\
-in json. The store is one SQLite file, ~/.local/state/datapump/results.db where nothing else\n\
-is said; sqlite3 reads it too: the table runs has the columns of csv, series has how many bytes\n\
-had arrived when.";
+list shows the newest runs. show prints the details of the given runs. export writes runs for\n\
+other programs: csv and parquet have one row per run, with lists as JSON text; json has all\n\
+details. The store is one SQLite file, by default ~/.local/state/datapump/results.db; sqlite3\n\
+reads it too: the table runs has the columns of csv, series has the bytes over time.";
 
 /// What an explanation is made from, below the options of the command that makes it.
 pub(crate) const EXPLAIN: &str = "\
-What TCP and the lanes said of each data stream while it ran is recorded with a run. Shares are\n\
-of the bytes; a class holds a stream while it is the reason why nothing more is sent. A rate that\n\
-is expected counts on all advice above it too. A copy inside one process has no streams.";
+Samples of TCP and of the lanes are recorded with a run, for each data stream. Shares are of the\n\
+bytes; a class holds a stream while it is the reason why no more is sent. An expected rate\n\
+assumes that all advice above it was followed. A copy inside one process has no streams.";
 
 /// What `doctor` does and does not do, below the options of the command.
 pub(crate) const DOCTOR: &str = "\
-Each finding has what was found, why it matters and the command that would change it; nothing\n\
-is changed. Trouble costs speed or breaks copies, advice costs speed on some paths. Buffers are\n\
-judged by --target and the round trip to HOST. The exit code is 1 when there is trouble, 7 or 8\n\
-when HOST cannot be asked. A connection to a data port of HOST is made, and 128 KiB go each way.";
+Each finding says what was found, why it matters and which command would change it; doctor\n\
+changes nothing. Trouble slows copies down or breaks them; advice matters on some paths. Buffers\n\
+are judged by --target and the round trip to HOST. doctor connects to a data port of HOST and\n\
+sends 128 KiB each way. The exit code is 1 if there is trouble, 7 or 8 if HOST cannot be tested.";
 
 /// What a net test is, below its options.
 pub(crate) const NET_TEST: &str = "\
-What iperf3 is used for, over the streams of a copy and without a server to start: rate,\n\
-retransmissions, congestion window and round trip of every interval, what arrived, what it cost\n\
-both hosts, and what held it back. Without HOST the path is the one inside this host.";
+Like iperf3, but over the streams of a copy and without a server to start. It shows rate,\n\
+retransmissions, congestion window and round trip of every interval, then what has arrived, its\n\
+CPU time on both hosts, and the bottleneck. Without HOST, the path is inside this host.";
 
 /// How a campaign goes, below the options of the command.
 pub(crate) const SWEEP: &str = "\
-Each cell is a copy of synthetic data to nothing on the other host, by the streams of a copy.\n\
-Behind each comes a pause as long as it took, so at most half of the time is load. Round trips\n\
-are measured ten times a second, in pauses and under load. Every cell is recorded as soon as it\n\
-is over. Ctrl-C ends the campaign after the current cell, and 'sweep --resume' goes on; a\n\
-second one ends it at once. A host that fails is left out for a while and tried again; one that\n\
-stays away is named at the end (exit code 7). Hosts must let ssh in without asking: each cell\n\
-logs in.";
+Each cell is a copy of synthetic data to the other host, over the streams of a copy; data is\n\
+discarded there, or written to its FOLDER. After each cell follows a pause as long as the cell,\n\
+so at most half of the time is load. Round trips are measured ten times a second, in pauses and\n\
+under load. Every cell is recorded as soon as it is over. Ctrl-C ends the campaign after the\n\
+current cell; 'sweep --resume' continues; press Ctrl-C again to quit. A host that fails is\n\
+skipped for a while and tried again; one that stays unreachable is named at the end (exit code\n\
+7). ssh must log in without a question: each cell logs in.";
 
 /// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =
-    "copy needs something to copy and a place to put it: datapump copy [OPTIONS] SRC... DST";
+    "copy needs a source and a destination: datapump copy [OPTIONS] SRC... DST";
 
 pub(crate) const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
 
 /// What SRC and DST may be.
 pub(crate) const ENDPOINTS: &[(&str, &str)] = &[
-    ("PATH", "a file or folder of this host; ./a:b where a name has a colon"),
-    ("[USER@]HOST:PATH", "one of a host that ssh reaches; [USER@][V6ADDR]:PATH as well"),
-    ("-", "standard input as SRC, named stdin in a folder; standard output as DST"),
-    ("null:4G", "as SRC, 4 GiB of synthetic data at no cost; null: as DST discards everything"),
-    ("zero:4G, random:4G", "as SRC, so many zero bytes, or bytes from --seed"),
-    ("records:4G, text:, mix:, runs:", "as SRC, bytes that compress like such data, from --seed"),
+    ("PATH", "a file or folder on this host; write ./a:b if its name has a colon"),
+    ("[USER@]HOST:PATH", "a file or folder on a host that ssh reaches; also [USER@][V6ADDR]:PATH"),
+    ("-", "as SRC, standard input (named stdin in a folder); as DST, standard output"),
+    ("null:4G", "as SRC, 4 GiB of generated data at no cost; as DST, null: discards all data"),
+    ("zero:4G, random:4G", "as SRC, 4 GiB of zero bytes, or of random bytes from --seed"),
+    (
+        "records:4G, text:, mix:, runs:",
+        "as SRC, synthetic data that compresses like data of this kind, from --seed",
+    ),
 ];
 
 pub(crate) const TRAILING_SLASH: &str = "\
-A trailing slash has a meaning, as with rsync: SRC/ copies what is in the folder, SRC the folder \
-itself. HOST: alone is the home folder there; HOST:null: is null on that host.";
+As with rsync, a trailing slash matters: SRC/ copies the contents of the folder, SRC the folder \
+itself. HOST: alone is the home folder on HOST; HOST:null: is null: on HOST.";
 
 pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy big.tar host:/data/", "push one file"),
-    ("datapump copy -r host:project .", "pull a folder; the same again goes on where it stopped"),
-    ("datapump copy -r src/ host:dst", "what is in src goes into dst"),
+    ("datapump copy -r host:project .", "pull a folder; run it again to resume"),
+    ("datapump copy -r src/ host:dst", "copy the contents of src into dst"),
     ("tar c . | datapump copy - host:all.tar", "push a pipe"),
-    ("datapump copy null:20G host:null:", "measure the path without any disk"),
+    ("datapump copy null:20G host:null:", "measure the path without disks"),
 ];
 
 /// Where the program keeps what it keeps, for the man pages.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("~/.local/state/datapump/results.db", "The results store: every recorded run, and models."),
-    ("~/.config/datapump/profiles/NAME", "A profile: options of copy, one a line, as 'streams 8'."),
+    ("~/.config/datapump/profiles/NAME", "A profile: options of copy, one per line: 'streams 8'."),
     (
         ".datapump-*.part, .datapump-*.journal",
-        "In the folder that is copied to: an incomplete file, and what a resume needs to know. \
-         The same copy again goes on with them; datapump clean removes them.",
+        "In the destination folder: an incomplete file, and the state to resume it. The same \
+         command resumes with them; datapump clean removes them.",
     ),
 ];
 
 /// The variables that are read, for the man pages.
 pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
-    ("DATAPUMP_RESULTS", "The results store, where --results names none."),
+    ("DATAPUMP_RESULTS", "The results store, if --results names none."),
     ("DATAPUMP_NO_RECORD", "When set to anything but 0, no run is recorded."),
-    ("XDG_STATE_HOME", "Where datapump/results.db lies, instead of ~/.local/state."),
-    ("XDG_CONFIG_HOME", "Where datapump/profiles lies, instead of ~/.config."),
-    ("TMPDIR", "Where demo makes its data, instead of /tmp."),
+    ("XDG_STATE_HOME", "The folder of datapump/results.db, instead of ~/.local/state."),
+    ("XDG_CONFIG_HOME", "The folder of datapump/profiles, instead of ~/.config."),
+    ("TMPDIR", "The folder where demo generates its data, instead of /tmp."),
 ];
 
 /// Every exit code with its sentence, success first.

@@ -89,32 +89,32 @@ fn words(command: CommandId) -> Vec<Arg> {
     let many = |name, help| word(name, help).required(false).num_args(0..);
     match command {
         // One list, of which the last is DST: so options may stand between them, as with cp.
-        CommandId::Copy => vec![word(ENDS, "What to copy, and where to").num_args(1..)],
+        CommandId::Copy => vec![word(ENDS, "What to copy, and where").num_args(1..)],
         CommandId::Verify => vec![
             word("MANIFEST", "The receipt, as --manifest wrote it or b3sum prints it"),
-            word("PATH", "The folder that its names count from, or its only file"),
+            word("PATH", "The folder that its names are relative to, or its only file"),
         ],
-        CommandId::Clean => vec![word("PATH", "The folders that were copied to").num_args(1..)],
+        CommandId::Clean => vec![word("PATH", "Destination folders of copies").num_args(1..)],
         CommandId::Measure => vec![many("WHAT", MEASURED)],
         CommandId::MeasureCodec => vec![many("FILE", PACKED)],
         CommandId::NetTest => {
-            vec![optional("HOST", "The other host, as ssh takes it: [USER@]HOST; else this one")]
+            vec![optional("HOST", "The other host, as for ssh: [USER@]HOST; default: this host")]
         }
-        CommandId::ModelShow => vec![optional("HOST", "The host's name; else this host")],
-        CommandId::ModelPredict => vec![many(ENDS, "What would be copied, and where to")],
+        CommandId::ModelShow => vec![optional("HOST", "The name of the host; default: this host")],
+        CommandId::ModelPredict => vec![many(ENDS, "What would be copied, and where")],
         CommandId::ResultsList | CommandId::ResultsExport => {
-            vec![many("RUN", "Numbers of runs; where none is given, all that the options leave")]
+            vec![many("RUN", "Numbers of runs; default: all that the options select")]
         }
         CommandId::ResultsShow => vec![many("RUN", "Numbers of runs, as list shows them")],
-        CommandId::Explain => vec![optional("RUN", "A run's number; else the newest with samples")],
+        CommandId::Explain => vec![optional("RUN", "The run; default: the newest with samples")],
         CommandId::Doctor => {
-            vec![optional("HOST", "Another host as ssh takes it: [USER@]HOST[:FOLDER]")]
+            vec![optional("HOST", "Another host, as for ssh: [USER@]HOST[:FOLDER]")]
         }
-        CommandId::Sweep => vec![many("CAMPAIGN", "With --resume, the campaign; else the newest")],
+        CommandId::Sweep => vec![many("CAMPAIGN", "With --resume; default: the newest campaign")],
         CommandId::SweepShow | CommandId::SweepProfile => {
-            vec![optional("CAMPAIGN", "The campaign, or the end of its name; else the newest")]
+            vec![optional("CAMPAIGN", "The campaign, or the end of its name; default: the newest")]
         }
-        CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, and the later")],
+        CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, then the later")],
         CommandId::Completions => vec![
             Arg::new(SHELL)
                 .required(true)
@@ -124,7 +124,7 @@ fn words(command: CommandId) -> Vec<Arg> {
                     EnumValueParser::<Shell>::new().map(|shell| OsString::from(shell.to_string())),
                 ),
         ],
-        CommandId::Man => vec![many(PAGE, "The command, as 'copy' or 'model fit'; else all of it")],
+        CommandId::Man => vec![many(PAGE, "A command, such as 'model fit'; default: the program")],
         CommandId::Complete => vec![many(LINE, "The words of the line so far")],
         CommandId::Demo | CommandId::ModelFit | CommandId::Peer | CommandId::Probe => Vec::new(),
     }
@@ -235,7 +235,7 @@ fn long_help(option: &dyn AnyOption) -> String {
     let facts = [
         ("Takes ", option.phrase()),
         ("Default: ", default.to_string()),
-        ("Each cell has one of them as ", varied.unwrap_or_default()),
+        ("Each cell uses one of them as ", varied.unwrap_or_default()),
     ];
     let facts: Vec<String> = facts
         .into_iter()
@@ -279,7 +279,7 @@ impl TypedValueParser for ByOption {
 /// The values of `measure`.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
                         disk-net and net-disk, whole or all";
-const PACKED: &str = "Files to compress, or what makes bytes (records:16M); else one of each kind";
+const PACKED: &str = "Files to compress, or generators (records:16M); default: one of each kind";
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
 pub(crate) const SHELL: &str = "SHELL";

@@ -164,5 +164,5 @@ impl PredictArgs {
     }
 }
 
-const NO_DESTINATION: &str = "model predict needs something to copy and a place to put it, as \
-                              copy does: model predict SRC... DST";
+const NO_DESTINATION: &str = "model predict needs a source and a destination, as copy does: \
+                              model predict SRC... DST";

@@ -206,9 +206,9 @@ fn what_is_wrong_is_named() {
     let cases: [(&str, i32, &[&str]); 13] = [
         ("measure codec /dev/zero", 2, &["is no regular file: name a file"]),
         ("measure disks", 2, &["'disks' cannot be measured: write cpu, disk-source"]),
-        ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes as 16K..1M"]),
+        ("measure cpu --request-sizes 5K", 2, &["--request-sizes '5K': write sizes such as 16K"]),
         ("measure cpu --request-sizes 1M..16K", 2, &["--request-sizes '1M..16K'"]),
-        ("measure cpu --depths 0..4", 2, &["--depths '0..4': write numbers as 1..4"]),
+        ("measure cpu --depths 0..4", 2, &["--depths '0..4': write numbers such as 1..4"]),
         ("measure cpu --soak one", 2, &["--soak 'one': write none, some or all"]),
         ("measure cpu --file @/nowhere --results @/r.db", 1, &["nowhere"]),
         ("measure cpu --file @/ --sink-folder @/given --results @/r.db", 1, &["given"]),

@@ -41,8 +41,8 @@ pub(crate) static RECURSIVE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Copy folders with everything in them",
-    more: "Without it a folder is refused by name and the other sources are copied.",
+    help: "Copy folders with all their contents",
+    more: "Without it, a folder is refused by name, and the other sources are copied.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -53,8 +53,8 @@ pub(crate) static PRESERVE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Keep permission bits and modification times",
-    more: "They are kept anyway: it is here for who is used to typing it.",
+    help: "Preserve permission bits and modification times",
+    more: "This is the default; the option is for users of scp and rsync.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -65,8 +65,9 @@ pub(crate) static NO_PRESERVE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Let files have the mode and time of new ones",
-    more: "The mode is the source's less the umask, the time that of the copy.",
+    help: "Do not preserve modes and times",
+    more: "A file gets the mode of its source without the bits of the umask, and the time of \
+           the copy.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -77,8 +78,8 @@ pub(crate) static ARCHIVE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Keep owner, extended attributes and access control lists too",
-    more: "What the destination does not allow is named by a warning, and the file is copied.",
+    help: "Preserve owner, extended attributes and access control lists too",
+    more: "What the destination does not allow causes a warning, and the file is copied.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -89,10 +90,10 @@ pub(crate) static LINKS: CliOption<Links> = CliOption {
     value: "WHAT",
     kind: Kind::Choice(Links::NAMES, |i| Links::ALL[i]),
     default: "copy",
-    help: "What becomes of symbolic links in a folder",
-    more: "copy: they are made anew. follow: what they point to is copied. skip: they are \
-           left out. safe: those are left out that lead out of what is copied: absolute \
-           ones, and those that go up too far, or up after they have gone down.",
+    help: "How symbolic links in a folder are copied",
+    more: "copy: links are copied as links. follow: what they point to is copied. skip: links \
+           are skipped. safe: links that lead out of the tree are skipped: absolute links, and \
+           those that go up too far, or go up after they have gone down.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -103,11 +104,10 @@ pub(crate) static EXCLUDE: CliOption<String> = CliOption {
     value: "PATTERN",
     kind: Kind::Pattern(|text| text),
     default: "",
-    help: "Leave out what matches",
-    more: "A line of gitignore rules, and may be written again and again: '*.o' matches \
-           everywhere, '/build' at the top of the source only, 'tmp/' folders only. A folder \
-           that is left out is left out with all that is in it. Of several that match, the \
-           last on the command line counts.",
+    help: "Do not copy what matches",
+    more: "A gitignore pattern; may be repeated: '*.o' matches everywhere, '/build' at the top \
+           of the source only, 'tmp/' folders only. A folder is excluded with all its \
+           contents. If several patterns match, the last on the command line counts.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -118,8 +118,8 @@ pub(crate) static INCLUDE: CliOption<String> = CliOption {
     value: "PATTERN",
     kind: Kind::Pattern(|text| format!("!{text}")),
     default: "",
-    help: "Keep what matches, although an earlier --exclude leaves it out",
-    more: "Nothing below a folder that is left out can be kept.",
+    help: "Copy what matches, although an earlier --exclude matches it too",
+    more: "Nothing in an excluded folder can be included.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -130,10 +130,10 @@ pub(crate) static FILES_FROM: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "Copy what this file names, below the one SRC folder",
-    more: "One name a line, relative to SRC; '-' is standard input. Each arrives under its \
-           name below DST, and the folders on the way are made. A folder that is named is \
-           copied with -r.",
+    help: "Copy what this file lists, from the one SRC folder",
+    more: "One name per line, relative to SRC; '-' is standard input. Each keeps its name \
+           below DST, and its parent folders are created. A folder in the list is copied with \
+           -r only.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -144,7 +144,7 @@ pub(crate) static NULL: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Names of --files-from end with a NUL byte, not with a line",
+    help: "Names in --files-from are separated by NUL bytes, not newlines",
     more: "As 'find -print0' writes them.",
     group: Group::Copying,
     commands: COPY,
@@ -156,8 +156,8 @@ pub(crate) static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Leave destination files that have the size and time of their source",
-    more: "They are neither copied nor refused. Links that point to the same are left too.",
+    help: "Skip files whose destination has the same size and modification time",
+    more: "They are neither copied nor refused. Links with the same target are skipped too.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -168,8 +168,8 @@ pub(crate) static CHECKSUM: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Leave destination files that have the size and bytes of their source",
-    more: "Every source file is read once more for it, and every destination file of the same \
+    help: "Skip files whose destination has the same size and contents",
+    more: "Each source file is read one more time, and so is each destination file of the same \
            size.",
     group: Group::Copying,
     commands: COPY,
@@ -181,9 +181,9 @@ pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Change nothing, only say what would be done",
-    more: "A copy asks both sides as a real one does, and exits as it; a sweep says which \
-           cells it has and how long they take.",
+    help: "Only show what would be done",
+    more: "A copy asks both sides as a real copy does, and has its exit code; a sweep shows \
+           its cells and how long they take.",
     group: Group::Copying,
     commands: DRY,
 };
@@ -194,8 +194,8 @@ pub(crate) static MAX_ERRORS: CliOption<u32> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(0, u32::MAX as u64), |n| n as u32),
     default: "",
-    help: "End the copy once more files than this have failed",
-    more: "Left out, any number may fail, and the others are copied.",
+    help: "Stop the copy when more than N files have failed",
+    more: "By default any number may fail, and the others are copied.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -206,7 +206,7 @@ pub(crate) static FRESH: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Do not go on where an earlier copy stopped",
+    help: "Do not resume an earlier copy: start over",
     more: "",
     group: Group::Copying,
     commands: COPY,
@@ -219,10 +219,10 @@ pub(crate) static OVERWRITE: CliOption<Overwrite> = CliOption {
     kind: Kind::Choice(Overwrite::NAMES, |i| Overwrite::ALL[i]),
     default: "never",
     help: "What happens to a destination file that exists",
-    more: "never: it is refused by name, the other files are copied, and the exit code is \
-           3. older: it is replaced when it is older than its source, as all is older than \
-           what comes from a pipe or is generated. always: it is replaced. The old file \
-           keeps its name and bytes until the new one is complete and verified.",
+    more: "never: it is refused by name, the other files are copied, and the exit code is 3. \
+           older: it is replaced if it is older than its source; data from a pipe or a \
+           generator counts as newer. always: it is replaced. The old file keeps its name and \
+           contents until the new one is complete and verified.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -233,10 +233,10 @@ pub(crate) static MANIFEST: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "Write a receipt: every file's digest and name",
-    more: "'datapump verify FILE DST' re-reads what was written; with --digest blake3 so \
-           does 'b3sum --check FILE' in the destination folder. The receipt gets its name \
-           at the end.",
+    help: "Write a receipt: the digest and name of every file",
+    more: "'datapump verify FILE DST' re-reads what was written; with --digest blake3, 'b3sum \
+           --check FILE' in the destination folder does so too. FILE appears when the copy has \
+           ended.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -247,9 +247,9 @@ pub(crate) static SEED: CliOption<u64> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(0, u64::MAX), |n| n),
     default: "0",
-    help: "Seed of the bytes that 'random:SIZE' makes, and of the order of runs",
-    more: "The same seed and size give the same bytes on every host. measure mixes its runs by \
-           it.",
+    help: "Seed of generated data such as random:SIZE, and of the order of runs",
+    more: "The same seed and size give the same bytes on every host. measure and sweep shuffle \
+           their runs with it.",
     group: Group::Copying,
     commands: SEEDED,
 };
@@ -261,7 +261,7 @@ pub(crate) static DEMO_BYTES: CliOption<u64> = CliOption {
     kind: Kind::Number(Limits::bytes(1, SIZE_MAX), |n| n),
     default: "512M",
     help: "Size of the one large file",
-    more: "The demo needs twice as much room in the temporary folder ($TMPDIR or /tmp).",
+    more: "The demo needs twice as much space in the temporary folder ($TMPDIR or /tmp).",
     group: Group::Copying,
     commands: DEMO,
 };
@@ -272,7 +272,7 @@ pub(crate) static DEMO_FILES: CliOption<u64> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(0, 1_000_000), |n| n),
     default: "2000",
-    help: "Number of small files beside it",
+    help: "Number of small files",
     more: "",
     group: Group::Copying,
     commands: DEMO,

@@ -178,8 +178,8 @@ impl Limits {
 
     fn list_phrase(self, range: Range) -> String {
         match range {
-            Range::Each => format!("numbers as 1..4 or 1,3: each {}", self.phrase()),
-            Range::Doubling => format!("sizes as 16K..1M or 16K,96K: each {}", self.phrase()),
+            Range::Each => format!("numbers such as 1..4 or 1,3: each {}", self.phrase()),
+            Range::Doubling => format!("sizes such as 16K..1M or 16K,96K: each {}", self.phrase()),
         }
     }
 

@@ -36,8 +36,8 @@ pub(crate) static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
     value: "LIST",
     kind: Kind::List(Limits::REQUEST_BYTES, Range::Doubling, |list| narrowed(&list)),
     default: "16K..1M",
-    help: "Request sizes that are measured",
-    more: "16K..1M doubles from one to the other; 16K,96K are just these.",
+    help: "Request sizes to measure",
+    more: "16K..1M doubles from 16K to 1M; 16K,96K are just these two.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -48,9 +48,9 @@ pub(crate) static DEPTHS: CliOption<Vec<u16>> = CliOption {
     value: "LIST",
     kind: Kind::List(Limits::DEPTH, Range::Each, |list| narrowed(&list)),
     default: "",
-    help: "Request depths that are measured, of both ends [default: 1]",
-    more: "1..4 are 1, 2, 3 and 4. The end that is a connection has one request in the air: \
-           its depth is the buffers behind it.",
+    help: "Request depths to measure, at both ends [default: 1]",
+    more: "1..4 are 1, 2, 3 and 4. An end that is a connection has one request in flight: its \
+           depth is its number of buffers.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -61,8 +61,9 @@ pub(crate) static BYTES: CliOption<Option<u64>> = CliOption {
     value: "SIZE",
     kind: Kind::NumberOr("auto", Limits::bytes(4096, 1 << 50), |n| n),
     default: "auto",
-    help: "How much each run moves",
-    more: "auto sizes each run to take a second or more. null to null counts requests anyway.",
+    help: "How many bytes each run moves",
+    more: "auto: enough for a run of one second or more. Runs from null to null are always \
+           sized so.",
     group: Group::Measuring,
     commands: MEASURED,
 };
@@ -73,9 +74,9 @@ pub(crate) static REPEAT: CliOption<u32> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(1, 1000), |n| n as u32),
     default: "",
-    help: "How often each combination is run [default: 5]",
-    more: "One repeat is a pass through all combinations, so that a slow minute of the machine \
-           hits none of them more than the others.",
+    help: "How many times each combination is run [default: 5]",
+    more: "One repeat is a pass through all combinations, so that a slow minute of the host \
+           affects all of them alike.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -86,8 +87,8 @@ pub(crate) static ORDER: CliOption<Order> = CliOption {
     value: "HOW",
     kind: Kind::Choice(Order::NAMES, |i| Order::ALL[i]),
     default: "random",
-    help: "In which order combinations are run",
-    more: "random mixes every pass by --seed.",
+    help: "The order of the combinations",
+    more: "random shuffles each pass with --seed.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -98,10 +99,10 @@ pub(crate) static SOAK: CliOption<Soak> = CliOption {
     value: "CPUS",
     kind: Kind::Choice(Soak::NAMES, |i| Soak::ALL[i]),
     default: "all",
-    help: "On which CPUs a soaker counts the time that is left",
-    more: "Each combination is run without the soaker for its bandwidth and beside it for its \
-           CPU time. A soaker is a thread of the lowest priority on each CPU; some are half of \
-           them. With none, idle time is what the kernel says it is.",
+    help: "CPUs on which a soaker counts idle time",
+    more: "Each combination is run without a soaker to measure its bandwidth, and beside one \
+           to measure its CPU time. A soaker is a thread of the lowest priority on each CPU; \
+           some: on half of the CPUs. With none, idle time is what the kernel reports.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -112,8 +113,8 @@ pub(crate) static CACHE: CliOption<Cache> = CliOption {
     value: "HOW",
     kind: Kind::Choice(Cache::NAMES, |i| Cache::ALL[i]),
     default: "bypass",
-    help: "How the page cache stands to the files",
-    more: "bypass is direct I/O; with warm all that is read is in it, with cold nothing.",
+    help: "How the files use the page cache",
+    more: "bypass: direct I/O; warm: all data is cached; cold: no data is cached.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -124,8 +125,8 @@ pub(crate) static FILE: CliOption<PathBuf> = CliOption {
     value: "PATH",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "The folder where files are made, or a file to read [default: this folder]",
-    more: "What is made is removed at the end. A file that is named is only read.",
+    help: "The folder for test files, or a file to read [default: this folder]",
+    more: "Test files are removed at the end. A file that is named is only read.",
     group: Group::Measuring,
     commands: PLACED,
 };
@@ -136,9 +137,9 @@ pub(crate) static SINK_FOLDER: CliOption<PathBuf> = CliOption {
     value: "PATH",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "The folder where files are written, if it is another than --file's",
-    more: "With a disk of its own for each end, neither spares the other anything. Whole \
-           copies stay between --file and memory.",
+    help: "The folder for files that are written, if it is not that of --file",
+    more: "If each end has a disk of its own, neither end shares wake-ups with the other. \
+           Whole copies stay between --file and memory.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -149,8 +150,9 @@ pub(crate) static TARGET: CliOption<Option<Rate>> = CliOption {
     value: "RATE",
     kind: Kind::RateOr("interface", |rate| rate),
     default: "interface",
-    help: "The rate that copies are to reach",
-    more: "interface is that of the slower interface, or 1 Gbit where none tells its speed.",
+    help: "Target rate of copies",
+    more: "interface: the rate of the slower interface, or 1 Gbit if no interface reports its \
+           speed.",
     group: Group::Measuring,
     commands: DOCTOR,
 };
@@ -162,7 +164,7 @@ pub(crate) static ON: CliOption<String> = CliOption {
     kind: Kind::Text(|text| text),
     default: "",
     help: "Another host as the other end of the network, reached by ssh",
-    more: "Without it the other end is another process on this host.",
+    more: "Without it, the other end is another process on this host.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -174,7 +176,7 @@ pub(crate) static THOROUGH: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Measure more, which takes longer",
-    more: "Parts at depths 1 to 4, ten times each, where it is said first how long that takes; \
+    more: "Parts at depths 1 to 4, ten times each, after a line with the estimated duration; \
            compression at every level, two seconds each.",
     group: Group::Measuring,
     commands: MEASURED,

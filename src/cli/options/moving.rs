@@ -48,7 +48,7 @@ pub(crate) static STREAMS: CliOption<u16> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::STREAMS, |n| n as u16),
     default: "4",
-    help: "TCP streams side by side",
+    help: "Number of parallel TCP streams",
     more: "",
     group: Group::Moving,
     commands: PLANNED,
@@ -96,9 +96,9 @@ pub(crate) static RATE: CliOption<Option<Rate>> = CliOption {
     value: "RATE",
     kind: Kind::RateOr("unlimited", |rate| rate),
     default: "unlimited",
-    help: "Upper limit of all streams together",
-    more: "The unit is always spelled out: 100Mbit is bits a second (decimal), 80MB bytes a \
-           second (decimal), 80M bytes a second (binary).",
+    help: "Maximum rate of all streams together",
+    more: "The unit is required: 100Mbit is bits per second (decimal), 80MB bytes per second \
+           (decimal), 80M bytes per second (binary).",
     group: Group::Moving,
     commands: MOVING,
 };
@@ -110,9 +110,9 @@ pub(crate) static SEAL: CliOption<Seal> = CliOption {
     kind: Kind::Choice(Seal::NAMES, |i| Seal::ALL[i]),
     default: "tls",
     help: "How the streams are protected",
-    more: "tls: TLS 1.3, both sides' keys made for this transfer. auth: clear text, each \
-           block with a keyed tag: tamper-evident, not secret. off: clear text for a wire \
-           you trust; strangers are still refused.",
+    more: "tls: TLS 1.3, with keys that both sides make for this transfer. auth: clear text, \
+           each block with a keyed tag: changes are detected, but the data is not secret. off: \
+           clear text, for trusted networks; other clients are still refused.",
     group: Group::Moving,
     commands: SEALED,
 };
@@ -123,7 +123,7 @@ pub(crate) static DIGEST: CliOption<DigestKind> = CliOption {
     value: "WHICH",
     kind: Kind::Choice(DigestKind::NAMES, |i| DigestKind::ALL[i]),
     default: "blake3",
-    help: "The digest that is checked before a file gets its name",
+    help: "The digest that is checked before a file gets its final name",
     more: "",
     group: Group::Moving,
     commands: SEALED,
@@ -135,8 +135,8 @@ pub(crate) static CPUS: CliOption<Cpus> = CliOption {
     value: "LIST",
     kind: Kind::Cpus(|cpus| cpus),
     default: "",
-    help: "Hold this side to these CPUs",
-    more: "As 'taskset' does: what the kernel's own threads do for it may be elsewhere.",
+    help: "Bind this side to these CPUs",
+    more: "As 'taskset' does: kernel threads may run elsewhere.",
     group: Group::Moving,
     commands: PINNED,
 };
@@ -147,7 +147,7 @@ pub(crate) static STALL: CliOption<Nanos> = CliOption {
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "10",
-    help: "How long a stream may move nothing before it is replaced",
+    help: "Time without progress after which a stream is replaced",
     more: "",
     group: Group::Moving,
     commands: SEALED,
@@ -159,9 +159,10 @@ pub(crate) static RECEIVE: CliOption<Receive> = CliOption {
     value: "HOW",
     kind: Kind::Choice(Receive::NAMES, |i| Receive::ALL[i]),
     default: "waitall",
-    help: "How bodies are taken off a socket",
-    more: "waitall lets one call wait for a whole request; any takes what has come, so that \
-           there are more calls. For measuring; sealed streams take what has come anyway.",
+    help: "How data is read from a socket",
+    more: "waitall: one call waits for a whole request. any: a call returns what has arrived, \
+           so there are more calls. For measurements; TLS streams always read what has \
+           arrived.",
     group: Group::Moving,
     commands: COPYING,
 };
@@ -172,10 +173,10 @@ pub(crate) static PROFILE: CliOption<String> = CliOption {
     value: "NAME",
     kind: Kind::Text(|text| text),
     default: "",
-    help: "Options that are kept under this name, usually that of the host",
-    more: "'datapump sweep profile' writes what was best there, one option a line, in \
-           $XDG_CONFIG_HOME/datapump/profiles or ~/.config/datapump/profiles. A name with a \
-           slash is a file. What is typed beside it counts.",
+    help: "Use the options that are saved under this name, usually that of the host",
+    more: "'datapump sweep profile' saves the best settings of each host, one option per line, \
+           in $XDG_CONFIG_HOME/datapump/profiles or ~/.config/datapump/profiles. A name with a \
+           slash is a file. Options on the command line take precedence.",
     group: Group::Moving,
     commands: COPY,
 };
@@ -187,9 +188,9 @@ pub(crate) static WINDOW: CliOption<Option<u32>> = CliOption {
     kind: Kind::NumberOr("auto", Limits::WINDOW_BYTES, |n| n.map(|n| n as u32)),
     default: "auto",
     help: "TCP window of each stream",
-    more: "The receiving side advertises it; the summary shows what the sending side saw. \
-           A warning names the kernel's limit (net.core.rmem_max, wmem_max) where that is \
-           less. auto leaves it to TCP, which suits most paths.",
+    more: "The receiving side advertises it; the summary shows what the sending side saw. A \
+           warning names the kernel's limit (net.core.rmem_max, wmem_max) if it is lower. auto \
+           leaves it to TCP, which suits most paths.",
     group: Group::Moving,
     commands: WINDOWED,
 };
@@ -201,7 +202,7 @@ pub(crate) static CONGESTION: CliOption<Option<String>> = CliOption {
     kind: Kind::NameOr("default", |name| name),
     default: "default",
     help: "TCP congestion control, such as cubic or bbr",
-    more: "default is what each host's kernel is set to.",
+    more: "default: the setting of each host's kernel.",
     group: Group::Moving,
     commands: SWEPT,
 };
@@ -212,11 +213,10 @@ pub(crate) static PACE: CliOption<Pace> = CliOption {
     value: "RATE",
     kind: Kind::Parsed(PACE_PHRASE, Pace::parse),
     default: "auto",
-    help: "Space what TCP sends at this rate of all streams together",
-    more: "Bursts that overflow a queue on the path are lost; spaced they are not. auto lets \
-           TCP space what it sends where a round trip takes 2 ms and more, and sets a pace \
-           below what the path delivers once bursts are lost all the same. off leaves it to \
-           the congestion control.",
+    help: "Pace TCP at this rate of all streams together",
+    more: "Bursts that overflow a queue on the path are lost; paced segments are not. auto \
+           lets TCP pace if a round trip takes 2 ms or more, and sets a rate below that of the \
+           path if bursts are still lost. off leaves pacing to the congestion control.",
     group: Group::Moving,
     commands: SWEPT,
 };
@@ -227,15 +227,15 @@ pub(crate) static COMPRESS: CliOption<Compress> = CliOption {
     value: "HOW",
     kind: Kind::Parsed(COMPRESS_PHRASE, Compress::parse),
     default: "",
-    help: "Pack what goes over the network [default: auto]",
-    more: "Worth it where the network is slower than a processor packs. auto finds out, for \
-           each request, whether and how; on a fast network it tries now and then, and else \
-           leaves the bytes as they are. Left out, null:, zero:, random: and other data that \
-           is made up go as they are: they are there to measure with. All processors pack, \
-           for one stream too, and unpack at the other end. What does not shrink goes as it \
-           is. zlib has the levels of gzip (0 is off), zstd those of zstd. How long packed \
-           data is can be seen on the wire: off is for where somebody may both see that and \
-           choose some of the data.",
+    help: "Compress network data [default: auto]",
+    more: "Useful if the network is slower than a CPU compresses. auto decides for each \
+           request whether and how; on a fast network it tries from time to time, and \
+           otherwise sends data uncompressed. null:, zero:, random: and synthetic data is not \
+           compressed by default, as it is for measurements. All CPUs compress, also for one \
+           stream, and decompress at the other end; incompressible data is sent uncompressed. \
+           zlib has the levels of gzip (0 is off), zstd those of zstd. The length of \
+           compressed data can be seen on the network: use off if somebody can see it and also \
+           choose part of the data.",
     group: Group::Moving,
     commands: MOVING,
 };
@@ -246,9 +246,9 @@ pub(crate) static DSCP: CliOption<Dscp> = CliOption {
     value: "MARK",
     kind: Kind::Parsed(DSCP_PHRASE, Dscp::parse),
     default: "",
-    help: "Mark the data streams for the network",
-    more: "What routers make of it is theirs: le asks for what is left over. The ssh \
-           connection keeps its own mark.",
+    help: "DSCP mark of the data streams",
+    more: "Routers decide what to do with it; le asks for lower priority than other traffic. \
+           The ssh connection keeps its own mark.",
     group: Group::Moving,
     commands: SWEPT,
 };
@@ -259,9 +259,9 @@ pub(crate) static LOCKSTEP: CliOption<Lockstep> = CliOption {
     value: "SIZE:TIME",
     kind: Kind::Parsed(LOCKSTEP_PHRASE, Lockstep::parse),
     default: "",
-    help: "For the lab: stop after each SIZE of a stream until all is there, and TIME more",
-    more: "How movers behave that hand over one block at a time, to see what it costs. Never \
-           useful for copying.",
+    help: "For experiments: send one block of SIZE, wait until it has arrived and TIME longer",
+    more: "On each stream. It shows what it costs to move one block at a time, as some \
+           programs do. Never useful for copying.",
     group: Group::Moving,
     commands: MOVING,
 };

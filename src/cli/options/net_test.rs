@@ -18,8 +18,8 @@ pub(crate) static TIME: CliOption<Nanos> = CliOption {
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",
-    help: "How long the path is tested [default: 10]",
-    more: "What has been begun then is still sent, and does not count.",
+    help: "Duration of the test [default: 10]",
+    more: "Requests in flight at the end are still sent, and do not count.",
     group: Group::NetTest,
     commands: NET_TEST,
 };
@@ -30,8 +30,8 @@ pub(crate) static OMIT: CliOption<Nanos> = CliOption {
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",
-    help: "Do not count so much at the beginning, which comes in front of --time",
-    more: "TCP finds out first what the path carries.",
+    help: "Ignore this time at the beginning, before --time",
+    more: "TCP first needs time to reach the rate of the path.",
     group: Group::NetTest,
     commands: NET_TEST,
 };
@@ -42,7 +42,7 @@ pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",
-    help: "How long an interval is, of which there is a line [default: 1]",
+    help: "Length of an interval; one line is printed for each [default: 1]",
     more: "",
     group: Group::NetTest,
     commands: NET_TEST,
@@ -66,8 +66,8 @@ pub(crate) static BIDIR: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Both directions at once, each with a result of its own",
-    more: "Each has its own login.",
+    help: "Both directions at once, each with its own result",
+    more: "Each direction has its own ssh login.",
     group: Group::NetTest,
     commands: NET_TEST,
 };
@@ -78,8 +78,8 @@ pub(crate) static STREAMS: CliOption<u16> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::STREAMS, |n| n as u16),
     default: "",
-    help: "TCP streams side by side, in each direction [default: 1]",
-    more: "copy uses 4 where nothing is said.",
+    help: "Number of parallel TCP streams in each direction [default: 1]",
+    more: "The default of copy is 4.",
     group: Group::NetTest,
     commands: NET_TEST,
 };
@@ -91,8 +91,8 @@ pub(crate) static SEAL: CliOption<Seal> = CliOption {
     kind: Kind::Choice(Seal::NAMES, |i| Seal::ALL[i]),
     default: "",
     help: "How the streams are protected [default: off]",
-    more: "The path is what is tested, so its bytes are clear. tls is what copy does, and \
-           measures what that costs too.",
+    more: "The test is about the path, so data is not encrypted. tls is the default of copy; \
+           with it, the test measures its cost too.",
     group: Group::NetTest,
     commands: NET_TEST,
 };
@@ -104,7 +104,7 @@ pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     kind: Kind::Number(Limits::REQUEST_BYTES, |n| n as u32),
     default: "",
     help: "Bytes that one request moves [default: 128K]",
-    more: "At the end, what has been begun is still sent: of small requests that is less.",
+    more: "Requests in flight at the end are still sent: small ones take less time.",
     group: Group::NetTest,
     commands: NET_TEST,
 };

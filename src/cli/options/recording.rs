@@ -101,8 +101,8 @@ pub(crate) static RESULTS: CliOption<PathBuf> = CliOption {
     kind: Kind::Path(|path| path),
     default: "",
     help: "The results store, an SQLite file",
-    more: "Left out, it is what the variable DATAPUMP_RESULTS names, else datapump/results.db \
-           in $XDG_STATE_HOME or ~/.local/state.",
+    more: "By default, the file that the variable DATAPUMP_RESULTS names, else \
+           datapump/results.db in $XDG_STATE_HOME or ~/.local/state.",
     group: Group::Recording,
     commands: RECORDS,
 };
@@ -114,7 +114,7 @@ pub(crate) static NO_RECORD: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Do not record this run in the results store",
-    more: "The same with the variable DATAPUMP_NO_RECORD set to 1.",
+    more: "The variable DATAPUMP_NO_RECORD, set to 1, does the same.",
     group: Group::Recording,
     commands: RECORDED_OR_NOT,
 };
@@ -125,10 +125,10 @@ pub(crate) static INPUT: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "Fit the measurements in this CSV file, - for standard input, not those in the store",
+    help: "Fit the measurements in this CSV file (- is standard input), not those in the store",
     more: "The first line names the columns: request_size (32K or 32768) and ns_per_byte, or \
-           request_size, bytes, cpu_s and, where they were counted, calls and starts; depth \
-           too, where runs differ in it.",
+           request_size, bytes, cpu_s and, if they were counted, calls and starts; also depth, \
+           if it differs between runs.",
     group: Group::Recording,
     commands: FIT,
 };
@@ -139,7 +139,7 @@ pub(crate) static LIMIT: CliOption<u32> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(1, u32::MAX as u64), |n| n as u32),
     default: "20",
-    help: "Runs that a list shows, the newest",
+    help: "Number of runs in the list, the newest ones",
     more: "",
     group: Group::Recording,
     commands: LIST,
@@ -152,7 +152,7 @@ pub(crate) static EXPERIMENT: CliOption<String> = CliOption {
     kind: Kind::Text(|text| text),
     default: "",
     help: "Only runs of this experiment",
-    more: "A model is made from the newest one where nothing is said.",
+    more: "Default for a model: the newest one.",
     group: Group::Recording,
     commands: CHOSEN,
 };
@@ -164,9 +164,9 @@ pub(crate) static CPU_FROM: CliOption<CpuFrom> = CliOption {
     kind: Kind::Choice(CpuFrom::NAMES, |i| CpuFrom::ALL[i]),
     default: "soaked",
     help: "Which runs the tables take CPU time from",
-    more: "soaked are those beside a soaker, bare those without, by clocks alone; the other \
-           kind is summed up below. Models of hosts are always from bare runs, as copies have \
-           no soaker.",
+    more: "soaked: runs beside a soaker. bare: runs without one, where CPU time is from clocks \
+           alone. The other kind is summarized below. Models of hosts are always fitted to \
+           bare runs, as copies have no soaker.",
     group: Group::Recording,
     commands: FIT,
 };
@@ -177,7 +177,7 @@ pub(crate) static MODEL_FORMAT: CliOption<PageFormat> = CliOption {
     value: "FORMAT",
     kind: Kind::Choice(PageFormat::NAMES, |i| PageFormat::ALL[i]),
     default: "",
-    help: "How it is written",
+    help: "Output format",
     more: "",
     group: Group::Recording,
     commands: MODELS,
@@ -189,7 +189,7 @@ pub(crate) static EXPORT_FORMAT: CliOption<Format> = CliOption {
     value: "FORMAT",
     kind: Kind::Choice(EXPORT_NAMES, |i| Format::ALL[i].1),
     default: "json",
-    help: "How it is written",
+    help: "Output format",
     more: "",
     group: Group::Recording,
     commands: EXPORT,
@@ -201,7 +201,7 @@ pub(crate) static SHOW_FORMAT: CliOption<CampaignFormat> = CliOption {
     value: "FORMAT",
     kind: Kind::Choice(CampaignFormat::NAMES, |i| CampaignFormat::ALL[i]),
     default: "",
-    help: "How it is written",
+    help: "Output format",
     more: "",
     group: Group::Recording,
     commands: SHOW,
@@ -213,7 +213,7 @@ pub(crate) static COMPARE_FORMAT: CliOption<Form> = CliOption {
     value: "FORMAT",
     kind: Kind::Choice(&["text", "markdown"], |i| [Form::Text, Form::Markdown][i]),
     default: "text",
-    help: "How it is written",
+    help: "Output format",
     more: "",
     group: Group::Recording,
     commands: COMPARE,
@@ -225,10 +225,9 @@ pub(crate) static WHAT: CliOption<What> = CliOption {
     value: "WHAT",
     kind: Kind::Choice(What::NAMES, |i| What::ALL[i]),
     default: "runs",
-    help: "What export writes rows of",
-    more: "With paths each line is one sample of one data stream, as one of its ends saw it: \
-           what TCP_INFO said and where the time of the lane went. json has runs with their \
-           paths inside, whatever is said here.",
+    help: "What a row of the output is",
+    more: "With paths, each row is one sample of one data stream at one of its ends: TCP_INFO, \
+           and how the lane spent its time. json always has runs with their paths inside.",
     group: Group::Recording,
     commands: EXPORT,
 };
@@ -239,9 +238,9 @@ pub(crate) static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
     value: "HOW",
     kind: Kind::Choice(PathSamples::NAMES, |i| PathSamples::ALL[i]),
     default: "on",
-    help: "Whether TCP's view of each stream is sampled while it runs",
-    more: "It takes no time worth mentioning, is recorded with the run, and is what a verdict \
-           on the path is made from. off is for measuring just that.",
+    help: "Whether TCP_INFO of each stream is sampled while it runs",
+    more: "Its cost is negligible. The samples are recorded with the run, and the verdict on \
+           the path is made from them. off is for measuring that cost.",
     group: Group::Recording,
     commands: MOVING,
 };
@@ -252,8 +251,8 @@ pub(crate) static OUTPUT: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "Write there, and not to standard output",
-    more: "A file that is there already is not replaced.",
+    help: "Write to this file instead of standard output",
+    more: "An existing file is not replaced.",
     group: Group::Recording,
     commands: WRITING,
 };

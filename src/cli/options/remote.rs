@@ -26,10 +26,10 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
     value: "CMD",
     kind: Kind::Words(|words| words),
     default: "ssh",
-    help: "The command that stands for ssh, with its arguments",
-    more: "Split like a shell does, with quotes: --ssh 'ssh -p 2222 -i \"my key\"'. The \
-           host and the far command follow. Your ssh configuration, agent and jump hosts \
-           apply; one login.",
+    help: "The command to use as ssh, with its arguments",
+    more: "It is split as a shell does, with quotes: --ssh 'ssh -p 2222 -i \"my key\"'. The \
+           host and the far command are added at the end. Your ssh configuration, agent and \
+           jump hosts apply; there is one login.",
     group: Group::Remote,
     commands: FAR,
 };
@@ -40,7 +40,7 @@ pub(crate) static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     value: "PATH",
     kind: Kind::Text(|text| text),
     default: "datapump",
-    help: "The far side's datapump, where it is not in PATH",
+    help: "Path of datapump on the far side, if it is not in PATH",
     more: "",
     group: Group::Remote,
     commands: FAR,
@@ -53,7 +53,7 @@ pub(crate) static PORTS: CliOption<(u16, u16)> = CliOption {
     kind: Kind::Ports(|range| range),
     default: "",
     help: "Ports that the far side may listen on",
-    more: "Left out, the far system chooses a free one. If the port cannot be reached, the \
+    more: "By default the far system chooses a free one. If the port cannot be reached, the \
            data goes over the ssh connection itself, and a warning says so.",
     group: Group::Remote,
     commands: FAR,
@@ -65,11 +65,11 @@ pub(crate) static ADDRESSES: CliOption<AddressList> = CliOption {
     value: "LIST",
     kind: Kind::Parsed(ADDRESSES_PHRASE, AddressList::parse),
     default: "",
-    help: "Where data may go besides the addresses of HOST",
-    more: "Addresses, networks and names of hosts. Data connections go to addresses of the \
-           host that was typed, as this host's resolver and 'ssh -G' know them. An address \
-           or a name in LIST is tried before these: an interface for data. A network allows \
-           what the far side names as its address, as behind a jump host.",
+    help: "Where data may be sent besides the addresses of HOST",
+    more: "Addresses, networks and host names. Data connections go to addresses of HOST that \
+           this host's resolver and 'ssh -G' know. An address or a name in LIST is tried \
+           before these, such as an interface for data. With a network, addresses in it that \
+           the far side reports are allowed, as behind a jump host.",
     group: Group::Remote,
     commands: FAR,
 };
@@ -80,8 +80,8 @@ pub(crate) static REMOTE_CPUS: CliOption<Cpus> = CliOption {
     value: "LIST",
     kind: Kind::Cpus(|cpus| cpus),
     default: "",
-    help: "Hold the far side to these CPUs",
-    more: "As --cpus does here.",
+    help: "Bind the far side to these CPUs",
+    more: "As --cpus does on this side.",
     group: Group::Remote,
     commands: COPYING,
 };
@@ -92,7 +92,7 @@ pub(crate) static RETRY_FOR: CliOption<Nanos> = CliOption {
     value: "TIME",
     kind: Kind::Time(|time| time),
     default: "10m",
-    help: "How long a lost ssh connection is made again",
+    help: "How long to retry a lost ssh connection",
     more: "off ends the copy at once; the same command resumes it.",
     group: Group::Remote,
     commands: COPY,

@@ -51,8 +51,8 @@ pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     kind: Kind::Seconds(|time| time),
     default: "",
     help: "Print a line with the rate of every interval",
-    more: "On a terminal the lines stand above the progress line. Left out and without a \
-           terminal, a line is printed every 10 seconds.",
+    more: "On a terminal the lines are printed above the progress line. Without this option \
+           and without a terminal, a line is printed every 10 seconds.",
     group: Group::Showing,
     commands: TIMED,
 };
@@ -63,9 +63,9 @@ pub(crate) static JSON: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Print one JSON object a line instead of text",
-    more: "Events are start, progress, file, warning, verdict and end; end always comes, \
-           also on failure. On standard output, or on standard error when '-' is the \
+    help: "Print one JSON object per line instead of text",
+    more: "Events are start, progress, file, warning, verdict and end; end is always printed, \
+           also on failure. They go to standard output, or to standard error if '-' is the \
            destination.",
     group: Group::Showing,
     commands: TOLD,
@@ -78,7 +78,7 @@ pub(crate) static QUIET: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Print errors only",
-    more: "With --json the events progress and file (of files that went well) are left out.",
+    more: "With --json, the events progress and file (of files without an error) are omitted.",
     group: Group::Showing,
     commands: QUIET_TOO,
 };
@@ -89,9 +89,9 @@ pub(crate) static VERBOSE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "List each file that is copied; with --dry-run each that would be",
-    more: "One line a file, as rsync itemizes: '<f' is a file that is sent to another host, '>f' \
-           one that is received or copied on this host; then its size and its name.",
+    help: "List each file that is copied; with --dry-run, each that would be copied",
+    more: "One line per file, as rsync itemizes: '<f' is a file that is sent to another host, \
+           '>f' one that is received or copied on this host; then its size and its name.",
     group: Group::Showing,
     commands: MOVING,
 };
@@ -127,8 +127,8 @@ pub(crate) static EXPLAIN: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Show why the copy was not faster, with the evidence, and what to change",
-    more: "The summary has it in one sentence. Later, 'datapump explain' shows the same of \
-           a run that was recorded.",
+    more: "The summary says it in one sentence. For a recorded run, 'datapump explain' shows \
+           the same.",
     group: Group::Showing,
     commands: EXPLAINED,
 };

@@ -17,8 +17,8 @@ pub(crate) static ENGINE: CliOption<EngineChoice> = CliOption {
     value: "WHICH",
     kind: Kind::Choice(EngineChoice::NAMES, |i| EngineChoice::ALL[i]),
     default: "auto",
-    help: "What does the input and output",
-    more: "auto takes what measures best for each end; the summary names it.",
+    help: "I/O engine",
+    more: "auto uses the fastest for each end; the summary names it.",
     group: Group::Storage,
     commands: SWEPT,
 };
@@ -41,9 +41,9 @@ pub(crate) static FSYNC: CliOption<Fsync> = CliOption {
     value: "WHAT",
     kind: Kind::Choice(Fsync::NAMES, |i| Fsync::ALL[i]),
     default: "file",
-    help: "Whether a file is on stable storage before it gets its name",
-    more: "file: each file, and then its folder, is synced. off: the system writes when it \
-           likes; a crash soon after can leave files without their bytes.",
+    help: "Whether a file is on stable storage before it gets its final name",
+    more: "file: each file, and then its folder, is synced. off: the system writes later; a \
+           crash soon after can leave files without their data.",
     group: Group::Storage,
     commands: WRITTEN,
 };
@@ -54,10 +54,10 @@ pub(crate) static PREALLOCATE: CliOption<Preallocate> = CliOption {
     value: "WHETHER",
     kind: Kind::Choice(Preallocate::NAMES, |i| Preallocate::ALL[i]),
     default: "auto",
-    help: "Give a file its length, and room for it, before its bytes arrive",
-    more: "Writes behind a file's end wait for each other; a disk that is too small is found \
-           at once. auto: where files are written around the page cache (--direct). Where the \
-           file system cannot do it, nothing is reserved.",
+    help: "Set a file's length and reserve its space before its data arrives",
+    more: "Writes that extend a file wait for each other, and a full disk is detected at once. \
+           auto: for files that bypass the page cache (--direct). If the file system cannot do \
+           it, nothing is reserved.",
     group: Group::Storage,
     commands: MOVING,
 };
@@ -69,7 +69,7 @@ pub(crate) static MEMORY: CliOption<u64> = CliOption {
     kind: Kind::Number(Limits::bytes(limits::MEMORY_BYTES_MIN, SIZE_MAX), |n| n),
     default: "256M",
     help: "Memory that each side may use for buffers",
-    more: "Depths that are left to the program are chosen to fit.",
+    more: "Depths that are auto are chosen to fit.",
     group: Group::Storage,
     commands: SWEPT,
 };

@@ -50,9 +50,9 @@ pub(crate) static HOSTS: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "The hosts that are measured, one a line: [USER@]HOST[:FOLDER]",
-    more: "What follows a # is a comment. With a FOLDER the bytes are written to a file there, \
-           which goes when the cell is over; without one they go to nothing.",
+    help: "File with the hosts to measure, one per line: [USER@]HOST[:FOLDER]",
+    more: "Text after a # is a comment. With a FOLDER, the data is written to a file there, \
+           which is removed after the cell; without one the data is discarded.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -63,11 +63,11 @@ pub(crate) static PRESET: CliOption<Preset> = CliOption {
     value: "NAME",
     kind: Kind::Choice(Preset::NAMES, |i| Preset::ALL[i]),
     default: "",
-    help: "Lists and order that somebody has used before",
+    help: "Lists and order of an earlier study",
     more: "slac is the order of SLAC's measurements of 2001: windows \
-           8,1024,16,512,32,256,128,64 KB, streams \
-           1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, levels 0 5 1 7 3 9 2 4, ten seconds \
-           each. A list that is typed takes the place of the preset's.",
+           8,1024,16,512,32,256,128,64 KB, streams 1,20,5,12,8,10,4,25,11,3,7,40,15,9,2,30,6, \
+           levels 0 5 1 7 3 9 2 4, ten seconds each. A list on the command line replaces that \
+           of the preset.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -78,7 +78,7 @@ pub(crate) static WINDOWS: CliOption<Vec<Option<u32>>> = CliOption {
     value: "LIST",
     kind: Kind::Parsed(WINDOWS_PHRASE, windows),
     default: "",
-    help: "TCP windows of each stream that are tried [default: 64K,256K,1M,auto]",
+    help: "TCP windows of each stream to try [default: 64K,256K,1M,auto]",
     more: "auto leaves the window to TCP.",
     group: Group::Sweeping,
     commands: SWEEP,
@@ -90,7 +90,7 @@ pub(crate) static STREAMS: CliOption<Vec<u16>> = CliOption {
     value: "LIST",
     kind: Kind::List(Limits::STREAMS, Range::Each, |list| narrowed(&list)),
     default: "",
-    help: "Numbers of streams that are tried [default: 1,4,8,16]",
+    help: "Numbers of streams to try [default: 1,4,8,16]",
     more: "",
     group: Group::Sweeping,
     commands: SWEEP,
@@ -102,9 +102,9 @@ pub(crate) static LEVELS: CliOption<Vec<Compress>> = CliOption {
     value: "LIST",
     kind: Kind::Parsed(LEVELS_PHRASE, levels),
     default: "",
-    help: "Levels of compression that are tried [default: 0]",
-    more: "A number is one of zlib, 0 is none. What a level gains depends on the data: see \
-           --data.",
+    help: "Compression levels to try [default: 0]",
+    more: "A number is a level of zlib; 0 is no compression. What a level gains depends on the \
+           data: see --data.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -115,8 +115,8 @@ pub(crate) static TIME: CliOption<Nanos> = CliOption {
     value: "SECONDS",
     kind: Kind::Seconds(|time| time),
     default: "",
-    help: "How long each copy lasts [default: 10]",
-    more: "What has been begun then is still sent.",
+    help: "Duration of each copy [default: 10]",
+    more: "Requests in flight at the end are still sent.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -127,8 +127,8 @@ pub(crate) static SIZES: CliOption<Vec<u64>> = CliOption {
     value: "LIST",
     kind: Kind::List(Limits::bytes(1, SIZE_MAX), Range::Doubling, |list| list),
     default: "",
-    help: "Copy so many bytes instead, to find from which size on the rate no longer grows",
-    more: "1M..256M doubles from one to the other. Nine passes say most.",
+    help: "Copy these sizes instead, to find from which size the rate stops growing",
+    more: "1M..256M doubles from 1M to 256M. Nine passes are recommended.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -139,7 +139,7 @@ pub(crate) static DURATIONS: CliOption<Vec<Nanos>> = CliOption {
     value: "LIST",
     kind: Kind::Parsed(DURATIONS_PHRASE, durations),
     default: "",
-    help: "Copy for each of these times, to find how long a copy must be to tell the rate",
+    help: "Copy for each of these times, to find how long a copy must run to measure the rate",
     more: "",
     group: Group::Sweeping,
     commands: SWEEP,
@@ -151,7 +151,7 @@ pub(crate) static REPEAT: CliOption<u32> = CliOption {
     value: "N",
     kind: Kind::Number(Limits::count(1, 1000), |n| n as u32),
     default: "",
-    help: "Passes through all cells [default: 3, with a preset 1]",
+    help: "Number of passes through all cells [default: 3, with a preset 1]",
     more: "",
     group: Group::Sweeping,
     commands: SWEEP,
@@ -163,9 +163,9 @@ pub(crate) static ORDER: CliOption<Order> = CliOption {
     value: "HOW",
     kind: Kind::Choice(Order::NAMES, |i| Order::ALL[i]),
     default: "",
-    help: "In which order cells are measured [default: random, with a preset given]",
-    more: "random mixes every pass by --seed, over all hosts. given goes host by host through \
-           the lists as they are typed.",
+    help: "The order of the cells [default: random, with a preset given]",
+    more: "random shuffles each pass with --seed, over all hosts. given takes one host after \
+           the other, and the lists in the order of the command line.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -176,8 +176,8 @@ pub(crate) static DATA: CliOption<DataSet> = CliOption {
     value: "KIND",
     kind: Kind::Choice(DataSet::NAMES, |i| DataSet::ALL[i]),
     default: "records",
-    help: "What the bytes are like: this matters to compression only",
-    more: "They are made from --seed, as those of records:SIZE and the like of copy.",
+    help: "Kind of the synthetic data: it matters for compression only",
+    more: "It is generated from --seed, as with records:SIZE and the like of copy.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -189,8 +189,8 @@ pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     kind: Kind::Number(Limits::REQUEST_BYTES, |n| n as u32),
     default: "",
     help: "Bytes that one request moves [default: 64K]",
-    more: "At the end of its time a copy sends what has been begun: of small requests that is \
-           less, which matters where windows are small and round trips long.",
+    more: "Requests in flight at the end are still sent: small ones take less time, which \
+           matters if windows are small and round trips long.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -201,8 +201,8 @@ pub(crate) static RESUME: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Go on with a campaign that was interrupted: sweep --resume [CAMPAIGN]",
-    more: "As it was typed then; what it has measured is not measured again.",
+    help: "Resume an interrupted campaign: sweep --resume [CAMPAIGN]",
+    more: "It runs with its original options; cells that are measured are not measured again.",
     group: Group::Sweeping,
     commands: SWEEP,
 };
@@ -230,6 +230,6 @@ fn durations(text: &str) -> Result<Vec<Nanos>, String> {
     each(text, |word| TIME.kind.read_text(word).ok(), DURATIONS_PHRASE)
 }
 
-const WINDOWS_PHRASE: &str = "sizes as 64K,1M, each from 4K to 1G, or auto among them";
-const LEVELS_PHRASE: &str = "levels as 0,1,9 (of zlib), or as copy --compress takes them: zstd:3";
-const DURATIONS_PHRASE: &str = "times as 2,5,10: each seconds from 0.1 to 3600";
+const WINDOWS_PHRASE: &str = "sizes such as 64K,1M, each from 4K to 1G; auto is allowed too";
+const LEVELS_PHRASE: &str = "levels such as 0,1,9 (of zlib), or as for copy --compress: zstd:3";
+const DURATIONS_PHRASE: &str = "times such as 2,5,10: each seconds from 0.1 to 3600";
