@@ -36,7 +36,7 @@ pub(super) fn install(watch: &Arc<Watch>) -> io::Result<()> {
 fn stop(watch: &Weak<Watch>) {
     if let Some(watch) = watch.upgrade() {
         watch.stop();
-        watch.warn("stopping; once more to end at once");
+        watch.warn("stopping; press Ctrl-C again to quit");
     }
 }
 

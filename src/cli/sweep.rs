@@ -92,8 +92,8 @@ fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
     match typed.names().find(of_a_grid) {
         None => Ok(()),
         Some(name) => Err(format!(
-            "--{name} beside --resume: a campaign goes on with what it was begun with; leave it \
-             out, or begin another without --resume"
+            "--{name} with --resume: a resumed campaign keeps its original options; leave it out, \
+             or start a new campaign without --resume"
         )),
     }
 }
@@ -151,7 +151,7 @@ impl Campaign {
     fn of(args: &BeginArgs) -> Result<Campaign, String> {
         let shown = args.hosts.display();
         let text = fs::read_to_string(&args.hosts).map_err(|why| {
-            format!("--hosts '{shown}': cannot be read: {why}; name a file with a host a line")
+            format!("--hosts '{shown}': cannot be read: {why}; name a file with one host per line")
         })?;
         let hosts = hosts::read(&text).map_err(|why| format!("--hosts '{shown}': {why}"))?;
         Ok(Campaign::with_hosts(hosts, args))

@@ -86,6 +86,6 @@ impl Follower {
     }
 }
 
-const STUCK: &str = "nothing has moved for two minutes";
+const STUCK: &str = "no progress for two minutes";
 const PATIENCE: Nanos = Nanos::from_millis(120_000);
 const BEAT: Duration = Duration::from_millis(20);

@@ -43,9 +43,9 @@ fn a_campaign_is_interrupted_and_gone_on_with() {
     let ran = running.end();
     assert_eq!(ran.code, 130, "{ran}");
     let message = ran.events().last().unwrap()["message"].as_str().unwrap().to_string();
-    assert!(message.contains("go on with: datapump sweep --resume sweep-"), "{message}");
+    assert!(message.contains("continue with: datapump sweep --resume sweep-"), "{message}");
     let measured = cells(&scene).len();
-    assert!((1..6).contains(&measured), "it ends behind a cell: {measured}");
+    assert!((1..6).contains(&measured), "it ends after a cell: {measured}");
     let shown = ask(&scene, "show").stdout_text();
     assert!(shown.contains(&format!("not measured: far ({} cell", 6 - measured)), "{shown}");
 
@@ -167,7 +167,7 @@ fn a_host_that_fails_is_named_and_the_others_are_measured() {
     let ran = run::to_end(sweep(&wan, &scene, line), b"");
     assert_eq!(ran.code, 7, "{ran}");
     assert!(ran.stderr.contains("not measured to the end: nowhere.invalid (4 cells"), "{ran}");
-    assert!(ran.stderr.contains("nowhere.invalid is left out for"), "{ran}");
+    assert!(ran.stderr.contains("nowhere.invalid is skipped for"), "{ran}");
     let cells = cells(&scene);
     assert_eq!(cells.len(), 4, "{ran}");
     assert!(cells.iter().all(|cell| cell["remote"]["host"] == "far"));
@@ -232,7 +232,7 @@ fn what_cannot_be_measured_is_refused_with_what_to_write() {
     let cases = [
         ("", 2, "write --hosts FILE"),
         ("--hosts @/none", 2, "cannot be read"),
-        ("--hosts @/hosts", 2, "line 2: 'a b': write one host a line"),
+        ("--hosts @/hosts", 2, "line 2: 'a b': write one host per line"),
         ("--hosts @/good --windows 1K", 2, "write sizes such as 64K,1M"),
         ("--hosts @/good --levels 0,10", 2, "write levels such as 0,1,9"),
         ("--hosts @/good --streams 65", 2, "each a number from 1 to 64"),

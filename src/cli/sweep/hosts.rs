@@ -24,20 +24,19 @@ pub(super) fn read(text: &str) -> Result<Vec<Host>, String> {
             continue;
         }
         if word.contains(char::is_whitespace) {
-            return Err(format!("line {number}: '{word}': write one host a line"));
+            return Err(format!("line {number}: '{word}': write one host per line"));
         }
         let host = host(word).map_err(|why| format!("line {number}: {why}"))?;
         if let Some((first, _)) = hosts.iter().find(|(_, other)| other.name == host.name) {
             return Err(format!(
-                "line {number}: '{word}': {} stands in line {first} already, and a host is \
-                 measured by one line at a time",
+                "line {number}: '{word}': {} is already in line {first}: name each host once",
                 host.name
             ));
         }
         hosts.push((number, host));
     }
     match hosts.is_empty() {
-        true => Err("it names no host: write [USER@]HOST[:FOLDER], one a line".into()),
+        true => Err("it names no host: write [USER@]HOST[:FOLDER], one per line".into()),
         false => Ok(hosts.into_iter().map(|(_, host)| host).collect()),
     }
 }
@@ -68,11 +67,11 @@ mod tests {
         let cases = [
             ("", "it names no host"),
             ("# all gone\n", "it names no host"),
-            ("a\nb c\n", "line 2: 'b c': write one host a line"),
+            ("a\nb c\n", "line 2: 'b c': write one host per line"),
             ("a\n\n-oProxyCommand=x\n", "line 3: '-oProxyCommand=x': a host does not begin"),
             ("a\n@b\n", "line 2: '@b': no user"),
-            ("a\nb\na\n", "line 3: 'a': a stands in line 1 already"),
-            ("me@a\nb\nme@a:/tmp\n", "line 3: 'me@a:/tmp': me@a stands in line 1 already"),
+            ("a\nb\na\n", "line 3: 'a': a is already in line 1"),
+            ("me@a\nb\nme@a:/tmp\n", "line 3: 'me@a:/tmp': me@a is already in line 1"),
         ];
         for (text, expect) in cases {
             let why = read(text).unwrap_err();

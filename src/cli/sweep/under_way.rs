@@ -74,7 +74,7 @@ pub(super) fn resume(
     let all = campaign.plan.cells().len();
     let left_s = each_s(&campaign.plan) * (all - done.cells.len()) as f64;
     console.remark(&format!(
-        "going on with {}: {} of {all} cells are measured; the others take about {}",
+        "resuming {}: {} of {all} cells are measured; the others take about {}",
         experiment.name,
         done.cells.len(),
         live::clock(Nanos((left_s * 1e9) as u64))
@@ -86,7 +86,7 @@ pub(super) fn resume(
 /// The campaign and its options, as they were typed then.
 pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs), Fault> {
     let unreadable = |why: String| {
-        let text = format!("{} cannot be gone on with: {why}; begin a new one", experiment.name);
+        let text = format!("{} cannot be resumed: {why}; start a new campaign", experiment.name);
         Fault::new(Class::Local, text)
     };
     let part = |name: &str| experiment.more.get(name).cloned().unwrap_or_default();
@@ -96,10 +96,10 @@ pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs),
         serde_json::from_value(part(HOSTS)).map_err(|why| unreadable(why.to_string()))?;
     let words: Vec<OsString> = typed.into_iter().map(Into::into).collect();
     let typed = Typed::parse(&words)
-        .map_err(|why| unreadable(format!("its command line means something else: {why:?}")))?;
+        .map_err(|why| unreadable(format!("its command line is not valid any more: {why:?}")))?;
     match SweepArgs::of(&typed).map_err(unreadable)? {
         SweepArgs::Begin(args) => Ok((Campaign::with_hosts(hosts, &args), *args)),
-        SweepArgs::Resume { .. } => Err(unreadable("it goes on with another".into())),
+        SweepArgs::Resume { .. } => Err(unreadable("it resumes another campaign".into())),
     }
 }
 
@@ -140,7 +140,7 @@ fn measure_rest(
     let left = told.left;
     if control.stopping() {
         let text = format!(
-            "stopped behind {} of {all} cells; go on with: datapump sweep --resume {name}",
+            "stopped after {} of {all} cells; continue with: datapump sweep --resume {name}",
             all - left
         );
         return Ok(Some((Class::Interrupted, text)));
@@ -169,7 +169,7 @@ fn control(console: &Arc<Console>) -> Arc<Watch> {
     thread::spawn(move || {
         for notice in notices {
             if let Notice::Warning(text) = notice {
-                console.warning(&format!("the campaign ends behind this cell: {text}"));
+                console.warning(&format!("the campaign ends after the current cell: {text}"));
             }
         }
     });
@@ -216,7 +216,7 @@ impl Told<'_> {
             }
             Step::Resting { host, fault, length } => self
                 .console
-                .warning(&format!("{host} is left out for {}: {fault}", live::clock(*length))),
+                .warning(&format!("{host} is skipped for {}: {fault}", live::clock(*length))),
             Step::Warning(text) => self.console.warning(text),
         }
     }
