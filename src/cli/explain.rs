@@ -95,8 +95,8 @@ fn of_store(args: &ExplainArgs) -> Result<Verdict, Fault> {
             path.display()
         ),
         Some(id) => format!(
-            "run {id} has no samples of data streams: it ran inside one process, or nobody \
-             looked (--path-samples off)"
+            "run {id} has no samples of data streams: it ran inside one process, or sampling \
+             was off (--path-samples off)"
         ),
         None => format!(
             "none of the newest {LOOKED_AT} runs in '{}' has samples of data streams; name one \

@@ -360,7 +360,7 @@ fn is_held_up(bench: &Bench) -> bool {
     bench.design.soak != Soak::None && bench.autogroup
 }
 
-const HELD_UP: &str = "beside a soaker the kernel's own threads may wait for it, up to a tick, as \
+const HELD_UP: &str = "a soaker may delay kernel threads by up to one tick, as \
                        sched_autogroup_enabled is 1: set it to 0 while this runs (sysctl \
                        kernel.sched_autogroup_enabled=0), or measure with --soak none";
 
@@ -424,7 +424,7 @@ fn opening(bench: Option<&Bench>, stage: Option<&Stage>, seed: u64) -> String {
         parts.push(format!("whole copies: {} of them", stage.copies()));
     }
     format!(
-        "measuring {}\nthat takes about {}; the seed is {seed}",
+        "measuring {}\nestimated duration {}; the seed is {seed}",
         parts.join("\nand "),
         live::clock(Nanos((duration_s * 1e9) as u64)),
     )
@@ -460,18 +460,16 @@ fn told(console: &Console, step: &Step<'_>, running: Nanos, times: Times) {
             format!("{done} of {of} runs, {left} left: {line}")
         }
         Step::Void { why, runs, again } => {
-            let (count, they) = match runs {
-                1 => ("1 run counts".to_string(), "it is"),
-                _ => (format!("{runs} runs count"), "they are"),
-            };
-            let then = if *again { "made again at the end" } else { "void for good" };
-            console.warning(&format!("{count} for nothing: {why}; {they} {then}"));
+            let runs = live::count(*runs as u64, "run");
+            let then = if *again { "will be repeated at the end" } else { "not repeated" };
+            console.warning(&format!("{runs} discarded: {why}; {then}"));
             return;
         }
         Step::NoTime { runs } => {
             console.warning(&format!(
-                "{runs} runs stay void: there is no time left to make them again; measure when the \
-                 machine is quiet, or with --thorough"
+                "{} discarded and not repeated, as no time is left; measure when the machine is \
+                 quiet, or with --thorough",
+                live::count(*runs as u64, "run")
             ));
             return;
         }
@@ -507,8 +505,8 @@ fn words_of(cell: Cell) -> String {
 
 const WHOLE: &str = "whole";
 const WHAT: &str = "measure loads this host, so say what: 'measure all' takes about 18 minutes and \
-                    is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take a \
-                    part of that, and 'measure codec FILE' compares compressions";
+                    is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take \
+                    less, and 'measure codec FILE' compares codecs";
 const ALL: &str = "all";
 /// Deep enough that most requests find others in flight.
 const DEPTH_APART: u16 = 4;

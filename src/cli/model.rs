@@ -229,7 +229,7 @@ fn show(args: &ShowModelArgs) -> Result<(), Fault> {
             Class::Local,
             format!(
                 "there is no model of host '{host}': 'datapump measure' makes one, 'datapump model \
-                 fit' makes it anew from stored runs"
+                 fit' recreates it from stored runs"
             ),
         )
     })?;

@@ -178,8 +178,7 @@ impl Order {
 /// `HOST` or `HOST:`, as `copy` knows hosts.
 fn host_of(word: &OsString) -> Result<String, String> {
     let shown = word.to_string_lossy();
-    let only =
-        || format!("'{shown}': a net test needs a host and nothing behind it: HOST or HOST:");
+    let only = || format!("'{shown}': a net test needs a host without a path: HOST or HOST:");
     let mut with_colon = word.clone();
     if !shown.ends_with(':') {
         with_colon.push(":");
@@ -476,8 +475,8 @@ impl Done {
     }
 }
 
-const UDP: &str = "--udp: UDP is out of scope: datapump moves bytes over TCP, and a net test says \
-                   what the path carries for it; leave --udp out, or send datagrams with iperf3 -u";
+const UDP: &str = "--udp: UDP is out of scope: datapump moves bytes over TCP, and a net test \
+                   measures TCP throughput; leave --udp out, or send datagrams with iperf3 -u";
 const TIME: Nanos = Nanos::from_millis(10_000);
 const INTERVAL: Nanos = Nanos::from_millis(1_000);
 /// Requests in flight at the end are still sent, which takes little time if they are small; large

@@ -81,7 +81,7 @@ fn real_folder(path: &Path) -> Result<PathBuf, String> {
     let whole = std::path::absolute(path)
         .map_err(|why| format!("cannot find '{}': {why}", path.display()))?;
     let there = whole.ancestors().find_map(|folder| folder.canonicalize().ok());
-    there.ok_or_else(|| format!("cannot find '{}': no folder above it is there", path.display()))
+    there.ok_or_else(|| format!("cannot find '{}': no folder above it exists", path.display()))
 }
 
 /// File system and options of the mount that a path lies in, in the text of `/proc/self/mountinfo`:

@@ -42,7 +42,7 @@ fn hold_as(name: &str, who: &str) -> Result<(), String> {
         Ok(listener) => listener,
         Err(_) => {
             let (said, user) = ask(&address, who).ok_or_else(|| {
-                refused(format!("somebody who does not answer under the name @{name}"))
+                refused(format!("an unknown process (socket @{name} does not answer)"))
             })?;
             // A process of the same campaign held it: its connection broke, and it did not notice.
             let bound = (said == who).then(|| UnixListener::bind_addr(&address).ok()).flatten();
@@ -114,7 +114,7 @@ mod tests {
         let cases = [
             ("campaign", format!("sweep-1 of here, user {user}")),
             ("mute", format!("another process, user {user}")),
-            ("deaf", format!("somebody who does not answer under the name @{name}-deaf")),
+            ("deaf", format!("an unknown process (socket @{name}-deaf does not answer)")),
         ];
         for (part, who) in cases {
             let why = hold_as(&format!("{name}-{part}"), "sweep-2 of there").unwrap_err();

@@ -86,7 +86,7 @@ fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
 
 /// Pipes these bytes through a program: how many come out, and the elapsed time.
 fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
-    let fault = |error| Fault::system("hand bytes to a program to pack", &error);
+    let fault = |error| Fault::system("run a program to compress data", &error);
     let mut file = tempfile::tempfile().map_err(fault)?;
     file.write_all(bytes).and_then(|()| file.rewind()).map_err(fault)?;
     let begun = clock::now();
@@ -105,7 +105,7 @@ fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
     let status = child.wait().map_err(fault)?;
     let spent = clock::now().since(begun);
     if !status.success() {
-        let text = format!("'{}' failed on what it was given", words.join(" "));
+        let text = format!("'{}' failed on its input", words.join(" "));
         return Err(Fault::new(Class::Local, text));
     }
     Ok(Some((packed_bytes, spent)))

@@ -95,7 +95,7 @@ impl Rig {
             true => (place.clone(), None),
             false if !metadata.is_file() || metadata.len() == 0 => {
                 return Err(Fault::usage(format!(
-                    "'{}' is no folder and no file with bytes in it: name one or the other",
+                    "'{}' is neither a folder nor a file with data: name one or the other",
                     place.display()
                 )));
             }
@@ -367,8 +367,8 @@ impl Rig {
             return Err(Fault::new(
                 Class::NoSpace,
                 format!(
-                    "'{}' has not the room for what is measured: {} are needed; name another \
-                     folder with --file",
+                    "'{}' has too little free space: {} are needed; name another folder with \
+                     --file",
                     self.conditions.place.display(),
                     Bytes(2 * PILOT_BYTES)
                 ),

@@ -77,9 +77,8 @@ pub(super) fn measure(
     at_least: Nanos,
 ) -> Result<Speed, Fault> {
     let clock = CpuClock::of_this_thread().and_then(|clock| clock.now().map(|_| clock));
-    let clock = clock.ok_or_else(|| {
-        Fault::new(Class::Local, "this host has no clock of a thread's CPU time to measure with")
-    })?;
+    let clock =
+        clock.ok_or_else(|| Fault::new(Class::Local, "this host has no per-thread CPU clock"))?;
     let now = || clock.now().unwrap_or_default();
     let mut packer = Packer::new(payload_bytes);
     let mut unpacker = Unpacker::new();
@@ -114,7 +113,7 @@ pub(super) fn measure(
             unpack += now().0 - between;
             assert!(
                 unpacked.is_ok() && room == payload,
-                "{coding:?} does not give back what it took"
+                "{coding:?}: decompressed data differs from the input"
             );
         }
         best.pack = best.pack.min(Nanos(pack));

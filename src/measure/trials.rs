@@ -77,8 +77,8 @@ impl Order {
         match loads.is_empty() {
             false => Ok(loads),
             true => Err(Fault::usage(format!(
-                "no copy can be made to learn from: the smallest has 1 MiB, and '{}' and '{}' have \
-                 room for {} MiB; make room, name another folder with --file, or raise --bytes",
+                "no trial copy fits: the smallest has 1 MiB, and '{}' and '{}' have room for {} \
+                 MiB; make room, name another folder with --file, or raise --bytes",
                 self.memory.display(),
                 self.disk.display(),
                 room >> 20
@@ -184,7 +184,7 @@ impl Field {
         command.env("DATAPUMP_RESULTS", self.disk.path().join("none"));
         let (status, out, words) = ended(command, stopping)?;
         let failed = || {
-            let text = format!("a copy that was to be measured failed: {}", words.trim());
+            let text = format!("a trial copy failed: {}", words.trim());
             Fault::new(Class::Local, text)
         };
         let _ = match trial.sink {

@@ -100,7 +100,7 @@ pub(crate) fn introduced(
     match talked {
         Ok(said) if said == *token => Ok((connection, address)),
         Ok(_) => Err(format!("something else answers at {address}")),
-        Err(why) => Err(format!("connected to {address}, and then nothing came: {why}")),
+        Err(why) => Err(format!("connected to {address}, but got no answer: {why}")),
     }
 }
 
@@ -126,7 +126,8 @@ pub fn knock(addresses: &[SocketAddr], port: u16, token: &Token) -> Result<Tried
 }
 
 fn connect(addresses: &[SocketAddr], port: u16) -> Result<(TcpStream, SocketAddr), String> {
-    let mut last = "no address of it is known here: --addresses LIST names some".to_string();
+    let mut last =
+        "no address of the other host is known: name one with --addresses LIST".to_string();
     for address in addresses {
         let mut address = *address;
         address.set_port(port);
@@ -165,7 +166,7 @@ mod tests {
         let port = answer(None, token).unwrap();
         let here = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let stranger = knock(&here, port, &[8; 32]).unwrap_err();
-        assert!(stranger.contains("and then nothing came"), "{stranger}");
+        assert!(stranger.contains("but got no answer"), "{stranger}");
         let tried = knock(&here, port, &token).unwrap();
         assert!(tried.there && tried.back && tried.window_scaling, "{tried:?}");
         assert!(tried.path_mtu_bytes >= 1280 && tried.round_trip_min.0 > 0, "{tried:?}");
@@ -179,6 +180,6 @@ mod tests {
         let why = knock(&[SocketAddr::from(([127, 0, 0, 1], 0))], port, &[0; 32]).unwrap_err();
         assert!(why.starts_with("cannot connect to 127.0.0.1:"), "{why}");
         let why = knock(&[], 1, &[0; 32]).unwrap_err();
-        assert!(why.starts_with("no address of it is known here"), "{why}");
+        assert!(why.starts_with("no address of the other host is known"), "{why}");
     }
 }

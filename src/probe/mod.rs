@@ -152,7 +152,7 @@ fn serve(
     while let Some(line) = line(input)? {
         let said = match serde_json::from_str(&line) {
             Ok(request) => fulfil(request, own, &mut soakers, environment),
-            Err(why) => Err(format!("no request of a probe: {why}")),
+            Err(why) => Err(format!("not a probe request: {why}")),
         };
         answer(output, &said.unwrap_or_else(|why| Answer::Failed { why }))?;
     }
@@ -326,7 +326,7 @@ impl Probe {
         while self.next_line(PATIENCE_LOGIN)?.trim_end() != MARK {
             noise += 1;
             if noise > NOISE_LINES_MAX {
-                return Err(self.gone("something else answers"));
+                return Err(self.gone("an unexpected program answers"));
             }
         }
         match self.next_answer()? {
@@ -336,7 +336,7 @@ impl Probe {
             }
             Answer::Probe { program, .. } => Err(Fault::new(
                 Class::Version,
-                format!("{} is {program}, this is {PROGRAM}: install the same", self.what),
+                format!("{} is {program}, this is {PROGRAM}: install the same version", self.what),
             )),
             other => Err(self.strange(&other)),
         }
@@ -449,8 +449,9 @@ impl Probe {
     }
 
     fn ask(&mut self, request: &Request) -> Result<Answer, Fault> {
-        let mut line = serde_json::to_vec(request)
-            .map_err(|why| Fault::usage(format!("{} cannot be asked: {why}", self.what)))?;
+        let mut line = serde_json::to_vec(request).map_err(|why| {
+            Fault::usage(format!("a request to {} cannot be sent: {why}", self.what))
+        })?;
         line.push(b'\n');
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(&line));
         match written {
@@ -466,7 +467,7 @@ impl Probe {
                 Err(Fault::new(Class::Local, format!("{}: {why}", self.what)))
             }
             Ok(answer) => Ok(answer),
-            Err(why) => Err(Fault::peer(format!("{} gives no answer: {why}", self.what))),
+            Err(why) => Err(Fault::peer(format!("{}: unexpected answer: {why}", self.what))),
         }
     }
 
@@ -483,12 +484,12 @@ impl Probe {
     }
 
     fn gone(&self, why: &str) -> Fault {
-        let text = format!("{} cannot be asked: {why}; measure again", self.what);
+        let text = format!("{} does not respond: {why}; measure again", self.what);
         Fault::new(Class::Unreachable, text)
     }
 
     fn strange(&self, answer: &Answer) -> Fault {
-        Fault::peer(format!("{} answers something else: {answer:?}", self.what))
+        Fault::peer(format!("{}: unexpected answer: {answer:?}", self.what))
     }
 }
 
@@ -566,12 +567,12 @@ mod tests {
             ("{\"moment\":{}}", "{\"moment\":{\"at_ns\":"),
             ("{\"soak\":{\"cpus\":[]}}", "{\"done\":{}}"),
             ("{\"soak\":{\"cpus\":[9999]}}", "{\"failed\":{\"why\":\"cannot soak CPU 9999: "),
-            ("{\"soak\":{\"cpus\":[-1]}}", "{\"failed\":{\"why\":\"no request of a probe: "),
+            ("{\"soak\":{\"cpus\":[-1]}}", "{\"failed\":{\"why\":\"not a probe request: "),
             ("{\"environment\":{}}", "{\"environment\":{"),
             ("{\"file\":{\"path\":\"/proc/version\"}}", "{\"file\":{"),
             ("{\"time\":{}}", "{\"time\":{\"unix_s\":"),
             ("{\"checkup\":{\"folder\":\"/\",\"toward\":\"world\"}}", "{\"facts\":{"),
-            ("{\"listen\":{\"token\":[1]}}", "{\"failed\":{\"why\":\"no request of a probe: "),
+            ("{\"listen\":{\"token\":[1]}}", "{\"failed\":{\"why\":\"not a probe request: "),
             ("{\"drop\":{\"path\":\"/no/such\"}}", "{\"failed\":{\"why\":\"cannot open '/no/such'"),
             ("{\"remove-sink\":{\"folder\":\"/no/such\"}}", "{\"done\":{}}"),
             (
@@ -579,9 +580,9 @@ mod tests {
                 "{\"failed\":{\"why\":\"cannot remove '/proc/version/.datapump-measure-sink': ",
             ),
             ("{\"spin\":{\"cpu\":0,\"for_ms\":1}}", "{\"spun\":{\"wall_ns\":"),
-            ("{\"fly\":{}}", "{\"failed\":{\"why\":\"no request of a probe: "),
-            ("", "{\"failed\":{\"why\":\"no request of a probe: "),
-            ("\u{0}[[[", "{\"failed\":{\"why\":\"no request of a probe: "),
+            ("{\"fly\":{}}", "{\"failed\":{\"why\":\"not a probe request: "),
+            ("", "{\"failed\":{\"why\":\"not a probe request: "),
+            ("\u{0}[[[", "{\"failed\":{\"why\":\"not a probe request: "),
         ];
         for (line, expect) in cases {
             let lines = told(&format!("{line}\n"));

@@ -222,8 +222,8 @@ fn what_is_wrong_is_named() {
             5,
             &["'/dev/shm' has", "net-disk writes 1 PiB", "with --sink-folder"],
         ),
-        ("measure cpu --file /dev/null --results @/r.db", 2, &["is no folder and no file"]),
-        ("measure cpu --file @/ --results @/given", 1, &["it is no SQLite database"]),
+        ("measure cpu --file /dev/null --results @/r.db", 2, &["is neither a folder nor a file"]),
+        ("measure cpu --file @/ --results @/given", 1, &["it is not an SQLite database"]),
         ("measure cpu --cpus 999 --file @/ --results @/r.db", 2, &["CPU 999"]),
     ];
     each(cases, |(line, code, words)| {
