@@ -114,10 +114,10 @@ fn host(word: &str, typed: &str) -> Result<String, String> {
     };
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     if user == Some("") {
-        return Err(format!("'{word}': no user stands in front of the @"));
+        return Err(format!("'{word}': no user before the @"));
     }
     if bare.is_empty() {
-        return Err(format!("'{word}': no host stands in front of the colon"));
+        return Err(format!("'{word}': no host before the colon"));
     }
     // ssh would take such a word as one of its options.
     if typed.starts_with('-') || bare.starts_with('-') {
@@ -126,7 +126,9 @@ fn host(word: &str, typed: &str) -> Result<String, String> {
         ));
     }
     if typed.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(format!("'{word}': a host has no blanks (write ./ in front of a file)"));
+        return Err(format!(
+            "'{word}': a host cannot contain spaces (write ./ in front of a file)"
+        ));
     }
     Ok(user.map_or(bare.to_string(), |user| format!("{user}@{bare}")))
 }
@@ -144,7 +146,7 @@ fn here(word: &OsStr, role: Role, seed: u64) -> Result<Location, String> {
 fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Location, String> {
     if word == "-" {
         return Err(format!(
-            "'{host}:-': the far side's standard input and output carry the conversation; \
+            "'{host}:-': the far side's standard input and output carry the protocol; \
              name a file there, or run datapump there"
         ));
     }
@@ -210,11 +212,12 @@ fn generated(kind: Generator, size: &OsStr, role: Role, seed: u64) -> Result<Loc
         (Role::Target, Generator::Null) if size.is_empty() => return Ok(Location::Null { len: 0 }),
         (Role::Target, Generator::Null) => {
             return Err(
-                "null: takes whatever comes: write null: without a size as the destination".into(),
+                "null: accepts any amount of data: write null: without a size as the destination"
+                    .into(),
             );
         }
         (Role::Target, _) => {
-            return Err(format!("{name}: only makes bytes: write null: as the destination"));
+            return Err(format!("{name}: only generates data: write null: as the destination"));
         }
         (Role::Source, _) if size.is_empty() => {
             return Err(format!("{name}: as a source needs a size: write {name}:4G"));
@@ -292,10 +295,10 @@ mod tests {
             ("host:-", "'host:-': the far side's standard input"),
             ("-oProxyCommand=x:a", "'-oProxyCommand=x:a': a host does not begin with a dash"),
             ("me@-x:a", "'me@-x:a': a host does not begin with a dash"),
-            ("@host:a", "'@host:a': no user stands in front of the @"),
-            ("me@:a", "'me@:a': no host stands in front of the colon"),
-            ("[]:a", "'[]:a': no host stands in front of the colon"),
-            ("a b:c", "'a b:c': a host has no blanks"),
+            ("@host:a", "'@host:a': no user before the @"),
+            ("me@:a", "'me@:a': no host before the colon"),
+            ("[]:a", "'[]:a': no host before the colon"),
+            ("a b:c", "'a b:c': a host cannot contain spaces"),
             ("fe80::1:x", "'fe80::1:x': put an IPv6 address in brackets, as in [fe80::1]:path"),
             ("host::module", "'host::module' is an rsync module"),
             ("me@::1", "'me@::1': put an IPv6 address in brackets"),

@@ -290,12 +290,13 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool
 fn read_again(found: &Verified, elapsed: Nanos) -> Said {
     let worst = found.worst();
     let bad = found.differing + found.missing + found.unreadable;
+    let do_not = if bad == 1 { "does not" } else { "do not" };
     let end = json::end(worst, None);
     Said {
         summary: files::verified(found, elapsed),
         run: None,
         trouble: worst
-            .map(|class| (class, format!("{} not as the receipt says", count(bad, "file")))),
+            .map(|class| (class, format!("{} {do_not} match the receipt", count(bad, "file")))),
         end: EndEvent { verified: Some(json::found(found, elapsed)), ..end },
     }
 }

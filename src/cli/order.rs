@@ -268,7 +268,7 @@ fn one_host(sources: &[EndArg]) -> Result<Option<String>, String> {
 fn not_host_to_host(source: Option<&str>, target: Option<&str>) -> Result<(), String> {
     match (source, target) {
         (Some(source), Some(target)) => Err(format!(
-            "copying from {source} to {target} (host to host) is not there yet: \
+            "copying from {source} to {target} (host to host) is not supported: \
              run datapump on {source}, or copy to this host first"
         )),
         _ => Ok(()),
@@ -479,15 +479,15 @@ mod tests {
     #[test]
     fn conflicts_have_names() {
         let cases = [
-            ("copy h:a g:b", "copying from h to g (host to host) is not there yet"),
+            ("copy h:a g:b", "copying from h to g (host to host) is not supported"),
             ("copy h:a h:b", "copying from h to h (host to host)"),
             ("copy h:a g:b c", "the sources are on different hosts (h and g)"),
             ("copy a h:b c", "the sources are on different hosts (this host and h)"),
             ("copy - a b", "'-' (standard input) is copied alone"),
             ("copy a zero:1 b", "null:, zero: and random: are copied alone"),
             ("copy null: b", "null: as a source needs a size: write null:4G"),
-            ("copy a null:4G", "null: takes whatever comes: write null: without a size"),
-            ("copy a zero:", "zero: only makes bytes"),
+            ("copy a null:4G", "null: accepts any amount of data: write null: without a size"),
+            ("copy a zero:", "zero: only generates data"),
             ("copy a b -", "'-' (standard output) takes one file: copy them one at a time"),
             ("copy -r a -", "'-' (standard output) takes one file, not a folder"),
             ("copy h:a/ -", "'-' (standard output) takes one file, not a folder"),

@@ -140,9 +140,7 @@ impl Follower {
         self.console.clear();
         let unheard = self.pending.unheard();
         if unheard > 0 {
-            self.console.warning(&format!(
-                "{unheard} more warnings and failures came faster than they could be shown"
-            ));
+            self.console.warning(&format!("{unheard} more warnings and errors were not shown"));
         }
         self.heard
     }

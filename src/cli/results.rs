@@ -219,7 +219,7 @@ pub(crate) fn into_file(
     temporary.persist_noclobber(path).map(|_| ()).map_err(|why| match why.error.kind() {
         io::ErrorKind::AlreadyExists => Fault::new(
             Class::Local,
-            format!("'{}' is there already: remove it, or name another file", path.display()),
+            format!("'{}' exists: remove it, or name another file", path.display()),
         ),
         _ => failed(&why.error),
     })

@@ -31,7 +31,7 @@ pub(super) fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
             (Class::NoSpace, "no space left on device".to_string(), "make room, or name another")
         }
         Some(ErrorCode::NotADatabase) => {
-            (Class::Local, "it is no SQLite database".to_string(), "name another")
+            (Class::Local, "it is not an SQLite database".to_string(), "name another")
         }
         Some(ErrorCode::DatabaseCorrupt) => (
             Class::Local,
@@ -39,7 +39,7 @@ pub(super) fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
             "move it away and a new one is made, or name another",
         ),
         Some(ErrorCode::ReadOnly) => {
-            (Class::Local, "it may only be read".to_string(), "change its mode, or name another")
+            (Class::Local, "it is read-only".to_string(), "change its mode, or name another")
         }
         Some(ErrorCode::CannotOpen) => (
             Class::Local,
@@ -48,10 +48,10 @@ pub(super) fn fault(doing: &str, path: &Path, why: &rusqlite::Error) -> Fault {
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
             Class::Local,
-            format!("another program has held it for {} s", BUSY_PATIENCE.as_secs()),
+            format!("another program has locked it for {} s", BUSY_PATIENCE.as_secs()),
             "try again when that has ended, or name another",
         ),
-        _ => (Class::Local, why.to_string(), "mend it, or name another"),
+        _ => (Class::Local, why.to_string(), "repair it, or name another"),
     };
     let path = path.display();
     Fault::new(

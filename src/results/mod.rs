@@ -440,7 +440,7 @@ fn refused(path: &Path, why: Unusable) -> Fault {
         Unusable::Sqlite(why) => fault("open", path, &why),
         Unusable::Foreign => Fault::new(
             Class::Local,
-            format!("'{shown}' is a database, but no results store of datapump; {ANOTHER}"),
+            format!("'{shown}' is a database of another program; {ANOTHER}"),
         ),
         Unusable::Newer(version) => Fault::new(
             Class::Local,

@@ -432,9 +432,9 @@ fn what_is_no_store_is_refused_and_stays_as_it_is() {
     foreign.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1;").unwrap();
     drop(foreign);
     let cases = [
-        ("text", "it is no SQLite database; name another with --results"),
+        ("text", "it is not an SQLite database; name another with --results"),
         ("folder", "cannot open the results store"),
-        ("foreign", "is a database, but no results store of datapump"),
+        ("foreign", "is a database of another program"),
         ("text/below", "cannot make the folder of the results store"),
     ];
     for (name, expect) in cases {
@@ -534,7 +534,7 @@ fn a_store_that_may_only_be_read_can_be_read() {
     assert_eq!(store.records(&Filter::default()).unwrap().len(), 1);
     if !rustix::process::geteuid().is_root() {
         let why = store.insert(&Record::default()).unwrap_err();
-        assert!(why.text.contains("may only be read"), "{why}");
+        assert!(why.text.contains("it is read-only"), "{why}");
     }
     drop(folder);
 }

@@ -69,7 +69,7 @@ const SINKS: &[Sink] = &[Sink::Name, Sink::Folder, Sink::Pipe, Sink::Null];
 
 fn expected(direction: Direction, source: Source, sink: Sink) -> Expect {
     match (direction, source, sink) {
-        // The far side's standard input and output carry the conversation.
+        // The far side's standard input and output carry the protocol.
         (Direction::Pull, Source::Pipe, _) | (Direction::Push, _, Sink::Pipe) => {
             Expect::Refused("conversation")
         }

@@ -165,7 +165,7 @@ fn what_is_wrong_with_a_model_is_a_warning() {
     for line in ["copy -n @/source @/target", "copy @/source @/target"] {
         let ran = copied(&scene, line, &scene.path("odd.db"));
         assert_eq!(ran.stderr.matches("warning: ").count(), 1, "{line}\n{ran}");
-        assert!(ran.stderr.contains("it is no SQLite database"), "{ran}");
+        assert!(ran.stderr.contains("it is not an SQLite database"), "{ran}");
     }
     assert!(scene.path("target").exists());
 }

@@ -108,7 +108,7 @@ fn a_store_that_cannot_be_written_fails_no_copy() {
     };
     type Make = fn(&Path);
     let cases: [(&str, Make, &str); 3] = [
-        ("text", make_text, "it is no SQLite database"),
+        ("text", make_text, "it is not an SQLite database"),
         ("folder", make_folder, "cannot open the results store"),
         ("newer", make_newer, "has version 99"),
     ];
@@ -164,7 +164,7 @@ fn lists_pages_and_exports() {
         ("results export --format csv 1 3", 0, "id,schema,command,version,started_unix_s"),
         ("results export --format parquet", 0, "PAR1"),
         ("results export --format parquet --output @/all.parquet", 0, ""),
-        ("results export --output @/all.parquet", 1, "is there already"),
+        ("results export --output @/all.parquet", 1, "exists: remove it"),
         ("results export --output @/no/such/folder", 1, "cannot write"),
         ("results export --format text", 2, "write csv, json or parquet"),
         ("results export --format xml", 2, "--format 'xml'"),

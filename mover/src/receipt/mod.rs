@@ -157,7 +157,7 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
             let name = OsStr::from_bytes(&path).to_string_lossy();
             Fault::new(
                 Class::Corrupt,
-                format!("'{name}' is not what the receipt says: its bytes differ"),
+                format!("'{name}' does not match the receipt: its bytes differ"),
             )
         }
         Verdict::Missing(fault) => {
