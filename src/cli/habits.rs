@@ -22,7 +22,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--partial", "partial files are kept automatically: leave it out"),
     ("--append", "an interrupted copy is resumed automatically: leave it out"),
     ("--inplace", "a file gets its final name when it is complete; there is no --inplace"),
-    ("--delete", "datapump never removes files that it did not write: there is no --delete"),
+    ("--delete", "datapump removes no files at the destination: there is no --delete"),
     ("--itemize-changes", "write --verbose"),
     ("-f", "write --overwrite always"),
     ("--force", "write --overwrite always"),

@@ -138,8 +138,8 @@ pub(crate) static SINK_FOLDER: CliOption<PathBuf> = CliOption {
     kind: Kind::Path(|path| path),
     default: "",
     help: "The folder for files that are written, if it is not that of --file",
-    more: "If each end has a disk of its own, neither end shares wake-ups with the other. \
-           Whole copies stay between --file and memory.",
+    more: "If each end has its own disk, the ends do not share wake-ups. Whole copies stay \
+           between --file and memory.",
     group: Group::Measuring,
     commands: PARTS,
 };
