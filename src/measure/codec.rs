@@ -4,7 +4,7 @@ use std::io::{Read, Seek, Write};
 use std::process::{Command, Stdio};
 
 use crate::measure::speed::{self, Speed};
-use analysis::study::compression::{Findings, Packed, Tool};
+use analysis::study::compression::{CodingSpeed, Findings, Tool};
 use base::codec::Coding;
 use base::fault::{Class, Fault};
 use base::job::Location;
@@ -35,7 +35,7 @@ pub fn study(
         source: name.to_string(),
         bytes: bytes.len() as u64,
         payload_bytes: plan.payload_bytes,
-        ways: Vec::new(),
+        codings: Vec::new(),
         tools: Vec::new(),
     };
     for coding in &plan.codings {
@@ -43,7 +43,7 @@ pub fn study(
             return Err(Fault::interrupted());
         }
         let speed = speed::measure(*coding, &bytes, plan.payload_bytes, plan.each)?;
-        findings.ways.push(packed(&speed));
+        findings.codings.push(packed(&speed));
     }
     for words in TOOLS {
         if watch.stopping() {
@@ -55,13 +55,13 @@ pub fn study(
 }
 
 /// The speed of a coding, in rates.
-fn packed(speed: &Speed) -> Packed {
+fn packed(speed: &Speed) -> CodingSpeed {
     let rate = |spent: Nanos| speed.raw_bytes as f64 / spent.seconds().max(1e-9);
-    Packed {
-        way: speed.coding.typed(),
+    CodingSpeed {
+        coding: speed.coding.typed(),
         ratio: speed.raw_bytes as f64 / speed.packed_bytes.max(1) as f64,
-        pack_bytes_per_s: rate(speed.pack),
-        unpack_bytes_per_s: (speed.unpack.0 > 0).then(|| rate(speed.unpack)),
+        compress_bytes_per_s: rate(speed.pack),
+        decompress_bytes_per_s: (speed.unpack.0 > 0).then(|| rate(speed.unpack)),
     }
 }
 
@@ -80,7 +80,7 @@ fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
     Ok(Some(Tool {
         command: words.join(" "),
         ratio: bytes.len() as f64 / packed_bytes.max(1) as f64,
-        pack_bytes_per_s: is_known.then(|| bytes.len() as f64 / packing.seconds()),
+        compress_bytes_per_s: is_known.then(|| bytes.len() as f64 / packing.seconds()),
     }))
 }
 
@@ -137,6 +137,6 @@ mod tests {
     #[test]
     fn the_start_of_a_program_is_not_packing() {
         let seen = tool(&["sh", "-c", "sleep 0.05; cat"], &[7; 1000]).unwrap().unwrap();
-        assert_eq!(seen.pack_bytes_per_s, None, "{seen:?}");
+        assert_eq!(seen.compress_bytes_per_s, None, "{seen:?}");
     }
 }

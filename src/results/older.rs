@@ -7,8 +7,8 @@ use rusqlite::{Connection, Row};
 use serde::de::DeserializeOwned;
 
 use super::rows::{all, number, parsed, unreadable};
+use analysis::record::compression::{Compression, HeldBy, Without};
 use analysis::record::options::Options;
-use analysis::record::packed::{HeldBy, Packed, Without};
 use analysis::record::sample::{
     Cell, Conditions, Gate, KernelThread, Machine, Moved, PlaceInExperiment, Predicted, Probes,
     Record, Remote, RoundTrips, Scenario, Side,
@@ -38,7 +38,7 @@ fn run(row: &Row<'_>) -> rusqlite::Result<Record> {
         void_reason: row.get("void_reason")?,
         round_trips: round_trips(row)?,
         predicted: predicted(row)?,
-        packed: packed(row)?,
+        compression: compression(row)?,
         more: parsed(row, "more_json")?,
         ..Record::default()
     })
@@ -151,15 +151,15 @@ fn predicted(row: &Row<'_>) -> rusqlite::Result<Option<Predicted>> {
     }))
 }
 
-fn packed(row: &Row<'_>) -> rusqlite::Result<Option<Packed>> {
+fn compression(row: &Row<'_>) -> rusqlite::Result<Option<Compression>> {
     if row.get::<_, Option<i64>>("packed_from_bytes")?.is_none() {
         return Ok(None);
     }
-    Ok(Some(Packed {
+    Ok(Some(Compression {
         raw_bytes: counted(row, "packed_from_bytes")?,
-        packed_bytes: counted(row, "packed_to_bytes")?,
-        bytes_by_way: parsed(row, "packed_ways_json")?,
-        pack_over_unpack: row.get("pack_over_unpack")?,
+        compressed_bytes: counted(row, "packed_to_bytes")?,
+        bytes_by_coding: parsed(row, "packed_ways_json")?,
+        compress_over_decompress: row.get("pack_over_unpack")?,
         without: without(row)?,
     }))
 }
@@ -170,9 +170,18 @@ fn without(row: &Row<'_>) -> rusqlite::Result<Option<Without>> {
     };
     Ok(Some(Without {
         bytes_per_s: number(row, "off_bytes_per_s")?,
-        held_by: HeldBy::parse(&held_by)
+        held_by: HeldBy::parse(todays_name(&held_by))
             .ok_or_else(|| unreadable(row, "off_held_by", format!("no '{held_by}'")))?,
     }))
+}
+
+/// The names of schema 3.
+fn todays_name(held_by: &str) -> &str {
+    match held_by {
+        "packing" => "compression",
+        "unpacking" => "decompression",
+        other => other,
+    }
 }
 
 fn side(row: &Row<'_>) -> rusqlite::Result<Side> {

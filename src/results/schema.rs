@@ -21,6 +21,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration::Sql(VERSION_4),
     Migration::Sql(VERSION_5),
     Migration::Code(records_as_json),
+    Migration::Code(compression_by_its_name),
 ];
 
 /// A step from one version to the next.
@@ -122,6 +123,18 @@ fn records_as_json(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         put_json(transaction, Some(id), &older::record(transaction, id)?)?;
     }
     transaction.execute_batch(VERSION_6_AFTER)
+}
+
+/// Version 7: records of schema 3, in which `compression` is called so and not `packed`.
+fn compression_by_its_name(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(VERSION_7)?;
+    let mut statement =
+        transaction.prepare("SELECT name FROM pragma_table_xinfo('runs') WHERE name GLOB ?")?;
+    let old = statement.query_map(["packed_*"], |row| row.get::<_, String>(0))?;
+    for name in old.collect::<rusqlite::Result<Vec<_>>>()? {
+        transaction.execute_batch(&format!("ALTER TABLE runs DROP COLUMN {name}"))?;
+    }
+    Ok(())
 }
 
 /// The version of a store: how many migrations were applied.
@@ -393,4 +406,23 @@ DROP TABLE side_stages;
 DROP TABLE side_kernel_threads;
 DROP TABLE sides;
 DROP TABLE runs_of_5;
+";
+
+const VERSION_7: &str = "
+UPDATE runs SET record_json = json_set(record_json, '$.schema', 3);
+UPDATE runs SET record_json = json_remove(
+    json_set(record_json, '$.compression', json_object(
+        'raw_bytes', record_json ->> '$.packed.raw_bytes',
+        'compressed_bytes', record_json ->> '$.packed.packed_bytes',
+        'bytes_by_coding', record_json -> '$.packed.bytes_by_way',
+        'compress_over_decompress', record_json ->> '$.packed.pack_over_unpack',
+        'without', record_json -> '$.packed.without')),
+    '$.packed')
+    WHERE json_type(record_json, '$.packed') = 'object';
+UPDATE runs SET record_json =
+    json_set(record_json, '$.compression.without.held_by', 'compression')
+    WHERE record_json ->> '$.compression.without.held_by' = 'packing';
+UPDATE runs SET record_json =
+    json_set(record_json, '$.compression.without.held_by', 'decompression')
+    WHERE record_json ->> '$.compression.without.held_by' = 'unpacking';
 ";

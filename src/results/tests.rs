@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::schema::Migration;
 use super::*;
+use analysis::record::compression::{Compression, HeldBy, Without};
 use analysis::record::options::Options;
-use analysis::record::packed::{HeldBy, Packed, Without};
 use analysis::record::sample::{
     Cell, Conditions, Gate, KernelThread, Machine, Moved, PlaceInExperiment, Predicted, Probes,
     Remote, RoundTrips, Schema, SeriesPoint, Side, Tcp,
@@ -131,25 +131,26 @@ prop_compose! {
         resident_before in maybe(real()),
         (source_file_system, sink_file_system) in (maybe(".{0,5}"), maybe(".{0,5}")),
         soaked_cpus: Vec<u32>,
-        (device_interrupts, has_two_devices, free_bytes) in
-            any::<(Option<u64>, bool, Option<u64>)>(),
+        (device_interrupts, is_one_machine, has_two_devices, free_bytes) in
+            any::<(Option<u64>, bool, bool, Option<u64>)>(),
     ) -> Conditions {
         Conditions {
             cache, resident_before, carrier, source_file_system, sink_file_system, soaked_cpus,
-            device_interrupts, has_two_devices, free_bytes,
+            device_interrupts, is_one_machine, has_two_devices, free_bytes,
         }
     }
 }
 
 prop_compose! {
-    fn packed()(
-        (raw_bytes, packed_bytes) in (count(), count()),
-        bytes_by_way in prop::collection::btree_map("[a-z]{1,4}:[0-9]", count(), 0..4),
-        pack_over_unpack in maybe(real()),
+    fn compression()(
+        (raw_bytes, compressed_bytes) in (count(), count()),
+        bytes_by_coding in prop::collection::btree_map("[a-z]{1,4}:[0-9]", count(), 0..4),
+        compress_over_decompress in maybe(real()),
         without in maybe((real(), prop::sample::select(HeldBy::ALL.to_vec()))),
-    ) -> Packed {
+    ) -> Compression {
         let without = without.map(|(bytes_per_s, held_by)| Without { bytes_per_s, held_by });
-        Packed { raw_bytes, packed_bytes, bytes_by_way, pack_over_unpack, without }
+        let sizes = Compression { raw_bytes, compressed_bytes, ..Compression::default() };
+        Compression { bytes_by_coding, compress_over_decompress, without, ..sizes }
     }
 }
 
@@ -211,7 +212,7 @@ prop_compose! {
         machines in prop::collection::vec(machine(), 0..3),
         gates in prop::collection::vec((".{0,5}", real(), real(), any::<bool>()), 0..4),
         void_reason in maybe(".{0,9}"),
-        (round_trips, packed) in (maybe(round_trips()), maybe(packed())),
+        (round_trips, compression) in (maybe(round_trips()), maybe(compression())),
         (remote, cell, tcp) in (maybe(remote()), maybe(cell()), maybe(tcp())),
         series in prop::collection::vec((real(), count()), 0..5),
         predicted in maybe((prop::array::uniform9(real()), ".{0,5}")),
@@ -237,7 +238,7 @@ prop_compose! {
         Record {
             schema: Schema::default(),
             id: 0, command, version, started_unix_s, sources, target, place, options, conditions,
-            moved, source, sink, machines, predicted, void_reason, packed,
+            moved, source, sink, machines, predicted, void_reason, compression,
             round_trips, remote, cell, tcp,
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
@@ -472,7 +473,7 @@ fn values_that_somebody_has_put_there_are_a_fault() {
         ("moved.bytes", "-1", true),
         ("sources", "'{'", true),
         ("options.request_bytes", "99999999999", true),
-        ("schema", "3", true),
+        ("schema", "4", true),
         ("place", "NULL", false),
         ("taste", "'salty'", false),
     ] {

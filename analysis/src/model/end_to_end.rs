@@ -218,7 +218,7 @@ const CPUS_MAX: u32 = 1 << 16;
 
 /// True of file systems on a device; an unknown one is taken for one of these.
 fn waits(file_system: &str) -> bool {
-    !matches!(file_system, "tmpfs" | "ramfs" | "null" | "made" | "pipe")
+    !matches!(file_system, "tmpfs" | "ramfs" | "null" | "generated" | "pipe")
 }
 
 /// Where one end of a trial is stored.

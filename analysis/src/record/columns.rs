@@ -141,6 +141,7 @@ pub const COLUMNS: &[Column] = &[
     text_at("conditions.sink_file_system"),
     json_at("conditions.soaked_cpus"),
     integer_at("conditions.device_interrupts"),
+    integer_at("conditions.is_one_machine"),
     integer_at("conditions.has_two_devices"),
     integer_at("conditions.free_bytes"),
     integer_at("moved.bytes"),
@@ -242,12 +243,12 @@ pub const COLUMNS: &[Column] = &[
     real_at("predicted.rate_bytes_per_s"),
     real_at("predicted.rate_high_bytes_per_s"),
     json_at("predicted.notes"),
-    integer_at("packed.raw_bytes"),
-    integer_at("packed.packed_bytes"),
-    json_at("packed.bytes_by_way"),
-    real_at("packed.pack_over_unpack"),
-    real_at("packed.without.bytes_per_s"),
-    text_at("packed.without.held_by"),
+    integer_at("compression.raw_bytes"),
+    integer_at("compression.compressed_bytes"),
+    json_at("compression.bytes_by_coding"),
+    real_at("compression.compress_over_decompress"),
+    real_at("compression.without.bytes_per_s"),
+    text_at("compression.without.held_by"),
     text_at("cell.choice"),
     integer_at("cell.extent_bytes"),
     real_at("cell.extent_s"),
@@ -276,7 +277,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::record::packed::{Packed, Without};
+    use crate::record::compression::{Compression, Without};
     use crate::record::sample::{
         Cell as CampaignCell, PlaceInExperiment, Predicted, Remote, RoundTrips, Scenario, Side, Tcp,
     };
@@ -296,7 +297,10 @@ mod tests {
             sink: Some(Side::default()),
             round_trips: Some(RoundTrips::default()),
             predicted: Some(Predicted::default()),
-            packed: Some(Packed { without: Some(Without::default()), ..Packed::default() }),
+            compression: Some(Compression {
+                without: Some(Without::default()),
+                ..Compression::default()
+            }),
             cell: Some(CampaignCell::default()),
             tcp: Some(Tcp::default()),
             more: [("a".to_string(), Value::Null)].into(),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::compression::Compression;
 use super::options::Options;
-use super::packed::Packed;
 use super::sample::{Conditions, Moved, Predicted, Record, Remote, SeriesPoint, Side};
 use base::fault::Class;
 use base::job::{Carrier, Outcome, PathRole};
@@ -102,6 +102,7 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
             .to_string(),
             source_file_system: copied.source_file_system.clone(),
             sink_file_system: copied.sink_file_system.clone(),
+            is_one_machine: outcome.is_one_machine(),
             free_bytes: outcome.dry.and_then(|room| room.free_bytes),
             ..Conditions::default()
         },
@@ -111,7 +112,7 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
         sink: sink.map(|report| side(report, environment(!near_is_source))),
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
-        packed: Packed::of(outcome),
+        compression: Compression::of(outcome),
         paths: outcome.paths.clone(),
         ..Record::default()
     }

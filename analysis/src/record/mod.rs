@@ -2,11 +2,11 @@
 //! models are fitted to. Pure: no file, no store, no clock.
 
 pub mod columns;
+pub mod compression;
 pub mod copy_record;
 pub mod export;
 mod number;
 pub mod options;
-pub mod packed;
 pub mod path_json;
 pub mod paths;
 pub mod sample;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::compression::Compression;
 use super::number;
 use super::options::Options;
-use super::packed::Packed;
 use base::job::StreamPath;
 
 /// The pumps that are measured: each part alone between null ends, and their compositions.
@@ -86,7 +86,7 @@ impl Scenario {
 /// The version of a record and of the JSON events. A new field needs no new version, as an older
 /// record gets its default; a removed or renamed one does, and a conversion of older records
 /// (`results/older.rs`).
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The schema that a record was written with: always this one, as no other is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -146,7 +146,7 @@ pub struct Record {
     pub round_trips: Option<RoundTrips>,
     pub predicted: Option<Predicted>,
     /// The payloads of a copy with compression; `None` without.
-    pub packed: Option<Packed>,
+    pub compression: Option<Compression>,
     /// Its cell of a campaign, if it is part of one.
     pub cell: Option<Cell>,
     /// TCP's own counts of the data streams, for runs of campaigns.
@@ -253,6 +253,8 @@ pub struct Conditions {
     pub soaked_cpus: Vec<u32>,
     /// Interrupts of all devices of the host that started the run, during the run.
     pub device_interrupts: Option<u64>,
+    /// True where both ends were on one machine and shared its CPUs.
+    pub is_one_machine: bool,
     /// True where files of that host are read from one device and written to another.
     pub has_two_devices: bool,
     /// Free space at the destination, from a dry run.

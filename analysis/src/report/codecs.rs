@@ -25,26 +25,26 @@ pub fn sheet(findings: &Findings, host: Host) -> Sheet {
         (Some(rate), Some(mhz)) => format!("{:.1}", mhz * 1e6 / rate),
         _ => "-".into(),
     };
-    for packed in &findings.ways {
+    for packed in &findings.codings {
         let pays = |processors| match packed.pays_below_bytes_per_s(processors) {
             Some(rate) => megabits(rate),
             None => "never".into(),
         };
         sheet.row(vec![
-            packed.way.clone(),
+            packed.coding.clone(),
             format!("{:.2}", packed.ratio),
-            mega(Some(packed.pack_bytes_per_s)),
-            mega(packed.unpack_bytes_per_s),
-            cycles(Some(packed.pack_bytes_per_s)),
-            cycles(packed.unpack_bytes_per_s),
-            packed.pack_over_unpack().map_or("-".into(), |times| format!("{times:.1}")),
+            mega(Some(packed.compress_bytes_per_s)),
+            mega(packed.decompress_bytes_per_s),
+            cycles(Some(packed.compress_bytes_per_s)),
+            cycles(packed.decompress_bytes_per_s),
+            packed.compress_over_decompress().map_or("-".into(), |times| format!("{times:.1}")),
             pays(1),
             pays(host.processors),
         ]);
     }
     for tool in &findings.tools {
         let mut row = vec![tool.command.clone(), format!("{:.2}", tool.ratio)];
-        row.push(mega(tool.pack_bytes_per_s));
+        row.push(mega(tool.compress_bytes_per_s));
         row.resize(COLUMNS.len(), "-".into());
         sheet.row(row);
     }
@@ -97,25 +97,28 @@ fn megabits(rate: f64) -> String {
 mod tests {
     use super::*;
     use crate::report::sheet::Form;
-    use crate::study::compression::{Packed, Tool};
+    use crate::study::compression::{CodingSpeed, Tool};
 
     #[test]
     fn a_table_for_people() {
-        let packed = |way: &str, ratio, pack, unpack| Packed {
-            way: way.into(),
+        let packed = |coding: &str, ratio, pack, unpack| CodingSpeed {
+            coding: coding.into(),
             ratio,
-            pack_bytes_per_s: pack,
-            unpack_bytes_per_s: unpack,
+            compress_bytes_per_s: pack,
+            decompress_bytes_per_s: unpack,
         };
         let findings = Findings {
             source: "text".into(),
             bytes: 16 << 20,
             payload_bytes: 1 << 20,
-            ways: vec![packed("zlib:6", 3.5, 40e6, Some(400e6)), packed("lz4", 1.0, 5000e6, None)],
+            codings: vec![
+                packed("zlib:6", 3.5, 40e6, Some(400e6)),
+                packed("lz4", 1.0, 5000e6, None),
+            ],
             tools: vec![Tool {
                 command: "gzip -6 -c".into(),
                 ratio: 3.6,
-                pack_bytes_per_s: Some(38e6),
+                compress_bytes_per_s: Some(38e6),
             }],
         };
         let text = sheet(&findings, Host { processors: 2, mhz: Some(2000.0) }).write(Form::Text);

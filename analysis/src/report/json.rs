@@ -284,7 +284,7 @@ mod tests {
     fn check(event: Event, expect: &str) {
         let stamp =
             Stamp { unix: Duration::from_millis(1500), since_start: Nanos::from_millis(250) };
-        let front = "{\"schema\":2,\"time_utc\":\"1970-01-01T00:00:01.500Z\",\"monotonic_s\":0.25,";
+        let front = "{\"schema\":3,\"time_utc\":\"1970-01-01T00:00:01.500Z\",\"monotonic_s\":0.25,";
         let line = line(stamp, &event);
         assert_eq!(line.strip_prefix(front), Some(expect), "{line}");
         assert!(serde_json::from_str::<serde_json::Value>(&line).unwrap().is_object());
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!((value["exit_code"].as_u64(), value["class"].as_str()), (Some(0), Some("ok")));
         assert_eq!(value["cpu_ns_per_byte"].as_f64(), Some(2.0));
         let record = &value["record"];
-        assert_eq!((record["id"].as_u64(), record["schema"].as_u64()), (Some(3), Some(2)));
+        assert_eq!((record["id"].as_u64(), record["schema"].as_u64()), (Some(3), Some(3)));
         assert_eq!(record["moved"]["bytes"].as_u64(), Some(1000));
         assert!(record.get("series").is_none(), "it may be long");
     }

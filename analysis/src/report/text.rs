@@ -8,7 +8,7 @@ use base::units::{Bytes, Nanos, Rate};
 
 use super::escape;
 use super::live::count;
-use crate::record::packed::{HeldBy, Packed, Without};
+use crate::record::compression::{Compression, HeldBy, Without};
 
 /// The summary of a transfer in a few lines: what moved, how fast, and what was there before.
 pub fn summary(outcome: &Outcome, settings: &Settings) -> String {
@@ -232,10 +232,10 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
             shares.join(", ")
         ),
     )];
-    let Some(packed) = Packed::of(outcome) else { return facts };
+    let Some(packed) = Compression::of(outcome) else { return facts };
     let spent: Vec<Nanos> =
         sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
-    if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.pack_over_unpack) {
+    if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.compress_over_decompress) {
         let text = format!(
             "{pack} to compress, {unpack} to decompress: compressing takes {c_over_x:.1}x as long \
              as decompressing"
@@ -251,10 +251,10 @@ fn without_packing(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
         HeldBy::Wire => ("", "the network was the limit"),
-        HeldBy::Packing => {
+        HeldBy::Compression => {
             ("at least ", "compression was the limit, the network had capacity left")
         }
-        HeldBy::Unpacking => {
+        HeldBy::Decompression => {
             ("at least ", "decompression was the limit, the network had capacity left")
         }
         HeldBy::Source => ("", "the source was the limit"),

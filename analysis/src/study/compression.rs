@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::record::compression;
 use crate::record::options::Options;
-use crate::record::packed;
 use crate::record::sample::{Moved, Record, Side};
 
 /// One source's results.
@@ -15,19 +15,19 @@ pub struct Findings {
     pub source: String,
     pub bytes: u64,
     pub payload_bytes: u32,
-    pub ways: Vec<Packed>,
+    pub codings: Vec<CodingSpeed>,
     pub tools: Vec<Tool>,
 }
 
 /// One coding for one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Packed {
+pub struct CodingSpeed {
     /// As typed after `--compress`.
-    pub way: String,
+    pub coding: String,
     pub ratio: f64,
-    pub pack_bytes_per_s: f64,
+    pub compress_bytes_per_s: f64,
     /// `None` where nothing shrank, so that nothing was decompressed.
-    pub unpack_bytes_per_s: Option<f64>,
+    pub decompress_bytes_per_s: Option<f64>,
 }
 
 /// A program with the same bytes: one stream, no payloads.
@@ -36,22 +36,22 @@ pub struct Tool {
     pub command: String,
     pub ratio: f64,
     /// `None` where the start of the program was most of its time.
-    pub pack_bytes_per_s: Option<f64>,
+    pub compress_bytes_per_s: Option<f64>,
 }
 
-impl Packed {
+impl CodingSpeed {
     /// Below this link rate, compression with this many processors at each end is faster than
     /// sending raw bytes: they compress and decompress more than the link carries. `None` where
     /// compression gains nothing on any link.
     pub(crate) fn pays_below_bytes_per_s(&self, processors: usize) -> Option<f64> {
-        let unpack = self.unpack_bytes_per_s.unwrap_or(f64::INFINITY);
-        let slower = self.pack_bytes_per_s.min(unpack) * processors as f64;
+        let unpack = self.decompress_bytes_per_s.unwrap_or(f64::INFINITY);
+        let slower = self.compress_bytes_per_s.min(unpack) * processors as f64;
         (self.ratio > GAIN_MIN).then_some(slower)
     }
 
     /// Time of compression over that of decompression: c/x of SLAC (2001).
-    pub fn pack_over_unpack(&self) -> Option<f64> {
-        self.unpack_bytes_per_s.map(|unpack| unpack / self.pack_bytes_per_s)
+    pub fn compress_over_decompress(&self) -> Option<f64> {
+        self.decompress_bytes_per_s.map(|unpack| unpack / self.compress_bytes_per_s)
     }
 }
 
@@ -84,25 +84,24 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
             },
             source: side(rate),
             sink: unpack.map(side),
-            packed: Some(packed::Packed {
+            compression: Some(compression::Compression {
                 raw_bytes: bytes,
-                packed_bytes: (bytes as f64 / ratio).round() as u64,
-                bytes_by_way: BTreeMap::from([(codec.to_string(), bytes)]),
-                pack_over_unpack: unpack.map(|unpack| unpack / rate),
+                compressed_bytes: (bytes as f64 / ratio).round() as u64,
+                bytes_by_coding: BTreeMap::from([(codec.to_string(), bytes)]),
+                compress_over_decompress: unpack.map(|unpack| unpack / rate),
                 without: None,
             }),
             ..Record::default()
         }
     };
-    let ways = findings
-        .ways
-        .iter()
-        .map(|way| record(&way.way, way.ratio, way.pack_bytes_per_s, way.unpack_bytes_per_s));
-    let tools = findings
-        .tools
-        .iter()
-        .filter_map(|tool| Some(record(&tool.command, tool.ratio, tool.pack_bytes_per_s?, None)));
-    ways.chain(tools).collect()
+    let codings = findings.codings.iter().map(|speed| {
+        let (compress, decompress) = (speed.compress_bytes_per_s, speed.decompress_bytes_per_s);
+        record(&speed.coding, speed.ratio, compress, decompress)
+    });
+    let tools = findings.tools.iter().filter_map(|tool| {
+        Some(record(&tool.command, tool.ratio, tool.compress_bytes_per_s?, None))
+    });
+    codings.chain(tools).collect()
 }
 
 /// A ratio close to 1 gains nothing.
@@ -114,11 +113,11 @@ mod tests {
 
     #[test]
     fn packing_pays_below_the_slower_of_its_ends() {
-        let packed = |ratio, pack, unpack| Packed {
-            way: "zlib:1".into(),
+        let packed = |ratio, pack, unpack| CodingSpeed {
+            coding: "zlib:1".into(),
             ratio,
-            pack_bytes_per_s: pack,
-            unpack_bytes_per_s: unpack,
+            compress_bytes_per_s: pack,
+            decompress_bytes_per_s: unpack,
         };
         let cases = [
             (packed(4.0, 100e6, Some(300e6)), Some(200e6), Some(3.0)),
@@ -127,35 +126,38 @@ mod tests {
         ];
         for (packed, pays, c_over_x) in cases {
             assert_eq!(packed.pays_below_bytes_per_s(2), pays, "{packed:?}");
-            assert_eq!(packed.pack_over_unpack(), c_over_x, "{packed:?}");
+            assert_eq!(packed.compress_over_decompress(), c_over_x, "{packed:?}");
         }
     }
 
     #[test]
     fn findings_become_records() {
-        let packed = Packed {
-            way: "zlib:1".into(),
+        let packed = CodingSpeed {
+            coding: "zlib:1".into(),
             ratio: 4.0,
-            pack_bytes_per_s: 100.0,
-            unpack_bytes_per_s: Some(400.0),
+            compress_bytes_per_s: 100.0,
+            decompress_bytes_per_s: Some(400.0),
         };
-        let tool =
-            |pack_bytes_per_s| Tool { command: "gzip -1 -c".into(), ratio: 4.0, pack_bytes_per_s };
+        let tool = |compress_bytes_per_s| Tool {
+            command: "gzip -1 -c".into(),
+            ratio: 4.0,
+            compress_bytes_per_s,
+        };
         let findings = Findings {
             source: "a".into(),
             bytes: 1000,
             payload_bytes: 64,
-            ways: vec![packed],
+            codings: vec![packed],
             tools: vec![tool(Some(50.0)), tool(None)],
         };
-        let [way, tool] = &records(&findings, 5.0, 2)[..] else { panic!("two records") };
-        let seen = way.packed.as_ref().unwrap();
+        let [coding, tool] = &records(&findings, 5.0, 2)[..] else { panic!("two records") };
+        let seen = coding.compression.as_ref().unwrap();
         assert_eq!(
-            (seen.raw_bytes, seen.packed_bytes, seen.pack_over_unpack),
+            (seen.raw_bytes, seen.compressed_bytes, seen.compress_over_decompress),
             (1000, 250, Some(4.0))
         );
-        assert_eq!((way.source.stages_s["codec"], way.source.environment), (10.0, 2));
-        assert_eq!(way.sink.as_ref().unwrap().stages_s["codec"], 2.5);
+        assert_eq!((coding.source.stages_s["codec"], coding.source.environment), (10.0, 2));
+        assert_eq!(coding.sink.as_ref().unwrap().stages_s["codec"], 2.5);
         assert_eq!(tool.options.compress, "gzip -1 -c");
         assert!(tool.moved.elapsed_s == 20.0 && tool.sink.is_none(), "{tool:?}");
     }

@@ -1,6 +1,6 @@
 //! The findings of SLAC (2001) on compression levels, with zlib as it was used there.
 
-use analysis::record::packed::Packed;
+use analysis::record::compression::Compression;
 use analysis::statistics::median;
 use std::path::Path;
 use std::process::Command;
@@ -81,8 +81,9 @@ fn levels(testbed: &Testbed) -> Result<Shown, String> {
     for level in 0..=9 {
         let run =
             testbed.copy(&loopback(&format!("--compress zlib:{level} records:192M near:null:")))?;
-        let ratio = run.record.packed.as_ref().map_or(1.0, Packed::ratio);
-        let c_over_x = run.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
+        let ratio = run.record.compression.as_ref().map_or(1.0, Compression::ratio);
+        let c_over_x =
+            run.record.compression.as_ref().and_then(|packed| packed.compress_over_decompress);
         let cost_ns = cpu_ns_per_byte(&run);
         table.row(vec![
             level.to_string(),
@@ -334,10 +335,11 @@ fn bare_codec(program: &Path) -> Result<impl Fn(&str) -> f64, String> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .find(|event| event["event"] == "codec");
     let event = event.ok_or("datapump measure codec --json has no findings")?;
-    Ok(move |way: &str| {
-        let ways = event["ways"].as_array().into_iter().flatten();
-        let found =
-            ways.filter(|found| found["way"] == way).map(|found| &found["pack_bytes_per_s"]);
+    Ok(move |coding: &str| {
+        let codings = event["codings"].as_array().into_iter().flatten();
+        let found = codings
+            .filter(|found| found["coding"] == coding)
+            .map(|found| &found["compress_bytes_per_s"]);
         found.filter_map(serde_json::Value::as_f64).next().unwrap_or(f64::NAN) * 8.0 / 1e6
     })
 }
@@ -366,7 +368,8 @@ fn quotas(testbed: &Testbed) -> Result<Shown, String> {
     shown.check("linear, r² at least 0.98", format!("{fit:.4}"), fit >= 0.98);
     quota.allow(None)?;
     let free = testbed.copy(&loopback("--compress zlib:1 records:192M near:null:"))?;
-    let c_over_x = free.record.packed.as_ref().and_then(|packed| packed.pack_over_unpack);
+    let c_over_x =
+        free.record.compression.as_ref().and_then(|packed| packed.compress_over_decompress);
     let c_over_x = c_over_x.unwrap_or(f64::NAN);
     shown.check(
         "c/x is known (3.3 to 4.4 in the study)",

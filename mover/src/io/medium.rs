@@ -39,7 +39,7 @@ pub fn file_system(location: &Location) -> String {
         let made = match location {
             Location::Stdio => "pipe",
             Location::Null { .. } | Location::Endless => "null",
-            _ => "made",
+            _ => "generated",
         };
         return made.to_string();
     };
@@ -124,7 +124,7 @@ mod tests {
         let cases = [
             (Location::Stdio, "pipe"),
             (Location::Null { len: 1 }, "null"),
-            (Location::Zero { len: 1 }, "made"),
+            (Location::Zero { len: 1 }, "generated"),
         ];
         for (location, expect) in cases {
             assert_eq!(file_system(&location), expect);

@@ -25,7 +25,7 @@ fn older_stores_become_todays() {
         let mut store = Store::open(&path).unwrap();
         let runs = store.records(&Filter::default()).unwrap();
         let mut expect = run_of_version_1();
-        expect.packed = (version >= 4).then(packed_of_version_4);
+        expect.compression = (version >= 4).then(compression_of_version_4);
         expect.round_trips = (version >= 5).then(round_trips_of_version_5);
         assert_eq!(runs, [expect], "version {version}");
         assert_eq!(store.paths(3).unwrap().len(), usize::from(version >= 3), "version {version}");
@@ -34,6 +34,42 @@ fn older_stores_become_todays() {
         assert_eq!(left, 0, "version {version}");
         let next = store.insert(&Record::default()).unwrap();
         assert_eq!(next, 10, "a number that was given once is not given again");
+    }
+}
+
+/// A run of schema 2, in a store of version 6.
+#[test]
+fn a_run_of_schema_2_becomes_todays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.db");
+    let mut connection = Connection::open(&path).unwrap();
+    schema::migrate(&mut connection, &schema::MIGRATIONS[..6]).unwrap();
+    let compression = Some(compression_of_version_4());
+    let expect = Record { id: 1, command: "copy".into(), compression, ..Record::default() };
+    let names = [
+        ("\"schema\":3", "\"schema\":2"),
+        ("\"held_by\":\"compression\"", "\"held_by\":\"packing\""),
+        ("\"compression\":{", "\"packed\":{"),
+        ("compressed_bytes", "packed_bytes"),
+        ("bytes_by_coding", "bytes_by_way"),
+        ("compress_over_decompress", "pack_over_unpack"),
+    ];
+    let mut json = serde_json::to_string(&expect).unwrap();
+    for (today, then) in names {
+        assert_eq!(json.matches(today).count(), 1, "{today} in {json}");
+        json = json.replace(today, then);
+    }
+    let column = "ALTER TABLE runs ADD COLUMN packed_raw_bytes INTEGER GENERATED ALWAYS AS \
+                  (json_extract(record_json, '$.packed.raw_bytes')) VIRTUAL";
+    connection.execute(column, []).unwrap();
+    connection.execute("INSERT INTO runs (record_json) VALUES (?)", [json]).unwrap();
+    drop(connection);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.records(&Filter::default()).unwrap(), [expect]);
+    let columns = "SELECT count(*) FROM pragma_table_xinfo('runs') WHERE name = ?";
+    for (name, count) in [("packed_raw_bytes", 0), ("compression_raw_bytes", 1)] {
+        let found: i64 = store.connection.query_row(columns, [name], |row| row.get(0)).unwrap();
+        assert_eq!(found, count, "{name}");
     }
 }
 
@@ -83,13 +119,13 @@ UPDATE runs SET probe_method = 'icmp', probe_late_max_s = 0.25, unloaded_probes_
     loaded_probes_lost = 2, loaded_rtt_p95_s = 0.75;
 ";
 
-fn packed_of_version_4() -> Packed {
-    Packed {
+fn compression_of_version_4() -> Compression {
+    Compression {
         raw_bytes: 10,
-        packed_bytes: 5,
-        bytes_by_way: BTreeMap::from([("lz4:1".to_string(), 10)]),
-        pack_over_unpack: Some(2.0),
-        without: Some(Without { bytes_per_s: 7.0, held_by: HeldBy::Packing }),
+        compressed_bytes: 5,
+        bytes_by_coding: BTreeMap::from([("lz4:1".to_string(), 10)]),
+        compress_over_decompress: Some(2.0),
+        without: Some(Without { bytes_per_s: 7.0, held_by: HeldBy::Compression }),
     }
 }
 

@@ -14,14 +14,14 @@ use base::units::Nanos;
 /// The payloads of a copy with compression.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Packed {
+pub struct Compression {
     pub raw_bytes: u64,
     /// Compressed size on the wire, without frame headers and TLS.
-    pub packed_bytes: u64,
+    pub compressed_bytes: u64,
     /// Bytes by coding, with its name as typed; `off` is for those that were sent as they were.
-    pub bytes_by_way: BTreeMap<String, u64>,
+    pub bytes_by_coding: BTreeMap<String, u64>,
     /// Time of compression over that of decompression (c/x of SLAC (2001)), where both are known.
-    pub pack_over_unpack: Option<f64>,
+    pub compress_over_decompress: Option<f64>,
     /// Only of a copy.
     pub without: Option<Without>,
 }
@@ -45,21 +45,22 @@ pub enum HeldBy {
     Wire,
     /// Without compression it would have been as fast as the network, which is only known from its
     /// highest delivery rate.
-    Packing,
+    Compression,
     /// The same for decompression.
-    Unpacking,
+    Decompression,
     /// The source limited it, with or without compression.
     Source,
 }
 
 impl HeldBy {
-    pub const ALL: [HeldBy; 4] = [HeldBy::Wire, HeldBy::Packing, HeldBy::Unpacking, HeldBy::Source];
+    pub const ALL: [HeldBy; 4] =
+        [HeldBy::Wire, HeldBy::Compression, HeldBy::Decompression, HeldBy::Source];
 
     pub fn name(self) -> &'static str {
         match self {
             HeldBy::Wire => "wire",
-            HeldBy::Packing => "packing",
-            HeldBy::Unpacking => "unpacking",
+            HeldBy::Compression => "compression",
+            HeldBy::Decompression => "decompression",
             HeldBy::Source => "source",
         }
     }
@@ -74,18 +75,18 @@ impl HeldBy {
         if source.fill > source.pass.max(gone) {
             HeldBy::Source
         } else if source.pass > gone {
-            HeldBy::Packing
+            HeldBy::Compression
         } else if sink.pass > sink.fill {
-            HeldBy::Unpacking
+            HeldBy::Decompression
         } else {
             HeldBy::Wire
         }
     }
 }
 
-impl Packed {
+impl Compression {
     /// `None` where compression was off.
-    pub fn of(outcome: &Outcome) -> Option<Packed> {
+    pub fn of(outcome: &Outcome) -> Option<Compression> {
         let (source, sink) = match &outcome.far {
             Some(far) if outcome.near_is_source => (&outcome.near, far),
             Some(far) => (far, &outcome.near),
@@ -95,24 +96,24 @@ impl Packed {
         let used = Coding::all().filter(|coding| packing.by_coding[coding.index()] > 0);
         let codec = |side: &SideReport| side.tally.stages[Stage::Codec as usize];
         let (pack, unpack) = (codec(source), codec(sink));
-        (packing.raw_bytes() > 0).then(|| Packed {
+        (packing.raw_bytes() > 0).then(|| Compression {
             raw_bytes: packing.raw_bytes(),
-            packed_bytes: packing.packed_bytes,
-            bytes_by_way: used
+            compressed_bytes: packing.packed_bytes,
+            bytes_by_coding: used
                 .map(|coding| (coding.typed(), packing.by_coding[coding.index()]))
                 .collect(),
-            pack_over_unpack: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
+            compress_over_decompress: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
             without: Some(Without::of(outcome, source, sink)),
         })
     }
 
     pub fn ratio(&self) -> f64 {
-        self.raw_bytes as f64 / self.packed_bytes.max(1) as f64
+        self.raw_bytes as f64 / self.compressed_bytes.max(1) as f64
     }
 
     /// The share of the bytes that was sent as it was.
     pub fn raw_share(&self) -> f64 {
-        let raw = self.bytes_by_way.get(&Coding::Raw.typed()).copied().unwrap_or(0);
+        let raw = self.bytes_by_coding.get(&Coding::Raw.typed()).copied().unwrap_or(0);
         raw as f64 / self.raw_bytes.max(1) as f64
     }
 }
@@ -126,7 +127,7 @@ impl Without {
         let carries = wire.max(best_moment(outcome));
         let bytes_per_s = match held_by {
             HeldBy::Wire => wire,
-            HeldBy::Packing | HeldBy::Unpacking => carries,
+            HeldBy::Compression | HeldBy::Decompression => carries,
             HeldBy::Source => carries.min(rate),
         };
         Without { bytes_per_s, held_by }
@@ -158,8 +159,8 @@ mod tests {
         let waits = life(9, 1, 0, 1);
         let cases = [
             (life(1, 2, 3, 4), waits, HeldBy::Wire),
-            (life(1, 8, 3, 4), waits, HeldBy::Packing),
-            (life(1, 2, 3, 4), life(1, 9, 0, 1), HeldBy::Unpacking),
+            (life(1, 8, 3, 4), waits, HeldBy::Compression),
+            (life(1, 2, 3, 4), life(1, 9, 0, 1), HeldBy::Decompression),
             (life(9, 2, 3, 4), waits, HeldBy::Source),
         ];
         for (source, sink, expect) in cases {
