@@ -39,6 +39,8 @@ pub(crate) enum SweepArgs {
     Resume {
         /// `None` for the newest.
         campaign: Option<String>,
+        /// Only say what is left to measure.
+        dry_run: bool,
         show: Show,
         store: Option<PathBuf>,
     },
@@ -71,6 +73,7 @@ impl SweepArgs {
                 goes_on_as_it_was(typed)?;
                 Ok(SweepArgs::Resume {
                     campaign: words.first().cloned(),
+                    dry_run: typed.has(&copying::DRY_RUN),
                     show: Show::of(typed)?,
                     store: typed.value(&RESULTS)?,
                 })
@@ -128,12 +131,12 @@ impl BeginArgs {
 pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
     match args {
         SweepArgs::Begin(args) => begin(args, &Arc::new(Console::new(args.show, started))),
-        SweepArgs::Resume { campaign, show, store } => {
+        SweepArgs::Resume { campaign, dry_run, show, store } => {
             let console = Arc::new(Console::new(*show, started));
             let store = record::store_path(store.as_deref());
             let done = store.and_then(|store| {
                 let told = |campaign: &Campaign| tell(campaign, &console);
-                under_way::resume(campaign.as_deref(), &store, &console, &told)
+                under_way::resume((campaign.as_deref(), *dry_run), &store, &console, &told)
             });
             Ok(ended(&console, done))
         }

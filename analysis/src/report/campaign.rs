@@ -357,6 +357,12 @@ pub fn profile(name: &str, best: &Best<'_>) -> String {
     text
 }
 
+/// True for what `profile` writes.
+pub fn is_profile(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.starts_with("# ") && first.contains(", measured by ")
+}
+
 fn chosen(choice: &Choice) -> String {
     let Choice { window_bytes, streams, level } = choice;
     let streams = live::count((*streams).into(), "stream");

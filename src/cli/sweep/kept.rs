@@ -167,8 +167,17 @@ fn profiles(args: &ProfileArgs, console: &Console) -> Result<(), Fault> {
         let folder = path.parent().unwrap_or(&path);
         fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;
         let text = page::profile(&name, &best);
+        let shown = path.display();
+        // One that somebody has written by hand stays.
+        let before = fs::read_to_string(&path).unwrap_or_default();
+        if !before.is_empty() && !page::is_profile(&before) {
+            return Err(Fault::usage(format!(
+                "'{shown}' exists and is not of a campaign: move it away to have it written anew"
+            )));
+        }
         fs::write(&path, &text).map_err(|why| Fault::write("write", &path, &why))?;
-        console.summary(&format!("{}:\n{text}", path.display()));
+        let replaced = if before.is_empty() { "" } else { " (replaced)" };
+        console.summary(&format!("{shown}{replaced}:\n{text}"));
     }
     Ok(())
 }

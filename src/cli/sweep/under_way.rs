@@ -57,9 +57,9 @@ pub(super) fn begin(
     measure_rest(campaign, args, (&name, Done::default(), near), &mut store, console)
 }
 
-/// Measures the missing cells of an earlier campaign.
+/// Measures the missing cells of an earlier campaign; in a dry run it only tells how many they are.
 pub(super) fn resume(
-    named: Option<&str>,
+    (named, dry_run): (Option<&str>, bool),
     store: &Path,
     console: &Arc<Console>,
     tell: &dyn Fn(&Campaign),
@@ -72,13 +72,23 @@ pub(super) fn resume(
     let took = |record: &Record| Nanos((record.moved.elapsed_s * 1e9) as u64);
     let done = Done { cells: kept::measured(&records), last_took: records.last().map(took) };
     let all = campaign.plan.cells().len();
-    let left_s = each_s(&campaign.plan) * (all - done.cells.len()) as f64;
+    let name = &experiment.name;
+    let left = all.saturating_sub(done.cells.len());
+    if left == 0 {
+        console
+            .remark(&format!("all {all} cells of {name} are measured: datapump sweep show {name}"));
+        return Ok(None);
+    }
+    let left_s = each_s(&campaign.plan) * left as f64;
     console.remark(&format!(
-        "resuming {}: {} of {all} cells are measured; the others take about {}",
-        experiment.name,
+        "{} {name}: {} of {all} cells are measured; the others take about {}",
+        if dry_run { "would resume" } else { "resuming" },
         done.cells.len(),
         live::clock(Nanos((left_s * 1e9) as u64))
     ));
+    if dry_run {
+        return Ok(None);
+    }
     let near = claim(&experiment.name)?;
     measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, console)
 }
