@@ -1,6 +1,7 @@
 //! `datapump verify`: reads files again and compares them with a receipt.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -9,12 +10,15 @@ use std::time::Instant;
 use super::console::Console;
 use super::endpoint::{EndArg, Role};
 use super::order::Show;
+use super::progress::Heard;
 use super::typed::Typed;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use analysis::report::live::Phase;
+use base::fault::Fault;
 use base::job::Location;
 use mover::receipt;
+use tempfile::NamedTempFile;
 
 #[derive(Debug)]
 pub(crate) struct VerifyArgs {
@@ -44,17 +48,34 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
         EndArg { host: None, location: Location::Path(path) } => Ok(path),
         EndArg { host: Some(host), location: Location::Path(path) } => Err(format!(
             "verify reads files of this host: run it there, as in \
-             ssh {host} datapump verify MANIFEST {}",
+             ssh {host} datapump verify - {} < MANIFEST",
             quote(&path.to_string_lossy())
         )),
         _ => Err("verify needs a file or a folder to read".into()),
     }
 }
 
+/// Standard input as a file, since a receipt is read twice.
+fn of_stdin() -> Result<NamedTempFile, Fault> {
+    let fault = |why| Fault::system("read the receipt from standard input", &why);
+    let mut file = NamedTempFile::new().map_err(fault)?;
+    io::copy(&mut io::stdin().lock(), &mut file).map_err(fault)?;
+    Ok(file)
+}
+
 pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     let VerifyArgs { manifest, root, shown, show } = args;
     let console = Arc::new(Console::new(*show, started));
     let receipt = manifest.to_string_lossy().into_owned();
+    let kept = match receipt.as_str() {
+        "-" => of_stdin().map(Some),
+        _ => Ok(None),
+    };
+    let kept = match kept {
+        Ok(kept) => kept,
+        Err(fault) => return conclude(&console, Err(fault), Heard::default()),
+    };
+    let manifest = kept.as_ref().map_or(manifest.as_path(), NamedTempFile::path);
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let (result, heard) = watched(&console, Phase::Finding, None, |watch| {
@@ -72,7 +93,7 @@ mod tests {
     fn verify_reads_here() {
         assert_eq!(root(OsStr::new("a/")), Ok(PathBuf::from("a/")));
         let there = root(OsStr::new("h:a")).unwrap_err();
-        assert!(there.contains("ssh h datapump verify MANIFEST a"), "{there}");
+        assert!(there.contains("ssh h datapump verify - a < MANIFEST"), "{there}");
         assert!(root(OsStr::new("-")).is_err());
     }
 }

@@ -182,6 +182,8 @@ fn check(entry: &Entry, inside: &Inside, buffer: &mut [u8], watch: &Watch) -> Ve
         Ok(file) => file,
         Err(why) => return Verdict::Unreadable(Fault::io("open", &path, &why)),
     };
+    // What the disk holds is asked for, not what a copy has left in memory.
+    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     let mut digest = Digest::of_length(entry.digest.len());
     let mut bytes = 0;
     loop {
@@ -230,6 +232,12 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
         watch.gauge.bytes_found.fetch_add(len.map_or(0, |found| found.len()), Relaxed);
     }
     watch.gauge.walk_done.store(true, Relaxed);
+    if files == 0 {
+        let shown = manifest.display();
+        return Err(Fault::usage(format!(
+            "the receipt '{shown}' names no file: nothing to verify"
+        )));
+    }
     match above.filter(|_| !is_one_there) {
         Some(above) => Err(Fault::usage(format!(
             "no file of the receipt '{}' is there, but they are in the folder above: name that, \
