@@ -51,6 +51,9 @@ pub(super) struct Tries {
     retries: u32,
     /// The least that was held here in the attempts that have asked about all: files and bytes.
     held_least: Option<(u64, u64)>,
+    /// What was here before the first attempt, if that had asked about all; then nothing of the
+    /// rest is of an earlier run.
+    held_first: Option<(u64, u64)>,
     /// What the attempts have moved that lost their connection.
     moved: (u64, u64),
     /// How long the first of them took to be answered.
@@ -61,6 +64,7 @@ impl Tries {
     /// An attempt has ended early; `opened` is set where both sides had agreed.
     pub(super) fn note(&mut self, opened: Option<Nanos>, watch: &Watch) {
         let Some(login) = opened else { return };
+        let is_first = self.login.is_none();
         self.login.get_or_insert(login);
         let gauge = &watch.gauge;
         let held = (gauge.files_held.load(Relaxed), gauge.bytes_held.load(Relaxed));
@@ -68,6 +72,7 @@ impl Tries {
         if gauge.answered.load(Relaxed) {
             let least = self.held_least.unwrap_or(held);
             self.held_least = Some((least.0.min(held.0), least.1.min(held.1)));
+            self.held_first = if is_first { Some(held) } else { self.held_first };
         }
         self.moved.0 += done.0.saturating_sub(held.0);
         self.moved.1 += done.1.saturating_sub(held.1);
@@ -93,13 +98,13 @@ impl Tries {
 
     pub(crate) fn add_to(&self, outcome: Outcome) -> Outcome {
         // Some of what is here in the end came in an earlier attempt: that was sent.
-        let not_sent = |held: u64, moved: u64, least: Option<u64>| {
-            held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held)))
+        let not_sent = |held: u64, moved: u64, least: Option<u64>, first: Option<u64>| match first {
+            Some(first) => first.min(held),
+            None => held.saturating_sub(moved).max(least.map_or(0, |least| least.min(held))),
         };
-        let least = self.held_least;
-        let held_files = not_sent(outcome.held_files, self.moved.0, least.map(|(files, _)| files));
-        let resumed_bytes =
-            not_sent(outcome.resumed_bytes, self.moved.1, least.map(|(_, bytes)| bytes));
+        let (least, first) = (self.held_least.unzip(), self.held_first.unzip());
+        let held_files = not_sent(outcome.held_files, self.moved.0, least.0, first.0);
+        let resumed_bytes = not_sent(outcome.resumed_bytes, self.moved.1, least.1, first.1);
         let login = self.login.unwrap_or(outcome.login);
         Outcome { retries: self.retries, held_files, resumed_bytes, login, ..outcome }
     }
