@@ -73,6 +73,7 @@ fn both_ends(connection: &str) -> (Option<IpAddr>, Option<IpAddr>) {
 fn of_folder(folder: &Path, add: &mut dyn FnMut(&str, Option<String>)) {
     let folder = std::path::absolute(folder).unwrap_or(folder.to_path_buf());
     add("folder", Some(folder.display().to_string()));
+    add("folder_exists", Some(folder.is_dir().to_string()));
     if let Ok(state) = file::state(&folder) {
         add("folder_file_system", Some(state.file_system));
         add("folder_mount_options", Some(state.mount_options));

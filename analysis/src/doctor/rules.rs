@@ -261,6 +261,13 @@ fn file_system(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let options = facts.text("folder_mount_options").unwrap_or("");
     let has = |option: &str| options.split(',').any(|one| one == option);
     let found = format!("{kind} under {folder}");
+    if facts.text("folder_exists") == Some("false") {
+        return Some(Said::trouble(
+            format!("there is no folder {folder}; {kind} is above it"),
+            "a copy makes the last folder of a path, and no more",
+            format!("mkdir -p {folder}, or name another folder"),
+        ));
+    }
     Some(match (has("ro"), has("sync")) {
         (true, _) => Said::trouble(
             format!("{found}, read only"),
