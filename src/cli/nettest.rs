@@ -436,8 +436,10 @@ impl Done {
             hosts: report::costs(&outcomes),
         };
         let mut text = report::summary(&test);
+        let mut runs = Vec::new();
         for ((direction, outcome, series), total) in self.directions.iter().zip(&test.ways) {
-            self.keep(args, console, (*direction, outcome, series), total);
+            let run = self.keep(args, console, (*direction, outcome, series), total);
+            runs.extend((run > 0).then(|| run.to_string()));
             if let Some(verdict) = explain::of_copy(outcome, &order.settings) {
                 text.push_str(&report::held_back(*direction, &page::sentence(&verdict)));
                 if args.explain {
@@ -445,6 +447,9 @@ impl Done {
                 }
                 console.event(&Event::Verdict(Box::new(verdict)));
             }
+        }
+        if !runs.is_empty() {
+            let _ = writeln!(text, "recorded as run {}", runs.join(" and run "));
         }
         console.summary(&text);
         let asked_s = order.span.time.seconds();
@@ -455,23 +460,23 @@ impl Done {
         (Some(test), trouble)
     }
 
+    /// Records a direction; the number of the run, or 0.
     fn keep(
         &self,
         args: &NetTestArgs,
         console: &Console,
         (direction, outcome, series): (Direction, &Outcome, &Series),
         total: &WayTotal,
-    ) {
+    ) -> i64 {
         let heard = Heard { series: series.clone(), ..Heard::default() };
         let steady = total.receiver.or(total.sender);
         let ends = args.order.ends(direction);
         let of = (outcome, &args.order.settings);
-        record::keep_with(console, &args.recording, "net-test", &ends, of, &heard, {
-            |record: &mut Record| {
-                record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);
-                record.moved.steady_from_s = Some(args.order.span.omit.seconds());
-            }
-        });
+        let add = |record: &mut Record| {
+            record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);
+            record.moved.steady_from_s = Some(args.order.span.omit.seconds());
+        };
+        record::keep_with(console, &args.recording, "net-test", &ends, of, &heard, add).id
     }
 }
 
