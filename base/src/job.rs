@@ -146,6 +146,13 @@ impl Outcome {
         self.elapsed - self.login
     }
 
+    /// True where both ends were on one machine, and shared its CPUs.
+    pub fn is_one_machine(&self) -> bool {
+        let near = &self.near.about.machine;
+        let far = self.far.as_ref().map_or(near, |far| &far.about.machine);
+        near == far && !near.is_empty()
+    }
+
     /// The rate of a run, the same wherever it is reported.
     pub fn rate(&self) -> Rate {
         Rate::of(self.moved_bytes(), self.moving())

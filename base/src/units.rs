@@ -206,8 +206,9 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     };
     let factor = bits.map(|bits| bits / 8.0).or_else(bytes).ok_or_else(|| {
         format!(
-            "'{text}' has no unit of a rate: write {text}Mbit (bits) or {text}MB (bytes a second)",
-            text = if number < 1.0 { 100.0 } else { number }
+            "'{text}' has no unit of a rate: write {number}Mbit (bits) or {number}MB (bytes a \
+             second)",
+            number = if number < 1.0 { 100.0 } else { number }
         )
     })?;
     let bytes_per_second = number * factor;

@@ -27,7 +27,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("-f", "write --overwrite always"),
     ("--force", "write --overwrite always"),
     ("-R", "for a folder write --recursive (-r)"),
-    ("-a", "write -r -A: folders, and owners, links and attributes too"),
+    ("-a", "write -r -A: folders; owners and extended attributes too"),
     ("-h", "sizes are always human-readable; for help write --help"),
     ("--human-readable", "sizes are always human-readable"),
     ("-t", "times are kept by default: leave it out"),
@@ -82,7 +82,7 @@ mod tests {
             (
                 "-az",
                 Some(
-                    "-az is not known: -a: write -r -A: folders, and owners, links and attributes \
+                    "-az is not known: -a: write -r -A: folders; owners and extended attributes \
                      too; -z: compression is on where it helps",
                 ),
             ),

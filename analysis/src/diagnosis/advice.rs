@@ -131,7 +131,8 @@ impl Adviser<'_> {
     fn move_more(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
         let steady = figures.seen_bytes_per_s.max(self.rate());
-        if steady <= 0.0 {
+        // Without one steady window the rate is not known.
+        if steady <= 0.0 || self.verdict.streams.iter().all(|stream| stream.windows == 0) {
             return (Change::Look, None);
         }
         let lost_s = (figures.duration_s - figures.acked_bytes / steady).max(0.0);

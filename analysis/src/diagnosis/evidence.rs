@@ -77,8 +77,7 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
     let near = host(&outcome.near, Some(here));
     let far_report = outcome.far.as_ref().unwrap_or(&outcome.near);
     // The limits of another machine are unknown here.
-    let machines = (&outcome.near.about.machine, &far_report.about.machine);
-    let same = machines.0 == machines.1 && !machines.0.is_empty();
+    let same = outcome.is_one_machine();
     let far = host(far_report, same.then_some(here));
     let asked = Asked {
         window_bytes: settings.window_bytes.map(u64::from),
@@ -94,12 +93,15 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
 pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> Evidence {
     let streams = streams(&record.paths);
     let seconds = data_seconds(&streams, record.moved.elapsed_s);
+    let sink = record.sink.as_ref().unwrap_or(&record.source);
+    let same = record.conditions.is_one_machine
+        || record.source.environment == sink.environment && sink.environment != 0;
+    let here = record.source.environment.max(sink.environment);
     let host = |side: &Side| {
         let cpu_s = side.cpu_user_s + side.cpu_system_s;
-        host(cpu_s / seconds, &side.congestion, environments.get(&side.environment))
+        let environment = if same { here } else { side.environment };
+        host(cpu_s / seconds, &side.congestion, environments.get(&environment))
     };
-    let sink = record.sink.as_ref().unwrap_or(&record.source);
-    let same = record.source.environment == sink.environment && sink.environment != 0;
     // Options as typed; what an older version did not record is missing.
     let options = &record.options;
     let paced = settings::Pace::parse(&options.pace).ok();

@@ -18,7 +18,8 @@ pub fn sentence(verdict: &Verdict) -> String {
         text.push_str(&format!("; {}", would(advice)));
     }
     let pauses = &verdict.figures.pauses;
-    let named = verdict.primary == Some(Bottleneck::Pauses);
+    // A limited rate is kept by pauses.
+    let named = matches!(verdict.primary, Some(Bottleneck::Pauses | Bottleneck::Pacing));
     let is_told = |period: &Period| pauses.count >= 3 || period.what == LOCKSTEP;
     if !named && verdict.figures.period.as_ref().is_some_and(is_told) {
         text.push_str(&format!("; it also {}", stops(verdict)));
@@ -57,10 +58,11 @@ pub fn page(verdict: &Verdict) -> String {
     text
 }
 
-/// The sentence as a line of the summary; nothing where no rule matched, as that helps nobody.
+/// The sentence as a line of the summary; nothing where no rule matched or the transfer was too
+/// short, as that helps nobody.
 pub fn line(verdict: &Verdict) -> String {
     match verdict.primary {
-        Some(Bottleneck::Undetermined) => String::new(),
+        Some(Bottleneck::Undetermined | Bottleneck::TooShort) => String::new(),
         _ => fact("held back by", &sentence(verdict)),
     }
 }

@@ -563,7 +563,8 @@ impl Volume for Disk {
 /// The fault when a name exists already.
 pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
     let name = show(volume, path);
-    let text = format!("'{name}' exists: --overwrite older or always replaces it");
+    let text =
+        format!("'{name}' exists: --skip-unchanged keeps equal files, --overwrite replaces others");
     Fault::new(Class::Local, text)
 }
 

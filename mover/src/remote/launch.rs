@@ -250,6 +250,9 @@ impl Launched {
                 );
                 return given(Fault::new(Class::Version, text));
             }
+            Some(SSH_FAILED) if unreachable && self.host.is_some() && self.relay.is_none() => {
+                format!("cannot reach {host}: see what '{what}' said; try '{what} {host} true'")
+            }
             // ssh itself says what it cannot do.
             Some(SSH_FAILED) if unreachable && self.host.is_some() && said.is_empty() => {
                 return lost(format!(

@@ -166,13 +166,13 @@ fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
     let mut how = Vec::new();
     if cut.request_bytes != own.request_bytes {
         let (size, asked) = (Bytes(cut.request_bytes.into()), Bytes(own.request_bytes.into()));
-        how.push(format!("--request-size {size} (not {asked})"));
+        how.push(format!("requests of {size} instead of {asked}"));
     }
     if cut.digest != own.digest {
-        how.push(format!("--digest {} (not {})", cut.digest.name(), own.digest.name()));
+        how.push(format!("--digest {} instead of {}", cut.digest.name(), own.digest.name()));
     }
     (!how.is_empty()).then(|| {
-        format!("this goes on as it began, with {}; --fresh begins anew", how.join(" and "))
+        format!("resuming with what it was begun with: {}; --fresh starts over", how.join(" and "))
     })
 }
 
