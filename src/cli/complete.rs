@@ -78,7 +78,7 @@ fn ends(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// The hosts that ssh knows by name.
-fn hosts() -> BTreeSet<String> {
+pub(super) fn hosts() -> BTreeSet<String> {
     let read = |name: &str| {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         home.and_then(|home| fs::read_to_string(home.join(".ssh").join(name)).ok())

@@ -1,6 +1,9 @@
 //! Options and commands of `scp`, `rsync` and `cp`, and what to type here instead.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::command_id::CommandId;
 
 /// An option of another tool, in its long or short form, and what to write in its place.
 const OPTIONS: &[(&str, &str)] = &[
@@ -37,14 +40,24 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--whole-file", "files are always copied whole: leave it out"),
     ("-S", "holes are kept by default: leave it out"),
 ];
+/// The same for `net-test`, of iperf3.
+const NET_TEST: &[(&str, &str)] = &[
+    ("-P", "for several streams write --streams N"),
+    ("-c", "write the host alone: datapump net-test HOST"),
+    ("-b", "write --rate, with a unit: --rate 100Mbit"),
+    ("-J", "write --json"),
+    ("-n", "a net test takes a time: write --time SECONDS"),
+    ("-p", "write --ports LOW-HIGH"),
+];
 /// Commands of other tools, typed as the first word.
 const TOOLS: [&str; 5] = ["cp", "scp", "rsync", "mv", "bbcp"];
 
 /// What to write in the place of an option that the program does not have: `typed` is one word of
 /// the command line, perhaps several letters behind one dash.
-pub(super) fn option(typed: &str) -> Option<String> {
+pub(super) fn option(command: CommandId, typed: &str) -> Option<String> {
     let name = typed.split('=').next().unwrap_or(typed);
-    let known = |name: &str| OPTIONS.iter().find(|(known, _)| *known == name);
+    let own = if command == CommandId::NetTest { NET_TEST } else { &[] };
+    let known = |name: &str| own.iter().chain(OPTIONS).find(|(known, _)| *known == name);
     if let Some((name, instead)) = known(name) {
         return Some(format!("{name} is not known: {instead}"));
     }
@@ -68,10 +81,23 @@ pub(super) fn without_tool(words: &[OsString]) -> &[OsString] {
     }
 }
 
+/// The same for any word in front of two others that names nothing here: `datapump push a host:`.
+pub(super) fn without_verb(words: &[OsString]) -> &[OsString] {
+    match without_tool(words) {
+        [verb, rest @ ..] if rest.len() >= 2 && !names_something(verb) => rest,
+        words => words,
+    }
+}
+
+/// True for an option, the name of something that exists, and what is on another host.
+fn names_something(word: &OsStr) -> bool {
+    let text = word.to_string_lossy();
+    text.starts_with('-') || text.contains([':', '/']) || Path::new(word).exists()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::command_id::CommandId;
     use crate::cli::options;
 
     #[test]
@@ -90,8 +116,10 @@ mod tests {
             ("--nonsense", None),
             ("-q", None),
         ];
+        let streams = "-P is not known: for several streams write --streams N".to_string();
+        assert_eq!(option(CommandId::NetTest, "-P"), Some(streams));
         for (typed, expect) in cases {
-            let said = option(typed);
+            let said = option(CommandId::Copy, typed);
             let fits = match (&said, expect) {
                 (Some(said), Some(expect)) => said.starts_with(expect),
                 (said, expect) => said.is_none() && expect.is_none(),
@@ -107,6 +135,20 @@ mod tests {
             let told = format!("{:?}", crate::cli::typed::Typed::parse(&words).unwrap_err());
             assert!(told.contains("write: datapump copy a b"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_verb_in_front() {
+        let typed = |words: &[&str]| -> Vec<OsString> { words.iter().map(Into::into).collect() };
+        for (words, copied) in [
+            (["push", "a", "host:"], &["a", "host:"][..]),
+            (["./push", "a", "host:"], &["./push", "a", "host:"]),
+            (["-r", "a", "host:"], &["-r", "a", "host:"]),
+            (["src", "a", "host:"], &["src", "a", "host:"]),
+        ] {
+            assert_eq!(without_verb(&typed(&words)), typed(copied), "{words:?}");
+        }
+        assert_eq!(without_verb(&typed(&["a", "host:"])).len(), 2);
     }
 
     /// A tip names an option that exists, and no option that `copy` has gets a tip.

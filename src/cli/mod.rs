@@ -54,7 +54,7 @@ use analysis::report::live::{Phase, count};
 use analysis::report::predicted;
 use analysis::report::text;
 use base::fault::{Class, Fault};
-use base::job::{Outcome, Verified};
+use base::job::{Job, Location, Outcome, Verified};
 use base::settings::Settings;
 use base::units::Nanos;
 use mover::io::system;
@@ -158,6 +158,9 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let settings = Some(&job.settings);
     console.event(&start("copy", sources.clone(), Some(target.clone()), settings));
     idle.iter().for_each(|text| console.warning(text));
+    if let Some(text) = forgotten_colon(job) {
+        console.warning(&text);
+    }
     let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
         Some(host) => {
             if console.has_line() {
@@ -190,6 +193,16 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         said.explained(&console, made, *explain)
     });
     conclude(&console, said, heard)
+}
+
+/// A destination that is a new file here and is called like a host that ssh knows.
+fn forgotten_colon(job: &Job) -> Option<String> {
+    let Location::Path(path) = &job.target else { return None };
+    let name = path.to_str().filter(|_| job.target_host.is_none())?;
+    let is_host = !name.contains('/') && !path.exists() && complete::hosts().contains(name);
+    is_host.then(|| {
+        format!("'{name}' is made a file of this host; for the host of that name write {name}:")
+    })
 }
 
 fn start(

@@ -277,7 +277,7 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
         (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
             if !is_misspelt(why) && means_copy(words) =>
         {
-            let typed: Vec<String> = habits::without_tool(&words[1..])
+            let typed: Vec<String> = habits::without_verb(&words[1..])
                 .iter()
                 .map(|word| words::quote(&word.to_string_lossy()))
                 .collect();
@@ -298,7 +298,10 @@ fn tip(words: &[OsString], why: &clap::Error) -> Option<String> {
         letters.zip(letter).is_some_and(|(letters, letter)| letters.contains(letter))
     };
     let whole = words.iter().filter_map(|word| word.to_str()).find(of_letter);
-    whole.and_then(habits::option).or_else(|| habits::option(typed))
+    let is_net_test = words.get(1).is_some_and(|word| word == CommandId::NetTest.name());
+    let command = if is_net_test { CommandId::NetTest } else { CommandId::Copy };
+    let of = |word: &str| habits::option(command, word);
+    whole.and_then(of).or_else(|| of(typed))
 }
 
 /// True if the word in the place of a command is nearly one: `kopy`.

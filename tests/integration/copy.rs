@@ -71,7 +71,7 @@ fn expected(direction: Direction, source: Source, sink: Sink) -> Expect {
     match (direction, source, sink) {
         // The far side's standard input and output carry the protocol.
         (Direction::Pull, Source::Pipe, _) | (Direction::Push, _, Sink::Pipe) => {
-            Expect::Refused("conversation")
+            Expect::Refused("carry the protocol")
         }
         (_, Source::Tree, Sink::Pipe) => Expect::Refused("folder"),
         (_, Source::Null, _) | (_, _, Sink::Null) => Expect::Length,

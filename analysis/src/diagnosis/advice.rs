@@ -157,8 +157,12 @@ impl Adviser<'_> {
         let figures = &self.verdict.figures;
         let now_bytes = figures.features.window_high_bytes;
         let target = self.target(UNSEEN_FACTOR);
-        let round_trip_s = figures.round_trip_min_s;
         let bytes = self.enough(&target, now_bytes, WINDOW_HEADROOM);
+        let for_link = self.for_link(&target, now_bytes);
+        // A window that is large enough already is nothing to change.
+        if bytes <= now_bytes && for_link.is_none() {
+            return (Change::Look, None);
+        }
         let host = &self.evidence.receiver;
         let limit = match self.evidence.asked.window_bytes {
             Some(_) => host.receive_buffer_asked_max,
@@ -166,11 +170,11 @@ impl Adviser<'_> {
         };
         // About half of a buffer is advertised: the kernel keeps the rest for its own overhead.
         let limit_bytes = limit.filter(|limit| (*limit as f64) < 2.0 * bytes);
+        let round_trip_s = figures.features.round_trip_s.max(figures.round_trip_min_s);
         let ceiling_bytes_per_s = match round_trip_s > 0.0 {
             true => now_bytes / round_trip_s,
             false => 0.0,
         };
-        let for_link = self.for_link(&target, now_bytes);
         let change =
             Change::Window { bytes, now_bytes, ceiling_bytes_per_s, limit_bytes, for_link };
         (change, Some(target.bytes_per_s))
@@ -224,8 +228,8 @@ impl Adviser<'_> {
         match (self.evidence.asked.rate_bytes_per_s, self.verdict.figures.features.pace_bytes_per_s)
         {
             (_, Some(now)) => {
-                let bytes_per_s = target / self.streams();
-                (Change::RaisePace { bytes_per_s, now_bytes_per_s: now }, Some(target))
+                let now_bytes_per_s = now * self.streams();
+                (Change::RaisePace { bytes_per_s: target, now_bytes_per_s }, Some(target))
             }
             (Some(now), None) => {
                 (Change::RaiseRate { bytes_per_s: target, now_bytes_per_s: now }, Some(target))

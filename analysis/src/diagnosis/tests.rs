@@ -120,7 +120,7 @@ fn followed(world: &World, change: &Change) -> Option<World> {
             World { pace_bits_per_s: Some(8.0 * bytes_per_s / each), ..plain }
         }
         Change::RaisePace { bytes_per_s, .. } => {
-            World { pace_bits_per_s: Some(8.0 * bytes_per_s), ..plain }
+            World { pace_bits_per_s: Some(8.0 * bytes_per_s / each), ..plain }
         }
         _ => return None,
     })

@@ -242,7 +242,7 @@ pub enum Change {
         share: f64,
         bytes_per_s: f64,
     },
-    /// A higher pace for each stream, or a higher rate for the transfer.
+    /// A higher pace or rate, of all streams together.
     RaisePace {
         bytes_per_s: f64,
         now_bytes_per_s: f64,

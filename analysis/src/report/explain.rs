@@ -103,7 +103,9 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
         0 | 1 => "a stream".to_string(),
         many => format!("each of {many} streams"),
     };
-    let ceiling = |bytes: f64| bits(bytes / figures.round_trip_min_s.max(1e-9));
+    // With the round trip as it was, which a queue or a busy host makes longer.
+    let round_trip_s = features.round_trip_s.max(figures.round_trip_min_s).max(1e-9);
+    let ceiling = |bytes: f64| bits(bytes / round_trip_s);
     match class {
         Bottleneck::TooShort => short(verdict),
         Bottleneck::Pauses => format!("{name}: it {}", stops(verdict)),
@@ -163,7 +165,7 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
 
 /// The option that limits the rate, as far as the advice shows it.
 fn rate_option(verdict: &Verdict) -> &'static str {
-    let reached = verdict.figures.bytes_per_s / verdict.streams.len().max(1) as f64;
+    let reached = verdict.figures.bytes_per_s;
     let known = verdict.advice.iter().find_map(|advice| match advice.change {
         Change::RaiseRate { .. } => Some("--rate"),
         // A transfer far below its pace may have a --rate too.
@@ -317,7 +319,7 @@ fn losses_text(again: u64, sent: u64) -> String {
 
 fn habit(habit: &Habit) -> String {
     format!(
-        "{} of {}, {} in all; an episode follows {}, at any time {}",
+        "{} of {} (median), {} in all; a recovery follows {} of them, and {} of other moments",
         habit.count,
         time(habit.median_length_s),
         time(habit.total_s),

@@ -14,6 +14,7 @@ use crate::pump::watch::Watch;
 use base::fault::{Class, Fault};
 use base::job::{Job, Location, Outcome, Remote};
 use base::settings::Settings;
+use base::units::Bytes;
 
 /// What to move.
 #[derive(Clone, Debug)]
@@ -25,11 +26,19 @@ pub struct DemoOrder {
     pub files: u64,
 }
 
-/// Generates a data set, copies it, compares it, and removes it again.
-pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
+/// Generates a data set, copies it, compares it, and removes it again. Each step is told before it
+/// begins.
+pub fn run(order: &DemoOrder, watch: &Arc<Watch>, tell: &dyn Fn(&str)) -> Result<Outcome, Fault> {
     let folder = Folder::new()?;
     let source = folder.path.join("source");
+    tell(&format!(
+        "making a file of {} and {} small ones in {}",
+        Bytes(order.bytes),
+        order.files,
+        source.display()
+    ));
     make_data(&source, order, watch)?;
+    tell("copying them to another process, over TCP streams of this host");
     let job = Job {
         sources: vec![Location::Path(source.join(""))],
         source_host: None,
@@ -41,6 +50,7 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     };
     let launch = Launch::Process { program: own_program()?, cpus: None };
     let outcome = run_with(&job, &launch, watch, clock::now())?;
+    tell("reading both again and comparing each byte");
     let files = compare(&source, &folder.path.join("copy"))?;
     match files == order.files + 1 {
         true => Ok(outcome),

@@ -26,10 +26,7 @@ pub(super) fn would(advice: &Advice) -> String {
         Change::SendBuffer { bytes, .. } => {
             format!("a send buffer of {} {may} {carried}", size(*bytes))
         }
-        Change::RaisePace { bytes_per_s, .. } => {
-            format!("a pace of {} a stream {may} {carried}", bits(*bytes_per_s))
-        }
-        Change::RaiseRate { bytes_per_s, .. } => {
+        Change::RaisePace { bytes_per_s, .. } | Change::RaiseRate { bytes_per_s, .. } => {
             format!("raise it to {} or leave it out", bits(*bytes_per_s))
         }
         Change::Pace { bytes_per_s } => format!("a pace of {} {may} {carried}", bits(*bytes_per_s)),
@@ -99,11 +96,9 @@ fn order(change: &Change) -> String {
             limit(limit_bytes, "net.core.wmem_max and net.ipv4.tcp_wmem")
         ),
         Change::Sender { stage, bytes_per_s, .. } => sender(*stage, *bytes_per_s),
-        Change::RaisePace { bytes_per_s, now_bytes_per_s } => format!(
-            "raise the pace, now {} a stream: try {}",
-            bits(*now_bytes_per_s),
-            bits(*bytes_per_s)
-        ),
+        Change::RaisePace { bytes_per_s, now_bytes_per_s } => {
+            format!("raise --pace, now {}: try {}", bits(*now_bytes_per_s), bits(*bytes_per_s))
+        }
         Change::RaiseRate { bytes_per_s, now_bytes_per_s } => {
             format!("raise --rate, now {}: try {}", bits(*now_bytes_per_s), bits(*bytes_per_s))
         }
