@@ -2,6 +2,8 @@
 
 #[path = "tidy/code.rs"]
 mod code;
+#[path = "tidy/links.rs"]
+mod links;
 #[path = "tidy/packages.rs"]
 mod packages;
 #[path = "tidy/vocabulary.rs"]
@@ -228,6 +230,18 @@ const RULES: &[Rule] = &[
         good: &[
             ("docs/decisions/0001-lanes.md", "# Lanes"),
             ("ARCHITECTURE.md", "see [lanes](docs/decisions/0001-lanes.md)"),
+        ],
+    },
+    Rule {
+        name: "links of documents lead somewhere",
+        look: links::links,
+        bad: &[
+            ("docs/guide/a.md", "see [b](../nowhere.md)"),
+            ("README.md", "# One\n\nsee [two](#two)"),
+        ],
+        good: &[
+            ("README.md", "# The one\n\n[a](docs/a.md#it-s) [w](https://w.org) [1](#the-one)"),
+            ("docs/a.md", "## it-s\n\n[up](../README.md)\n\n```text\n[no](link)\n```"),
         ],
     },
     Rule {
