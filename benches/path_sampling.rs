@@ -18,7 +18,7 @@ use base::packed;
 use base::path::{LaneClocks, PathSample};
 use base::settings::{DigestKind, PathSamples, Receive, Seal, Settings};
 use base::units::{Nanos, Rate, Tick};
-use datapump::results::{Lasting, Store};
+use datapump::results::{Durability, Store};
 use mover::io::backend::Verb;
 use mover::io::request::Request;
 use mover::io::sampler::{Outbox, Sampler};
@@ -108,7 +108,7 @@ fn inserts() {
     println!("|---|---|---|");
     for each in [0, 400, 2000, 8192] {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut store = Store::open_lasting(&folder.path().join("results.db"), Lasting::Program)
+        let mut store = Store::open_lasting(&folder.path().join("results.db"), Durability::Program)
             .expect("a store");
         let sides = [(PathSide::Near, PathRole::Source), (PathSide::Far, PathRole::Sink)];
         let path = |stream| {

@@ -16,7 +16,7 @@ use mover::ends::stream::{Protection, StreamSource};
 use mover::ends::tree::Tree;
 use mover::io::engine::Engine;
 use mover::io::request::Request;
-use mover::io::sim::{SimVolume, Weather, World};
+use mover::io::sim::{FaultRates, SimVolume, World};
 use mover::io::volume::{Handle, Mtime, Volume};
 use mover::pump::brake::Brake;
 use mover::pump::lane::{Lane, Parts, Patience, StreamHandle, Turn};
@@ -76,7 +76,7 @@ impl Host {
             digest: DigestKind::None,
             ..Settings::default()
         };
-        let world = World::new(7, Weather::default());
+        let world = World::new(7, FaultRates::default());
         let volume = Arc::new(SimVolume::new(&world, "/sink"));
         volume.put(b"there", b"before".to_vec(), Mtime::default());
         let (notices_in, notices) = channel();

@@ -251,7 +251,7 @@ impl Verified {
 
 /// What cleaning a folder reports of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum CleanEvent {
     /// It was removed, or would be.
     Removed {
         path: PathBuf,

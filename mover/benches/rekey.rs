@@ -2,7 +2,7 @@
 //! then TLS changes them. Proves in memory that sealing and opening go on.
 //! `cargo bench -p datapump-mover --bench rekey`.
 
-use mover::work::seal::{Identity, Shake, Tls};
+use mover::work::seal::{HandshakeStep, Identity, Tls};
 
 /// As many records as the first keys last, and some more.
 const RECORDS: u64 = (1 << 24) + (1 << 16);
@@ -52,9 +52,9 @@ fn shake(tls: &mut Tls, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> bool 
         let (used, next) = tls.shake(incoming, outgoing).expect("a handshake in memory");
         incoming.drain(..used);
         match next {
-            Shake::Send => {}
-            Shake::Receive => return false,
-            Shake::Done => return true,
+            HandshakeStep::Send => {}
+            HandshakeStep::Receive => return false,
+            HandshakeStep::Done => return true,
         }
     }
 }

@@ -14,7 +14,7 @@ use base::job::Notice;
 use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged};
 use base::units::Nanos;
 use mover::io::call::Call;
-use mover::io::sim::{Dice, Failure, SimVolume, Weather, World};
+use mover::io::sim::{Failure, FaultRates, Rng, SimVolume, World};
 use mover::io::volume::Volume;
 use mover::pump::lane::StreamHandle;
 use mover::pump::lane::assembly::Stream;
@@ -88,24 +88,24 @@ impl Scenario {
         }
     }
 
-    fn weather(self, dice: &mut Dice) -> Weather {
-        let rough = Weather {
-            late: 2 + dice.below(4),
-            short: 1 + dice.below(4),
-            interrupted: 3 + dice.below(10),
-            ..Weather::default()
+    fn fault_rates(self, rng: &mut Rng) -> FaultRates {
+        let rough = FaultRates {
+            late: 2 + rng.below(4),
+            short: 1 + rng.below(4),
+            interrupted: 3 + rng.below(10),
+            ..FaultRates::default()
         };
         match self {
             Scenario::Rough | Scenario::Crash | Scenario::Login => rough,
-            Scenario::Failing => Weather { read_fails: 25, ..rough },
-            Scenario::Breaking => match dice.below(3) {
-                0 => Weather { cut: 60, ..rough },
-                1 => Weather { flip: 60, ..rough },
-                _ => Weather { stuck: 60, ..rough },
+            Scenario::Failing => FaultRates { read_fails: 25, ..rough },
+            Scenario::Breaking => match rng.below(3) {
+                0 => FaultRates { cut: 60, ..rough },
+                1 => FaultRates { flip: 60, ..rough },
+                _ => FaultRates { stuck: 60, ..rough },
             },
-            Scenario::Ending => match dice.below(2) {
-                0 => Weather { disk_full: 30, ..rough },
-                _ => Weather { write_fails: 30, ..rough },
+            Scenario::Ending => match rng.below(2) {
+                0 => FaultRates { disk_full: 30, ..rough },
+                _ => FaultRates { write_fails: 30, ..rough },
             },
         }
     }
@@ -148,7 +148,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
     if hosts.fixture.settings.digest == DigestKind::None {
         return Ok(()); // what was only written cannot be read back and compared
     }
-    let mut dice = Dice::new(!seed);
+    let mut rng = Rng::new(!seed);
     let mut allowed_bytes: u64 = hosts.fixture.sent.values().map(|bytes| bytes.len() as u64).sum();
     // These land each time, as nobody has to send them.
     let blocks = hosts.fixture.sent.values().flat_map(|bytes| bytes.chunks(SLOT as usize));
@@ -157,15 +157,15 @@ fn interrupted(seed: u64) -> Result<(), String> {
     let mut sent_bytes = 0;
     let mut here_bytes = 0;
     let mut was_killed = false;
-    for _ in 0..1 + dice.below(6) {
-        let steps = if dice.once_in(2) { dice.below(200) } else { dice.below(5000) };
+    for _ in 0..1 + rng.below(6) {
+        let steps = if rng.once_in(2) { rng.below(200) } else { rng.below(5000) };
         hosts.drive_for(steps, &mut trace);
         if hosts.is_over() {
             break;
         }
         let untold_bytes = hosts.untold_bytes(&mut trace);
         let landed_before = hosts.sink().landed_bytes();
-        match dice.once_in(2) {
+        match rng.once_in(2) {
             true => hosts.interrupt(&mut trace)?,
             false => was_killed = true, // it may leave what its journal had not been told of
         }
@@ -181,7 +181,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
             return Err(format!("of {here_bytes} bytes that were here {now} are left"));
         }
         here_bytes = now;
-        hosts.fixture.settings.request_bytes = SLOT * (1 + dice.below(3) as u32);
+        hosts.fixture.settings.request_bytes = SLOT * (1 + rng.below(3) as u32);
         hosts.fixture.settings.digest = [DigestKind::Blake3, DigestKind::Crc64][seed as usize % 2];
         hosts = hosts.after(Blow::Kill, &mut trace);
     }
@@ -316,21 +316,21 @@ fn env_number(name: &str) -> Option<u64> {
 /// Runs a seed and checks what it left.
 fn run(seed: u64, scenario: Scenario, lying_disk: u64, trace: &mut Trace) -> Result<(), String> {
     let mut hosts = Hosts::new(seed, scenario, lying_disk, trace);
-    let mut dice = Dice::new(!seed);
+    let mut rng = Rng::new(!seed);
     if scenario == Scenario::Crash {
-        for _ in 0..1 + dice.below(2) {
-            hosts.drive_for(dice.below(2500), trace);
+        for _ in 0..1 + rng.below(2) {
+            hosts.drive_for(rng.below(2500), trace);
             hosts.check_after_crash()?;
             if hosts.is_over() {
                 return hosts.check(); // all that another run would say is that the files exist
             }
-            let blow = if dice.once_in(2) { Blow::Power } else { Blow::Kill };
+            let blow = if rng.once_in(2) { Blow::Power } else { Blow::Kill };
             hosts = hosts.after(blow, trace);
         }
     }
     if scenario == Scenario::Login {
-        for _ in 0..1 + dice.below(4) {
-            hosts.drive_for(dice.below(2500), trace);
+        for _ in 0..1 + rng.below(4) {
+            hosts.drive_for(rng.below(2500), trace);
             if hosts.is_over() {
                 break;
             }
@@ -345,7 +345,7 @@ fn run(seed: u64, scenario: Scenario, lying_disk: u64, trace: &mut Trace) -> Res
             hosts = hosts.go_on(trace)?;
         }
         (_, Err(Stuck::Fault(fault))) => {
-            return Err(format!("ended with '{fault}' in weather that ends nothing"));
+            return Err(format!("ended with '{fault}' in fault_rates that ends nothing"));
         }
         (_, Ok(())) => {}
     }
@@ -377,9 +377,9 @@ enum Shape {
 
 /// What several runs of one transfer share.
 struct Fixture {
-    dice: Dice,
+    rng: Rng,
     world: Arc<World>,
-    weather: Weather,
+    fault_rates: FaultRates,
     sent: Tree3,
     offers: VecDeque<Vec<Found>>,
     origin: Arc<SimVolume>,
@@ -407,39 +407,39 @@ struct Hosts {
 
 impl Hosts {
     fn new(seed: u64, scenario: Scenario, lying_disk: u64, trace: &mut Trace) -> Hosts {
-        let mut dice = Dice::new(seed);
-        let weather = Weather { lying_disk, ..scenario.weather(&mut dice) };
-        let world = World::new(seed ^ 0x5eed, weather);
-        let digest = match weather.flip {
-            0 => [DigestKind::Blake3, DigestKind::Crc64, DigestKind::None][dice.below(3) as usize],
-            _ => [DigestKind::Blake3, DigestKind::Crc64][dice.below(2) as usize],
+        let mut rng = Rng::new(seed);
+        let fault_rates = FaultRates { lying_disk, ..scenario.fault_rates(&mut rng) };
+        let world = World::new(seed ^ 0x5eed, fault_rates);
+        let digest = match fault_rates.flip {
+            0 => [DigestKind::Blake3, DigestKind::Crc64, DigestKind::None][rng.below(3) as usize],
+            _ => [DigestKind::Blake3, DigestKind::Crc64][rng.below(2) as usize],
         };
         let settings = Settings {
-            request_bytes: SLOT * (1 + dice.below(3) as u32),
+            request_bytes: SLOT * (1 + rng.below(3) as u32),
             digest,
-            fsync: if dice.once_in(4) { Fsync::Off } else { Fsync::File },
-            streams: 1 + dice.below(3) as u16,
-            compress: match dice.below(4) {
-                0 => Compress::Always([Coding::Lz4, Coding::Zstd(1)][dice.below(2) as usize]),
+            fsync: if rng.once_in(4) { Fsync::Off } else { Fsync::File },
+            streams: 1 + rng.below(3) as u16,
+            compress: match rng.below(4) {
+                0 => Compress::Always([Coding::Lz4, Coding::Zstd(1)][rng.below(2) as usize]),
                 1 => Compress::Auto,
                 _ => Compress::Off,
             },
-            skip_unchanged: match dice.once_in(5) {
+            skip_unchanged: match rng.once_in(5) {
                 true => SkipUnchanged::Checksum,
                 false => Settings::default().skip_unchanged,
             },
             ..Settings::default()
         };
-        let is_local = scenario == Scenario::Rough && dice.once_in(6);
-        let shape = [Shape::Push, Shape::Pull][dice.below(2) as usize];
+        let is_local = scenario == Scenario::Rough && rng.once_in(6);
+        let shape = [Shape::Push, Shape::Pull][rng.below(2) as usize];
         let origin = Arc::new(SimVolume::new(&world, "/origin"));
         let target = Arc::new(SimVolume::made(&world, "/target").with_mount(b"b"));
-        let (sent, offers) = make_tree(&mut dice, &origin);
+        let (sent, offers) = make_tree(&mut rng, &origin);
         let fixture = Fixture {
-            tempo: Nanos([100_000, 1_000_000, 4_000_000][dice.below(3) as usize]),
-            dice,
+            tempo: Nanos([100_000, 1_000_000, 4_000_000][rng.below(3) as usize]),
+            rng,
             world,
-            weather,
+            fault_rates,
             sent,
             offers,
             origin,
@@ -456,7 +456,7 @@ impl Hosts {
         let resume_state = resume_state(&fixture);
         fixture.settings = fixture.settings.cut_as(resume_state.cut);
         fixture.resume_state = Some(resume_state);
-        let seal = fixture.dice.below(4);
+        let seal = fixture.rng.below(4);
         let hosts = match fixture.shape {
             Shape::Local => {
                 let part =
@@ -472,7 +472,7 @@ impl Hosts {
     /// The sink's host is hit, and somebody types the same command again.
     fn after(mut self, blow: Blow, trace: &mut Trace) -> Hosts {
         if blow == Blow::Power {
-            self.fixture.target.lose_power(&mut self.fixture.dice);
+            self.fixture.target.lose_power(&mut self.fixture.rng);
             if self.fixture.settings.fsync == Fsync::Off {
                 // No promise was made for what had its name; what had not is still looked at.
                 for path in finals(self.fixture.target.files()).keys() {
@@ -484,7 +484,7 @@ impl Hosts {
         Hosts::start(self.fixture, trace)
     }
 
-    /// A run has ended early; in calm weather another one brings the rest.
+    /// A run has ended early; in calm fault_rates another one brings the rest.
     fn go_on(mut self, trace: &mut Trace) -> Result<Hosts, String> {
         self.check()?;
         self.calm();
@@ -550,7 +550,7 @@ impl Hosts {
     /// have all their bytes and no name yet, or are sent whole.
     fn untold_bytes(&mut self, trace: &mut Trace) -> u64 {
         let sink = self.hosts.last_mut().expect("at least one");
-        sink.beat(&mut self.fixture.dice, trace); // what is complete goes to the finisher
+        sink.beat(&mut self.fixture.rng, trace); // what is complete goes to the finisher
         let waiting = sink.work.iter().filter_map(|(work, _)| match work {
             Work::Finish(objects) => Some(objects.iter()),
             _ => None,
@@ -580,16 +580,16 @@ impl Hosts {
 
     /// Nothing goes wrong any more.
     fn calm(&mut self) {
-        self.fixture.weather = Weather::default();
-        self.fixture.world.set_weather(self.fixture.weather);
+        self.fixture.fault_rates = FaultRates::default();
+        self.fixture.world.set_fault_rates(self.fixture.fault_rates);
     }
 
-    /// Goes on until all is over: some time in its weather, and then nothing more goes wrong.
+    /// Goes on until all is over: some time in its fault_rates, and then nothing more goes wrong.
     fn drive(&mut self, trace: &mut Trace) -> Result<(), Stuck> {
-        let steps = self.fixture.dice.below(20_000);
+        let steps = self.fixture.rng.below(20_000);
         self.drive_for(steps, trace);
-        let keeps_weather = self.fixture.weather.lying_disk > 0;
-        if !self.is_over() && !keeps_weather {
+        let keeps_faults = self.fixture.fault_rates.lying_disk > 0;
+        if !self.is_over() && !keeps_faults {
             self.calm();
         }
         self.drive_for(CALM_STEPS_MAX, trace);
@@ -618,29 +618,29 @@ impl Hosts {
         self.hosts.iter().all(|host| host.ended.is_some())
     }
 
-    /// Somebody, chosen by the dice, does one thing; and a little time goes by.
+    /// Somebody, chosen by the rng, does one thing; and a little time goes by.
     fn step(&mut self, trace: &mut Trace) {
         self.pass_time();
-        let Fixture { dice, .. } = &mut self.fixture;
+        let Fixture { rng, .. } = &mut self.fixture;
         let count = self.hosts.len() as u64;
-        let host = dice.below(count) as usize;
-        match dice.below(6) {
+        let host = rng.below(count) as usize;
+        match rng.below(6) {
             0 if count == 2 => self.deliver(host),
             1 if count == 2 => self.open_streams(),
-            _ => self.hosts[host].step(dice, trace),
+            _ => self.hosts[host].step(rng, trace),
         }
         let told = self.hosts.iter().flat_map(|host| host.notices.try_iter());
         self.notices.extend(told);
     }
 
     fn pass_time(&mut self) {
-        let Fixture { dice, world, tempo, .. } = &mut self.fixture;
+        let Fixture { rng, world, tempo, .. } = &mut self.fixture;
         let said: usize = self.hosts.iter().map(|host| host.said.len()).sum();
         let seen = (world.landings(), said as u64);
         self.still = if seen == self.seen { self.still + 1 } else { 0 };
         self.seen = seen;
         let step = if self.still > STILL_STEPS { Nanos::from_millis(20) } else { *tempo };
-        world.wait(Nanos(dice.below(2 * step.0)));
+        world.wait(Nanos(rng.below(2 * step.0)));
     }
 
     /// A message comes from this host to the other; behind the last comes the end of the line.
@@ -663,17 +663,17 @@ impl Hosts {
 
     /// Streams that a host wants to open: most can be.
     fn open_streams(&mut self) {
-        let Fixture { dice, world, shape, .. } = &mut self.fixture;
+        let Fixture { rng, world, shape, .. } = &mut self.fixture;
         let driver = if *shape == Shape::Pull { 1 } else { 0 };
         let now = world.now();
         let due = self.hosts[driver].dials.iter().position(|(at, _)| *at <= now);
         let Some((_, number)) = due.map(|at| self.hosts[driver].dials.remove(at)) else { return };
-        let fails = dice.once_in(3);
+        let fails = rng.once_in(3);
         if fails {
             self.hosts[driver].events.push_back(Event::NotJoined(gone()));
         }
         // Its handshake may have been whole for the far side alone.
-        if fails && dice.once_in(2) {
+        if fails && rng.once_in(2) {
             return;
         }
         let (source, sink) = stream(world, self.seal, number);

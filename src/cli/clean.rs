@@ -16,7 +16,7 @@ use analysis::report::files::{self, Dry};
 use analysis::report::json;
 use analysis::report::live::count;
 use base::fault::Class;
-use base::job::{Cleaned, Location, Sight};
+use base::job::{CleanEvent, Cleaned, Location};
 use mover::pump::sink::clean::{self, Cleaning};
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
         let cleaned = clean::clean(root, args.cleaning, &mut |sight| {
             console.event(&json::cleaned(sight, dry));
             match sight {
-                Sight::Failed(fault) => {
+                CleanEvent::Failed(fault) => {
                     heard.failed_count += 1;
                     console.error(&fault.text);
                 }

@@ -15,7 +15,7 @@ use super::typed::Typed;
 use crate::host::checkup::Toward;
 use crate::measure;
 use crate::probe::{Probe, path};
-use analysis::doctor::{self, Finding, Goal, Knocked, State};
+use analysis::doctor::{self, Finding, Goal, PathProbe, State};
 use analysis::report::doctor as page;
 use analysis::report::json::{self, Event};
 use base::fault::{Class, Fault};
@@ -146,7 +146,7 @@ impl Other {
         Ok(Other { probe, login: clock::now().since(begun) })
     }
 
-    fn knock(&mut self, addresses: &[SocketAddr], args: &DoctorArgs) -> Result<Knocked, Fault> {
+    fn knock(&mut self, addresses: &[SocketAddr], args: &DoctorArgs) -> Result<PathProbe, Fault> {
         let token = streams::random()?;
         path::try_path(&mut self.probe, self.login, addresses, args.remote.ports, token)
     }

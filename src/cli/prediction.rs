@@ -13,7 +13,7 @@ use crate::results::installed;
 use analysis::model::HostModel;
 use analysis::model::shape::Shape;
 use analysis::model::travelling;
-use analysis::predict::path_model::{self, PathModel, Sought};
+use analysis::predict::path_model::{self, PathKey, PathModel};
 use analysis::predict::{Plan, Prediction};
 use base::job::{Carrier, Job, Outcome};
 use base::settings::Settings;
@@ -59,7 +59,7 @@ pub(super) fn path_model(store: Option<&Path>, job: &Job, outcome: &Outcome) -> 
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
-    let sought = Sought {
+    let sought = PathKey {
         far_host: far_host.clone(),
         near_is_source: outcome.near_is_source,
         seal: seal.name().to_string(),

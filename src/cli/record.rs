@@ -10,7 +10,7 @@ use super::progress::Heard;
 use super::typed::Typed;
 use crate::host::environment;
 use crate::measure;
-use crate::results::{Lasting, Store};
+use crate::results::{Durability, Store};
 use analysis::record::copy_record::{CopyRecord, record_of_copy};
 use analysis::record::sample::{Predicted, Record};
 use base::fault::{Class, Fault};
@@ -37,7 +37,7 @@ impl Recording {
     }
 
     fn store(&self) -> Result<Store, Fault> {
-        Store::open_lasting(&store_path(self.store.as_deref())?, Lasting::Program)
+        Store::open_lasting(&store_path(self.store.as_deref())?, Durability::Program)
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use analysis::doctor::Tried;
+use analysis::doctor::TestConnection;
 use base::units::Nanos;
 use mover::io::tcp::{self, Tuning};
 use mover::io::{clock, system};
@@ -105,14 +105,14 @@ pub(crate) fn introduced(
 }
 
 /// Sends many full-size packets and waits for as many.
-pub fn knock(addresses: &[SocketAddr], port: u16, token: &Token) -> Result<Tried, String> {
+pub fn knock(addresses: &[SocketAddr], port: u16, token: &Token) -> Result<TestConnection, String> {
     let (mut connection, address) = introduced(addresses, port, token)?;
     let sent = connection.write_all(&vec![0; BULK_BYTES]);
     let mut there = [0];
     let told = connection.read_exact(&mut there);
     let back = arrives(&mut connection);
     let agreed = system::agreed(connection.as_fd()).unwrap_or_default();
-    Ok(Tried {
+    Ok(TestConnection {
         address: address.to_string(),
         round_trip: agreed.rtt,
         round_trip_min: agreed.rtt_min,

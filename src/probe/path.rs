@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::Probe;
 use super::knock::{Token, knock};
-use analysis::doctor::Knocked;
+use analysis::doctor::PathProbe;
 use base::fault::{Class, Fault};
 use base::units::Nanos;
 use mover::io::clock;
@@ -18,7 +18,7 @@ pub(crate) fn try_path(
     addresses: &[SocketAddr],
     ports: Option<(u16, u16)>,
     token: Token,
-) -> Result<Knocked, Fault> {
+) -> Result<PathProbe, Fault> {
     let begun = clock::now();
     let before_s = clock::unix().as_secs_f64();
     let there_s = far.unix_s()?;
@@ -28,7 +28,7 @@ pub(crate) fn try_path(
         Err(fault) if fault.class == Class::Local => Err(fault.text),
         Err(fault) => return Err(fault),
     };
-    Ok(Knocked {
+    Ok(PathProbe {
         login,
         program: PROGRAM.to_string(),
         clock_apart_s: there_s - before_s - asked.seconds() / 2.0,

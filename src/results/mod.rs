@@ -38,7 +38,7 @@ pub struct Store {
 
 /// What an inserted run must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasting {
+pub enum Durability {
     /// A crash of the machine: each run waits for the disk.
     Machine,
     /// A crash of the program. There is no wait for the disk, which would make a copy longer.
@@ -74,10 +74,10 @@ pub struct Filter {
 impl Store {
     /// Opens the store for writing, and creates it if it does not exist.
     pub fn open(path: &Path) -> Result<Store, Fault> {
-        Store::open_lasting(path, Lasting::Machine)
+        Store::open_lasting(path, Durability::Machine)
     }
 
-    pub fn open_lasting(path: &Path, lasting: Lasting) -> Result<Store, Fault> {
+    pub fn open_lasting(path: &Path, lasting: Durability) -> Result<Store, Fault> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             // Other users must not read what a user has copied from where.
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -93,7 +93,7 @@ impl Store {
     /// Opens a store that exists.
     pub fn open_existing(path: &Path) -> Result<Store, Fault> {
         match fs::metadata(path) {
-            Ok(_) => Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE, Lasting::Machine),
+            Ok(_) => Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE, Durability::Machine),
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => Err(Fault::new(
                 Class::Local,
                 format!(
@@ -261,13 +261,13 @@ impl Store {
         found().unwrap_or_default()
     }
 
-    fn open_with(path: &Path, flags: OpenFlags, lasting: Lasting) -> Result<Store, Fault> {
+    fn open_with(path: &Path, flags: OpenFlags, lasting: Durability) -> Result<Store, Fault> {
         let prepared = || -> Result<Connection, Unusable> {
             let mut connection =
                 Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             connection.busy_timeout(BUSY_PATIENCE)?;
             connection.pragma_update(None, "foreign_keys", true)?;
-            if lasting == Lasting::Program {
+            if lasting == Durability::Program {
                 connection.pragma_update(None, "synchronous", "NORMAL")?;
             }
             // Before any change: the database of another program stays as it is.
@@ -275,7 +275,7 @@ impl Store {
             write_ahead(&connection)?;
             schema::migrate(&mut connection, schema::MIGRATIONS)?;
             schema::add_columns(&mut connection)?;
-            if lasting == Lasting::Program && log_bytes(path) < LOG_BYTES_MAX {
+            if lasting == Durability::Program && log_bytes(path) < LOG_BYTES_MAX {
                 // Closing would checkpoint the log into the file and wait for the disk.
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             }

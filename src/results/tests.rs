@@ -512,7 +512,7 @@ fn a_log_does_not_grow_for_ever() {
     let path = folder.path().join("results.db");
     let mut longest = 0;
     for _ in 0..100 {
-        let mut store = Store::open_lasting(&path, Lasting::Program).unwrap();
+        let mut store = Store::open_lasting(&path, Durability::Program).unwrap();
         store.insert(&Record::default()).unwrap();
         drop(store);
         longest = longest.max(log_bytes(&path));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::copying;
 use super::round_trips::Prober;
-use super::site::Site;
+use super::site::FarHost;
 use crate::probe::{FAR_SINK, Probe};
 use crate::results::Store;
 use analysis::campaign::{Cell, Extent, Plan, fields};
@@ -81,7 +81,7 @@ struct Under<'a> {
     course: &'a Course,
     near: Probe,
     near_environment: i64,
-    sites: Vec<Site>,
+    sites: Vec<FarHost>,
     /// When the last copy ended, and how long it took.
     last: Option<(Tick, Nanos)>,
 }
@@ -102,7 +102,7 @@ impl Course {
         let mut left: Vec<Cell> =
             all.into_iter().filter(|cell| !done.cells.contains(&cell.index)).collect();
         let last = done.last_took.map(|took| (clock::now(), took));
-        let sites = self.hosts.iter().map(|(name, _)| Site::new(name)).collect();
+        let sites = self.hosts.iter().map(|(name, _)| FarHost::new(name)).collect();
         let mut under = Under { course: self, near, near_environment, sites, last };
         while !control.stopping() {
             let now = clock::now();

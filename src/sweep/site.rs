@@ -20,9 +20,9 @@ use mover::remote::launch::Launch;
 use mover::remote::streams;
 
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct FarHost {
     host: String,
-    met: Option<Met>,
+    met: Option<ConnectedHost>,
     /// Faults since the last success.
     failures: u32,
     rests_until: Tick,
@@ -31,7 +31,7 @@ pub(crate) struct Site {
 
 /// A connected host.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct ConnectedHost {
     pub launch: Launch,
     pub probe: Probe,
     /// The number of its environment in the store.
@@ -41,9 +41,9 @@ pub(crate) struct Met {
     pub near_facts: Environment,
 }
 
-impl Site {
-    pub(super) fn new(host: &str) -> Site {
-        Site { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
+impl FarHost {
+    pub(super) fn new(host: &str) -> FarHost {
+        FarHost { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
     }
 
     pub(crate) fn is_ready(&self, now: Tick) -> bool {
@@ -83,10 +83,10 @@ impl Site {
         campaign: &str,
         remote: &Remote,
         store: &mut Store,
-    ) -> Result<&mut Met, Fault> {
+    ) -> Result<&mut ConnectedHost, Fault> {
         let met = match self.met.take() {
             Some(met) => met,
-            None => Met::at(&self.host, campaign, remote, store)?,
+            None => ConnectedHost::at(&self.host, campaign, remote, store)?,
         };
         let met = self.met.insert(met);
         if met.reflector.is_none() {
@@ -96,14 +96,19 @@ impl Site {
     }
 }
 
-impl Met {
-    fn at(host: &str, campaign: &str, remote: &Remote, store: &mut Store) -> Result<Met, Fault> {
+impl ConnectedHost {
+    fn at(
+        host: &str,
+        campaign: &str,
+        remote: &Remote,
+        store: &mut Store,
+    ) -> Result<ConnectedHost, Fault> {
         let launch = Launch::Ssh { host: host.to_string(), remote: remote.clone() };
         let mut probe = Probe::start(&launch)?;
         let near_facts = environment::here();
         probe.hold(&format!("{campaign} of {}", near_facts.host))?;
         let environment = store.environment(&probe.environment()?)?;
-        Ok(Met { launch, probe, environment, reflector: None, near_facts })
+        Ok(ConnectedHost { launch, probe, environment, reflector: None, near_facts })
     }
 
     /// The host's kernel if it answers ICMP, else the probe, with an echo port.

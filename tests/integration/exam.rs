@@ -12,7 +12,7 @@ use mover::io::backend::{Backend, Speed, Verb, Wait};
 use mover::io::disk::Disk;
 use mover::io::engine::Engine;
 use mover::io::request::Request;
-use mover::io::sim::{SimVolume, Weather, World};
+use mover::io::sim::{FaultRates, SimVolume, World};
 use mover::io::threads::Threads;
 use mover::io::uring::Uring;
 use mover::io::volume::{Access, Batch, Cache, Handle, Metadata, Mtime, Segment, Volume};
@@ -82,15 +82,15 @@ fn uring() {
 
 #[test]
 fn sim_in_fair_weather() {
-    let world = World::new(1, Weather::default());
+    let world = World::new(1, FaultRates::default());
     sit("sim", || Box::new(world.backend()), &sim_ground(&world));
 }
 
 #[test]
 fn sim_in_rough_weather() {
     for seed in 0..20 {
-        let weather = Weather { late: 2, short: 2, interrupted: 4, ..Weather::default() };
-        let world = World::new(seed, weather);
+        let fault_rates = FaultRates { late: 2, short: 2, interrupted: 4, ..FaultRates::default() };
+        let world = World::new(seed, fault_rates);
         sit("sim", || Box::new(world.backend()), &sim_ground(&world));
     }
 }

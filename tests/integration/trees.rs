@@ -12,7 +12,7 @@ use std::process::Command;
 
 use base::job::Location;
 use base::settings::Settings;
-use mover::pump::source::walk::{Sighting, Sources};
+use mover::pump::source::walk::{Sources, WalkEvent};
 use mover::wire::manifest::Entry;
 use rustix::fs::{
     AtFlags, CWD, FileType, Timespec, Timestamps, UTIME_OMIT, XattrFlags, setxattr, utimensat,
@@ -416,14 +416,14 @@ fn folders_that_become_links_while_they_are_walked() {
         let (mut swaps, mut found, mut failed) = (0, Vec::new(), Vec::new());
         sources.walk(&settings, &mut |sighting| {
             match sighting {
-                Sighting::Skipped(text) if swaps == 0 => {
+                WalkEvent::Skipped(text) if swaps == 0 => {
                     assert!(text.contains("pipe"), "{text}");
                     fs::rename(&swapped, scene.path("aside")).unwrap();
                     symlink(scene.path("outside"), &swapped).unwrap();
                     swaps += 1;
                 }
-                Sighting::Chunk(chunk) => found.extend(chunk.into_iter().map(|one| one.entry)),
-                Sighting::Unoffered { path, .. } => failed.push(path),
+                WalkEvent::Chunk(chunk) => found.extend(chunk.into_iter().map(|one| one.entry)),
+                WalkEvent::Unoffered { path, .. } => failed.push(path),
                 _ => {}
             }
             true

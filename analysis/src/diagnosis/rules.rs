@@ -26,8 +26,8 @@ pub(crate) struct Context {
     pub pace: Pace,
     /// The transfer has reached its `--rate`.
     pub at_rate_limit: bool,
-    pub sender: Strain,
-    pub receiver: Strain,
+    pub sender: CpuLoad,
+    pub receiver: CpuLoad,
     pub receiver_lane: Option<ReceiverLane>,
     /// The lanes read all the time, taking turns; a lane without data waits for its turn.
     pub sender_reads: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Context {
 /// How busy a host's CPUs are, 0 to 1: of all that the process may use, and of as many as there are
 /// lanes. 0 where this is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Strain {
+pub(crate) struct CpuLoad {
     pub of_usable: f64,
     pub of_lanes: f64,
 }
@@ -66,10 +66,10 @@ pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
         by_sender,
         by_pace,
         by_cpu,
-        by_silence,
+        by_outages,
         by_full_path,
         by_losses,
-        by_what_is_left,
+        by_default,
     ];
     rules.iter().find_map(|rule| rule(window, context)).unwrap_or(Bottleneck::Undetermined)
 }
@@ -95,7 +95,7 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
     }
     // A window above the bandwidth-delay product fills the queue, and then the path is the limit.
     let filled = window.goodput * window.round_trip_s >= 0.8 * window.window_high_bytes;
-    if filled && queue_stands(window) && context.evenness() >= 0.7 {
+    if filled && has_standing_queue(window) && context.evenness() >= 0.7 {
         return Some(Bottleneck::PathFull);
     }
     let open = (window.window_use() >= 0.80 || filled)
@@ -128,7 +128,7 @@ fn by_send_buffer(window: &Features, _: &Context) -> Option<Bottleneck> {
     if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked {
         return None;
     }
-    let full = queue_stands(window) && window.fill >= FILLED;
+    let full = has_standing_queue(window) && window.fill >= FILLED;
     Some(if full { Bottleneck::PathFull } else { Bottleneck::SendBuffer })
 }
 
@@ -174,15 +174,15 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_lanes < SATURATED || window.buffer_limited >= 0.1 {
         return None;
     }
-    let open = window.fill < FILLED && !queue_stands(window);
+    let open = window.fill < FILLED && !has_standing_queue(window);
     // Between processes of one machine, or in one building, a queue of microseconds does not count.
     let near = window.queue_s() < NEAR_QUEUE_SECONDS && context.losses.episodes == 0;
     (open || near).then_some(Bottleneck::HostCpu)
 }
 
 /// Between two outages the path may well be full: that is not the cause.
-fn by_silence(_: &Features, context: &Context) -> Option<Bottleneck> {
-    goes_silent(&context.losses).then_some(Bottleneck::Undetermined)
+fn by_outages(_: &Features, context: &Context) -> Option<Bottleneck> {
+    has_outages(&context.losses).then_some(Bottleneck::Undetermined)
 }
 
 fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
@@ -200,7 +200,7 @@ fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
     };
     // Acknowledgements come as evenly as they can: the streams together fill the path.
     let even = window.fill >= FILLED && context.evenness() >= 0.9;
-    let full = queue_stands(window) || known || paced || (even && !context.by_chance());
+    let full = has_standing_queue(window) || known || paced || (even && !context.by_chance());
     full.then_some(Bottleneck::PathFull)
 }
 
@@ -217,7 +217,7 @@ fn by_losses(window: &Features, context: &Context) -> Option<Bottleneck> {
     (0.4..=2.5).contains(&of_expected).then_some(Bottleneck::PathLoss)
 }
 
-fn by_what_is_left(window: &Features, context: &Context) -> Option<Bottleneck> {
+fn by_default(window: &Features, context: &Context) -> Option<Bottleneck> {
     if context.sender.of_usable >= SATURATED || context.receiver.of_usable >= SATURATED {
         return Some(Bottleneck::HostCpu);
     }
@@ -253,7 +253,7 @@ impl Context {
     fn receiver_exhausted(&self) -> bool {
         self.receiver.of_usable >= SATURATED
             && self.sender.of_usable < SATURATED
-            && self.evenness() < HEAPS_MAX
+            && self.evenness() < BURSTY_MAX
     }
 
     fn by_chance(&self) -> bool {
@@ -276,12 +276,12 @@ impl Context {
 
 /// Whole windows are lost and nothing after them arrives: the path is down for a while. A queue
 /// does not do that, and no rule explains it.
-pub(crate) fn goes_silent(losses: &Losses) -> bool {
+pub(crate) fn has_outages(losses: &Losses) -> bool {
     losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
 }
 
 /// A standing queue: a quarter of the round trip, or less where the round trip is steady.
-fn queue_stands(window: &Features) -> bool {
+fn has_standing_queue(window: &Features) -> bool {
     let queue_s = window.queue_s();
     // Within a machine or a building, a thread that waits for a CPU delays as much as a queue does.
     let noise_s = match window.round_trip_min_s < NEAR_SECONDS {
@@ -300,7 +300,7 @@ pub(crate) const PAUSED_SHARE_MIN: f64 = 0.05;
 /// From this share on, a host or a thread has no free CPU.
 pub(crate) const SATURATED: f64 = 0.88;
 /// Share of the fastest rate of acknowledgements.
-const HEAPS_MAX: f64 = 0.7;
+const BURSTY_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;
 /// A window that limits a stream allows about the present rate, or up to this many times as much
 /// where the round trip varies.

@@ -2,14 +2,14 @@
 
 use super::evidence::{Evidence, Host, Stream};
 use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
-use super::path::pauses::{Habit, Pause, Waiting, habit, pauses, period, told};
+use super::path::pauses::{Pause, PauseStats, Waiting, habit, pauses, period, told};
 use super::path::sawtooth::sawtooth;
 use super::path::series::{Series, share, sum};
 use super::path::windows::{
     self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
     features,
 };
-use super::rules::{self, Context, PAUSED_SHARE_MIN, ReceiverLane, SATURATED, Strain};
+use super::rules::{self, Context, CpuLoad, PAUSED_SHARE_MIN, ReceiverLane, SATURATED};
 use super::verdict::{Bottleneck, Figures, Shares, StreamVerdict};
 use crate::statistics::median;
 
@@ -24,8 +24,8 @@ pub(crate) struct Streams<'a> {
     carried: f64,
     total_goodput: f64,
     seconds: f64,
-    sender: Strain,
-    receiver: Strain,
+    sender: CpuLoad,
+    receiver: CpuLoad,
     receiver_writes: bool,
     sender_reads: bool,
 }
@@ -133,13 +133,13 @@ fn steady_rate(series: &Series, round_trip_s: f64) -> f64 {
     series.rate_between(from_s, seconds)
 }
 
-fn strain(host: &Host, lanes: usize) -> Strain {
+fn strain(host: &Host, lanes: usize) -> CpuLoad {
     let Some(busy) = host.busy_cpus.filter(|busy| busy.is_finite() && *busy >= 0.0) else {
-        return Strain::default();
+        return CpuLoad::default();
     };
     let usable = host.usable_cpus.filter(|usable| usable.is_finite() && *usable > 0.0);
     let lanes = lanes.max(1) as f64;
-    Strain {
+    CpuLoad {
         of_usable: usable.map_or(0.0, |usable| busy / usable),
         of_lanes: busy / usable.map_or(lanes, |usable| usable.min(lanes)),
     }
@@ -155,7 +155,7 @@ pub(super) struct One<'a> {
     context: Context,
     episodes: Vec<Episode>,
     pauses: Vec<Pause>,
-    habit: Habit,
+    habit: PauseStats,
     steady: Features,
     /// The class that pauses are assigned to.
     pausing: Bottleneck,
@@ -325,7 +325,7 @@ pub(crate) fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
 fn pausing(
     all: &Streams<'_>,
     pauses: &[Pause],
-    habit: &Habit,
+    habit: &PauseStats,
     context: &Context,
     seconds: f64,
 ) -> Bottleneck {

@@ -309,7 +309,7 @@ fn a_window_that_is_far_too_large_is_no_cap() {
             goodput: window.goodput,
             total_goodput: window.goodput,
             window_max_bytes: 1e6,
-            sender: rules::Strain { of_usable: 0.8, of_lanes: 0.95 },
+            sender: rules::CpuLoad { of_usable: 0.8, of_lanes: 0.95 },
             receiver_lane: Some(rules::ReceiverLane { waiting: 0.8, passage: 0.1, sink: 0.1 }),
             ..rules::Context::default()
         };
@@ -342,8 +342,8 @@ fn a_receiver_without_cpu_is_told_from_a_full_path() {
             goodput: window.goodput,
             total_goodput: window.goodput,
             total_seen: window.goodput / evenness,
-            receiver: rules::Strain { of_usable: receiver, of_lanes: receiver },
-            sender: rules::Strain { of_usable: sender, of_lanes: 0.0 },
+            receiver: rules::CpuLoad { of_usable: receiver, of_lanes: receiver },
+            sender: rules::CpuLoad { of_usable: sender, of_lanes: 0.0 },
             ..rules::Context::default()
         };
         let told = (evenness, receiver, sender);

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::path::episodes::{Episode, Losses, WindowAtLoss};
-use super::path::pauses::{Habit, Pause, Period};
+use super::path::pauses::{Pause, PauseStats, Period};
 use super::path::sawtooth::Sawtooth;
 use super::path::series::share;
 use super::path::windows::Features;
@@ -166,7 +166,7 @@ pub struct Figures {
     /// The congestion windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
     /// Of the stream with the most pauses.
-    pub pauses: Habit,
+    pub pauses: PauseStats,
     pub period: Option<Period>,
     pub sender_busy_cpus: Option<f64>,
     pub receiver_busy_cpus: Option<f64>,
@@ -187,7 +187,7 @@ pub struct StreamVerdict {
     /// All of the stream after its ramp, without pauses.
     pub features: Features,
     pub losses: Losses,
-    pub pauses: Habit,
+    pub pauses: PauseStats,
     pub sawtooth: Option<Sawtooth>,
     /// Every episode, in order; at most a thousand.
     pub episodes: Vec<Episode>,

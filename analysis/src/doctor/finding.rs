@@ -127,7 +127,7 @@ pub(super) type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
 
 /// What a test connection and a login found out about the path to a host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Knocked {
+pub struct PathProbe {
     /// Time until the far program answered.
     pub login: Nanos,
     /// Its name and version, the same as ours.
@@ -136,12 +136,12 @@ pub struct Knocked {
     pub clock_apart_s: f64,
     pub asked: Nanos,
     /// The test connection, or why there was none.
-    pub tried: Result<Tried, String>,
+    pub tried: Result<TestConnection, String>,
 }
 
 /// A test connection that was made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct TestConnection {
     pub address: String,
     pub round_trip: Nanos,
     pub round_trip_min: Nanos,

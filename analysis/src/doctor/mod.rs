@@ -12,7 +12,7 @@ mod tcp;
 use std::collections::BTreeMap;
 
 use self::finding::{Facts, Said};
-pub use self::finding::{Finding, Goal, Knocked, State, Tried};
+pub use self::finding::{Finding, Goal, PathProbe, State, TestConnection};
 use base::fault::{Class, Fault};
 
 /// All findings of a host. Checks without facts are left out.
@@ -22,7 +22,7 @@ pub fn of_host(host: &str, facts: &BTreeMap<String, String>, goal: &Goal) -> Vec
 }
 
 /// The findings of the path to a host, from a test connection.
-pub fn of_path(host: &str, knocked: &Knocked, near: &BTreeMap<String, String>) -> Vec<Finding> {
+pub fn of_path(host: &str, knocked: &PathProbe, near: &BTreeMap<String, String>) -> Vec<Finding> {
     path::findings(&format!("path to {host}"), knocked, &Facts(near))
 }
 

@@ -1,9 +1,9 @@
 //! The rules for the path between two hosts, from a test connection over it.
 
-use super::finding::{Facts, Finding, Knocked, Said, Tried};
+use super::finding::{Facts, Finding, PathProbe, Said, TestConnection};
 use base::units::Nanos;
 
-pub(super) fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Finding> {
+pub(super) fn findings(of: &str, knocked: &PathProbe, near: &Facts<'_>) -> Vec<Finding> {
     let mut found = vec![
         login(knocked).of(of, "ssh"),
         versions(knocked).of(of, "versions"),
@@ -19,7 +19,7 @@ pub(super) fn findings(of: &str, knocked: &Knocked, near: &Facts<'_>) -> Vec<Fin
     found
 }
 
-fn login(knocked: &Knocked) -> Said {
+fn login(knocked: &PathProbe) -> Said {
     let found = format!("logged in after {}", knocked.login);
     match knocked.login > LOGIN_SLOW {
         true => Said::advice(
@@ -32,11 +32,11 @@ fn login(knocked: &Knocked) -> Said {
     }
 }
 
-fn versions(knocked: &Knocked) -> Said {
+fn versions(knocked: &PathProbe) -> Said {
     Said::good(format!("{} on both", knocked.program))
 }
 
-fn clocks(knocked: &Knocked) -> Said {
+fn clocks(knocked: &PathProbe) -> Said {
     // How the request's time divides into both ways is unknown: the error is half of it at most.
     let doubt_s = knocked.asked.seconds() / 2.0;
     let apart_s = knocked.clock_apart_s;
@@ -51,7 +51,7 @@ fn clocks(knocked: &Knocked) -> Said {
     }
 }
 
-fn port(knocked: &Knocked) -> Said {
+fn port(knocked: &PathProbe) -> Said {
     match &knocked.tried {
         Ok(tried) => Said::good(format!("reached {}", tried.address)),
         Err(why) => Said::trouble(
@@ -63,13 +63,13 @@ fn port(knocked: &Knocked) -> Said {
     }
 }
 
-fn round_trip(tried: &Tried) -> Said {
+fn round_trip(tried: &TestConnection) -> Said {
     Said::good(format!("{} least, {} smoothed", tried.round_trip_min, tried.round_trip))
 }
 
 /// A black hole drops full packets and passes small ones, so connections are made and then stand
 /// still.
-fn full_packets(tried: &Tried) -> Said {
+fn full_packets(tried: &TestConnection) -> Said {
     let why = "full-size packets are lost without an ICMP error (PMTU black hole, RFC 2923): \
                connections stall as soon as data flows";
     let remedy = "let ICMP 'fragmentation needed' pass in all firewalls; until then \
@@ -82,7 +82,7 @@ fn full_packets(tried: &Tried) -> Said {
     }
 }
 
-fn path_mtu(tried: &Tried, near: &Facts<'_>) -> Option<Said> {
+fn path_mtu(tried: &TestConnection, near: &Facts<'_>) -> Option<Said> {
     let mtu = f64::from(tried.path_mtu_bytes);
     // The loopback interface takes one byte more than an IP packet can have.
     let own = near.number("mtu_bytes")?.min(IP_BYTES_MAX);
@@ -100,7 +100,7 @@ fn path_mtu(tried: &Tried, near: &Facts<'_>) -> Option<Said> {
     })
 }
 
-fn options(tried: &Tried) -> Said {
+fn options(tried: &TestConnection) -> Said {
     let missing: Vec<&str> = [
         ("window scaling", tried.window_scaling),
         ("selective acknowledgements", tried.selective),

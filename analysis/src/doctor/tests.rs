@@ -150,8 +150,8 @@ fn a_host_that_tells_nothing_is_not_blamed() {
     }
 }
 
-fn tried() -> Tried {
-    Tried {
+fn tried() -> TestConnection {
+    TestConnection {
         address: "10.77.0.2:5000".into(),
         round_trip: Nanos::from_millis(21),
         round_trip_min: Nanos::from_millis(20),
@@ -164,8 +164,8 @@ fn tried() -> Tried {
     }
 }
 
-fn knocked() -> Knocked {
-    Knocked {
+fn knocked() -> PathProbe {
+    PathProbe {
         login: Nanos::from_millis(300),
         program: "datapump 1".into(),
         clock_apart_s: 0.01,
@@ -176,25 +176,28 @@ fn knocked() -> Knocked {
 
 #[test]
 fn paths_and_their_faults() {
-    let cases: Vec<(Knocked, Option<&str>)> = vec![
+    let cases: Vec<(PathProbe, Option<&str>)> = vec![
         (knocked(), None),
-        (Knocked { login: Nanos::from_millis(9000), ..knocked() }, Some("ssh")),
-        (Knocked { clock_apart_s: -75.0, ..knocked() }, Some("clocks")),
-        (Knocked { tried: Err("cannot connect".into()), ..knocked() }, Some("data port")),
+        (PathProbe { login: Nanos::from_millis(9000), ..knocked() }, Some("ssh")),
+        (PathProbe { clock_apart_s: -75.0, ..knocked() }, Some("clocks")),
+        (PathProbe { tried: Err("cannot connect".into()), ..knocked() }, Some("data port")),
         (
-            Knocked { tried: Ok(Tried { there: false, ..tried() }), ..knocked() },
+            PathProbe { tried: Ok(TestConnection { there: false, ..tried() }), ..knocked() },
             Some("full packets"),
         ),
         (
-            Knocked { tried: Ok(Tried { back: false, ..tried() }), ..knocked() },
+            PathProbe { tried: Ok(TestConnection { back: false, ..tried() }), ..knocked() },
             Some("full packets"),
         ),
         (
-            Knocked { tried: Ok(Tried { path_mtu_bytes: 1400, ..tried() }), ..knocked() },
+            PathProbe {
+                tried: Ok(TestConnection { path_mtu_bytes: 1400, ..tried() }),
+                ..knocked()
+            },
             Some("path MTU"),
         ),
         (
-            Knocked { tried: Ok(Tried { timestamps: false, ..tried() }), ..knocked() },
+            PathProbe { tried: Ok(TestConnection { timestamps: false, ..tried() }), ..knocked() },
             Some("TCP options"),
         ),
     ];

@@ -100,7 +100,7 @@ impl Prediction {
         near: Option<&HostModel>,
         far: Option<&HostModel>,
     ) -> Option<Prediction> {
-        Some(Outlook::of_hosts(plan, near, far)?.conclude(plan))
+        Some(PartialPrediction::of_hosts(plan, near, far)?.conclude(plan))
     }
 
     /// The same, with earlier copies between the two hosts: they predict the time, and the hosts
@@ -118,8 +118,8 @@ impl Prediction {
         let Some(path_model) = path_model else {
             return Prediction::of(plan, near, far);
         };
-        let hosts = Outlook::of_hosts(plan, near, far);
-        Some(Outlook::over(plan, hosts, path_model).conclude(plan))
+        let hosts = PartialPrediction::of_hosts(plan, near, far);
+        Some(PartialPrediction::over(plan, hosts, path_model).conclude(plan))
     }
 }
 
@@ -151,7 +151,7 @@ impl From<&Prediction> for Predicted {
 
 /// The parts of a copy's time, and its CPU, before they are combined.
 #[derive(Clone, Debug)]
-struct Outlook {
+struct PartialPrediction {
     start_s: f64,
     files_s: f64,
     bytes_s: f64,
@@ -166,9 +166,13 @@ struct Outlook {
     notes: Vec<String>,
 }
 
-impl Outlook {
+impl PartialPrediction {
     /// The prediction from the models of the two hosts.
-    fn of_hosts(plan: &Plan, near: Option<&HostModel>, far: Option<&HostModel>) -> Option<Outlook> {
+    fn of_hosts(
+        plan: &Plan,
+        near: Option<&HostModel>,
+        far: Option<&HostModel>,
+    ) -> Option<PartialPrediction> {
         let near = near.and_then(|model| model.whole.as_ref());
         let far = far.and_then(|model| model.whole.as_ref());
         // On one machine the near model counts; a far one may be of another machine.
@@ -176,9 +180,9 @@ impl Outlook {
             true => (near.or(far)?, None),
             false => (near.or(far)?, far),
         };
-        let mut outlook = Outlook::of(plan, near)?;
+        let mut outlook = PartialPrediction::of(plan, near)?;
         if !plan.same_machine {
-            let there = far.and_then(|whole| Outlook::of(plan, whole));
+            let there = far.and_then(|whole| PartialPrediction::of(plan, whole));
             outlook.across(plan, near.cpus, there);
         }
         Some(outlook)
@@ -186,12 +190,16 @@ impl Outlook {
 
     /// The prediction from earlier copies over the same path. Where the hosts have models too, the
     /// slower of both counts: the copy may use other disks.
-    fn over(plan: &Plan, hosts: Option<Outlook>, path_model: &PathModel) -> Outlook {
+    fn over(
+        plan: &Plan,
+        hosts: Option<PartialPrediction>,
+        path_model: &PathModel,
+    ) -> PartialPrediction {
         let parts = path_model.at_shape(&plan.shape, plan.streams);
         let bytes = plan.shape.bytes() as f64;
         let beyond = (bytes / path_model.bytes_max.max(1.0)).max(1.0);
         let spread = path_model.spread.max(SPREAD_MIN) * (1.0 + EXTRAPOLATION * beyond.log2());
-        let mut outlook = hosts.unwrap_or(Outlook {
+        let mut outlook = hosts.unwrap_or(PartialPrediction {
             start_s: 0.0,
             files_s: 0.0,
             bytes_s: 0.0,
@@ -213,7 +221,7 @@ impl Outlook {
         outlook
     }
 
-    fn of(plan: &Plan, whole: &EndToEnd) -> Option<Outlook> {
+    fn of(plan: &Plan, whole: &EndToEnd) -> Option<PartialPrediction> {
         let features = Features::of(&plan.shape, plan.streams);
         let wanted = (plan.carrier, plan.source.as_str(), plan.sink.as_str());
         let (warm, mut notes) = whole.nearest(wanted, false)?;
@@ -234,7 +242,7 @@ impl Outlook {
             wider *= UNUSUAL_WIDER;
         }
         let spread = |cost: &Cost| cost.spread.max(SPREAD_MIN) * wider;
-        Some(Outlook {
+        Some(PartialPrediction {
             start_s: elapsed.start_s,
             files_s: elapsed.files_s,
             bytes_s: elapsed.bytes_s,
@@ -256,7 +264,7 @@ impl Outlook {
 
     /// The far host is another machine: its side has its own model, and the two share no CPUs. The
     /// network between them has not been measured.
-    fn across(&mut self, plan: &Plan, near_cpus: u32, there: Option<Outlook>) {
+    fn across(&mut self, plan: &Plan, near_cpus: u32, there: Option<PartialPrediction>) {
         self.notes.push(NET_UNKNOWN.into());
         self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
         let Some(there) = there else {

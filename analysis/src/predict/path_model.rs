@@ -12,7 +12,7 @@ use crate::record::sample::Record;
 
 /// The path to look for: the far host, the direction, and how connections are set up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sought {
+pub struct PathKey {
     /// As typed: `[user@]host`.
     pub far_host: String,
     pub near_is_source: bool,
@@ -25,7 +25,7 @@ pub struct Sought {
 
 /// An earlier copy over this path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Crossing {
+pub struct PriorCopy {
     pub streams: u16,
     pub files: u64,
     pub bytes: u64,
@@ -55,11 +55,11 @@ pub struct PathModel {
 }
 
 /// Copies of `records` over this path that had no errors and no special options.
-pub fn crossings(records: &[Record], sought: &Sought) -> Vec<Crossing> {
+pub fn crossings(records: &[Record], sought: &PathKey) -> Vec<PriorCopy> {
     records.iter().filter_map(|record| crossing(record, sought)).collect()
 }
 
-fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
+fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
     let Record { options, moved, .. } = record;
     let remote = record.remote.as_ref()?;
     let alike = record.conditions.carrier == "tcp"
@@ -75,7 +75,7 @@ fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
         && record.void_reason.is_none()
         && options.lockstep.is_none()
         && odd.iter().all(|count| *count == 0);
-    let crossing = Crossing {
+    let crossing = PriorCopy {
         streams: options.streams,
         files: record.moved.files,
         bytes: record.moved.bytes,
@@ -88,7 +88,7 @@ fn crossing(record: &Record, sought: &Sought) -> Option<Crossing> {
     (alike && undisturbed && crossing.is_sound()).then_some(crossing)
 }
 
-impl Crossing {
+impl PriorCopy {
     fn is_sound(&self) -> bool {
         let positive = |number: f64| number.is_finite() && number > 0.0;
         positive(self.seconds) && positive(self.rtt_s) && self.bytes > 0 && self.login_s >= 0.0
@@ -103,8 +103,8 @@ impl Crossing {
 
 impl PathModel {
     /// The model of these copies; `None` without any. The newest count as much as the oldest.
-    pub fn of(crossings: &[Crossing]) -> Option<PathModel> {
-        let sound: Vec<Crossing> = crossings.iter().copied().filter(Crossing::is_sound).collect();
+    pub fn of(crossings: &[PriorCopy]) -> Option<PathModel> {
+        let sound: Vec<PriorCopy> = crossings.iter().copied().filter(PriorCopy::is_sound).collect();
         let path_model = fit(&sound)?;
         let misses: Misses = match sound.len() {
             0..LEFT_OUT_FROM => Vec::new(),
@@ -144,8 +144,8 @@ fn ramp_s(bytes: f64, streams: u16, rate: f64, rtt_s: f64) -> f64 {
 }
 
 /// The rate with the least error; for each rate the other two costs are computed.
-fn fit(crossings: &[Crossing]) -> Option<PathModel> {
-    let average = |crossing: &Crossing| crossing.bytes as f64 / crossing.seconds;
+fn fit(crossings: &[PriorCopy]) -> Option<PathModel> {
+    let average = |crossing: &PriorCopy| crossing.bytes as f64 / crossing.seconds;
     // The path is at least as fast as the fastest copy.
     let slowest = crossings.iter().map(average).fold(f64::NAN, f64::max);
     if !(slowest.is_finite() && slowest > 0.0) {
@@ -163,7 +163,7 @@ fn fit(crossings: &[Crossing]) -> Option<PathModel> {
     let finer = (-10..=10).map(|i| (coarse * step.powf(f64::from(i) / 10.0)).max(slowest));
     let (_, rate, [fixed_s, file_s]) = finer.map(try_rate).reduce(better)?;
     let bytes: f64 = crossings.iter().map(|crossing| crossing.bytes as f64).sum();
-    let cpu = |of: fn(&Crossing) -> f64| crossings.iter().map(of).sum::<f64>() / bytes;
+    let cpu = |of: fn(&PriorCopy) -> f64| crossings.iter().map(of).sum::<f64>() / bytes;
     Some(PathModel {
         copies: crossings.len(),
         rtt_s,
@@ -180,8 +180,8 @@ fn fit(crossings: &[Crossing]) -> Option<PathModel> {
 /// The fixed time and the time per file, fitted to what remains of each copy's time after its bytes
 /// and ramp. Least squares of relative errors, neither below zero. Where files cannot be separated,
 /// all of it is fixed, and a few round trips at least.
-fn beside(crossings: &[Crossing], rate: f64, rtt_s: f64) -> [f64; 2] {
-    let left = |crossing: &Crossing| {
+fn beside(crossings: &[PriorCopy], rate: f64, rtt_s: f64) -> [f64; 2] {
+    let left = |crossing: &PriorCopy| {
         let bytes = crossing.bytes as f64;
         crossing.seconds - bytes / rate - ramp_s(bytes, crossing.streams, rate, rtt_s)
     };
@@ -209,8 +209,8 @@ fn beside(crossings: &[Crossing], rate: f64, rtt_s: f64) -> [f64; 2] {
 }
 
 /// Huber loss of the logarithms of errors: outliers count less.
-fn miss(crossings: &[Crossing], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 2]) -> f64 {
-    let one = |crossing: &Crossing| {
+fn miss(crossings: &[PriorCopy], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 2]) -> f64 {
+    let one = |crossing: &PriorCopy| {
         let bytes = crossing.bytes as f64;
         let ramp_s = ramp_s(bytes, crossing.streams, rate, rtt_s);
         let said = fixed_s + file_s * crossing.files as f64 + ramp_s + bytes / rate;
@@ -222,8 +222,8 @@ fn miss(crossings: &[Crossing], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64; 
 }
 
 /// Cross-validation: the error of the fit to all other copies, for this one.
-fn left_out(crossings: &[Crossing], place: usize) -> Option<f64> {
-    let others: Vec<Crossing> = crossings
+fn left_out(crossings: &[PriorCopy], place: usize) -> Option<f64> {
+    let others: Vec<PriorCopy> = crossings
         .iter()
         .enumerate()
         .filter(|(other, _)| *other != place)
@@ -257,10 +257,10 @@ mod tests {
     const RTT_S: f64 = 0.1;
 
     /// A copy over a path of 96 Mbit/s and 100 ms, `off` times slower than the model.
-    fn planted(files: u64, bytes: u64, streams: u16, off: f64) -> Crossing {
+    fn planted(files: u64, bytes: u64, streams: u16, off: f64) -> PriorCopy {
         let ramp_s = ramp_s(bytes as f64, streams, RATE, RTT_S);
         let seconds = 0.6 + 0.002 * files as f64 + ramp_s + bytes as f64 / RATE;
-        Crossing {
+        PriorCopy {
             streams,
             files,
             bytes,
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn planted_ways_are_found() {
         let offs = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.4];
-        let all: Vec<Crossing> = (0..14_u64)
+        let all: Vec<PriorCopy> = (0..14_u64)
             .map(|i| {
                 let files = if i % 3 == 0 { 400 } else { 1 };
                 planted(files, (2 << i.min(7)) * 1_000_000, 1 << (i % 4), offs[i as usize % 7])
@@ -321,9 +321,9 @@ mod tests {
         assert!((got / expect - 1.0).abs() < 0.1, "{got} against {expect}");
         // Invalid values cause no error.
         let odd = [
-            Crossing { seconds: f64::NAN, ..planted(1, 5, 4, 1.0) },
-            Crossing { rtt_s: -1.0, ..planted(1, 5, 4, 1.0) },
-            Crossing { bytes: 0, ..planted(1, 5, 4, 1.0) },
+            PriorCopy { seconds: f64::NAN, ..planted(1, 5, 4, 1.0) },
+            PriorCopy { rtt_s: -1.0, ..planted(1, 5, 4, 1.0) },
+            PriorCopy { bytes: 0, ..planted(1, 5, 4, 1.0) },
         ];
         assert_eq!(PathModel::of(&odd), None);
         let tiny = PathModel::of(&[planted(u64::MAX, u64::MAX, u16::MAX, 1.0)]).unwrap();
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn only_copies_of_the_same_kind_count() {
-        let sought = Sought {
+        let sought = PathKey {
             far_host: "far".into(),
             near_is_source: true,
             seal: "tls".into(),

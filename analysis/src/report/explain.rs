@@ -4,7 +4,7 @@ mod advice;
 
 use self::advice::{tell, would};
 use super::live::count;
-use crate::diagnosis::path::pauses::{Habit, LOCKSTEP, Period, Waiting};
+use crate::diagnosis::path::pauses::{LOCKSTEP, PauseStats, Period, Waiting};
 use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
 use base::units::Bytes;
 
@@ -317,7 +317,7 @@ fn losses_text(again: u64, sent: u64) -> String {
     format!("{again} of {sent} segments ({share:.3} %)")
 }
 
-fn habit(habit: &Habit) -> String {
+fn habit(habit: &PauseStats) -> String {
     format!(
         "{} of {} (median), {} in all; a recovery follows {} of them, and {} of other moments",
         habit.count,

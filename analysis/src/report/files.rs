@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use base::fault::Fault;
-use base::job::{Cleaned, Sight, Verified};
+use base::job::{CleanEvent, Cleaned, Verified};
 use base::units::{Bytes, Nanos, Rate};
 
 use super::escape;
@@ -45,12 +45,14 @@ pub fn verified(found: &Verified, elapsed: Nanos) -> String {
 }
 
 /// The line of `clean` for one file. `dry` is for a dry run.
-pub fn sight(sight: &Sight, dry: Dry) -> String {
+pub fn sight(sight: &CleanEvent, dry: Dry) -> String {
     let word = if dry == Dry::Yes { "would be removed" } else { "removed" };
     match sight {
-        Sight::Removed { path, bytes } => format!("{word}: {} ({})", shown(path), Bytes(*bytes)),
-        Sight::Held(path) => format!("kept: {} (in use by a running copy)", shown(path)),
-        Sight::Failed(fault) => fault.text.clone(),
+        CleanEvent::Removed { path, bytes } => {
+            format!("{word}: {} ({})", shown(path), Bytes(*bytes))
+        }
+        CleanEvent::Held(path) => format!("kept: {} (in use by a running copy)", shown(path)),
+        CleanEvent::Failed(fault) => fault.text.clone(),
     }
 }
 

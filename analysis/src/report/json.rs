@@ -20,7 +20,7 @@ use crate::record::options::Options;
 use crate::record::sample::{Record, SCHEMA};
 use crate::study::compression::Findings;
 use base::fault::{Class, Fault};
-use base::job::{Sight, Verified};
+use base::job::{CleanEvent, Verified};
 use base::units::Nanos;
 
 /// When something happened, on both clocks.
@@ -191,16 +191,16 @@ pub fn would_copy(path: &[u8], bytes: u64) -> Event {
 }
 
 /// What `clean` did with one file, or would do in a dry run.
-pub fn cleaned(sight: &Sight, dry: Dry) -> Event {
+pub fn cleaned(sight: &CleanEvent, dry: Dry) -> Event {
     use std::os::unix::ffi::OsStrExt;
     match sight {
-        Sight::Removed { path, bytes } => {
+        CleanEvent::Removed { path, bytes } => {
             let state = if dry == Dry::Yes { "would_remove" } else { "removed" };
             let bytes = Some(*bytes);
             Event::File(File { bytes, ..file(path.as_os_str().as_bytes(), state) })
         }
-        Sight::Held(path) => Event::File(file(path.as_os_str().as_bytes(), "held")),
-        Sight::Failed(fault) => file_failed(b"", fault),
+        CleanEvent::Held(path) => Event::File(file(path.as_os_str().as_bytes(), "held")),
+        CleanEvent::Failed(fault) => file_failed(b"", fault),
     }
 }
 

@@ -25,7 +25,7 @@ use self::cells::Cell;
 pub use self::cells::CpuFrom;
 use self::compositions::Composition;
 use self::parts::PartStudy;
-use self::referee::Referee;
+use self::referee::AccountingCheck;
 use self::soaking::Soaking;
 use crate::model::end_to_end::records::is_whole;
 use crate::model::{Component, HostModel, Part};
@@ -77,7 +77,7 @@ pub struct Study {
     pub cells: Vec<Cell>,
     pub parts: Vec<PartStudy>,
     pub compositions: Vec<Composition>,
-    pub referees: Vec<Referee>,
+    pub referees: Vec<AccountingCheck>,
     /// Problems of the analysis, and why.
     pub remarks: Vec<String>,
 }

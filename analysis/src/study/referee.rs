@@ -10,7 +10,7 @@ use crate::statistics::{median, symmetric_error};
 
 /// How well the accounts of one scenario's runs agree. Ratios are medians over runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Referee {
+pub struct AccountingCheck {
     pub scenario: Scenario,
     pub n: usize,
     /// The sides' CPU time, including kernel threads, over the busy time of the machines without
@@ -32,7 +32,7 @@ pub struct Referee {
     pub residue: Vec<(String, f64)>,
 }
 
-impl Referee {
+impl AccountingCheck {
     /// Whether the accounts are within 10 % of each other: clocks and idle accounting in the same
     /// runs; the soaker with those, or with idle accounting of runs without a soaker. (With it no
     /// CPU is idle, so no interrupt has to wake one.) Halves only have runs with a soaker, so the
@@ -48,7 +48,7 @@ impl Referee {
     }
 }
 
-pub fn of(records: &[&Record]) -> Vec<Referee> {
+pub fn of(records: &[&Record]) -> Vec<AccountingCheck> {
     let mut scenarios: BTreeMap<Scenario, Vec<&Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.machines.is_empty()) {
         if let Some(place) = &record.place {
@@ -58,7 +58,7 @@ pub fn of(records: &[&Record]) -> Vec<Referee> {
     scenarios.into_iter().filter_map(|(scenario, records)| referee(scenario, &records)).collect()
 }
 
-fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
+fn referee(scenario: Scenario, records: &[&Record]) -> Option<AccountingCheck> {
     // If some runs had a soaker, the CPU time is from these.
     let soaked = |record: &&&Record| record.machines.iter().all(|m| m.busy_iter_s.is_some());
     let (with, without): (Vec<&Record>, Vec<&Record>) = records.iter().partition(soaked);
@@ -83,7 +83,7 @@ fn referee(scenario: Scenario, records: &[&Record]) -> Option<Referee> {
             Some(own_s(record) * (1.0 + beside(record)?) / busy)
         })
         .collect();
-    Some(Referee {
+    Some(AccountingCheck {
         scenario,
         n: records.len(),
         own_to_idle,

@@ -6,7 +6,7 @@ use super::Study;
 use super::cells::Cell;
 use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
-use super::referee::Referee;
+use super::referee::AccountingCheck;
 use crate::model::Part;
 use crate::model::fit::SizeFit;
 use crate::record::sample::Scenario;
@@ -84,7 +84,7 @@ pub fn of(study: &Study) -> Vec<Verdict> {
     verdicts
 }
 
-fn accounts(referee: &Referee) -> String {
+fn accounts(referee: &AccountingCheck) -> String {
     let mut words = vec![format!("own / idle accounting {:.3}", referee.own_to_idle)];
     if let Some(ratio) = referee.own_to_soaker {
         words.push(format!("own / soaker {ratio:.3}"));

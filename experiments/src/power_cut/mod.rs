@@ -5,12 +5,12 @@
 //! guest is killed, the disk keeps what was flushed and a random part of the rest, and its content
 //! is compared with the source.
 
-mod dice;
 mod disk;
 mod guest;
 mod image;
 mod near;
 mod page;
+mod rng;
 mod round;
 
 use std::collections::BTreeMap;

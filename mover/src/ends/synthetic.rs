@@ -99,10 +99,10 @@ fn records(seed: u64) -> Vec<u8> {
 /// Words of a generated vocabulary, the frequent ones short, in lines.
 fn text(seed: u64) -> Vec<u8> {
     const LETTERS: &[u8] = b"eeeeeeetttttaaaaaooooiiiinnnnssssrrrrhhhlllddcumfpgwybvk";
-    let mut dice = 0;
+    let mut rng = 0;
     let mut roll = |below: u64| {
-        dice += 1;
-        mix(seed ^ 0x7465_7874, dice) % below
+        rng += 1;
+        mix(seed ^ 0x7465_7874, rng) % below
     };
     let words: Vec<Vec<u8>> = (1..VOCABULARY)
         .map(|rank| {

@@ -494,9 +494,9 @@ impl Volume for Disk {
             .map_err(|errno| self.fault(Call::FreeSpace, path, errno))
     }
 
-    fn untold_size(&self, path: &[u8]) -> Result<Option<u64>, Fault> {
+    fn size_if_unsized(&self, path: &[u8]) -> Result<Option<u64>, Fault> {
         let holder = self.parent(path).map(|(holder, _)| holder);
-        if !holder.and_then(|holder| untold::is_untold(holder.as_fd())).unwrap_or(false) {
+        if !holder.and_then(|holder| untold::is_unsized(holder.as_fd())).unwrap_or(false) {
             return Ok(None);
         }
         let fd = self

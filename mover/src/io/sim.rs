@@ -14,15 +14,15 @@ use super::volume::{Handle, Mtime};
 use super::{blocking, holes};
 use base::units::{Nanos, Tick};
 
-mod dice;
+mod rng;
 mod volume;
 
-pub use self::dice::Dice;
+pub use self::rng::Rng;
 pub use self::volume::{Failure, SimVolume};
 
 /// How often each fault is injected: once in so many times; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Weather {
+pub struct FaultRates {
     /// Something in flight does not complete at this attempt.
     pub late: u64,
     /// A transfer moves less than was asked for.
@@ -49,8 +49,8 @@ pub struct World {
 
 #[derive(Debug)]
 struct Inner {
-    dice: Dice,
-    weather: Weather,
+    rng: Rng,
+    fault_rates: FaultRates,
     now: Tick,
     sockets: Vec<Socket>,
     files: Vec<File>,
@@ -100,10 +100,10 @@ impl File {
 const ROOM_BYTES: usize = base::limits::BLOCK_BYTES as usize;
 
 impl World {
-    pub fn new(seed: u64, weather: Weather) -> Arc<World> {
+    pub fn new(seed: u64, fault_rates: FaultRates) -> Arc<World> {
         let inner = Inner {
-            dice: Dice::new(seed),
-            weather,
+            rng: Rng::new(seed),
+            fault_rates,
             now: Tick(0),
             sockets: Vec::new(),
             files: Vec::new(),
@@ -146,8 +146,8 @@ impl World {
         socket.bytes.is_empty() && world.now.since(socket.came_at).0 > time.0
     }
 
-    pub fn set_weather(&self, weather: Weather) {
-        self.lock().weather = weather;
+    pub fn set_fault_rates(&self, fault_rates: FaultRates) {
+        self.lock().fault_rates = fault_rates;
     }
 
     /// Closes a connection, as a peer that goes away does.
@@ -186,16 +186,16 @@ impl World {
 impl Inner {
     /// Tries a verb now; `None` when it has to wait.
     fn attempt(&mut self, verb: &Verb, request: &mut Request) -> Option<io::Result<u32>> {
-        let weather = self.weather;
-        if self.dice.once_in(weather.late) {
+        let fault_rates = self.fault_rates;
+        if self.rng.once_in(fault_rates.late) {
             return None;
         }
-        if self.dice.once_in(weather.interrupted) {
+        if self.rng.once_in(fault_rates.interrupted) {
             return Some(Err(io::ErrorKind::Interrupted.into()));
         }
         let asked = request.pending().len();
-        let count = match self.dice.once_in(weather.short) && asked > 1 {
-            true => 1 + self.dice.below(asked as u64 - 1) as usize,
+        let count = match self.rng.once_in(fault_rates.short) && asked > 1 {
+            true => 1 + self.rng.below(asked as u64 - 1) as usize,
             false => asked,
         };
         match verb {
@@ -220,18 +220,18 @@ impl Inner {
         for byte in &mut request.pending_bytes_mut()[..count] {
             *byte = socket.bytes.pop_front().expect("counted");
         }
-        if self.dice.once_in(self.weather.flip) {
-            let at = self.dice.below(count as u64) as usize;
-            request.pending_bytes_mut()[at] ^= 1 << self.dice.below(8);
+        if self.rng.once_in(self.fault_rates.flip) {
+            let at = self.rng.below(count as u64) as usize;
+            request.pending_bytes_mut()[at] ^= 1 << self.rng.below(8);
         }
         Some(Ok(count as u32))
     }
 
     fn send(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
-        if self.dice.once_in(self.weather.cut) {
+        if self.rng.once_in(self.fault_rates.cut) {
             self.sockets[id as usize].cut = true;
         }
-        let sticks = self.dice.once_in(self.weather.stuck);
+        let sticks = self.rng.once_in(self.fault_rates.stuck);
         let socket = &mut self.sockets[id as usize];
         if socket.cut {
             return Some(Err(io::Error::from_raw_os_error(libc::EPIPE)));
@@ -256,7 +256,7 @@ impl Inner {
         count: usize,
         request: &mut Request,
     ) -> io::Result<u32> {
-        if self.dice.once_in(self.weather.read_fails) {
+        if self.rng.once_in(self.fault_rates.read_fails) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         let bytes = &self.files[id as usize].bytes;
@@ -274,7 +274,7 @@ impl Inner {
         request: &mut Request,
     ) -> io::Result<u32> {
         self.storm().map_err(io::Error::from_raw_os_error)?;
-        let lies = self.dice.once_in(self.weather.lying_disk);
+        let lies = self.rng.once_in(self.fault_rates.lying_disk);
         let file = &mut self.files[id as usize];
         let end = at as usize + count;
         if file.bytes.len() < end {
@@ -290,10 +290,10 @@ impl Inner {
 
     /// Errors that a disk may return for any write.
     fn storm(&mut self) -> Result<(), i32> {
-        if self.dice.once_in(self.weather.disk_full) {
+        if self.rng.once_in(self.fault_rates.disk_full) {
             return Err(libc::ENOSPC);
         }
-        match self.dice.once_in(self.weather.write_fails) {
+        match self.rng.once_in(self.fault_rates.write_fails) {
             true => Err(libc::EIO),
             false => Ok(()),
         }
@@ -337,7 +337,7 @@ impl Backend for SimBackend {
     fn reap(&mut self, _wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
         let mut left = Vec::new();
         while !self.flying.is_empty() {
-            let pick = self.world.lock().dice.below(self.flying.len() as u64) as usize;
+            let pick = self.world.lock().rng.below(self.flying.len() as u64) as usize;
             let (verb, mut request) = self.flying.swap_remove(pick);
             let result = match &verb {
                 // Small files go through their volume, which takes the lock itself.

@@ -26,7 +26,7 @@ pub(super) fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// True for a file that does not report its size, has been read this far, and ends here. Its last
 /// byte is not read again: a setting can be read only from its beginning.
 pub(crate) fn ends_at(fd: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
-    if !is_untold(fd)? {
+    if !is_unsized(fd)? {
         return Ok(false);
     }
     Ok(read_at(fd, &mut [0], size)? == 0)
@@ -42,7 +42,7 @@ fn read_at(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno>
 }
 
 /// True for a file on a file system that does not report sizes.
-pub(crate) fn is_untold(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+pub(crate) fn is_unsized(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(UNTOLD_MAGICS.contains(&(rustix::fs::fstatfs(fd)?.f_type as u64)))
 }
 

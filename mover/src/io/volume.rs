@@ -219,7 +219,7 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn free_bytes(&self, path: &[u8]) -> Result<u64, Fault>;
     /// The size of a file whose file system does not report sizes, found by reading it to its end;
     /// `None` where sizes are reported.
-    fn untold_size(&self, _path: &[u8]) -> Result<Option<u64>, Fault> {
+    fn size_if_unsized(&self, _path: &[u8]) -> Result<Option<u64>, Fault> {
         Ok(None)
     }
     /// Whether an open file still has this size and time.

@@ -20,7 +20,7 @@ use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{
-    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Pulse, Setup, Transfer,
+    Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerActivity, PeerSetup, Setup, Transfer,
 };
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
@@ -54,7 +54,7 @@ pub trait Dial: Send + fmt::Debug {
 pub struct Peer {
     pub session: Session,
     pub line: Box<dyn Line>,
-    pub pulse: Arc<Pulse>,
+    pub pulse: Arc<PeerActivity>,
     /// How the side that opens streams opens another.
     pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
@@ -120,7 +120,7 @@ struct Host {
 struct Connection {
     line: Box<dyn Line>,
     was_full: bool,
-    pulse: Arc<Pulse>,
+    pulse: Arc<PeerActivity>,
     dial: Option<Box<dyn Dial>>,
     drives: bool,
 }

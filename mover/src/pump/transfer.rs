@@ -21,7 +21,7 @@ use crate::pump::lane::assembly::Stream;
 use crate::pump::sink::finisher::Finished;
 use crate::pump::sink::objects::Complete;
 use crate::pump::sink::{self, SinkSide, Target};
-use crate::pump::source::walk::Sighting;
+use crate::pump::source::walk::WalkEvent;
 use crate::pump::source::{Flow, SourceSide};
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
@@ -48,7 +48,7 @@ mod streams;
 pub(crate) use self::backlog::{Backlog, Ticket, heard_bytes};
 pub use self::finishing::Work;
 pub use self::ledgers::{Here, Ledgers};
-pub(crate) use self::pulse::Pulse;
+pub(crate) use self::pulse::PeerActivity;
 
 /// How often a transfer gets a [`Event::Beat`]; also the longest delay of an acknowledgement.
 pub const BEAT: Nanos = Nanos::from_millis(10);
@@ -78,7 +78,7 @@ pub enum Event {
     /// The journal has been updated.
     Advanced(Result<(), Fault>),
     /// The walk has found something; it continues when it is told to.
-    Found(Sighting),
+    Found(WalkEvent),
     /// The walk is over.
     Walked,
     /// A data stream has proved that it belongs here.
@@ -263,7 +263,7 @@ struct Core {
     complete: Option<Receiver<Complete>>,
     walk: Walk,
     /// Found by the walk, and not offered yet.
-    found: VecDeque<Sighting>,
+    found: VecDeque<WalkEvent>,
     peer: Option<Peer>,
     carrier: Carrier,
     watch: Arc<Watch>,

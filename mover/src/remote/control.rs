@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::write_queue::{WriteQueue, broken};
 use crate::io::volume::Handle;
 use crate::pump::run::Line;
-use crate::pump::transfer::{Backlog, Event, Pulse, heard_bytes};
+use crate::pump::transfer::{Backlog, Event, PeerActivity, heard_bytes};
 use crate::wire::message::{MARK, Message};
 use base::fault::{Class, Fault};
 use base::limits::NOISE_BYTES_MAX;
@@ -74,7 +74,7 @@ impl std::fmt::Debug for ControlLine {
 #[derive(Debug, Default)]
 pub struct Carrying {
     stream: Mutex<Option<UnixStream>>,
-    pub pulse: Arc<Pulse>,
+    pub pulse: Arc<PeerActivity>,
 }
 
 pub type Carrier = Arc<Carrying>;

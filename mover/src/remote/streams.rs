@@ -25,7 +25,7 @@ use crate::pump::run::Dial;
 use crate::pump::transfer::Event;
 use crate::wire::message::Role;
 use crate::wire::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::work::seal::{Fingerprint, Identity, Secret, Shake, Tls, same};
+use crate::work::seal::{Fingerprint, HandshakeStep, Identity, Secret, Tls, same};
 use base::fault::{Class, Fault};
 use base::limits::STRANGERS_MAX;
 use base::settings::{Seal, Settings};
@@ -358,9 +358,9 @@ fn shake_hands(
             outgoing.clear();
         }
         match next {
-            Shake::Send => {}
-            Shake::Receive => receive(connection, &mut incoming)?,
-            Shake::Done => break,
+            HandshakeStep::Send => {}
+            HandshakeStep::Receive => receive(connection, &mut incoming)?,
+            HandshakeStep::Done => break,
         }
     }
     match credentials.role {

@@ -55,7 +55,7 @@ impl fmt::Debug for Identity {
 
 /// What a handshake needs next.
 #[derive(Debug)]
-pub enum Shake {
+pub enum HandshakeStep {
     /// Bytes to send are in `outgoing`.
     Send,
     /// Bytes from the peer are needed.
@@ -108,7 +108,7 @@ impl Tls {
         &mut self,
         incoming: &mut [u8],
         outgoing: &mut Vec<u8>,
-    ) -> Result<(usize, Shake), Fault> {
+    ) -> Result<(usize, HandshakeStep), Fault> {
         match self {
             Tls::Source(connection) => {
                 shake_step(connection.process_tls_records(incoming), outgoing)
@@ -178,7 +178,7 @@ enum More {
 fn shake_step<D>(
     status: UnbufferedStatus<'_, '_, D>,
     outgoing: &mut Vec<u8>,
-) -> Result<(usize, Shake), Fault> {
+) -> Result<(usize, HandshakeStep), Fault> {
     let UnbufferedStatus { discard, state, .. } = status;
     let next = match state.map_err(|error| tls_fault(&error))? {
         ConnectionState::EncodeTlsData(mut data) => {
@@ -188,14 +188,14 @@ fn shake_step<D>(
                 .encode(&mut outgoing[at..])
                 .map_err(|error| Fault::peer(format!("a TLS handshake message: {error}")))?;
             outgoing.truncate(at + count);
-            Shake::Send
+            HandshakeStep::Send
         }
         ConnectionState::TransmitTlsData(data) => {
             data.done();
-            Shake::Send
+            HandshakeStep::Send
         }
-        ConnectionState::BlockedHandshake => Shake::Receive,
-        ConnectionState::WriteTraffic(_) | ConnectionState::ReadTraffic(_) => Shake::Done,
+        ConnectionState::BlockedHandshake => HandshakeStep::Receive,
+        ConnectionState::WriteTraffic(_) | ConnectionState::ReadTraffic(_) => HandshakeStep::Done,
         ConnectionState::PeerClosed | ConnectionState::Closed => return Err(closed()),
         _ => return Err(Fault::peer("a TLS handshake in a state that it cannot be in")),
     };
@@ -474,9 +474,9 @@ mod tests {
                     let (used, next) = end.shake(incoming, outgoing)?;
                     incoming.drain(..used);
                     match next {
-                        Shake::Send => {}
-                        Shake::Receive => break,
-                        Shake::Done => {
+                        HandshakeStep::Send => {}
+                        HandshakeStep::Receive => break,
+                        HandshakeStep::Done => {
                             done[side] = true;
                             break;
                         }

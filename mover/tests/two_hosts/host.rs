@@ -1,5 +1,5 @@
 //! One host of the simulation: drives a shipped `Transfer` as `pump/run.rs` does, but in steps, in
-//! the order that the dice choose, and with a world in memory in place of threads and sockets.
+//! the order that the rng choose, and with a world in memory in place of threads and sockets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use base::job::{Carrier, Location, Notice};
 use base::settings::{Settings, SkipUnchanged};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
-use mover::io::sim::{Dice, World};
+use mover::io::sim::{Rng, World};
 use mover::io::volume::Volume;
 use mover::pump::brake::Brake;
 use mover::pump::lane::assembly::Stream;
@@ -21,7 +21,7 @@ use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
 use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, Target};
-use mover::pump::source::walk::{Found, Sighting};
+use mover::pump::source::walk::{Found, WalkEvent};
 use mover::pump::transfer::{
     Action, CHUNKS_AHEAD, Check, Done, Drain, Event, Here, Ledgers, Next, PeerSetup, Setup,
     Transfer, Work,
@@ -66,7 +66,7 @@ pub(crate) struct Host {
     pub told_bytes: u64,
     /// What had landed at some times of this run.
     landed: Vec<(Tick, u64)>,
-    walk: VecDeque<Sighting>,
+    walk: VecDeque<WalkEvent>,
     walk_may: usize,
     has_walked: bool,
     compare: Option<Compare>,
@@ -135,7 +135,7 @@ impl Host {
             rename: None,
         };
         let drain = Transfer::begin(fixture.world.now(), setup);
-        host.settle(drain, &mut fixture.dice, trace);
+        host.settle(drain, &mut fixture.rng, trace);
         host
     }
 
@@ -149,7 +149,7 @@ impl Host {
     ) -> Host {
         let has_source = ledgers.plan.is_some();
         let chunks = fixture.offers.iter().filter(|_| has_source);
-        let walk = chunks.map(|found: &Vec<Found>| Sighting::Chunk(found.clone())).collect();
+        let walk = chunks.map(|found: &Vec<Found>| WalkEvent::Chunk(found.clone())).collect();
         Host {
             name,
             transfer: None,
@@ -183,10 +183,10 @@ impl Host {
     }
 
     /// Tells the transfer what has happened, and does what it says.
-    pub(crate) fn tell(&mut self, event: Event, dice: &mut Dice, trace: &mut Trace) {
+    pub(crate) fn tell(&mut self, event: Event, rng: &mut Rng, trace: &mut Trace) {
         let is_full = self.said.len() >= LINE_MESSAGES;
         if std::mem::replace(&mut self.line_was_full, is_full) != is_full {
-            self.tell(Event::LineFull(is_full), dice, trace);
+            self.tell(Event::LineFull(is_full), rng, trace);
         }
         let Some(transfer) = self.transfer.take() else {
             if let Event::Joined(stream) = event {
@@ -200,19 +200,19 @@ impl Host {
             _ => None,
         };
         let drain = transfer.handle(self.world.now(), event);
-        self.settle(drain, dice, trace);
+        self.settle(drain, rng, trace);
         // What is not taken is dropped, and so closed.
         if let Some(wire) = joined.filter(|wire| !self.sockets.contains_key(&wire.number)) {
             self.world.cut(&wire.socket);
         }
     }
 
-    fn settle(&mut self, mut drain: Drain, dice: &mut Dice, trace: &mut Trace) {
+    fn settle(&mut self, mut drain: Drain, rng: &mut Rng, trace: &mut Trace) {
         loop {
             match drain.next() {
                 Next::Do(action, rest) => {
                     trace.note(self.name, self.world.now(), &of_action(&action));
-                    self.perform(action, dice);
+                    self.perform(action, rng);
                     drain = rest;
                 }
                 Next::Waits(transfer) => return self.transfer = Some(transfer),
@@ -221,17 +221,17 @@ impl Host {
         }
     }
 
-    fn perform(&mut self, action: Action, dice: &mut Dice) {
+    fn perform(&mut self, action: Action, rng: &mut Rng) {
         match action {
             Action::Say(message) => self.said.push_back(message.encode()),
-            Action::StartLane(stream) => self.start_lane(stream, dice),
+            Action::StartLane(stream) => self.start_lane(stream, rng),
             Action::Dial { number, after } => {
                 self.dials.push((self.world.now().after(after), number));
             }
             Action::Cut { stream } => {
                 if let Some(wire) = self.sockets.get(&stream) {
                     wire.given_up.store(true, Relaxed);
-                    match dice.once_in(2) {
+                    match rng.once_in(2) {
                         true => self.world.reset(&wire.socket),
                         false => self.world.cut(&wire.socket),
                     }
@@ -274,13 +274,13 @@ impl Host {
         }
     }
 
-    fn start_lane(&mut self, stream: Option<Stream>, dice: &mut Dice) {
+    fn start_lane(&mut self, stream: Option<Stream>, rng: &mut Rng) {
         let number = stream.as_ref().map_or(self.next_local, |stream| stream.handle.number);
         self.next_local += u32::from(stream.is_none());
         if let Some(stream) = &stream {
             self.sockets.insert(number, stream.handle.clone());
         }
-        let lane = self.maker.lane(stream, self.packers.as_ref(), dice);
+        let lane = self.maker.lane(stream, self.packers.as_ref(), rng);
         self.lanes.insert(number, lane);
     }
 
@@ -297,10 +297,10 @@ impl Host {
         self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// This host does one thing of those that it could do, as the dice will have it.
-    pub(crate) fn step(&mut self, dice: &mut Dice, trace: &mut Trace) {
+    /// This host does one thing of those that it could do, as the rng will have it.
+    pub(crate) fn step(&mut self, rng: &mut Rng, trace: &mut Trace) {
         let lanes = self.lanes.len() as u64;
-        let pick = dice.below(2 * lanes + 8);
+        let pick = rng.below(2 * lanes + 8);
         if pick < 2 * lanes {
             let number = *self.lanes.keys().nth((pick / 2) as usize).expect("counted");
             return self.step_lane(number, trace);
@@ -311,11 +311,11 @@ impl Host {
                 self.step_finisher();
             }
             2 => self.step_compare(),
-            3 => self.packers.iter_mut().for_each(|packers| packers.step(dice)),
-            4 | 5 => self.beat(dice, trace),
+            3 => self.packers.iter_mut().for_each(|packers| packers.step(rng)),
+            4 | 5 => self.beat(rng, trace),
             _ => {
                 if let Some(event) = self.events.pop_front() {
-                    self.tell(event, dice, trace);
+                    self.tell(event, rng, trace);
                 }
             }
         }
@@ -384,16 +384,16 @@ impl Host {
         }
     }
 
-    pub(crate) fn beat(&mut self, dice: &mut Dice, trace: &mut Trace) {
+    pub(crate) fn beat(&mut self, rng: &mut Rng, trace: &mut Trace) {
         if self.said.len() < LINE_MESSAGES
             && let Some(packers) = &self.packers
             && packers.tells
             && let Some(unpacked) = packers.worker_pool.unpacked(self.world.now())
         {
-            self.tell(Event::Unpacked(unpacked), dice, trace);
+            self.tell(Event::Unpacked(unpacked), rng, trace);
         }
         self.landed.push((self.world.now(), self.landed_bytes()));
-        self.tell(Event::Beat, dice, trace);
+        self.tell(Event::Beat, rng, trace);
     }
 
     /// What moves without the transfer once that is over.
@@ -434,7 +434,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // A lane that is dropped must have nothing in the air, whatever the weather.
+        // A lane that is dropped must have nothing in the air, whatever the fault_rates.
         self.abandon_lanes();
     }
 }

@@ -9,10 +9,10 @@ use mover::ends::stream::{StreamSink, StreamSource};
 use mover::ends::tree::Tree;
 use mover::io::engine::Engine;
 use mover::io::request::Request;
-use mover::io::sim::{Dice, World};
+use mover::io::sim::{Rng, World};
 use mover::pump::brake::Brake;
 use mover::pump::lane::assembly::Stream;
-use mover::pump::lane::packing::Advisor;
+use mover::pump::lane::packing::CompressionController;
 use mover::pump::lane::worker_pool::{Work, Worker, WorkerPool};
 use mover::pump::lane::{Lane, Parts};
 use mover::pump::sink::objects::Objects;
@@ -49,10 +49,10 @@ impl Lanes {
         &self,
         stream: Option<Stream>,
         packers: Option<&Packers>,
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) -> Lane {
         let (slot, digest) = (self.settings.request_bytes, self.settings.digest);
-        let depth = 1 + dice.below(3) as u32;
+        let depth = 1 + rng.below(3) as u32;
         let number = stream.as_ref().map_or(0, |stream| stream.handle.number);
         // Without workers each stream packs in another way, and some not at all.
         let coding =
@@ -78,7 +78,7 @@ impl Lanes {
         let steps = steps(&self.settings, (is_source, wire.is_none()), codec);
         let engine = Engine::new(Box::new(self.world.backend()));
         let handle = packers.map(|packers| packers.worker_pool.handle(engine.waker(), 2));
-        let requests = 2 + dice.below(2) + if handle.is_some() { 2 } else { 0 };
+        let requests = 2 + rng.below(2) + if handle.is_some() { 2 } else { 0 };
         Lane::new(Parts {
             engine,
             source,
@@ -141,12 +141,12 @@ impl Packers {
             return None;
         }
         let slot = settings.request_bytes;
-        let count = 1 + fixture.dice.below(3);
+        let count = 1 + fixture.rng.below(3);
         let clock = fixture.world.clone();
         let work = match (is_source, settings.compress) {
             (false, _) => Work::Unpack,
             (true, Compress::Auto) => {
-                Work::Choose(Arc::new(Advisor::new(count as usize, clock.clone())))
+                Work::Choose(Arc::new(CompressionController::new(count as usize, clock.clone())))
             }
             (true, _) => Work::Pack,
         };
@@ -165,8 +165,8 @@ impl Packers {
     }
 
     /// One of them does what waits first.
-    pub(crate) fn step(&mut self, dice: &mut Dice) {
-        let worker = dice.below(self.workers.len() as u64) as usize;
+    pub(crate) fn step(&mut self, rng: &mut Rng) {
+        let worker = rng.below(self.workers.len() as u64) as usize;
         self.workers[worker].step();
     }
 

@@ -1,7 +1,7 @@
 //! How the streams of two hosts are protected.
 
 use mover::ends::stream::Protection;
-use mover::work::seal::{Identity, Secret, Shake, Tls};
+use mover::work::seal::{HandshakeStep, Identity, Secret, Tls};
 
 pub(crate) fn protections(seal: u64, index: u16) -> (Protection, Protection) {
     match seal {
@@ -34,9 +34,9 @@ fn shake(tls: &mut Tls, incoming: &mut Vec<u8>, outgoing: &mut Vec<u8>) -> bool 
         let (used, next) = tls.shake(incoming, outgoing).expect("a handshake in memory");
         incoming.drain(..used);
         match next {
-            Shake::Send => {}
-            Shake::Receive => return false,
-            Shake::Done => return true,
+            HandshakeStep::Send => {}
+            HandshakeStep::Receive => return false,
+            HandshakeStep::Done => return true,
         }
     }
 }

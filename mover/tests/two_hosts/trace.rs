@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use base::units::Tick;
-use mover::pump::source::walk::Sighting;
+use mover::pump::source::walk::WalkEvent;
 use mover::pump::transfer::{Action, Event, Work};
 
 /// A digest of all lines.
@@ -37,7 +37,7 @@ impl Trace {
 
 pub(crate) fn of_event(event: &Event) -> String {
     match event {
-        Event::Found(Sighting::Chunk(found)) => format!("found {}", found.len()),
+        Event::Found(WalkEvent::Chunk(found)) => format!("found {}", found.len()),
         Event::Joined(stream) => format!("joined {}", stream.handle.number),
         Event::LaneOver(stream, over) => format!("over {stream:?} {:?}", over.fault),
         Event::Dealt(_) => "dealt".to_string(),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mover::io::sim::{Dice, SimVolume};
+use mover::io::sim::{Rng, SimVolume};
 use mover::io::volume::Mtime;
 use mover::pump::source::walk::{Found, From};
 use mover::wire::manifest::{Entry, EntryKind};
@@ -12,13 +12,13 @@ use super::{SLOT, Tree3};
 
 /// Files of sizes around the edges, some with holes and some with two names, in a few directories,
 /// offered in a few chunks.
-pub(crate) fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
+pub(crate) fn make_tree(rng: &mut Rng, origin: &Arc<SimVolume>) -> (Tree3, VecDeque<Vec<Found>>) {
     let mut sent = Tree3::new();
     let mut chunks = VecDeque::new();
     let mut number = 0;
     let mut offered = 0;
-    let many = if dice.once_in(3) { 8 } else { 3 };
-    for _ in 0..1 + dice.below(many) {
+    let many = if rng.once_in(3) { 8 } else { 3 };
+    for _ in 0..1 + rng.below(many) {
         let mut chunk = Vec::new();
         for directory in [&b"a"[..], b"b"] {
             chunk.push(Found {
@@ -26,29 +26,29 @@ pub(crate) fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, Vec
                 from: None,
             });
         }
-        for _ in 0..1 + dice.below(12) {
-            let size = match dice.below(6) {
+        for _ in 0..1 + rng.below(12) {
+            let size = match rng.below(6) {
                 0 => 0,
                 1 => 1,
-                2 => u64::from(SLOT) + dice.below(3) - 1,
-                3 => dice.below(300),
-                4 => dice.below(5000),
-                _ => dice.below(60_000),
+                2 => u64::from(SLOT) + rng.below(3) - 1,
+                3 => rng.below(300),
+                4 => rng.below(5000),
+                _ => rng.below(60_000),
             };
-            let mut bytes: Vec<u8> = (0..size).map(|_| dice.roll() as u8).collect();
-            let sparse = dice.below(3) == 0;
+            let mut bytes: Vec<u8> = (0..size).map(|_| rng.roll() as u8).collect();
+            let sparse = rng.below(3) == 0;
             if sparse {
-                let (from, to) = (dice.below(size + 1), dice.below(size + 1));
+                let (from, to) = (rng.below(size + 1), rng.below(size + 1));
                 bytes[from.min(to) as usize..from.max(to) as usize].fill(0);
                 // Stretches that are shorter than a request.
                 for block in bytes.chunks_mut(SLOT as usize) {
-                    if dice.once_in(2) {
+                    if rng.once_in(2) {
                         block.fill(0);
                     }
                 }
             }
             number += 1;
-            let folder = ["", "a/", "b/"][dice.below(3) as usize];
+            let folder = ["", "a/", "b/"][rng.below(3) as usize];
             let path = format!("{folder}f{number}").into_bytes();
             origin.put(&path, bytes.clone(), Mtime { seconds: 7, nanos: number });
             let mut entry = entry(EntryKind::File, path.clone(), size);
@@ -61,7 +61,7 @@ pub(crate) fn make_tree(dice: &mut Dice, origin: &Arc<SimVolume>) -> (Tree3, Vec
             let from = From { volume: origin.clone(), path: path.clone() };
             chunk.push(Found { entry, from: Some(from) });
             sent.insert(path.clone(), bytes.clone());
-            if dice.below(4) == 0 {
+            if rng.below(4) == 0 {
                 chunk.push(Found { entry: second_name(&path, twin), from: None });
                 sent.insert([&path[..], b"-too"].concat(), bytes);
             }

@@ -57,7 +57,7 @@ pub struct Burst {
 
 /// Statistics of all pauses of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Habit {
+pub struct PauseStats {
     pub count: usize,
     pub total_s: f64,
     pub median_length_s: f64,
@@ -180,7 +180,7 @@ pub(crate) fn habit(
     episodes: &[Episode],
     seconds: f64,
     round_trip_s: f64,
-) -> Habit {
+) -> PauseStats {
     let lengths: Vec<f64> = pauses.iter().map(|pause| pause.length_s).collect();
     // The bytes before the first pause may have begun before the first sample: they are left out.
     let between: Vec<f64> = pauses.iter().skip(1).map(|pause| pause.bytes_before as f64).collect();
@@ -195,7 +195,7 @@ pub(crate) fn habit(
     let per_second = if seconds > 0.0 { episodes.len() as f64 / seconds } else { 0.0 };
     let episode_after_pause = share(hit as f64, pauses.len() as f64);
     let episode_anytime = (per_second * reach_s).clamp(0.0, 1.0);
-    Habit {
+    PauseStats {
         count: pauses.len(),
         total_s: lengths.iter().sum(),
         median_length_s: median(&lengths).unwrap_or(0.0),

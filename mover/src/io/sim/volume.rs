@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Dice, File, ROOM_BYTES, World};
+use super::{File, ROOM_BYTES, Rng, World};
 use crate::io::call::Call;
 use crate::io::volume::{
     Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
@@ -160,18 +160,18 @@ impl SimVolume {
 
     /// Simulates a power failure: of what was not synced the disk has kept some blocks and lost
     /// others, of names likewise.
-    pub fn lose_power(&self, dice: &mut Dice) {
+    pub fn lose_power(&self, rng: &mut Rng) {
         let mut world = self.world.lock();
         let mut names = self.lock();
         let Names { now, durable, rootless } = &mut *names;
-        if std::mem::take(rootless) && dice.once_in(2) {
+        if std::mem::take(rootless) && rng.once_in(2) {
             now.clear();
             durable.clear();
         }
         let all: BTreeSet<Vec<u8>> = now.keys().chain(durable.keys()).cloned().collect();
         let mut left = BTreeMap::new();
         for path in all {
-            let node = if dice.once_in(2) { now.get(&path) } else { durable.get(&path) };
+            let node = if rng.once_in(2) { now.get(&path) } else { durable.get(&path) };
             if let Some(node) = node {
                 left.insert(path, node.clone());
             }
@@ -186,10 +186,10 @@ impl SimVolume {
         for id in files {
             let file = &mut world.files[id as usize];
             let durable = file.durable.clone().unwrap_or_default();
-            let len = if dice.once_in(2) { file.bytes.len() } else { durable.len() };
+            let len = if rng.once_in(2) { file.bytes.len() } else { durable.len() };
             let mut bytes = vec![0; len.max(durable.len())];
             for (block, at) in bytes.chunks_mut(BLOCK_BYTES).zip((0..).step_by(BLOCK_BYTES)) {
-                let from = if dice.once_in(2) { &file.bytes } else { &durable };
+                let from = if rng.once_in(2) { &file.bytes } else { &durable };
                 let from = from.get(at..).unwrap_or_default();
                 let count = block.len().min(from.len());
                 block[..count].copy_from_slice(&from[..count]);
@@ -505,8 +505,8 @@ impl Volume for SimVolume {
         self.ask(Call::Read, &segment.path)?;
         let id = self.file(&segment.path)?;
         let mut world = self.world.lock();
-        let read_fails = world.weather.read_fails;
-        if world.dice.once_in(read_fails) {
+        let read_fails = world.fault_rates.read_fails;
+        if world.rng.once_in(read_fails) {
             return Err(self.fault(Call::Read, &segment.path, libc::EIO));
         }
         let file = &world.files[id as usize];
@@ -523,8 +523,8 @@ impl Volume for SimVolume {
         let id = self.create(&segment.path)?;
         let mut world = self.world.lock();
         world.storm().map_err(|errno| self.fault(Call::Write, &segment.path, errno))?;
-        let lying_disk = world.weather.lying_disk;
-        let lies = world.dice.once_in(lying_disk);
+        let lying_disk = world.fault_rates.lying_disk;
+        let lies = world.rng.once_in(lying_disk);
         let file = &mut world.files[id as usize];
         file.bytes = from.to_vec();
         match segment.sparse {

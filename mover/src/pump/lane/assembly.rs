@@ -17,7 +17,7 @@ use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::pump::brake::Brake;
-use crate::pump::lane::packing::Advisor;
+use crate::pump::lane::packing::CompressionController;
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;
@@ -276,7 +276,7 @@ fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<Worke
             Work::Pack
         }
         Packing::Choose => {
-            let advisor = Arc::new(Advisor::new(count as usize, Arc::new(HostClock)));
+            let advisor = Arc::new(CompressionController::new(count as usize, Arc::new(HostClock)));
             let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Choose(advisor)

@@ -23,7 +23,7 @@ use trial::{Mode, Trial};
 
 /// One controller for all compressing threads of a side, and the lanes that measure the wire.
 #[derive(Debug)]
-pub struct Advisor {
+pub struct CompressionController {
     controller: Mutex<Controller>,
     clock: Arc<dyn Clock>,
     lanes: AtomicUsize,
@@ -34,10 +34,10 @@ pub struct Advisor {
     payloads: AtomicU32,
 }
 
-impl Advisor {
-    pub fn new(workers: usize, clock: Arc<dyn Clock>) -> Advisor {
+impl CompressionController {
+    pub fn new(workers: usize, clock: Arc<dyn Clock>) -> CompressionController {
         let controller = Controller::new(clock.now(), workers);
-        Advisor {
+        CompressionController {
             controller: Mutex::new(controller),
             clock,
             lanes: AtomicUsize::new(0),
@@ -89,7 +89,7 @@ impl Advisor {
     }
 }
 
-impl Chooser for Advisor {
+impl Chooser for CompressionController {
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice {
         let (now, class) = (self.clock.now(), Compressibility::of_ratio(ratio));
         let mut controller = self.lock();
@@ -263,7 +263,7 @@ impl Controller {
             payloads: 0,
             noise: 0,
             payload_bytes: 0.0,
-            allowance: Allowance { seconds: 0.0, since: now, dice: 1 },
+            allowance: Allowance { seconds: 0.0, since: now, rng: 1 },
         }
     }
 
@@ -305,8 +305,8 @@ impl Controller {
     fn explored(&mut self, now: Tick, class: Compressibility, rung: usize, bytes: u32) -> usize {
         self.allowance.fill(now);
         let Some(rate) = self.link.rate.filter(|_| class != NOISE) else { return rung };
-        let Some(dice) = self.allowance.roll() else { return rung };
-        let other = if dice { rung + 1 } else { rung.saturating_sub(1) };
+        let Some(rng) = self.allowance.roll() else { return rung };
+        let other = if rng { rung + 1 } else { rung.saturating_sub(1) };
         if other == 0 || other >= RUNGS || other == rung {
             return rung;
         }
@@ -494,7 +494,7 @@ impl Controller {
 struct Allowance {
     seconds: f64,
     since: Tick,
-    dice: u64,
+    rng: u64,
 }
 
 impl Allowance {
@@ -507,8 +507,8 @@ impl Allowance {
     /// Once in twenty: upwards or downwards.
     fn roll(&mut self) -> Option<bool> {
         // A linear congruential generator (Knuth's MMIX), of which the high bits are good enough.
-        self.dice = self.dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let rolled = self.dice >> 33;
+        self.rng = self.rng.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let rolled = self.rng >> 33;
         rolled.is_multiple_of(20).then_some((rolled / 20).is_multiple_of(2))
     }
 

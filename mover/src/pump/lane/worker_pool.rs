@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use crate::io::backend::Wake;
 use crate::io::clock::Clock;
 use crate::io::request::Request;
-use crate::pump::lane::packing::{Advisor, Sent};
+use crate::pump::lane::packing::{CompressionController, Sent};
 use crate::work::passage::Passage;
 use base::codec::{Codec, CodecTime, Unpacked};
 use base::fault::{Class, Fault};
@@ -34,12 +34,12 @@ pub struct WorkerPool {
 pub enum Work {
     Pack,
     /// Compresses as the advisor says.
-    Choose(Arc<Advisor>),
+    Choose(Arc<CompressionController>),
     Unpack,
 }
 
 impl Work {
-    fn advisor(&self) -> Option<&Advisor> {
+    fn advisor(&self) -> Option<&CompressionController> {
         match self {
             Work::Choose(advisor) => Some(advisor),
             Work::Pack | Work::Unpack => None,
@@ -235,7 +235,8 @@ impl PoolHandle {
     /// How many of the lane's requests are of no use now: without them what is in flight fits the
     /// caches better.
     pub(crate) fn idle_requests(&self) -> usize {
-        let is_at_work = self.worker_pool.work.advisor().is_none_or(Advisor::probes_all);
+        let is_at_work =
+            self.worker_pool.work.advisor().is_none_or(CompressionController::probes_all);
         if is_at_work { 0 } else { self.requests }
     }
 

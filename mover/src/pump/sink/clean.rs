@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::io::beneath::{self, Links};
 use base::fault::Fault;
-use base::job::{Cleaned, Sight};
+use base::job::{CleanEvent, Cleaned};
 
 /// Whether files are removed or only reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ enum Kind {
 
 /// Cleans everything below `root`, or `root` itself where that is one of ours. Links are not
 /// followed.
-pub fn clean(root: &Path, cleaning: Cleaning, tell: &mut dyn FnMut(&Sight)) -> Cleaned {
+pub fn clean(root: &Path, cleaning: Cleaning, tell: &mut dyn FnMut(&CleanEvent)) -> Cleaned {
     let cleaned = Cleaned::default();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(root, flags, Mode::empty());
     let folder = match opened {
         Ok(folder) => folder,
         Err(why) => {
-            tell(&Sight::Failed(Fault::io("open the directory", root, &why.into())));
+            tell(&CleanEvent::Failed(Fault::io("open the directory", root, &why.into())));
             return Cleaned { failed: 1, ..cleaned };
         }
     };
@@ -65,7 +65,7 @@ enum Pass {
 struct Cleaner<'a> {
     root: Root,
     cleaning: Cleaning,
-    tell: &'a mut dyn FnMut(&Sight),
+    tell: &'a mut dyn FnMut(&CleanEvent),
     cleaned: Cleaned,
     journals: BTreeMap<Owned, Journals>,
     /// The tag and owner whose journals are locked now.
@@ -266,12 +266,12 @@ impl Cleaner<'_> {
         }
         self.cleaned.files += 1;
         self.cleaned.bytes += bytes;
-        (self.tell)(&Sight::Removed { path: self.root.path.join(path), bytes });
+        (self.tell)(&CleanEvent::Removed { path: self.root.path.join(path), bytes });
     }
 
     fn held(&mut self, path: &Path) {
         self.cleaned.held += 1;
-        (self.tell)(&Sight::Held(self.root.path.join(path)));
+        (self.tell)(&CleanEvent::Held(self.root.path.join(path)));
     }
 
     fn fail(&mut self, doing: &str, below: &Path, why: Errno) {
@@ -280,7 +280,7 @@ impl Cleaner<'_> {
             true => self.root.path.clone(),
             false => self.root.path.join(below),
         };
-        (self.tell)(&Sight::Failed(Fault::io(doing, &path, &why.into())));
+        (self.tell)(&CleanEvent::Failed(Fault::io(doing, &path, &why.into())));
     }
 }
 
@@ -444,6 +444,6 @@ mod tests {
         let missing = Path::new("/nonexistent-folder");
         let got = clean(missing, Cleaning::Remove, &mut |sight| told.push(sight.clone()));
         assert_eq!(got, Cleaned { failed: 1, ..Cleaned::default() });
-        assert!(matches!(&told[..], [Sight::Failed(_)]));
+        assert!(matches!(&told[..], [CleanEvent::Failed(_)]));
     }
 }

@@ -344,7 +344,7 @@ pub fn folder(path: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::sim::{SimVolume, Weather, World};
+    use crate::io::sim::{FaultRates, SimVolume, World};
     use crate::io::volume::{Metadata, Mtime, Replace};
 
     fn complete(volume: &SimVolume, kind: EntryKind, path: String, number: u64) -> Complete {
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn each_file_system_is_synced() {
         for folders in [&["", "m/"][..], &["m/"], &["m/", "n/"], &["m/", "m/n/"], &[""]] {
-            let world = World::new(1, Weather::default());
+            let world = World::new(1, FaultRates::default());
             let volume = SimVolume::new(&world, "/t").with_mount(b"m").with_mount(b"n");
             let volume = Arc::new(volume);
             volume.put(b"twin", b"x".to_vec(), Mtime::default());

@@ -47,7 +47,7 @@ pub struct Found {
 
 /// What a walk reports as it goes.
 #[derive(Debug)]
-pub enum Sighting {
+pub enum WalkEvent {
     Chunk(Vec<Found>),
     /// A path that cannot be offered; the walk goes on.
     Unoffered {
@@ -173,14 +173,14 @@ impl Sources {
     }
 
     /// Walks everything; `tell` returns false to stop.
-    pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(Sighting) -> bool) {
+    pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(WalkEvent) -> bool) {
         let Sources { roots, select, sums, listed, .. } = self;
         let mut batch = Offers {
             settings,
             found: Vec::new(),
             bytes: 0,
             number: 0,
-            twins: Twins::default(),
+            twins: HardLinks::default(),
             everything: None,
             buffer: Buffer::default(),
             tell,
@@ -203,7 +203,7 @@ impl Sources {
         }
         batch.flush();
         let excluded = batch.excluded;
-        batch.say(Sighting::Excluded(excluded));
+        batch.say(WalkEvent::Excluded(excluded));
     }
 }
 
@@ -274,11 +274,11 @@ struct Offers<'a> {
     bytes: usize,
     /// The number that the next object will have: they are counted as they are offered.
     number: u64,
-    twins: Twins,
+    twins: HardLinks,
     /// The whole file system: the targets of followed links can be anywhere.
     everything: Option<Arc<Disk>>,
     buffer: Buffer,
-    tell: &'a mut dyn FnMut(Sighting) -> bool,
+    tell: &'a mut dyn FnMut(WalkEvent) -> bool,
     going: bool,
     select: Select,
     sums: Sums,
@@ -289,7 +289,7 @@ struct Offers<'a> {
 }
 
 impl Offers<'_> {
-    fn say(&mut self, sighting: Sighting) {
+    fn say(&mut self, sighting: WalkEvent) {
         self.going = self.going && (self.tell)(sighting);
     }
 
@@ -299,7 +299,7 @@ impl Offers<'_> {
 
     fn unoffered(&mut self, path: &Path, fault: Fault) {
         let path = path.as_os_str().as_bytes().to_vec();
-        self.say(Sighting::Unoffered { path, fault });
+        self.say(WalkEvent::Unoffered { path, fault });
     }
 
     fn add(&mut self, mut found: Found) {
@@ -336,7 +336,7 @@ impl Offers<'_> {
         self.bytes = 0;
         if !self.found.is_empty() {
             let found = std::mem::take(&mut self.found);
-            self.say(Sighting::Chunk(found));
+            self.say(WalkEvent::Chunk(found));
         }
     }
 
@@ -374,7 +374,7 @@ impl Offers<'_> {
         };
         all.xattrs.clear();
         let text = format!("'{}': extended attributes are not copied: {why}", real.display());
-        self.say(Sighting::Skipped(text));
+        self.say(WalkEvent::Skipped(text));
         Some(Arc::new(all))
     }
 }
@@ -411,7 +411,7 @@ struct Frame {
 
 /// Files with several names, until all of these have been seen.
 #[derive(Debug, Default)]
-struct Twins {
+struct HardLinks {
     seen: BTreeMap<(u64, u64), Twin>,
 }
 
@@ -423,7 +423,7 @@ struct Twin {
     left: u64,
 }
 
-impl Twins {
+impl HardLinks {
     /// The first name of the same file, if it was seen; else this one is stored.
     fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
         if meta.names() < 2 {
@@ -447,9 +447,9 @@ impl Twins {
 }
 
 /// The size of a file that does not report it, as those below `/proc`; files on a device do.
-fn untold_size(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
+fn size_if_unsized(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
     match meta.may_lack_size() {
-        true => spot.disk.untold_size(&spot.inside),
+        true => spot.disk.size_if_unsized(&spot.inside),
         false => Ok(None),
     }
 }

@@ -1,6 +1,6 @@
 //! What a source does with what its walk finds.
 
-use crate::pump::source::walk::Sighting;
+use crate::pump::source::walk::WalkEvent;
 use crate::pump::transfer::{Action, Core, Walk};
 use crate::wire::message::Message;
 use base::fault::{Class, Fault};
@@ -12,18 +12,18 @@ impl Core {
         while !self.line_is_full() {
             let Some(sighting) = self.found.pop_front() else { return self.end_walk() };
             match sighting {
-                Sighting::Chunk(found)
+                WalkEvent::Chunk(found)
                     if self.source.as_ref().is_some_and(|source| !source.has_credit(&found)) =>
                 {
-                    self.found.push_front(Sighting::Chunk(found));
+                    self.found.push_front(WalkEvent::Chunk(found));
                     return Ok(());
                 }
-                Sighting::Chunk(found) => {
+                WalkEvent::Chunk(found) => {
                     let source = self.source.as_mut().expect("a walk is the source's");
                     let offer = source.offer(found)?;
                     self.say_to_sink(offer)?;
                 }
-                Sighting::Unoffered { path, fault } => {
+                WalkEvent::Unoffered { path, fault } => {
                     if self.peer.is_some() {
                         self.say(Message::Unoffered { path: path.clone(), fault: fault.clone() });
                     }
@@ -32,8 +32,8 @@ impl Core {
                     }
                     self.failed(path, fault);
                 }
-                Sighting::Skipped(text) => self.warn(text),
-                Sighting::Excluded(names) => self.excluded = names,
+                WalkEvent::Skipped(text) => self.warn(text),
+                WalkEvent::Excluded(names) => self.excluded = names,
             }
             self.actions.push_back(Action::WalkOn);
         }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Signs of life on the control connection besides messages: data that it carries, also while this
 /// is passed on and nothing else can be read.
 #[derive(Debug, Default)]
-pub struct Pulse {
+pub struct PeerActivity {
     came: AtomicBool,
     handing_on: AtomicBool,
 }
 
-impl Pulse {
+impl PeerActivity {
     /// Passes on carried data; that may take as long as the sink needs.
     pub(crate) fn hand_on(&self, work: impl FnOnce()) {
         self.came.store(true, Relaxed);

@@ -89,12 +89,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan of one round of a seed.
     pub(crate) fn of(seed: u64, round: u64, only: Option<Load>, wan: bool) -> Plan {
-        let mut dice = Dice::of(seed, round);
-        let load = dice.one(&[Load::Large, Load::Tree, Load::Sparse, Load::List]);
+        let mut rng = Rng::of(seed, round);
+        let load = rng.one(&[Load::Large, Load::Tree, Load::Sparse, Load::List]);
         let load = only.unwrap_or(load);
         let direction = match wan {
-            true => dice.one(&[Direction::Push, Direction::Pull]),
-            false => dice.one(&[
+            true => rng.one(&[Direction::Push, Direction::Pull]),
+            false => rng.one(&[
                 Direction::Push,
                 Direction::Pull,
                 Direction::Push,
@@ -105,34 +105,34 @@ impl Plan {
         let path = match wan {
             true => Path {
                 wan,
-                rate_mbit: dice.one(&[20, 50, 100, 200, 400]),
-                rtt_ms: dice.one(&[1, 10, 30, 30, 60, 120]),
-                loss_permille: dice.one(&[0, 1, 5, 10, 20]),
+                rate_mbit: rng.one(&[20, 50, 100, 200, 400]),
+                rtt_ms: rng.one(&[1, 10, 30, 30, 60, 120]),
+                loss_permille: rng.one(&[0, 1, 5, 10, 20]),
             },
             false => Path {
                 wan,
-                rate_mbit: dice.one(&[200, 400, 800, 1600]),
+                rate_mbit: rng.one(&[200, 400, 800, 1600]),
                 rtt_ms: 0,
                 loss_permille: 0,
             },
         };
         let words = [
-            dice.one(&["", "", "--fsync off"]),
-            dice.one(&["", "", "--streams 1", "--streams 2", "--streams 8"]),
-            dice.one(&["", "", "--compress off", "--compress zstd:3"]),
-            dice.one(&["", "", "", "--request-size 64K", "--request-size 256K"]),
-            dice.one(&["", "", "--seal off", "--seal auth"]),
+            rng.one(&["", "", "--fsync off"]),
+            rng.one(&["", "", "--streams 1", "--streams 2", "--streams 8"]),
+            rng.one(&["", "", "--compress off", "--compress zstd:3"]),
+            rng.one(&["", "", "", "--request-size 64K", "--request-size 256K"]),
+            rng.one(&["", "", "--seal off", "--seal auth"]),
         ];
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let faults = faults(direction, wan);
-        let strikes = (0..dice.below(STRIKES_MAX) + 1).map(|_| Strike {
-            fault: dice.one(&faults),
-            moment: match dice.below(8) {
+        let strikes = (0..rng.below(STRIKES_MAX) + 1).map(|_| Strike {
+            fault: rng.one(&faults),
+            moment: match rng.below(8) {
                 0 => Moment::Login,
                 1 => Moment::Begun,
-                _ => Moment::Share(0.02 + 0.9 * dice.share()),
+                _ => Moment::Share(0.02 + 0.9 * rng.share()),
             },
-            seconds: 2.0 + 18.0 * dice.share().powi(2),
+            seconds: 2.0 + 18.0 * rng.share().powi(2),
         });
         let mut strikes: Vec<Strike> = strikes.collect();
         // A source changes once: with a second change a result could not be attributed.
@@ -178,13 +178,13 @@ fn faults(direction: Direction, wan: bool) -> Vec<Fault> {
 }
 
 /// Numbers of one round.
-struct Dice(blake3::OutputReader);
+struct Rng(blake3::OutputReader);
 
-impl Dice {
-    fn of(seed: u64, round: u64) -> Dice {
+impl Rng {
+    fn of(seed: u64, round: u64) -> Rng {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(&round.to_le_bytes());
-        Dice(hasher.finalize_xof())
+        Rng(hasher.finalize_xof())
     }
 
     fn below(&mut self, end: u64) -> u64 {

@@ -10,7 +10,7 @@ use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::Shape;
 use crate::pump::source::walk::listing::{At, Listing, Meta};
 use crate::pump::source::walk::{
-    Found, Frame, From, Offers, Sighting, Spot, entry_from, untold_size,
+    Found, Frame, From, Offers, Spot, WalkEvent, entry_from, size_if_unsized,
 };
 use crate::wire::manifest::{EntryKind, path_is_safe};
 use base::fault::{Class, Fault};
@@ -77,7 +77,7 @@ impl Offers<'_> {
             (true, Links::Follow) => self.follow(spot, open),
             (true, Links::Skip) => {
                 let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
-                self.say(Sighting::Skipped(text));
+                self.say(WalkEvent::Skipped(text));
             }
         }
     }
@@ -89,7 +89,7 @@ impl Offers<'_> {
             self.enter(spot, at, meta, open);
         } else {
             let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
-            self.say(Sighting::Skipped(text));
+            self.say(WalkEvent::Skipped(text));
         }
     }
 
@@ -100,7 +100,7 @@ impl Offers<'_> {
             entry.twin = twin;
             return self.add(Found { entry, from: None });
         }
-        let untold = match untold_size(&spot, meta) {
+        let untold = match size_if_unsized(&spot, meta) {
             Ok(untold) => untold,
             Err(fault) => return self.unoffered(&spot.real, fault),
         };
@@ -125,7 +125,7 @@ impl Offers<'_> {
                     "'{}' is a symbolic link that leads out of what is copied: skipped",
                     spot.real.display()
                 );
-                self.say(Sighting::Skipped(text));
+                self.say(WalkEvent::Skipped(text));
             }
             Ok(to) => {
                 let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);

@@ -2,13 +2,13 @@
 
 /// A generator of random numbers: SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Rng {
     state: u64,
 }
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice { state: seed }
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng { state: seed }
     }
 
     pub fn roll(&mut self) -> u64 {

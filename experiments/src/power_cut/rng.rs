@@ -1,13 +1,13 @@
 //! Random numbers, reproducible from a seed.
 
 /// The random numbers of a round.
-pub(super) struct Dice(blake3::OutputReader);
+pub(super) struct Rng(blake3::OutputReader);
 
-impl Dice {
-    pub(super) fn of(seed: u64, round: u64) -> Dice {
+impl Rng {
+    pub(super) fn of(seed: u64, round: u64) -> Rng {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes()).update(&round.to_le_bytes());
-        Dice(hasher.finalize_xof())
+        Rng(hasher.finalize_xof())
     }
 
     /// Below `end`, which is not zero.
