@@ -484,7 +484,7 @@ impl Hosts {
         Hosts::start(self.fixture, trace)
     }
 
-    /// A run has ended early; in calm fault_rates another one brings the rest.
+    /// A run has ended early; without faults another one brings the rest.
     fn go_on(mut self, trace: &mut Trace) -> Result<Hosts, String> {
         self.check()?;
         self.calm();
@@ -584,7 +584,7 @@ impl Hosts {
         self.fixture.world.set_fault_rates(self.fixture.fault_rates);
     }
 
-    /// Goes on until all is over: some time in its fault_rates, and then nothing more goes wrong.
+    /// Goes on until all is over: some time with its faults, and then without.
     fn drive(&mut self, trace: &mut Trace) -> Result<(), Stuck> {
         let steps = self.fixture.rng.below(20_000);
         self.drive_for(steps, trace);
@@ -618,7 +618,7 @@ impl Hosts {
         self.hosts.iter().all(|host| host.ended.is_some())
     }
 
-    /// Somebody, chosen by the rng, does one thing; and a little time goes by.
+    /// One host, chosen at random, does one thing; and a little time goes by.
     fn step(&mut self, trace: &mut Trace) {
         self.pass_time();
         let Fixture { rng, .. } = &mut self.fixture;

@@ -134,9 +134,9 @@ fn thousands_of_stretches() {
 #[test]
 fn with_other_options() {
     let cases = [
-        ("--request-size 64K", "--request-size 96K", "--request-size 64 KiB"),
-        ("--request-size 96K", "--request-size 64K", "--request-size 96 KiB"),
-        ("--request-size 64K", "--request-size 16M", "--request-size 64 KiB"),
+        ("--request-size 64K", "--request-size 96K", "requests of 64 KiB"),
+        ("--request-size 96K", "--request-size 64K", "requests of 96 KiB"),
+        ("--request-size 64K", "--request-size 16M", "requests of 64 KiB"),
         ("--digest crc64", "--digest blake3", ""),
         ("--digest none", "--digest blake3", ""),
         ("--digest blake3", "--digest none", "--digest blake3"),

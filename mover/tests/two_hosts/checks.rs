@@ -11,7 +11,7 @@ use mover::pump::source::walk::Found;
 use super::{Fixture, Hosts, SLOT, TRANSFER, Tree3};
 
 impl Hosts {
-    /// Every name that is no temporary one has exactly its source's bytes; in fault_rates that loses
+    /// Every name that is no temporary one has exactly its source's bytes; with faults that lose
     /// nothing all are there, and what is missing was named.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         let told = self.hosts.iter().flat_map(|host| host.notices.try_iter());

@@ -1,5 +1,5 @@
 //! One host of the simulation: drives a shipped `Transfer` as `pump/run.rs` does, but in steps, in
-//! the order that the rng choose, and with a world in memory in place of threads and sockets.
+//! the order that the seed gives, and with a world in memory in place of threads and sockets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -297,7 +297,7 @@ impl Host {
         self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// This host does one thing of those that it could do, as the rng will have it.
+    /// This host does one thing of those that it could do, as the seed gives.
     pub(crate) fn step(&mut self, rng: &mut Rng, trace: &mut Trace) {
         let lanes = self.lanes.len() as u64;
         let pick = rng.below(2 * lanes + 8);
@@ -434,7 +434,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // A lane that is dropped must have nothing in the air, whatever the fault_rates.
+        // A lane that is dropped must have nothing in the air, whatever the faults.
         self.abandon_lanes();
     }
 }
