@@ -18,6 +18,7 @@ use analysis::record::sample::Record;
 use analysis::report::escape;
 use analysis::report::explain as page;
 use analysis::report::json::{self, Event};
+use analysis::report::results;
 use base::fault::{Class, Fault};
 use base::job::Outcome;
 use base::settings::Settings;
@@ -51,8 +52,8 @@ impl ExplainArgs {
 
 pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
     let console = Console::new(args.show, started);
-    let verdict = match of_store(args) {
-        Ok(verdict) => verdict,
+    let (record, verdict) = match of_store(args) {
+        Ok(found) => found,
         Err(fault) => {
             console.error(&fault.text);
             console.event(&Event::End(Box::new(json::end(
@@ -67,11 +68,13 @@ pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
         console.event(&Event::End(Box::new(json::end(None, None))));
         return 0;
     }
-    let text = escape::page(&page::page(&verdict));
+    let run = format!("run {}: {}\n", record.id, results::headline(&record));
+    let text = escape::page(&(run + &page::page(&verdict)));
     written("the explanation", io::stdout().lock().write_all(text.as_bytes()))
 }
 
-fn of_store(args: &ExplainArgs) -> Result<Verdict, Fault> {
+/// The run that is meant, and its verdict.
+fn of_store(args: &ExplainArgs) -> Result<(Record, Verdict), Fault> {
     let id = args.run;
     let path = record::store_path(args.store.as_deref())?;
     let store = Store::open_existing(&path)?;
@@ -86,7 +89,8 @@ fn of_store(args: &ExplainArgs) -> Result<Verdict, Fault> {
         let known = environments(&store, std::slice::from_ref(&record))?;
         let evidence = evidence::of_record(&record, &known);
         if !evidence.streams.is_empty() {
-            return Ok(diagnose(&evidence));
+            let verdict = diagnose(&evidence);
+            return Ok((record, verdict));
         }
     }
     let text = match id {

@@ -292,6 +292,7 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool
             let text = match outcome.dry {
                 Some(_) if no_room => "not enough free space at the destination".to_string(),
                 Some(_) => format!("{failed} would not be copied; the others would"),
+                None if outcome.files == 0 => format!("{failed} not copied"),
                 None => format!("{failed} not copied; the others are complete"),
             };
             (class, text)

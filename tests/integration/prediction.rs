@@ -150,7 +150,10 @@ fn the_far_sides_model_is_used() {
     let line = "copy -n --json @/source far:@/target";
     assert_eq!(expected(&copied(&scene, line, &none)), Value::Null);
     let text = copied(&scene, "copy -n @/source far:@/target", &none).stdout_text();
-    assert!(text.contains("unknown: run 'datapump measure all' first"), "{text}");
+    assert!(
+        text.contains("unknown: 'datapump measure whole' makes a model of this host"),
+        "{text}"
+    );
     let store = scene.path("store.db");
     scene.far_script(&format!("DATAPUMP_RESULTS={} exec $PROGRAM \"$@\"", store.display()));
     assert!(expected(&copied(&scene, line, &none)).is_object());

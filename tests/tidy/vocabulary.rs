@@ -37,9 +37,7 @@ pub(crate) fn private_names(pages: &[Page]) -> Vec<Finding> {
     now.flat_map(|page| {
         let lines = page.text.lines().enumerate();
         lines.flat_map(move |(number, line)| {
-            // The record of a decision keeps its name, and is linked by it.
-            let is_link = line.contains("](docs/decisions/") || line.contains("](decisions/");
-            let names = identifiers(line).filter(move |_| !is_link);
+            let names = identifiers(line);
             let is_code = page.path.ends_with(".rs") && !line.trim_start().starts_with("//");
             let found = names.filter_map(move |name| replaced(name, is_code));
             found.map(move |(old, new)| {

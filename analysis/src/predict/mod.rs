@@ -269,7 +269,7 @@ impl PartialPrediction {
         self.elapsed_spread = self.elapsed_spread.max(UNKNOWN_NET_SPREAD);
         let Some(there) = there else {
             let text = "no model of the far host: assuming it is like this one (run `datapump \
-                        measure all` there too)";
+                        measure whole` there too)";
             self.notes.push(text.into());
             self.cpu_source_spread *= UNUSUAL_WIDER;
             self.cpu_sink_spread *= UNUSUAL_WIDER;

@@ -26,7 +26,7 @@ pub fn expected(prediction: &Prediction, outcome: &Outcome) -> String {
 
 /// A dry run without any measurements.
 pub fn unknown() -> String {
-    lines(&[("expected", "unknown: run 'datapump measure all' first".into())])
+    lines(&[("expected", "unknown: 'datapump measure whole' makes a model of this host".into())])
 }
 
 /// One line below the summary of a finished copy.

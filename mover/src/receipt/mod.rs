@@ -286,7 +286,7 @@ impl Inside {
                 let joined = root.join(path);
                 let real = fs::canonicalize(&joined).map_err(|why| match why.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                        let text = format!("'{}' is missing", joined.display());
+                        let text = format!("'{}' is missing", path.display());
                         Verdict::Missing(Fault::new(Class::SomeFailed, text))
                     }
                     _ => Verdict::Unreadable(Fault::io("open", &joined, &why)),
