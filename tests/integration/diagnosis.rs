@@ -32,7 +32,7 @@ const CASES: [Case; 3] = [
         path: "--rate 60Mbit --rtt 30ms",
         copy: "--streams 4 --congestion cubic --pace 20Mbit null:20M",
         class: "pacing",
-        named: &["limited by --pace", "raise --pace"],
+        named: &["limited by --pace", "raise it to"],
     },
 ];
 
