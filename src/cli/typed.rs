@@ -284,7 +284,15 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
             let line = typed.join(" ");
             Stop::wrong(words, format!("the command is missing; write: datapump copy {line}"))
         }
-        _ => Stop::wrong(words, text.strip_prefix("error: ").unwrap_or(&text).trim_end()),
+        (kind, _) => {
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            // The synopsis of all commands would hide which one was meant.
+            let text = match kind {
+                ErrorKind::InvalidSubcommand => text.split("\n\nUsage:").next().unwrap_or(text),
+                _ => text,
+            };
+            Stop::wrong(words, text.trim_end())
+        }
     }
 }
 

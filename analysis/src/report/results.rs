@@ -37,9 +37,9 @@ pub fn list(records: &[Record]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// One run in one line, without its number.
+/// One run in one line, without its number: when, which command, what, bytes and rate.
 pub fn headline(record: &Record) -> String {
-    list_row(record)[1..].join(", ")
+    list_row(record)[1..6].join(", ")
 }
 
 /// All data of one run.
