@@ -45,13 +45,25 @@ fn hold_as(name: &str, who: &str) -> Result<(), String> {
                 refused(format!("an unknown process (socket @{name} does not answer)"))
             })?;
             // A process of the same campaign held it: its connection broke, and it did not notice.
-            let bound = (said == who).then(|| UnixListener::bind_addr(&address).ok()).flatten();
+            let bound = (said == who).then(|| bind_given_up(&address)).flatten();
             bound.ok_or_else(|| refused(format!("{said}, user {user}")))?
         }
     };
     let who = who.to_string();
     thread::spawn(move || answer(listener, &who));
     Ok(())
+}
+
+/// Binds a name that its holder has given up. A child that the holder has just forked keeps the
+/// socket until it executes its program.
+fn bind_given_up(address: &SocketAddr) -> Option<UnixListener> {
+    let attempts = PATIENCE.as_millis() / ATTEMPT_EVERY.as_millis();
+    (0..attempts).find_map(|attempt| {
+        if attempt > 0 {
+            thread::sleep(ATTEMPT_EVERY);
+        }
+        UnixListener::bind_addr(address).ok()
+    })
 }
 
 /// Answers until a process of the same campaign and user asks for the name.
@@ -91,6 +103,7 @@ fn user_of(stream: &UnixStream) -> Option<u32> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(2);
+const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
 const SAID_BYTES_MAX: u64 = 300;
 
 #[cfg(test)]
