@@ -18,7 +18,7 @@ use mover::ends::null::{Fill, Null};
 use mover::io::engine::Engine;
 use mover::io::request::Request;
 use mover::io::threads::Threads;
-use mover::pump::brake::Brake;
+use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::{Lane, Parts};
 use mover::pump::source::plan::{Plan, Run};
 use mover::work::passage::Passage;
@@ -54,9 +54,9 @@ impl Endpoint for Histogram {
 }
 
 fn main() {
-    let brake = Arc::new(Brake::default());
+    let cancellation = Arc::new(Cancellation::default());
     // What is wanted: one object, at the addresses from 0. The lane claims it by requests.
-    let plan = Arc::new(Plan::new(REQUEST_BYTES, None, None, false, brake.clone()));
+    let plan = Arc::new(Plan::new(REQUEST_BYTES, None, None, false, cancellation.clone()));
     plan.want([Run::Object { start: 0, size: BYTES, todo: 0..BYTES, object: 0, file: None }]);
     plan.end();
     let counts: Arc<[AtomicU64; 256]> = Arc::new([const { AtomicU64::new(0) }; 256]);
@@ -68,7 +68,7 @@ fn main() {
         sink: Box::new(Histogram { counts: counts.clone() }),
         plan: Some(plan),
         objects: None,
-        brake,
+        cancellation,
         stream: None,
         requests: Request::several(2, REQUEST_BYTES),
     });

@@ -18,7 +18,7 @@ use mover::io::engine::Engine;
 use mover::io::request::Request;
 use mover::io::sim::{FaultRates, SimVolume, World};
 use mover::io::volume::{Handle, Mtime, Volume};
-use mover::pump::brake::Brake;
+use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::{Lane, Parts, Patience, StreamHandle, Turn};
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
@@ -170,7 +170,7 @@ impl Stream {
             sink: Box::new(Tree::new(2)),
             plan: None,
             objects: Some(objects.clone()),
-            brake: Arc::new(Brake::default()),
+            cancellation: Arc::new(Cancellation::default()),
             stream: Some(StreamHandle::new(0, socket.clone())),
             requests: (0..3).map(|_| Request::new(SLOT_BYTES)).collect(),
         });

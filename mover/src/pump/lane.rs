@@ -10,7 +10,7 @@ use crate::io::request::{Leg, Request, Stamps};
 use crate::io::sampler::{Awaited, Outbox};
 use crate::io::tcp;
 use crate::io::volume::Handle;
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::gate::Gate;
 use crate::pump::lane::worker_pool::{Passed, PoolHandle};
 use crate::pump::sink::objects::Objects;
@@ -40,7 +40,7 @@ pub struct Parts {
     pub plan: Option<Arc<Plan>>,
     /// The sink's ledger, where this host has the sink.
     pub objects: Option<Arc<Objects>>,
-    pub brake: Arc<Brake>,
+    pub cancellation: Arc<Cancellation>,
     /// Its stream, where one of its ends is one.
     pub stream: Option<StreamHandle>,
     pub requests: Vec<Request>,
@@ -132,7 +132,7 @@ impl Lane {
         parts.engine.register(&mut pool);
         // The first one is used first: few requests touch little of the memory.
         pool.reverse();
-        parts.brake.hold_lane(parts.engine.waker());
+        parts.cancellation.hold_lane(parts.engine.waker());
         let gate = Gate::new(parts.sink.nature());
         let pool_size = pool.len();
         Lane {
@@ -171,7 +171,7 @@ impl Lane {
 
     fn run_turns(&mut self) -> Result<(), Fault> {
         loop {
-            let rings = self.parts.brake.bell.rings();
+            let rings = self.parts.cancellation.bell.rings();
             match self.turn(Patience::Block)? {
                 Turn::Moved => {}
                 Turn::Over => return Ok(()),
@@ -187,7 +187,7 @@ impl Lane {
 
     /// There is no work: only the stream is sampled.
     fn wait_for_bell(&mut self, rings: u64) {
-        let bell = &self.parts.brake.bell;
+        let bell = &self.parts.cancellation.bell;
         let Some(sampler) = self.parts.engine.sampler() else { return bell.wait(rings) };
         sampler.begin();
         let mut now = sampler.lap(Awaited::Nothing);
@@ -216,8 +216,8 @@ impl Lane {
 
     /// One turn: submit what may go, take in what has completed.
     pub fn turn(&mut self, patience: Patience) -> Result<Turn, Fault> {
-        if self.parts.brake.is_pulled() {
-            return Err(self.parts.brake.fault().unwrap_or_else(Fault::interrupted));
+        if self.parts.cancellation.is_cancelled() {
+            return Err(self.parts.cancellation.fault().unwrap_or_else(Fault::interrupted));
         }
         self.look_at_stream();
         let passed = self.take_passed()?;

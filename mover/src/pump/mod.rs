@@ -1,7 +1,7 @@
 //! The pump: moves the bytes of a transfer. The parts of a source, of a sink, of the lanes between
 //! them, and of the transfer, which decides; and what runs it on a host.
 
-pub mod brake;
+pub mod cancellation;
 pub mod lane;
 pub mod run;
 pub mod sink;

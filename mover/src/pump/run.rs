@@ -11,7 +11,7 @@ use std::time::Duration;
 use self::sockets::Sockets;
 use self::threads::FinisherThread;
 use crate::io::{clock, system, tcp};
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::assembly::{Assembly, Ends, Stream};
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::expected::Expected;
@@ -100,7 +100,7 @@ struct Host {
     settings: Settings,
     carrier: Carrier,
     watch: Arc<Watch>,
-    brake: Arc<Brake>,
+    cancellation: Arc<Cancellation>,
     assembly: Assembly,
     events_in: Sender<Event>,
     peer: Option<Connection>,
@@ -138,13 +138,13 @@ impl Host {
             window_bytes: part.window_bytes,
         };
         let ledgers = Ledgers::new(&settings, here, &watch);
-        let brake = ledgers.brake.clone();
+        let cancellation = ledgers.cancellation.clone();
         let ends = Ends {
             settings: settings.clone(),
             source: source.as_ref().map(|(place, _)| place.clone()).zip(ledgers.plan.clone()),
             sink: sink.clone().zip(ledgers.objects.clone()),
             source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
-            brake: brake.clone(),
+            cancellation: cancellation.clone(),
         };
         let assembly = Assembly::new(ends, usize::from(settings.streams))?;
         let usage = system::usage_anew();
@@ -159,8 +159,8 @@ impl Host {
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
         let host = Host {
             walk: sources
-                .map(|sources| threads::walk(sources, &settings, events_in.clone(), &brake)),
-            compare: compare(&settings, sink.as_ref(), &brake)
+                .map(|sources| threads::walk(sources, &settings, events_in.clone(), &cancellation)),
+            compare: compare(&settings, sink.as_ref(), &cancellation)
                 .map(|compare| threads::compare(compare, events_in.clone())),
             finisher: sink.as_ref().map(|target| {
                 let volume = target.volume().cloned();
@@ -168,11 +168,11 @@ impl Host {
                 threads::finish(finisher, events_in.clone())
             }),
             report: first_report(&assembly, part.about),
-            sockets: Sockets::new(role, brake.clone()),
+            sockets: Sockets::new(role, cancellation.clone()),
             settings: settings.clone(),
             carrier: part.carrier,
             watch: watch.clone(),
-            brake,
+            cancellation,
             assembly,
             events_in,
             peer,
@@ -290,7 +290,7 @@ impl Host {
                 let report = Box::new(self.report.clone());
                 self.pending.push_back(Event::Measured(report, samples));
             }
-            Action::Brake(fault) => self.brake.pull(fault),
+            Action::Cancel(fault) => self.cancellation.cancel(fault),
         }
     }
 
@@ -405,10 +405,14 @@ fn connection(peer: Peer) -> (Connection, PeerSetup) {
 }
 
 /// The comparison of files by their bytes, where that is asked for.
-fn compare(settings: &Settings, sink: Option<&Target>, brake: &Arc<Brake>) -> Option<Compare> {
+fn compare(
+    settings: &Settings,
+    sink: Option<&Target>,
+    cancellation: &Arc<Cancellation>,
+) -> Option<Compare> {
     let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
     let volume = sink.volume()?.clone();
-    Some(Compare { volume, rename: sink.rename(), brake: brake.clone() })
+    Some(Compare { volume, rename: sink.rename(), cancellation: cancellation.clone() })
 }
 
 /// The report of a side before it has moved anything.

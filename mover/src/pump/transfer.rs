@@ -131,7 +131,7 @@ pub enum Action {
     /// Take the last figures of the host and its streams: `Measured`.
     Measure,
     /// Everything that moves bytes must stop.
-    Brake(Fault),
+    Cancel(Fault),
 }
 
 /// A check of a stream on which nothing moves although it should.

@@ -13,7 +13,7 @@ use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 use mover::io::sim::{Rng, World};
 use mover::io::volume::Volume;
-use mover::pump::brake::Brake;
+use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::assembly::Stream;
 use mover::pump::lane::{Lane, Patience, StreamHandle, Turn};
 use mover::pump::sink::compare::Compare;
@@ -71,7 +71,7 @@ pub(crate) struct Host {
     has_walked: bool,
     compare: Option<Compare>,
     offers: VecDeque<Message>,
-    brake: Arc<Brake>,
+    cancellation: Arc<Cancellation>,
     /// Until when lanes must be waited for, once they have been told to end.
     lanes_until: Option<Tick>,
     /// Lanes had not ended by then.
@@ -114,8 +114,8 @@ impl Host {
             .has_sink
             .then(|| Finisher::new(Some(volume.clone()), settings.fsync, resume_state.journal));
         let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
-        let brake = ledgers.brake.clone();
-        host.compare = is_compared.then(|| Compare { volume, rename: None, brake });
+        let cancellation = ledgers.cancellation.clone();
+        host.compare = is_compared.then(|| Compare { volume, rename: None, cancellation });
         let begin = Begin {
             tag: resume_state.tag,
             prior_runs: resume_state.prior_runs,
@@ -173,7 +173,7 @@ impl Host {
             has_walked: !has_source,
             compare: None,
             offers: VecDeque::new(),
-            brake: ledgers.brake.clone(),
+            cancellation: ledgers.cancellation.clone(),
             lanes_until: None,
             has_left_lanes: false,
             world: fixture.world.clone(),
@@ -266,9 +266,9 @@ impl Host {
             Action::Measure => {
                 self.events.push_back(Event::Measured(Box::<SideReport>::default(), Vec::new()));
             }
-            Action::Brake(fault) => {
+            Action::Cancel(fault) => {
                 self.lanes_until = Some(self.world.now().after(LANES_WITHIN));
-                self.brake.pull(fault);
+                self.cancellation.cancel(fault);
                 self.sockets.values().for_each(|wire| self.world.cut(&wire.socket));
             }
         }
@@ -350,7 +350,7 @@ impl Host {
     }
 
     fn step_walk(&mut self) {
-        if self.has_walked || self.walk_may == 0 || self.brake.is_pulled() {
+        if self.has_walked || self.walk_may == 0 || self.cancellation.is_cancelled() {
             return;
         }
         match self.walk.pop_front() {

@@ -10,7 +10,7 @@ use mover::ends::tree::Tree;
 use mover::io::engine::Engine;
 use mover::io::request::Request;
 use mover::io::sim::{Rng, World};
-use mover::pump::brake::Brake;
+use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::assembly::Stream;
 use mover::pump::lane::packing::CompressionController;
 use mover::pump::lane::worker_pool::{Work, Worker, WorkerPool};
@@ -29,7 +29,7 @@ use super::Fixture;
 pub(crate) struct Lanes {
     plan: Option<Arc<Plan>>,
     objects: Option<Arc<Objects>>,
-    brake: Arc<Brake>,
+    cancellation: Arc<Cancellation>,
     world: Arc<World>,
     settings: Settings,
 }
@@ -39,7 +39,7 @@ impl Lanes {
         Lanes {
             plan: ledgers.plan.clone(),
             objects: ledgers.objects.clone(),
-            brake: ledgers.brake.clone(),
+            cancellation: ledgers.cancellation.clone(),
             world: fixture.world.clone(),
             settings: fixture.settings.clone(),
         }
@@ -87,7 +87,7 @@ impl Lanes {
             sink,
             plan: self.plan.clone(),
             objects: self.objects.clone(),
-            brake: self.brake.clone(),
+            cancellation: self.cancellation.clone(),
             stream: wire,
             requests: (0..requests).map(|_| Request::new(slot)).collect(),
         })

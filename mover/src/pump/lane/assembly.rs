@@ -16,7 +16,7 @@ use crate::io::request::Request;
 use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::packing::CompressionController;
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, StreamHandle};
@@ -50,7 +50,7 @@ pub struct Ends {
     pub source: Option<(Location, Arc<Plan>)>,
     pub sink: Option<(Target, Arc<Objects>)>,
     pub source_waits: bool,
-    pub brake: Arc<Brake>,
+    pub cancellation: Arc<Cancellation>,
 }
 
 /// Makes lanes, all of one kind.
@@ -150,7 +150,7 @@ impl Assembly {
             sink,
             plan: ends.source.as_ref().map(|(_, plan)| plan.clone()),
             objects: ends.sink.as_ref().map(|(_, objects)| objects.clone()),
-            brake: ends.brake.clone(),
+            cancellation: ends.cancellation.clone(),
             stream: wire,
             requests: Request::several(
                 requests(ends, *depths) + self.pool_requests,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::io::backend::Wake;
 use crate::io::tcp;
 use crate::io::volume::Handle;
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::StreamHandle;
 use crate::pump::run::pace_controller::{DeepQueue, Look, PaceController};
 use crate::pump::run::paths::{Paths, When};
@@ -32,7 +32,7 @@ struct Each {
 pub(super) struct Sockets {
     role: PathRole,
     each: BTreeMap<u32, Each>,
-    brake: Arc<Brake>,
+    cancellation: Arc<Cancellation>,
     /// The samples of all of them.
     paths: Paths,
     /// Chooses a pace, where the user leaves it to us, and what each stream was given last.
@@ -52,11 +52,11 @@ const PACED_FROM_RTT: Nanos = Nanos::from_millis(2);
 const TEND_EVERY: Nanos = Nanos::from_millis(10);
 
 impl Sockets {
-    pub(super) fn new(role: PathRole, brake: Arc<Brake>) -> Sockets {
+    pub(super) fn new(role: PathRole, cancellation: Arc<Cancellation>) -> Sockets {
         Sockets {
             role,
             each: BTreeMap::new(),
-            brake,
+            cancellation,
             paths: Paths::default(),
             pace_controller: None,
             paced: (None, 0),
@@ -67,7 +67,7 @@ impl Sockets {
 
     pub(super) fn add(&mut self, handle: StreamHandle, lane: Arc<dyn Wake>) {
         self.paths.add(&handle, self.role);
-        self.brake.hold_socket(handle.socket.clone());
+        self.cancellation.hold_socket(handle.socket.clone());
         self.each.insert(handle.number, Each { handle, lane, lane_is_over: false });
     }
 
@@ -81,13 +81,13 @@ impl Sockets {
         each.handle.given_up.store(true, Relaxed);
         tcp::cut(&each.handle.socket);
         each.lane.wake();
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// Both sides have released it.
     pub(super) fn remove(&mut self, number: u32) {
         if let Some(each) = self.each.remove(&number) {
-            self.brake.forget_socket(&each.handle.socket);
+            self.cancellation.forget_socket(&each.handle.socket);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::{Lane, Over};
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Finisher};
@@ -22,15 +22,15 @@ pub(super) fn walk(
     sources: Sources,
     settings: &Settings,
     events: Sender<Event>,
-    brake: &Arc<Brake>,
+    cancellation: &Arc<Cancellation>,
 ) -> SyncSender<()> {
     let (go_on, may_go_on) = sync_channel(CHUNKS_AHEAD);
     (0..CHUNKS_AHEAD).for_each(|_| go_on.try_send(()).expect("it has room for so many"));
-    let (settings, brake) = (settings.clone(), brake.clone());
+    let (settings, cancellation) = (settings.clone(), cancellation.clone());
     spawn("datapump-walk", move || {
         let walked = catch_unwind(AssertUnwindSafe(|| {
             sources.walk(&settings, &mut |sighting| {
-                let is_wanted = may_go_on.recv().is_ok() && !brake.is_pulled();
+                let is_wanted = may_go_on.recv().is_ok() && !cancellation.is_cancelled();
                 is_wanted && events.send(Event::Found(sighting)).is_ok()
             });
         }));

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::io::volume::{Access, Cache, StatusKind, Volume};
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Message;
 use base::fault::Fault;
@@ -18,7 +18,7 @@ pub struct Compare {
     pub volume: Arc<dyn Volume>,
     /// The single object's name here, where it is another.
     pub rename: Option<Vec<u8>>,
-    pub brake: Arc<Brake>,
+    pub cancellation: Arc<Cancellation>,
 }
 
 impl Compare {
@@ -39,7 +39,7 @@ impl Compare {
             Ok(Some(status)) if status.kind == StatusKind::File && status.size == entry.size
         );
         // A file that cannot be read is not known to be the same: it is judged as any other.
-        let going = || !self.brake.is_pulled();
+        let going = || !self.cancellation.is_cancelled();
         candidate && sum_of(&*self.volume, path, going).is_ok_and(|sum| sum == expect)
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         };
         let names = ["other", "same", "longer", "missing", "folder"];
         let entries: Vec<Entry> = names.iter().map(|name| entry(name)).collect();
-        let compare = Compare { volume, rename: None, brake: Arc::default() };
+        let compare = Compare { volume, rename: None, cancellation: Arc::default() };
         assert_eq!(compare.same(&Message::Offer { first: 7, entries: entries.clone() }), [8]);
         let renamed = Compare { rename: Some(b"same".to_vec()), ..compare };
         assert_eq!(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::io::request::{Cargo, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use base::extent::{Extent, ExtentSet};
 use base::label::{Kind, Label};
 use base::settings::Lockstep;
@@ -31,7 +31,7 @@ pub enum Claim {
     Taken,
     /// The rate allows no more until this time.
     Later(Tick),
-    /// Nothing is wanted now; the brake's bell rings when that changes.
+    /// Nothing is wanted now; the cancellation's bell rings when that changes.
     Idle,
     /// Nothing will be wanted any more.
     Dry,
@@ -41,7 +41,7 @@ pub enum Claim {
 #[derive(Debug)]
 pub struct Plan {
     slot_bytes: u32,
-    pub brake: Arc<Brake>,
+    pub cancellation: Arc<Cancellation>,
     state: Mutex<State>,
 }
 
@@ -116,7 +116,7 @@ impl Plan {
         rate: Option<Rate>,
         window: Option<u64>,
         streams: bool,
-        brake: Arc<Brake>,
+        cancellation: Arc<Cancellation>,
     ) -> Plan {
         let state = State {
             runs: VecDeque::new(),
@@ -129,7 +129,7 @@ impl Plan {
             claims: streams.then(Claims::default),
             lockstep: None,
         };
-        Plan { slot_bytes, brake, state: Mutex::new(state) }
+        Plan { slot_bytes, cancellation, state: Mutex::new(state) }
     }
 
     /// Makes each stream stop as the lockstep says.
@@ -148,19 +148,19 @@ impl Plan {
             pace.has_holes |= has_holes;
         }
         drop(state);
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// The source is a pipe, and the sink wants it.
     pub(crate) fn want_pipe(&self) {
         self.lock().pipe = PipeState::Free;
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// The source is endless, and the sink wants it.
     pub(crate) fn want_endless(&self) {
         self.lock().pipe = PipeState::Endless;
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// Ends an endless source after what has been claimed; others end by themselves.
@@ -169,14 +169,14 @@ impl Plan {
         if state.pipe == PipeState::Endless {
             state.pipe = PipeState::Ended { bytes: state.read };
             drop(state);
-            self.brake.bell.ring();
+            self.cancellation.bell.ring();
         }
     }
 
     /// Nothing more will be wanted.
     pub fn end(&self) {
         self.lock().ended = true;
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// These addresses have arrived. False when some of them were never sent.
@@ -198,7 +198,7 @@ impl Plan {
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
         if rings {
-            self.brake.bell.ring();
+            self.cancellation.bell.ring();
         }
         sound
     }
@@ -265,7 +265,7 @@ impl Plan {
             false => PipeState::Ended { bytes: extent.end() },
         };
         drop(state);
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
     }
 
     /// The length of the pipe, once it has ended.
@@ -298,7 +298,7 @@ impl Plan {
             state.runs.push_front(run);
         }
         drop(state);
-        self.brake.bell.ring();
+        self.cancellation.bell.ring();
         any
     }
 

@@ -140,7 +140,7 @@ impl Core {
         // Ctrl-C reaches every process of a terminal: we may see the end of the far side first.
         let is_stopped = fault.class == Class::Unreachable && self.watch.stopping();
         let fault = if is_stopped { Fault::interrupted() } else { fault };
-        self.actions.push_back(Action::Brake(fault.clone()));
+        self.actions.push_back(Action::Cancel(fault.clone()));
         if self.peer.is_some() {
             self.actions.push_back(Action::Say(Message::Stop(fault.clone())));
         }

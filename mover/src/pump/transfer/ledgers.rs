@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::pump::brake::Brake;
+use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::assembly::pipe_window_bytes;
 use crate::pump::sink::objects::{Complete, Objects};
 use crate::pump::source::plan::Plan;
@@ -19,7 +19,7 @@ pub struct Ledgers {
     pub objects: Option<Arc<Objects>>,
     /// What the sink's ledger passes on: objects of which every byte is accounted for.
     pub(super) complete: Option<Receiver<Complete>>,
-    pub brake: Arc<Brake>,
+    pub cancellation: Arc<Cancellation>,
 }
 
 /// Which ends of a transfer are on this host, and what lies between them.
@@ -35,18 +35,18 @@ pub struct Here<'a> {
 
 impl Ledgers {
     pub fn new(settings: &Settings, here: Here<'_>, watch: &Arc<Watch>) -> Ledgers {
-        let brake = Arc::new(Brake::default());
+        let cancellation = Arc::new(Cancellation::default());
         let slot = settings.request_bytes;
         let plan = here.source.map(|location| {
             let window = here.window_bytes.or_else(|| kept_window(settings, location, here.far));
-            let plan = Plan::new(slot, settings.rate, window, here.far, brake.clone());
+            let plan = Plan::new(slot, settings.rate, window, here.far, cancellation.clone());
             Arc::new(plan.in_lockstep(settings.lockstep))
         });
         let (complete_in, complete) = channel();
         let objects = || Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in));
         let objects = here.sink.then(objects);
         let complete = objects.is_some().then_some(complete);
-        Ledgers { plan, objects, complete, brake }
+        Ledgers { plan, objects, complete, cancellation }
     }
 }
 

@@ -11,8 +11,8 @@ use base::fault::Fault;
 
 /// The first fault of a transfer's side, and what it must interrupt.
 #[derive(Debug, Default)]
-pub struct Brake {
-    pulled: AtomicBool,
+pub struct Cancellation {
+    cancelled: AtomicBool,
     state: Mutex<State>,
     /// Rung when something changes that an idle lane may be waiting for.
     pub bell: Bell,
@@ -25,27 +25,27 @@ struct State {
     lanes: Vec<Arc<dyn Wake>>,
 }
 
-impl Brake {
+impl Cancellation {
     /// Ends the side with this fault; only the first one counts.
-    pub fn pull(&self, fault: Fault) {
+    pub fn cancel(&self, fault: Fault) {
         let mut state = self.lock();
         state.fault.get_or_insert(fault);
-        self.pulled.store(true, SeqCst);
+        self.cancelled.store(true, SeqCst);
         state.sockets.iter().for_each(tcp::cut);
         state.lanes.iter().for_each(|lane| lane.wake());
         drop(state);
         self.bell.ring();
     }
 
-    pub fn is_pulled(&self) -> bool {
-        self.pulled.load(SeqCst)
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst)
     }
 
     pub fn fault(&self) -> Option<Fault> {
         self.lock().fault.clone()
     }
 
-    /// Registers a socket to be cut when the brake is pulled, or now if it has been.
+    /// Registers a socket to be cut when the side is cancelled, or now if it has been.
     pub(crate) fn hold_socket(&self, socket: Handle) {
         let mut state = self.lock();
         if state.fault.is_some() {
