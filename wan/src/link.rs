@@ -42,7 +42,7 @@ pub(crate) struct Link {
 struct Direction {
     pipe: Mutex<Pipe<Packet>>,
     /// Wakes the thread when the shape changes or the link ends.
-    bell: OwnedFd,
+    wake_up: OwnedFd,
     is_over: AtomicBool,
     began: Instant,
     late_ns_max: AtomicU64,
@@ -106,7 +106,7 @@ impl Link {
     pub(crate) fn set(&self, shapes: [Shape; 2]) {
         for (direction, shape) in self.directions.iter().zip(shapes) {
             direction.lock().set(direction.now_ns(), shape);
-            direction.ring();
+            direction.wake();
         }
     }
 
@@ -133,7 +133,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         for direction in &self.directions {
             direction.is_over.store(true, Ordering::Relaxed);
-            direction.ring();
+            direction.wake();
         }
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
@@ -143,7 +143,7 @@ impl Direction {
     fn new(shape: Shape, seed: u64, began: Instant) -> io::Result<Direction> {
         Ok(Direction {
             pipe: Mutex::new(Pipe::new(shape, seed)),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wake_up: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_over: AtomicBool::new(false),
             began,
             late_ns_max: AtomicU64::new(0),
@@ -254,8 +254,8 @@ impl Direction {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn ring(&self) {
-        rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).ok();
+    fn wake(&self) {
+        rustix::io::write(&self.wake_up, &1_u64.to_ne_bytes()).ok();
     }
 
     fn lock(&self) -> MutexGuard<'_, Pipe<Packet>> {
@@ -321,16 +321,16 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// Sleeps for a tick, or until `bell`.
+    /// Sleeps for a tick, or until `wake_up`.
     fn tick(&mut self, direction: &Direction, tick_ns: u64) -> Wake {
-        self.sleep(direction, &mut [PollFd::new(&direction.bell, PollFlags::IN)], Some(tick_ns));
+        self.sleep(direction, &mut [PollFd::new(&direction.wake_up, PollFlags::IN)], Some(tick_ns));
         Wake::Tick
     }
 
-    /// Sleeps until a packet comes, one is due, or `bell`.
+    /// Sleeps until a packet comes, one is due, or `wake_up`.
     fn wait(&mut self, direction: &Direction, device: &OwnedFd, until_ns: Option<u64>) -> Wake {
         let mut ends =
-            [PollFd::new(&direction.bell, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
+            [PollFd::new(&direction.wake_up, PollFlags::IN), PollFd::new(device, PollFlags::IN)];
         let time_ns =
             until_ns.map(|until_ns| until_ns.saturating_sub(direction.now_ns() + self.lag_ns));
         self.sleep(direction, &mut ends, time_ns);
@@ -340,7 +340,7 @@ impl Sleeper {
         }
     }
 
-    /// `bell` is the first of the ends.
+    /// `wake_up` is the first of the ends.
     fn sleep(&mut self, direction: &Direction, ends: &mut [PollFd<'_>], time_ns: Option<u64>) {
         let until_ns = time_ns.map(|time_ns| direction.now_ns() + time_ns);
         let time = time_ns.map(|time_ns| Timespec {
@@ -350,7 +350,7 @@ impl Sleeper {
         // A signal counts as a wake-up; nothing else can fail here.
         let woken = poll(ends, time.as_ref());
         if ends[0].revents().contains(PollFlags::IN) {
-            rustix::io::read(&direction.bell, &mut [0; 8]).ok();
+            rustix::io::read(&direction.wake_up, &mut [0; 8]).ok();
         }
         // A timeout of 0 does not measure the lag.
         if let (Ok(0), Some(until_ns), Some(1..)) = (woken, until_ns, time_ns) {

@@ -14,8 +14,8 @@ use base::fault::Fault;
 pub struct Cancellation {
     cancelled: AtomicBool,
     state: Mutex<State>,
-    /// Rung when something changes that an idle lane may be waiting for.
-    pub bell: Bell,
+    /// Notified when something changes that an idle lane may be waiting for.
+    pub changes: EventCount,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Cancellation {
         state.sockets.iter().for_each(tcp::cut);
         state.lanes.iter().for_each(|lane| lane.wake());
         drop(state);
-        self.bell.ring();
+        self.changes.notify();
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -71,36 +71,37 @@ impl Cancellation {
     }
 }
 
-/// Counts changes, so that one between looking for work and waiting is not missed.
+/// An eventcount (Reed and Kanodia, 1979): counts changes, so that one between looking for work and
+/// waiting is not missed.
 #[derive(Debug, Default)]
-pub struct Bell {
-    rings: Mutex<u64>,
+pub struct EventCount {
+    count: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Bell {
-    pub fn ring(&self) {
-        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+impl EventCount {
+    pub fn notify(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
     }
 
     /// To be read before looking for work.
-    pub(crate) fn rings(&self) -> u64 {
-        *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it has rung since `seen`.
+    /// Waits until it has been notified since `seen`.
     pub fn wait(&self, seen: u64) {
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(rings, |rings| *rings == seen);
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(count, |count| *count == seen);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same, at most this long; true where it has rung.
+    /// The same, at most this long; true where it has been notified.
     pub(crate) fn wait_within(&self, seen: u64, within: Duration) -> bool {
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(rings, within, |rings| *rings == seen);
-        let (rings, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *rings != seen
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(count, within, |count| *count == seen);
+        let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *count != seen
     }
 }

@@ -171,11 +171,11 @@ impl Lane {
 
     fn run_turns(&mut self) -> Result<(), Fault> {
         loop {
-            let rings = self.parts.cancellation.bell.rings();
+            let seen = self.parts.cancellation.changes.count();
             match self.turn(Patience::Block)? {
                 Turn::Moved => {}
                 Turn::Over => return Ok(()),
-                Turn::Waiting(None) => self.wait_for_bell(rings),
+                Turn::Waiting(None) => self.wait_for_change(seen),
                 Turn::Waiting(Some(until)) => {
                     self.await_whom(Awaited::Nothing);
                     let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
@@ -186,12 +186,12 @@ impl Lane {
     }
 
     /// There is no work: only the stream is sampled.
-    fn wait_for_bell(&mut self, rings: u64) {
-        let bell = &self.parts.cancellation.bell;
-        let Some(sampler) = self.parts.engine.sampler() else { return bell.wait(rings) };
+    fn wait_for_change(&mut self, seen: u64) {
+        let changes = &self.parts.cancellation.changes;
+        let Some(sampler) = self.parts.engine.sampler() else { return changes.wait(seen) };
         sampler.begin();
         let mut now = sampler.lap(Awaited::Nothing);
-        while !bell.wait_within(rings, sampler.due().since(now).into()) {
+        while !changes.wait_within(seen, sampler.due().since(now).into()) {
             now = sampler.lap(Awaited::Nothing);
         }
         sampler.lap(Awaited::Nothing);

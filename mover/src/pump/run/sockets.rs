@@ -81,7 +81,7 @@ impl Sockets {
         each.handle.given_up.store(true, Relaxed);
         tcp::cut(&each.handle.socket);
         each.lane.wake();
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// Both sides have released it.

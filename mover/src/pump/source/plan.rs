@@ -31,7 +31,7 @@ pub enum Claim {
     Taken,
     /// The rate allows no more until this time.
     Later(Tick),
-    /// Nothing is wanted now; the cancellation's bell rings when that changes.
+    /// Nothing is wanted now; the cancellation's eventcount is notified when that changes.
     Idle,
     /// Nothing will be wanted any more.
     Dry,
@@ -148,19 +148,19 @@ impl Plan {
             pace.has_holes |= has_holes;
         }
         drop(state);
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// The source is a pipe, and the sink wants it.
     pub(crate) fn want_pipe(&self) {
         self.lock().pipe = PipeState::Free;
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// The source is endless, and the sink wants it.
     pub(crate) fn want_endless(&self) {
         self.lock().pipe = PipeState::Endless;
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// Ends an endless source after what has been claimed; others end by themselves.
@@ -169,14 +169,14 @@ impl Plan {
         if state.pipe == PipeState::Endless {
             state.pipe = PipeState::Ended { bytes: state.read };
             drop(state);
-            self.cancellation.bell.ring();
+            self.cancellation.changes.notify();
         }
     }
 
     /// Nothing more will be wanted.
     pub fn end(&self) {
         self.lock().ended = true;
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// These addresses have arrived. False when some of them were never sent.
@@ -193,12 +193,12 @@ impl Plan {
         if let (Some(lockstep), Some(claims)) = (lockstep, &mut state.claims) {
             claims.end_blocks(now, lockstep);
         }
-        let rings = state.window.is_some()
+        let is_news = state.window.is_some()
             || lockstep.is_some()
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
-        if rings {
-            self.cancellation.bell.ring();
+        if is_news {
+            self.cancellation.changes.notify();
         }
         sound
     }
@@ -265,7 +265,7 @@ impl Plan {
             false => PipeState::Ended { bytes: extent.end() },
         };
         drop(state);
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
     }
 
     /// The length of the pipe, once it has ended.
@@ -298,7 +298,7 @@ impl Plan {
             state.runs.push_front(run);
         }
         drop(state);
-        self.cancellation.bell.ring();
+        self.cancellation.changes.notify();
         any
     }
 
