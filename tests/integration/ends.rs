@@ -14,7 +14,7 @@ use crate::support::{Scene, data, each, need, need_root};
 use base::job::Location;
 use base::settings::Settings;
 use base::units::Nanos;
-use mover::wire::message::{Message, Role, Wish};
+use mover::wire::message::{Message, Role, WantedRanges};
 use rustix::process::Signal;
 
 /// A far side with unreachable ports: the data goes over the connection of ssh.
@@ -342,7 +342,7 @@ fn a_far_sink_that_goes_before_its_last_word() {
         let ways = "--retry-for off @/in 127.0.0.1:@/out";
         let (ran, _) = near_on(&scene, ways, opened(None), |speaker, connection| {
             while !matches!(speaker.hear(), Some(Message::OfferEnd { .. }) | None) {}
-            speaker.say(&Message::Want { first: 0, wanted: vec![Wish::All] });
+            speaker.say(&Message::Want { first: 0, wanted: vec![WantedRanges::All] });
             speaker.say(&Message::Finished { objects: vec![(0, None)] });
             last_word.iter().for_each(|word| speaker.say(word));
             while !matches!(speaker.hear(), Some(Message::Carried(_)) | None) {}

@@ -27,7 +27,7 @@ use base::settings::{Pace, Seal, Settings};
 use base::units::{Nanos, Rate};
 use mover::wire::frame;
 use mover::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
-use mover::wire::message::{Message, Origin, Role, Wish};
+use mover::wire::message::{Message, Origin, Role, WantedRanges};
 use mover::work::codec::Packer;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -275,7 +275,7 @@ fn samples_of(stream: u32) -> Move {
 }
 
 fn sink_cases() -> Vec<Case> {
-    let wish = |first, wanted: Vec<Wish>| Move::Say(Message::Want { first, wanted });
+    let want = |first, wanted: Vec<WantedRanges>| Move::Say(Message::Want { first, wanted });
     let finished = |objects: &[u64]| {
         let objects = objects.iter().map(|number| (*number, None)).collect();
         Move::Say(Message::Finished { objects })
@@ -286,18 +286,18 @@ fn sink_cases() -> Vec<Case> {
         all.extend_from_slice(moves);
         all
     };
-    let all = vec![Wish::All; 2];
+    let all = vec![WantedRanges::All; 2];
     let rest = |held: &[(u64, u64)]| {
-        then(&[wish(0, vec![Wish::Rest(held.to_vec()), Wish::Rest(held.to_vec())])])
+        then(&[want(0, vec![WantedRanges::Rest(held.to_vec()), WantedRanges::Rest(held.to_vec())])])
     };
     vec![
-        ("an answer to nothing", vec![wish(0, vec![Wish::All; 1000])], Ends::Refused),
-        ("an answer out of order", then(&[wish(1, vec![Wish::All])]), Ends::Refused),
-        ("an answer to too many", then(&[wish(0, vec![Wish::All; 30])]), Ends::Refused),
-        ("an answer twice", then(&[wish(0, all.clone()), wish(0, all.clone())]), Ends::Refused),
-        ("finished twice", then(&[wish(0, all.clone()), finished(&[0, 0, 0])]), Ends::Refused),
+        ("an answer to nothing", vec![want(0, vec![WantedRanges::All; 1000])], Ends::Refused),
+        ("an answer out of order", then(&[want(1, vec![WantedRanges::All])]), Ends::Refused),
+        ("an answer to too many", then(&[want(0, vec![WantedRanges::All; 30])]), Ends::Refused),
+        ("an answer twice", then(&[want(0, all.clone()), want(0, all.clone())]), Ends::Refused),
+        ("finished twice", then(&[want(0, all.clone()), finished(&[0, 0, 0])]), Ends::Refused),
         ("finished, never offered", then(&[finished(&[77])]), Ends::Refused),
-        ("an empty acknowledgement", then(&[wish(0, all.clone()), ack(5, 5)]), Ends::Refused),
+        ("an empty acknowledgement", then(&[want(0, all.clone()), ack(5, 5)]), Ends::Refused),
         ("an acknowledgement of nothing sent", then(&[ack(1 << 40, 2 << 40)]), Ends::Refused),
         ("more held than there is", rest(&[(0, 1 << 40)]), Ends::Refused),
         ("held out of order", rest(&[(65_536, 70_000), (0, 65_536)]), Ends::Refused),

@@ -15,13 +15,13 @@ use crate::support::speaker::Speaker;
 use crate::support::{Scene, each};
 use base::attributes::Attributes;
 use mover::wire::manifest::{Entry, EntryKind};
-use mover::wire::message::{Message, Opened, Origin, Wish};
+use mover::wire::message::{Message, Opened, Origin, WantedRanges};
 
 /// What is typed, whether the far side announces a single object, and what it offers.
 type Pull = (&'static str, bool, Vec<Entry>);
 
-/// The wish of a malicious sink for an entry, by its index in the offer.
-type Greed = fn(usize, &Entry) -> Wish;
+/// What a malicious sink wants of an entry, by its index in the offer.
+type Greed = fn(usize, &Entry) -> WantedRanges;
 
 /// The classes of CVE-2019-6111 and CVE-2022-29154: the far side offers other names than the file,
 /// the folder or the list that was asked for, or names that a filter leaves out.
@@ -137,19 +137,24 @@ fn what_a_file_is_like_is_not_chosen() {
 #[test]
 fn only_what_was_named_is_sent() {
     let greedy: [(&str, Greed); 4] = [
-        ("all of all", |_, _| Wish::All),
+        ("all of all", |_, _| WantedRanges::All),
         ("the rest of all", |_, entry| match entry.size {
-            0 => Wish::Rest(vec![(0, 1 << 16)]),
-            _ => Wish::Rest(vec![]),
+            0 => WantedRanges::Rest(vec![(0, 1 << 16)]),
+            _ => WantedRanges::Rest(vec![]),
         }),
-        ("what a hole hides", |_, entry| Wish::Rest(vec![(entry.size, entry.size + (1 << 16))])),
-        ("every second", |at, _| if at % 2 == 0 { Wish::All } else { Wish::Nothing }),
+        ("what a hole hides", |_, entry| {
+            WantedRanges::Rest(vec![(entry.size, entry.size + (1 << 16))])
+        }),
+        (
+            "every second",
+            |at, _| if at % 2 == 0 { WantedRanges::All } else { WantedRanges::Nothing },
+        ),
     ];
-    each(greedy, |(name, wish)| {
+    each(greedy, |(name, want)| {
         let scene = set_up();
         let (ways, mut sent) = ("-r @/src/ 127.0.0.1:/dst", Vec::new());
         let (ran, watched) = liar::near_with(&scene, ways, liar::opened(None), |speaker| {
-            sent = take_all(speaker, *wish, *name == "all of all");
+            sent = take_all(speaker, *want, *name == "all of all");
             speaker.say(&support::speaker::hello()); // nobody greets twice: it ends
         });
         assert!(!watched.killed && !ran.stderr.contains("panicked"), "{name}: {ran}");
@@ -169,8 +174,8 @@ fn names_of_the_far_sink_are_not_believed() {
     assert_eq!(ran.code, 9, "{ran}");
 }
 
-/// Answers each offer by `wish`, and returns all carried bytes; `some`: there must be some.
-fn take_all(speaker: &mut Speaker, wish: Greed, some: bool) -> Vec<u8> {
+/// Answers each offer by `want`, and returns all carried bytes; `some`: there must be some.
+fn take_all(speaker: &mut Speaker, want: Greed, some: bool) -> Vec<u8> {
     let (mut sent, mut offered) = (Vec::new(), false);
     loop {
         // No more messages are needed once everything has been offered.
@@ -180,7 +185,7 @@ fn take_all(speaker: &mut Speaker, wish: Greed, some: bool) -> Vec<u8> {
         };
         match message {
             Some(Message::Offer { first, entries }) => {
-                let wanted = entries.iter().enumerate().map(|(at, entry)| wish(at, entry));
+                let wanted = entries.iter().enumerate().map(|(at, entry)| want(at, entry));
                 speaker.say(&Message::Want { first, wanted: wanted.collect() });
             }
             Some(Message::OfferEnd { .. }) => offered = true,

@@ -204,7 +204,7 @@ impl SinkSide {
             }
         }
         self.find_partials(&chunk, &wanted)?;
-        let wishes = self.wishes(first, &wanted);
+        let mut answer = self.wanted_ranges(first, &wanted);
         self.count(&chunk, &wanted);
         self.check_room()?;
         for message in &refused {
@@ -214,7 +214,6 @@ impl SinkSide {
         }
         self.expect(&chunk, &wanted);
         self.expect_places(&chunk, &wanted);
-        let mut answer = wishes;
         if !held.is_empty() {
             answer.push(Message::Held { objects: held });
         }

@@ -9,7 +9,7 @@ use crate::pump::source::plan::{Plan, Run};
 use crate::pump::source::walk::{Found, From, mtime_of};
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, EntryKind, Layout, Slot};
-use crate::wire::message::{Message, Wish};
+use crate::wire::message::{Message, WantedRanges};
 use base::extent::ExtentSet;
 use base::fault::Fault;
 use base::job::Location;
@@ -180,7 +180,7 @@ impl SourceSide {
     }
 
     /// The sink's answer to the oldest offer.
-    pub fn want(&mut self, wanted: &[Wish]) -> Result<(), Fault> {
+    pub fn want(&mut self, wanted: &[WantedRanges]) -> Result<(), Fault> {
         let Some((chunk, mut from)) = self.offered.pop_front() else {
             return Err(Fault::peer("an answer without an offer"));
         };
@@ -190,8 +190,8 @@ impl SourceSide {
         let watch = self.watch.clone();
         let gauge = &watch.gauge;
         let mut runs = Vec::new();
-        for slot in
-            chunk.slots(|member| wanted[member] != Wish::Nothing, self.settings.request_bytes)
+        for slot in chunk
+            .slots(|member| wanted[member] != WantedRanges::Nothing, self.settings.request_bytes)
         {
             match slot {
                 Slot::Object { member } if chunk.entries[member].kind == EntryKind::Pipe => {
@@ -207,12 +207,12 @@ impl SourceSide {
                     gauge.bytes_found.fetch_add(entry.size, Relaxed);
                     let number = chunk.first + member as u64;
                     let held = match &wanted[member] {
-                        Wish::Rest(held) => {
+                        WantedRanges::Rest(held) => {
                             self.note_stretches(number, held.len())?;
                             let told = self.told_held.remove(&number).unwrap_or_default();
                             held_of(told, held, (entry.size, self.settings.request_bytes))?
                         }
-                        Wish::All | Wish::Nothing => ExtentSet::default(),
+                        WantedRanges::All | WantedRanges::Nothing => ExtentSet::default(),
                     };
                     let bytes = held.total();
                     gauge.bytes_done.fetch_add(bytes, Relaxed);

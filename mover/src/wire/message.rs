@@ -38,8 +38,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
 pub(crate) const RANGES_MAX: usize = 2048;
 pub(crate) const FINISHED_MAX: usize = 1024;
-/// Ranges that a sink reports to have already, in all the wishes of one message. `HeldRanges`
-/// reports those above it.
+/// Ranges that a sink reports to have already, in one Want. `HeldRanges` reports those above it.
 pub(crate) const HELD_RANGES_MAX: usize = 4096;
 
 /// Which end of the transfer a host has.
@@ -111,7 +110,7 @@ pub struct Opened {
 
 /// What a sink wants of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum WantedRanges {
     Nothing,
     All,
     /// All but these ranges, which it has from an earlier run: (start, end) in the object.
@@ -140,7 +139,7 @@ pub enum Message {
     /// Sink: what it wants of the objects from `first` on.
     Want {
         first: u64,
-        wanted: Vec<Wish>,
+        wanted: Vec<WantedRanges>,
     },
     /// Sink: it has these ranges too, of an object whose rest the next answer wants.
     HeldRanges {
@@ -308,7 +307,7 @@ impl Message {
             Message::Want { first, wanted } => {
                 out.u64(*first);
                 out.u16(wanted.len() as u16);
-                wanted.iter().for_each(|wish| fields::put_wish(out, wish));
+                wanted.iter().for_each(|ranges| fields::put_wanted_ranges(out, ranges));
             }
             Message::HeldRanges { object, ranges } => {
                 out.u64(*object);
@@ -368,7 +367,7 @@ impl Message {
             }
             7 => {
                 let first = from.u64()?;
-                let wanted = fields::get_list(from, OFFER_ENTRIES_MAX, fields::get_wish)?;
+                let wanted = fields::get_list(from, OFFER_ENTRIES_MAX, fields::get_wanted_ranges)?;
                 Message::Want { first, wanted }
             }
             8 => Message::OfferEnd { objects: from.u64()?, bytes: from.u64()? },

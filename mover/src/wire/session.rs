@@ -241,7 +241,7 @@ fn out_of_turn(phase: Phase, message: &Message) -> Fault {
 mod tests {
     use super::*;
     use crate::wire::manifest::{Entry, EntryKind};
-    use crate::wire::message::{Open, Opened, Origin, Wish};
+    use crate::wire::message::{Open, Opened, Origin, WantedRanges};
     use base::codec::Unpacked;
     use base::job::Location;
     use base::path::PathSample;
@@ -321,7 +321,7 @@ mod tests {
             (true, open(Role::Sink)),
             (false, opened(None)),
             (true, offer(0, 2)),
-            (false, Message::Want { first: 0, wanted: vec![Wish::All, Wish::All] }),
+            (false, Message::Want { first: 0, wanted: vec![WantedRanges::All, WantedRanges::All] }),
             (true, Message::OfferEnd { objects: 2, bytes: 2 }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (false, samples()),
@@ -339,8 +339,8 @@ mod tests {
             (true, offer(1, 1)),
             (true, offer(0, OBJECTS_IN_FLIGHT_MAX as usize + 1)),
             (false, offer(0, 1)),
-            (true, Message::Want { first: 0, wanted: vec![Wish::All] }),
-            (false, Message::Want { first: 0, wanted: vec![Wish::All] }),
+            (true, Message::Want { first: 0, wanted: vec![WantedRanges::All] }),
+            (false, Message::Want { first: 0, wanted: vec![WantedRanges::All] }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (true, Message::OfferEnd { objects: 1, bytes: 0 }),
             (true, Message::Hello { min: 1, max: 1, program: String::new() }),

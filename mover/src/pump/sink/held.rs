@@ -9,7 +9,7 @@ use crate::pump::sink::resume::{free_temporary, temporary};
 use crate::pump::sink::{SinkSide, Target};
 use crate::pump::source::walk::mtime_of;
 use crate::wire::manifest::{Chunk, Entry, EntryKind};
-use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, Wish};
+use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, WantedRanges};
 use base::extent::ExtentSet;
 use base::fault::Fault;
 use base::limits::STRETCHES_MAX;
@@ -136,28 +136,28 @@ impl SinkSide {
 
     /// What is wanted of the objects of an offer, preceded by the ranges of those of which more are
     /// here than fit one message.
-    pub(super) fn wishes(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
+    pub(super) fn wanted_ranges(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut inside = 0;
-        let mut wish = |number: u64| {
-            let Some(partial) = self.partials.get(&number) else { return Wish::All };
+        let mut ranges_of = |number: u64| {
+            let Some(partial) = self.partials.get(&number) else { return WantedRanges::All };
             let ranges: Vec<_> = partial.flushed.ranges.ranges().collect();
             if ranges.len() <= RANGES_MAX && inside + ranges.len() <= HELD_RANGES_MAX {
                 inside += ranges.len();
-                return Wish::Rest(ranges);
+                return WantedRanges::Rest(ranges);
             }
             let told = |some: &[(u64, u64)]| {
                 let ranges = some.to_vec();
                 Message::HeldRanges { object: number, ranges }
             };
             messages.extend(ranges.chunks(RANGES_MAX).map(told));
-            Wish::Rest(Vec::new())
+            WantedRanges::Rest(Vec::new())
         };
-        let wishes = (first..).zip(wanted).map(|(number, wanted)| match wanted {
-            false => Wish::Nothing,
-            true => wish(number),
+        let wanted = (first..).zip(wanted).map(|(number, wanted)| match wanted {
+            false => WantedRanges::Nothing,
+            true => ranges_of(number),
         });
-        let wanted = wishes.collect();
+        let wanted = wanted.collect();
         messages.push(Message::Want { first, wanted });
         messages
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::pump::transfer::Event;
 use crate::wire::manifest::Entry;
-use crate::wire::message::{Message, Wish};
+use crate::wire::message::{Message, WantedRanges};
 use base::path::PathSample;
 
 /// Shared by the reader and its tickets.
@@ -58,7 +58,7 @@ impl Drop for Ticket {
 pub(crate) fn heard_bytes(message: &Message, wire_bytes: usize) -> usize {
     let items = match message {
         Message::Offer { entries, .. } => entries.len() * size_of::<Entry>(),
-        Message::Want { wanted, .. } => wanted.len() * size_of::<Wish>(),
+        Message::Want { wanted, .. } => wanted.len() * size_of::<WantedRanges>(),
         Message::Samples { samples, .. } => samples.len() * size_of::<PathSample>(),
         _ => 0,
     };

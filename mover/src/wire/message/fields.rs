@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::{
-    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, Wish, fault_class,
+    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, WantedRanges, fault_class,
 };
 use crate::wire::reader::{Reader, Writer};
 use base::codec::{Codec, CodecTime, Coding, Compress, Packing, Unpacked};
@@ -77,23 +77,23 @@ pub(crate) fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault
     })
 }
 
-pub(crate) fn put_wish(out: &mut Writer, wish: &Wish) {
-    match wish {
-        Wish::Nothing => out.u8(0),
-        Wish::All => out.u8(1),
-        Wish::Rest(held) => {
+pub(crate) fn put_wanted_ranges(out: &mut Writer, ranges: &WantedRanges) {
+    match ranges {
+        WantedRanges::Nothing => out.u8(0),
+        WantedRanges::All => out.u8(1),
+        WantedRanges::Rest(held) => {
             out.u8(2);
             put_ranges(out, held);
         }
     }
 }
 
-pub(crate) fn get_wish(from: &mut Reader<'_>) -> Result<Wish, Fault> {
+pub(crate) fn get_wanted_ranges(from: &mut Reader<'_>) -> Result<WantedRanges, Fault> {
     match from.u8()? {
-        0 => Ok(Wish::Nothing),
-        1 => Ok(Wish::All),
-        2 => Ok(Wish::Rest(get_ranges(from)?)),
-        other => Err(Fault::peer(format!("the peer sent an unknown wish {other}"))),
+        0 => Ok(WantedRanges::Nothing),
+        1 => Ok(WantedRanges::All),
+        2 => Ok(WantedRanges::Rest(get_ranges(from)?)),
+        other => Err(Fault::peer(format!("the peer sent unknown wanted ranges {other}"))),
     }
 }
 

@@ -144,7 +144,11 @@ fn samples() -> Vec<Message> {
         },
         Message::Want {
             first: 7,
-            wanted: vec![Wish::All, Wish::Nothing, Wish::Rest(vec![(0, 5), (9, 10)])],
+            wanted: vec![
+                WantedRanges::All,
+                WantedRanges::Nothing,
+                WantedRanges::Rest(vec![(0, 5), (9, 10)]),
+            ],
         },
         Message::Held { objects: vec![(3, Some([1; 32])), (4, None)] },
         Message::Lost { stream: 70_000 },
