@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::endpoint::{Endpoint, Nature, Next};
 use crate::io::backend::{Verb, Wake};
-use crate::io::request::{Cargo, Coverage, Leg, Request};
+use crate::io::request::{Content, Coverage, Leg, Request};
 use crate::io::volume::Handle;
 use base::fault::{Class, Fault};
 
@@ -51,7 +51,7 @@ impl Endpoint for PipeSource {
 
 /// A pipe shorter than its first request is digested as a whole: its length tells both sides.
 pub(crate) fn mark_whole(request: &mut Request, slot_bytes: u32) {
-    if let Cargo::Part(part) = &mut request.cargo
+    if let Content::Part(part) = &mut request.content
         && part.offset == 0
         && request.label.extent.len < slot_bytes
     {

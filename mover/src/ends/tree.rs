@@ -4,14 +4,14 @@ use super::endpoint::{Endpoint, Nature, Next};
 use crate::io::backend::{Speed, Verb};
 use crate::io::call::Call;
 use crate::io::holes;
-use crate::io::request::{Cargo, Leg, Part, Request};
+use crate::io::request::{Content, Leg, Part, Request};
 use crate::io::volume::{Cache, LazyFile, changed, show};
 use crate::work::voids;
 use base::fault::Fault;
 use base::label::Kind;
 use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 
-/// The file end of a pump; the cargo of each request says which files.
+/// The file end of a pump; the content of each request says which files.
 #[derive(Debug)]
 pub struct Tree {
     depth: u32,
@@ -29,30 +29,30 @@ impl Endpoint for Tree {
     }
 
     fn next(&mut self, request: &mut Request) -> Next {
-        let cargo = request.cargo.clone();
-        let next = match (&cargo, request.leg, request.hops) {
-            (Cargo::Part(part), Leg::In, 0) => read_or_skip(part, request),
-            (Cargo::Part(part), Leg::In, _) => check_read(part, request),
-            (Cargo::Part(part), Leg::Out, _) if file_of(part).sparse => write_data(part, request),
-            (Cargo::Part(part), Leg::Out, 0) => write(part, request),
-            (Cargo::Part(part), Leg::Out, _) => check_written(part, request),
-            (Cargo::Batch(batch), Leg::In, 0) => {
+        let content = request.content.clone();
+        let next = match (&content, request.leg, request.hops) {
+            (Content::Part(part), Leg::In, 0) => read_or_skip(part, request),
+            (Content::Part(part), Leg::In, _) => check_read(part, request),
+            (Content::Part(part), Leg::Out, _) if file_of(part).sparse => write_data(part, request),
+            (Content::Part(part), Leg::Out, 0) => write(part, request),
+            (Content::Part(part), Leg::Out, _) => check_written(part, request),
+            (Content::Batch(batch), Leg::In, 0) => {
                 request.ask(request.body_span());
                 Ok(Next::Do(Verb::Gather(batch.clone())))
             }
-            (Cargo::Batch(batch), Leg::In, _) => {
+            (Content::Batch(batch), Leg::In, _) => {
                 voids::write(request);
                 if request.voids.is_empty() && batch.segments.iter().any(|file| file.sparse) {
                     request.find_holes();
                 }
                 Ok(Next::Done)
             }
-            (Cargo::Batch(batch), Leg::Out, 0) => {
+            (Content::Batch(batch), Leg::Out, 0) => {
                 request.ask(request.body_span());
                 Ok(Next::Do(Verb::Scatter(batch.clone())))
             }
-            (Cargo::Batch(_), Leg::Out, _) => Ok(Next::Done),
-            (Cargo::Unknown, ..) => panic!("a request without cargo at a tree"),
+            (Content::Batch(_), Leg::Out, _) => Ok(Next::Done),
+            (Content::Unknown, ..) => panic!("a request without content at a tree"),
         };
         next.unwrap_or_else(Next::Void)
     }

@@ -34,7 +34,7 @@ pub struct Stamps {
 
 /// What the extent of a request is made of.
 #[derive(Clone, Debug, Default)]
-pub enum Cargo {
+pub enum Content {
     /// Not known yet: the label has not been read, or nothing has been claimed.
     #[default]
     Unknown,
@@ -79,7 +79,7 @@ pub struct Request {
     pub coding: Coding,
     /// At a source that compresses: `raw_len` before the payload was sealed, which may be in place.
     pub unpacked_len: u32,
-    pub cargo: Cargo,
+    pub content: Content,
     /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
     pub span: Range<u32>,
     pub need: u32,
@@ -117,7 +117,7 @@ impl Request {
             label: Label::default(),
             coding: Coding::Raw,
             unpacked_len: 0,
-            cargo: Cargo::Unknown,
+            content: Content::Unknown,
             span: 0..0,
             need: 0,
             moved: 0,
@@ -138,7 +138,7 @@ impl Request {
         self.label = Label::default();
         self.coding = Coding::Raw;
         self.unpacked_len = 0;
-        self.cargo = Cargo::Unknown;
+        self.content = Content::Unknown;
         self.span = 0..0;
         self.again = false;
         self.outcome = Ok(0);

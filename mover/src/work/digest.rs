@@ -12,7 +12,7 @@ use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_ro
 use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
 
 use super::passage::Step;
-use crate::io::request::{Cargo, Coverage, Piece, Request};
+use crate::io::request::{Content, Coverage, Piece, Request};
 use base::fault::{Class, Fault};
 use base::label::{Kind, Sum};
 use base::settings::DigestKind;
@@ -129,14 +129,14 @@ impl Method {
 
     fn cut(&self, request: &Request, pieces: &mut Vec<Piece>) {
         let payload = &request.body()[..request.payload_len() as usize];
-        match &request.cargo {
-            Cargo::Unknown => {}
-            Cargo::Part(part) if part.coverage == Coverage::All => {
+        match &request.content {
+            Content::Unknown => {}
+            Content::Part(part) if part.coverage == Coverage::All => {
                 let len = payload.len() as u32;
                 pieces.push(Piece { segment: 0, offset: 0, len, sum: self.whole(payload) });
             }
-            Cargo::Part(part) => self.cut_part(part.offset, payload, pieces),
-            Cargo::Batch(batch) => {
+            Content::Part(part) => self.cut_part(part.offset, payload, pieces),
+            Content::Batch(batch) => {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     if request.is_void(index) {
                         continue;
@@ -607,8 +607,12 @@ mod tests {
             let mut request = Request::new(8192);
             request.label.kind = Kind::Data;
             request.label.body_len = 5000;
-            request.cargo =
-                Cargo::Part(Part { object: 0, offset: 8192, coverage: Coverage::Some, file: None });
+            request.content = Content::Part(Part {
+                object: 0,
+                offset: 8192,
+                coverage: Coverage::Some,
+                file: None,
+            });
             Sign::new(kind, 8192).apply(&mut request).unwrap();
             Check::new(kind, 8192).apply(&mut request).unwrap();
             request.body_mut()[4999] ^= 1;

@@ -92,14 +92,14 @@ struct Job {
 /// Completed requests of one lane, until it takes them.
 #[derive(Debug)]
 struct CompletionQueue {
-    content: Mutex<Content>,
+    state: Mutex<State>,
     /// All requests are back.
     came: Condvar,
     lane: Arc<dyn Wake>,
 }
 
 #[derive(Debug, Default)]
-struct Content {
+struct State {
     passed: Vec<Passed>,
     /// Requests that the lane has given and not taken back.
     away: usize,
@@ -165,7 +165,7 @@ impl WorkerPool {
         if let Some(advisor) = self.work.advisor() {
             advisor.join();
         }
-        let completions = CompletionQueue { content: Mutex::default(), came: Condvar::new(), lane };
+        let completions = CompletionQueue { state: Mutex::default(), came: Condvar::new(), lane };
         PoolHandle {
             worker_pool: self.clone(),
             completions: Arc::new(completions),
@@ -268,20 +268,20 @@ impl PoolHandle {
     /// Moves completed requests to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<Passed>) {
         if self.away > 0 {
-            let mut content = self.completions.lock();
-            content.away -= content.passed.len();
-            self.away = content.away;
-            into.append(&mut content.passed);
+            let mut state = self.completions.lock();
+            state.away -= state.passed.len();
+            self.away = state.away;
+            into.append(&mut state.passed);
         }
     }
 
     /// Waits until all requests are back.
     pub fn take_all(&mut self, into: &mut Vec<Passed>) {
-        let is_out = |content: &mut Content| content.passed.len() < content.away;
+        let is_out = |state: &mut State| state.passed.len() < state.away;
         let waited = self.completions.came.wait_while(self.completions.lock(), is_out);
-        let mut content = waited.unwrap_or_else(PoisonError::into_inner);
-        into.append(&mut content.passed);
-        (content.away, self.away) = (0, 0);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut state.passed);
+        (state.away, self.away) = (0, 0);
     }
 }
 
@@ -346,10 +346,10 @@ impl CompletionQueue {
     /// CPU that another thread is using.
     fn put(&self, passed: Passed) {
         let spent: u64 = passed.spent.iter().map(|stage| stage.0).sum();
-        let mut content = self.lock();
-        content.passed.push(passed);
-        let (done, away) = (content.passed.len(), content.away);
-        drop(content);
+        let mut state = self.lock();
+        state.passed.push(passed);
+        let (done, away) = (state.passed.len(), state.away);
+        drop(state);
         if done == away {
             self.came.notify_one();
         }
@@ -358,8 +358,8 @@ impl CompletionQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

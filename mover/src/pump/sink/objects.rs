@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ends::pipe::mark_whole;
-use crate::io::request::{Cargo, Coverage, Part, Request};
+use crate::io::request::{Content, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
 use crate::pump::sink::journal::{Held, Origin};
 use crate::pump::watch::Watch;
@@ -242,7 +242,7 @@ impl Objects {
                 if *start != extent.start || extent.len != batch.bytes() || hole {
                     return Err(unexpected(extent));
                 }
-                request.cargo = Cargo::Batch(batch.clone());
+                request.content = Content::Batch(batch.clone());
                 let start = *start;
                 state.slots.remove(&start);
             }
@@ -270,7 +270,7 @@ impl Objects {
                     return Err(Fault::peer("the peer sent a hole in a file without holes"));
                 }
                 let file = wanted.and_then(|wanted| wanted.file.clone());
-                request.cargo = Cargo::Part(Part { object, offset, coverage, file });
+                request.content = Content::Part(Part { object, offset, coverage, file });
                 if length == Length::Counted {
                     mark_whole(request, self.slot_bytes);
                 }
@@ -284,16 +284,16 @@ impl Objects {
     pub fn release(&self, request: &Request) {
         let extent = request.label.extent;
         let mut state = self.lock();
-        match &request.cargo {
-            Cargo::Unknown => {}
-            Cargo::Part(_) => {
+        match &request.content {
+            Content::Unknown => {}
+            Content::Part(_) => {
                 let slot = state.slots.range_mut(..=extent.start).next_back();
                 if let Some((start, Slot::Object { received, .. })) = slot {
                     let offset = extent.start - *start;
                     received.remove(offset, offset + u64::from(extent.len));
                 }
             }
-            Cargo::Batch(batch) => {
+            Content::Batch(batch) => {
                 state.slots.insert(extent.start, Slot::Batch { batch: batch.clone() });
             }
         }
@@ -338,9 +338,9 @@ impl Objects {
         state.landed_bytes += payload;
         let data = payload.saturating_sub(u64::from(request.left_out()));
         self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
-        match &request.cargo {
-            Cargo::Unknown => panic!("a request that was not admitted landed"),
-            Cargo::Part(part) => {
+        match &request.content {
+            Content::Unknown => panic!("a request that was not admitted landed"),
+            Content::Part(part) => {
                 let object = state.objects.get_mut(&part.object).expect("an admitted object");
                 object.missing -= u64::from(extent.len);
                 *state.landed_on.entry(object.wanted.file_system).or_default() += data;
@@ -351,7 +351,7 @@ impl Objects {
                 }
                 complete_if_all_came(state, number);
             }
-            Cargo::Batch(batch) => {
+            Content::Batch(batch) => {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     let object = state.objects.get_mut(&segment.object).expect("a known object");
                     object.missing -= u64::from(segment.len);
@@ -473,9 +473,9 @@ impl Object {
             self.fault.get_or_insert_with(fault);
             return;
         }
-        let whole = match &request.cargo {
-            Cargo::Part(part) => part.coverage == Coverage::All,
-            Cargo::Batch(_) | Cargo::Unknown => true,
+        let whole = match &request.content {
+            Content::Part(part) => part.coverage == Coverage::All,
+            Content::Batch(_) | Content::Unknown => true,
         };
         for piece in request.pieces.iter().filter(|piece| piece.segment == segment) {
             match whole {

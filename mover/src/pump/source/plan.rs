@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::io::request::{Cargo, Coverage, Part, Request};
+use crate::io::request::{Content, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
 use crate::pump::cancellation::Cancellation;
 use base::extent::{Extent, ExtentSet};
@@ -338,7 +338,7 @@ impl Plan {
             }
             whole => whole.clone(),
         };
-        let (extent, cargo) = again.cargo();
+        let (extent, content) = again.content();
         if self.is_past_window(state, extent.start) {
             return Err(Claim::Idle);
         }
@@ -348,7 +348,7 @@ impl Plan {
             }
             _ => drop(state.runs.pop_front()),
         }
-        load(request, extent, cargo);
+        load(request, extent, content);
         if let Run::Again { bytes, .. } = &again {
             request.body_mut().copy_from_slice(bytes);
             request.again = true;
@@ -373,8 +373,8 @@ impl Plan {
             return Err(Claim::Idle);
         }
         state.read += u64::from(self.slot_bytes);
-        let (extent, cargo) = run.cargo();
-        load(request, extent, cargo);
+        let (extent, content) = run.content();
+        load(request, extent, content);
         Ok(run)
     }
 
@@ -413,11 +413,11 @@ impl Run {
         }
     }
 
-    /// The cargo of a run that is no longer than one request.
-    fn cargo(&self) -> (Extent, Cargo) {
+    /// The content of a run that is no longer than one request.
+    fn content(&self) -> (Extent, Content) {
         match self {
             Run::Batch { start, batch } => {
-                (Extent { start: *start, len: batch.bytes() }, Cargo::Batch(batch.clone()))
+                (Extent { start: *start, len: batch.bytes() }, Content::Batch(batch.clone()))
             }
             Run::Object { start, size, todo, object, file } => {
                 let len = (todo.end - todo.start) as u32;
@@ -427,7 +427,7 @@ impl Run {
                 };
                 let offset = todo.start;
                 let part = Part { object: *object, offset, coverage, file: file.clone() };
-                (Extent { start: start + offset, len }, Cargo::Part(part))
+                (Extent { start: start + offset, len }, Content::Part(part))
             }
             Run::Again { start, bytes } => {
                 (Extent { start: *start, len: bytes.len() as u32 }, pipe_part(*start))
@@ -438,8 +438,8 @@ impl Run {
 }
 
 /// A pipe is the only object of its transfer: the addresses of its bytes are their offsets.
-fn pipe_part(offset: u64) -> Cargo {
-    Cargo::Part(Part { object: 0, offset, coverage: Coverage::Some, file: None })
+fn pipe_part(offset: u64) -> Content {
+    Content::Part(Part { object: 0, offset, coverage: Coverage::Some, file: None })
 }
 
 impl Claims {
@@ -495,9 +495,9 @@ impl Claims {
     }
 }
 
-fn load(request: &mut Request, extent: Extent, cargo: Cargo) {
+fn load(request: &mut Request, extent: Extent, content: Content) {
     request.label = Label { kind: Kind::Data, extent, body_len: extent.len, ..Label::default() };
-    request.cargo = cargo;
+    request.content = content;
 }
 
 /// A rate kept by departure times: unused time is lost, except for one request.
