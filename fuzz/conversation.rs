@@ -182,8 +182,8 @@ impl Stream {
         self.world.say(&self.socket, bytes);
         let Some(lane) = &mut self.lane else { return Ok(()) };
         let mut before = u64::MAX;
-        while self.world.landings() != before {
-            before = self.world.landings();
+        while self.world.completions() != before {
+            before = self.world.completions();
             if lane.turn(Patience::Step)? == Turn::Over {
                 let over = self.lane.take().map(Lane::into_over).expect("it is here");
                 return over.fault.map_or(Ok(()), Err);

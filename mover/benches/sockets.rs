@@ -96,7 +96,7 @@ enum Direction {
     In,
 }
 
-/// One request in the air, all of it asked for at once.
+/// One request in flight, all of it asked for at once.
 fn on_ring(socket: &TcpStream, size: usize, direction: Direction) {
     let mut ring: IoUring = IoUring::builder().setup_coop_taskrun().build(8).expect("a ring");
     let mut buffer = vec![1u8; size];

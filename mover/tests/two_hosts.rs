@@ -636,7 +636,7 @@ impl Hosts {
     fn pass_time(&mut self) {
         let Fixture { rng, world, tempo, .. } = &mut self.fixture;
         let said: usize = self.hosts.iter().map(|host| host.said.len()).sum();
-        let seen = (world.landings(), said as u64);
+        let seen = (world.completions(), said as u64);
         self.still = if seen == self.seen { self.still + 1 } else { 0 };
         self.seen = seen;
         let step = if self.still > STILL_STEPS { Nanos::from_millis(20) } else { *tempo };

@@ -51,7 +51,7 @@ fn sit(name: &str, make: impl Fn() -> Box<dyn Backend>, fixture: &Fixture) {
     for (subject, exam) in EXAMS {
         let mut engine = Engine::new(make());
         exam(&mut engine, fixture);
-        assert_eq!(engine.in_air(), 0, "{name}: {subject} left something in the air");
+        assert_eq!(engine.in_flight(), 0, "{name}: {subject} left something in flight");
     }
 }
 
@@ -59,9 +59,9 @@ type Exam = fn(&mut Engine, &Fixture);
 
 const EXAMS: &[(&str, Exam)] = &[
     ("written bytes are read back", writes_and_reads),
-    ("many in the air come back, each once", many_in_the_air),
+    ("many in flight come back, each once", many_in_flight),
     ("buffers that it was told of go round", goes_round),
-    ("what finds no file I/O in the air is counted", counts_starts),
+    ("what finds no file I/O in flight is counted", counts_starts),
     ("the end of a file cuts a read short", end_of_file),
     ("a write to what is open to read fails and gives the request back", bad_write),
     ("sent bytes are received", sends_and_receives),
@@ -108,10 +108,10 @@ fn request(bytes: &[u8]) -> Request {
     request
 }
 
-fn land(engine: &mut Engine, count: usize) -> Vec<Request> {
+fn complete(engine: &mut Engine, count: usize) -> Vec<Request> {
     let mut done = Vec::new();
     while done.len() < count {
-        engine.reap(Wait::Landing, &mut done).unwrap();
+        engine.reap(Wait::Completion, &mut done).unwrap();
     }
     assert_eq!(done.len(), count);
     done
@@ -134,21 +134,21 @@ fn writes_and_reads(engine: &mut Engine, fixture: &Fixture) {
         let bytes = pattern(seed as u8, 50_000);
         let written = file(fixture, "w");
         engine.submit(Verb::WriteAt { file: written, offset: 10, speed }, request(&bytes));
-        assert_eq!(land(engine, 1)[0].outcome, Ok(50_000));
+        assert_eq!(complete(engine, 1)[0].outcome, Ok(50_000));
         let verb = Verb::ReadAt { file: reopen(fixture, "w"), offset: 10, speed };
         engine.submit(verb, request(&vec![0; 50_000]));
-        let done = land(engine, 1);
+        let done = complete(engine, 1);
         assert_eq!((done[0].outcome, done[0].body()), (Ok(50_000), &bytes[..]), "{speed:?}");
         assert_eq!(done[0].hops, 1);
     }
 }
 
-fn many_in_the_air(engine: &mut Engine, fixture: &Fixture) {
+fn many_in_flight(engine: &mut Engine, fixture: &Fixture) {
     let bytes = pattern(3, 16 * 4096);
     let written = file(fixture, "m");
     engine
         .submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Device }, request(&bytes));
-    land(engine, 1);
+    complete(engine, 1);
     let read = reopen(fixture, "m");
     for i in 0..16u64 {
         let mut one = request(&[0; 4096]);
@@ -156,7 +156,7 @@ fn many_in_the_air(engine: &mut Engine, fixture: &Fixture) {
         let verb = Verb::ReadAt { file: read.clone(), offset: i * 4096, speed: Speed::Device };
         engine.submit(verb, one);
     }
-    let mut done = land(engine, 16);
+    let mut done = complete(engine, 16);
     done.sort_by_key(|request| request.label.extent.start);
     for (i, request) in done.iter().enumerate() {
         assert_eq!(request.label.extent.start, i as u64, "each comes back once");
@@ -174,7 +174,7 @@ fn goes_round(engine: &mut Engine, fixture: &Fixture) {
     let mut done = Vec::new();
     for round in 0..ROUNDS {
         while pool.is_empty() {
-            engine.reap(Wait::Landing, &mut pool).unwrap();
+            engine.reap(Wait::Completion, &mut pool).unwrap();
         }
         let mut one = pool.pop().unwrap();
         one.clear();
@@ -185,7 +185,7 @@ fn goes_round(engine: &mut Engine, fixture: &Fixture) {
         engine.submit(Verb::WriteAt { file: written.clone(), offset, speed: Speed::Device }, one);
     }
     while pool.len() < 3 {
-        engine.reap(Wait::Landing, &mut pool).unwrap();
+        engine.reap(Wait::Completion, &mut pool).unwrap();
     }
     let read = reopen(fixture, "r");
     for round in 0..ROUNDS {
@@ -194,7 +194,7 @@ fn goes_round(engine: &mut Engine, fixture: &Fixture) {
         one.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
         let verb = Verb::ReadAt { file: read.clone(), offset: round * 4096, speed: Speed::Device };
         engine.submit(verb, one);
-        done.append(&mut land(engine, 1));
+        done.append(&mut complete(engine, 1));
         assert_eq!(done[0].outcome, Ok(4096));
         assert_eq!(done[0].body(), pattern(round as u8, 4096), "round {round}");
         pool.append(&mut done);
@@ -205,12 +205,12 @@ fn end_of_file(engine: &mut Engine, fixture: &Fixture) {
     let bytes = pattern(4, 1000);
     let written = file(fixture, "e");
     engine.submit(Verb::WriteAt { file: written, offset: 0, speed: Speed::Copy }, request(&bytes));
-    land(engine, 1);
+    complete(engine, 1);
     for (offset, expect) in [(0, 1000), (900, 100), (1000, 0), (5000, 0)] {
         for speed in SPEEDS {
             let verb = Verb::ReadAt { file: reopen(fixture, "e"), offset, speed };
             engine.submit(verb, request(&[0; 4000]));
-            assert_eq!(land(engine, 1)[0].outcome, Ok(expect), "at {offset}, {speed:?}");
+            assert_eq!(complete(engine, 1)[0].outcome, Ok(expect), "at {offset}, {speed:?}");
         }
     }
 }
@@ -223,7 +223,7 @@ fn bad_write(engine: &mut Engine, fixture: &Fixture) {
     for speed in SPEEDS {
         let verb = Verb::WriteAt { file: reopen(fixture, "b"), offset: 0, speed };
         engine.submit(verb, request(&[1; 100]));
-        assert_eq!(land(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
+        assert_eq!(complete(engine, 1)[0].outcome, Err(libc::EBADF), "{speed:?}");
     }
 }
 
@@ -233,7 +233,7 @@ fn holes(engine: &mut Engine, fixture: &Fixture) {
         let written = file(fixture, "h");
         let verb = |offset| Verb::WriteAt { file: written.clone(), offset, speed };
         engine.submit(verb(0), request(&bytes));
-        land(engine, 1);
+        complete(engine, 1);
         // A stretch within the file, and one that reaches beyond its end.
         for stretch in [8192..40_000, 50_000..90_000] {
             fixture.volume.make_hole(&written, b"h", stretch.clone()).unwrap();
@@ -241,12 +241,12 @@ fn holes(engine: &mut Engine, fixture: &Fixture) {
         }
         let again = pattern(10, 5000);
         engine.submit(verb(20_000), request(&again));
-        land(engine, 1);
+        complete(engine, 1);
         bytes[20_000..25_000].copy_from_slice(&again);
         assert_eq!(fixture.volume.status_of(&written, b"h").unwrap().size, 60_000);
         let verb = Verb::ReadAt { file: reopen(fixture, "h"), offset: 0, speed };
         engine.submit(verb, request(&vec![1; 60_000]));
-        assert_eq!(land(engine, 1)[0].body(), bytes, "{speed:?}");
+        assert_eq!(complete(engine, 1)[0].body(), bytes, "{speed:?}");
     }
 }
 
@@ -257,13 +257,13 @@ fn counts_starts(engine: &mut Engine, fixture: &Fixture) {
     for at in [0, 4096, 8192] {
         engine.submit(write(at), request(&pattern(1, 4096)));
     }
-    land(engine, 3);
-    assert_eq!(engine.counts.starts - before, 1, "two found others in the air");
+    complete(engine, 3);
+    assert_eq!(engine.counts.starts - before, 1, "two found others in flight");
     engine.submit(write(0), request(&pattern(1, 4096)));
-    land(engine, 1);
+    complete(engine, 1);
     let (near, _far) = (fixture.connect)();
     engine.submit(Verb::Send { socket: near }, request(&pattern(1, 100)));
-    land(engine, 1);
+    complete(engine, 1);
     assert_eq!(engine.counts.starts - before, 2, "a socket is no device");
 }
 
@@ -273,14 +273,14 @@ fn sends_and_receives(engine: &mut Engine, fixture: &Fixture) {
     engine
         .submit(Verb::Receive { socket: far.clone(), how: Receive::WaitAll }, request(&[0; 6000]));
     engine.submit(Verb::Send { socket: near }, request(&bytes));
-    let mut done = land(engine, 2);
+    let mut done = complete(engine, 2);
     done.sort_by_key(|request| request.label.body_len);
     assert_eq!((done[0].outcome, done[0].body()), (Ok(6000), &bytes[..6000]));
     // What needs only a byte takes what is there.
     let mut any = request(&[0; 50_000]);
     any.need = 1;
     engine.submit(Verb::Receive { socket: far, how: Receive::WaitAll }, any);
-    let done = land(engine, 1);
+    let done = complete(engine, 1);
     let got = done[0].outcome.unwrap() as usize;
     assert!((1..=4000).contains(&got));
     assert_eq!(done[0].body()[..got], bytes[6000..6000 + got]);
@@ -296,7 +296,7 @@ fn gone_peer(engine: &mut Engine, fixture: &Fixture) {
     let socket = Handle::new(OwnedFd::from(far));
     let verb = Verb::Receive { socket, how: Receive::Any };
     engine.submit(verb, request(&[0; 10]));
-    let done = land(engine, 1);
+    let done = complete(engine, 1);
     assert_eq!((done[0].outcome, &done[0].body()[..3]), (Ok(3), &b"abc"[..]));
     drop(fixture.volume.free_bytes(b""));
 }
@@ -321,14 +321,14 @@ fn batches(engine: &mut Engine, fixture: &Fixture) {
     }
     let bytes = pattern(6, 4010);
     engine.submit(Verb::Scatter(batch.clone()), request(&bytes));
-    let done = land(engine, 1);
+    let done = complete(engine, 1);
     assert!(done[0].outcome == Ok(4010) && done[0].voids.is_empty(), "{:?}", done[0].voids);
     engine.submit(Verb::Gather(batch.clone()), request(&[0; 4010]));
-    assert_eq!(land(engine, 1)[0].body(), bytes);
+    assert_eq!(complete(engine, 1)[0].body(), bytes);
     // One that is gone is void, the other is there.
     fixture.volume.remove(b"s0").unwrap();
     engine.submit(Verb::Gather(batch), request(&[1; 4010]));
-    let done = land(engine, 1);
+    let done = complete(engine, 1);
     assert_eq!(done[0].voids.iter().map(|(segment, _)| *segment).collect::<Vec<_>>(), [0]);
     assert_eq!(done[0].body()[10..], bytes[10..]);
 }

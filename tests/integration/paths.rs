@@ -150,7 +150,7 @@ fn wait_on(backend: Box<dyn Backend>, verb: Ask) -> Waited {
         engine.submit(verb, request);
         let mut done = Vec::new();
         while done.is_empty() {
-            engine.reap(Wait::Landing, &mut done).unwrap();
+            engine.reap(Wait::Completion, &mut done).unwrap();
         }
         engine.sampler().unwrap().close();
         (done[0].outcome, engine.counts.partial_returns, done.remove(0))

@@ -68,7 +68,7 @@ pub enum Speed {
 
 /// A verb that has completed, with the request it was given.
 #[derive(Debug)]
-pub struct Landing {
+pub struct Completion {
     pub verb: Verb,
     pub request: Request,
     pub result: io::Result<u32>,
@@ -80,9 +80,9 @@ pub enum Wait {
     /// Return what has completed already.
     Poll,
     /// Until something completes. Only with requests in flight.
-    Landing,
+    Completion,
     /// Until something completes or the lane is woken.
-    LandingOrWake,
+    CompletionOrWake,
     /// Until this time, a completion, or a wake.
     Until(Tick),
 }
@@ -94,7 +94,7 @@ pub trait Backend: Send + fmt::Debug {
     fn name(&self) -> &'static str;
     fn now(&self) -> Tick;
     fn submit(&mut self, verb: Verb, request: Request);
-    fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()>;
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> io::Result<()>;
     /// Wakes this backend's `reap` from another thread.
     fn waker(&self) -> Arc<dyn Wake>;
     /// Registers the buffers with the kernel, where that pays.
@@ -106,7 +106,7 @@ pub trait Backend: Send + fmt::Debug {
     }
 }
 
-/// Wakes a backend that waits in `LandingOrWake`.
+/// Wakes a backend that waits in `CompletionOrWake`.
 pub trait Wake: Send + Sync + fmt::Debug {
     fn wake(&self);
 }

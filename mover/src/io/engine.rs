@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::backend::{Backend, Landing, Verb, Wait, Wake};
+use super::backend::{Backend, Completion, Verb, Wait, Wake};
 use super::request::Request;
 use super::sampler::Sampler;
 use base::units::Tick;
@@ -23,22 +23,22 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Engine {
     backend: Box<dyn Backend>,
-    in_air: usize,
-    files_in_air: usize,
+    in_flight: usize,
+    files_in_flight: usize,
     is_watched: bool,
     pub counts: Counts,
-    landings: Vec<Landing>,
+    completions: Vec<Completion>,
 }
 
 impl Engine {
     pub fn new(backend: Box<dyn Backend>) -> Engine {
         Engine {
             backend,
-            in_air: 0,
-            files_in_air: 0,
+            in_flight: 0,
+            files_in_flight: 0,
             is_watched: false,
             counts: Counts::default(),
-            landings: Vec::new(),
+            completions: Vec::new(),
         }
     }
 
@@ -77,40 +77,40 @@ impl Engine {
     }
 
     /// Requests that have been submitted and not been returned.
-    pub fn in_air(&self) -> usize {
-        self.in_air
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     pub fn submit(&mut self, verb: Verb, mut request: Request) {
         request.moved = 0;
-        self.in_air += 1;
+        self.in_flight += 1;
         self.counts.calls += 1;
         if verb.is_of_files() {
-            self.counts.starts += u64::from(self.files_in_air == 0);
-            self.files_in_air += 1;
+            self.counts.starts += u64::from(self.files_in_flight == 0);
+            self.files_in_flight += 1;
         }
         self.backend.submit(verb, request);
     }
 
     /// Returns what has ended, with its outcome. The rest of a short transfer is submitted again.
     pub fn reap(&mut self, wait: Wait, done: &mut Vec<Request>) -> io::Result<()> {
-        let mut landings = std::mem::take(&mut self.landings);
-        let reaped = self.backend.reap(wait, &mut landings);
-        for landing in landings.drain(..) {
-            let is_of_files = landing.verb.is_of_files();
-            if let Some(request) = self.settle(landing) {
-                self.in_air -= 1;
-                self.files_in_air -= usize::from(is_of_files);
+        let mut completions = std::mem::take(&mut self.completions);
+        let reaped = self.backend.reap(wait, &mut completions);
+        for completion in completions.drain(..) {
+            let is_of_files = completion.verb.is_of_files();
+            if let Some(request) = self.settle(completion) {
+                self.in_flight -= 1;
+                self.files_in_flight -= usize::from(is_of_files);
                 done.push(request);
             }
         }
-        self.landings = landings;
+        self.completions = completions;
         reaped
     }
 
     /// The request when its verb has ended; `None` when the rest is submitted again.
-    fn settle(&mut self, landing: Landing) -> Option<Request> {
-        let Landing { verb, mut request, result } = landing;
+    fn settle(&mut self, completion: Completion) -> Option<Request> {
+        let Completion { verb, mut request, result } = completion;
         match result {
             Ok(count) => {
                 let asked = request.span.end - request.span.start - request.moved;
@@ -143,7 +143,7 @@ impl Engine {
 
     /// Gives up the requests in flight, as the end of a process does. For simulations.
     pub fn abandon(&mut self) {
-        self.in_air = 0;
+        self.in_flight = 0;
     }
 }
 
@@ -151,7 +151,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // A lane that fails drains first; one that panics must not hide its own message.
         if !std::thread::panicking() {
-            assert_eq!(self.in_air, 0, "an engine dropped with requests in the air");
+            assert_eq!(self.in_flight, 0, "an engine dropped with requests in flight");
         }
     }
 }

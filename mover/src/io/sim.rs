@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::backend::{Backend, Landing, Verb, Wait, Wake};
+use super::backend::{Backend, Completion, Verb, Wait, Wake};
 use super::clock::Clock;
 use super::request::Request;
 use super::volume::{Handle, Mtime};
@@ -55,7 +55,7 @@ struct Inner {
     sockets: Vec<Socket>,
     files: Vec<File>,
     /// Completions so far: they show the driver whether anything moves.
-    landings: u64,
+    completions: u64,
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl World {
             now: Tick(0),
             sockets: Vec::new(),
             files: Vec::new(),
-            landings: 0,
+            completions: 0,
         };
         Arc::new(World { inner: Mutex::new(inner) })
     }
@@ -121,11 +121,11 @@ impl World {
     }
 
     pub fn backend(self: &Arc<World>) -> SimBackend {
-        SimBackend { world: self.clone(), flying: Vec::new() }
+        SimBackend { world: self.clone(), in_flight: Vec::new() }
     }
 
-    pub fn landings(&self) -> u64 {
-        self.lock().landings
+    pub fn completions(&self) -> u64 {
+        self.lock().completions
     }
 
     pub fn now(&self) -> Tick {
@@ -317,7 +317,7 @@ impl Clock for World {
 #[derive(Debug)]
 pub struct SimBackend {
     world: Arc<World>,
-    flying: Vec<(Verb, Request)>,
+    in_flight: Vec<(Verb, Request)>,
 }
 
 impl Backend for SimBackend {
@@ -330,15 +330,15 @@ impl Backend for SimBackend {
     }
 
     fn submit(&mut self, verb: Verb, request: Request) {
-        self.flying.push((verb, request));
+        self.in_flight.push((verb, request));
     }
 
     /// Completes what can complete, in random order. Never waits, whatever it is asked.
-    fn reap(&mut self, _wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
+    fn reap(&mut self, _wait: Wait, completions: &mut Vec<Completion>) -> io::Result<()> {
         let mut left = Vec::new();
-        while !self.flying.is_empty() {
-            let pick = self.world.lock().rng.below(self.flying.len() as u64) as usize;
-            let (verb, mut request) = self.flying.swap_remove(pick);
+        while !self.in_flight.is_empty() {
+            let pick = self.world.lock().rng.below(self.in_flight.len() as u64) as usize;
+            let (verb, mut request) = self.in_flight.swap_remove(pick);
             let result = match &verb {
                 // Small files go through their volume, which takes the lock itself.
                 Verb::Gather(batch) => Some(Ok(blocking::gather(batch, &mut request))),
@@ -347,13 +347,13 @@ impl Backend for SimBackend {
             };
             match result {
                 Some(result) => {
-                    self.world.lock().landings += 1;
-                    landings.push(Landing { verb, request, result });
+                    self.world.lock().completions += 1;
+                    completions.push(Completion { verb, request, result });
                 }
                 None => left.push((verb, request)),
             }
         }
-        self.flying = left;
+        self.in_flight = left;
         Ok(())
     }
 

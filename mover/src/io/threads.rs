@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
+use super::backend::{Backend, Completion, Speed, Verb, Wait, Wake};
 use super::blocking::{self, Patience};
 use super::clock;
 use super::request::Request;
@@ -22,7 +22,7 @@ const POOL_THREADS: usize = 16;
 #[derive(Debug)]
 pub struct Threads {
     /// Completed on the calling thread.
-    landed: VecDeque<Landing>,
+    completed: VecDeque<Completion>,
     /// Waiting for bytes from a socket.
     receiving: VecDeque<(Verb, Request)>,
     /// With the pool.
@@ -34,7 +34,7 @@ pub struct Threads {
 impl Threads {
     pub fn new() -> io::Result<Threads> {
         Ok(Threads {
-            landed: VecDeque::new(),
+            completed: VecDeque::new(),
             receiving: VecDeque::new(),
             away: 0,
             inbox: Arc::new(Inbox::new()?),
@@ -44,7 +44,7 @@ impl Threads {
 
     /// Requests that have completed here.
     pub fn ready(&self) -> usize {
-        self.landed.len()
+        self.completed.len()
     }
 
     /// Requests whose completion comes from elsewhere: the pool, or a peer.
@@ -63,16 +63,16 @@ impl Threads {
             Some(sampler) => sampler.perform(&verb, &mut request),
             None => blocking::perform(&verb, &mut request),
         };
-        self.landed.push_back(Landing { verb, request, result });
+        self.completed.push_back(Completion { verb, request, result });
     }
 
     /// Collects what has completed here and in the pool.
-    pub fn collect(&mut self, landings: &mut Vec<Landing>) {
-        landings.extend(self.landed.drain(..));
+    pub fn collect(&mut self, completions: &mut Vec<Completion>) {
+        completions.extend(self.completed.drain(..));
         if self.away > 0 {
             let mut ended = self.inbox.lock();
             self.away -= ended.len();
-            landings.append(&mut ended);
+            completions.append(&mut ended);
         }
     }
 
@@ -90,13 +90,13 @@ impl Threads {
     }
 
     /// With nothing else in flight the kernel may wait for the whole receive.
-    fn receive_blocking(&mut self, landings: &mut Vec<Landing>) {
+    fn receive_blocking(&mut self, completions: &mut Vec<Completion>) {
         let Some((verb, mut request)) = self.receiving.pop_front() else { return };
         let result = match &mut self.sampler {
             Some(sampler) => sampler.perform(&verb, &mut request),
             None => blocking::receive(&verb, &mut request, Patience::Block),
         };
-        landings.push(Landing { verb, request, result });
+        completions.push(Completion { verb, request, result });
     }
 
     /// Waits for a socket, the pool, a wake, `other`, or the deadline.
@@ -117,7 +117,7 @@ impl Threads {
     }
 
     /// Receives what the sockets have, without waiting.
-    pub(crate) fn receive_ready(&mut self, landings: &mut Vec<Landing>) {
+    pub(crate) fn receive_ready(&mut self, completions: &mut Vec<Completion>) {
         for _ in 0..self.receiving.len() {
             let Some((verb, mut request)) = self.receiving.pop_front() else { return };
             self.begin();
@@ -127,7 +127,7 @@ impl Threads {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.receiving.push_back((verb, request));
                 }
-                result => landings.push(Landing { verb, request, result }),
+                result => completions.push(Completion { verb, request, result }),
             }
         }
     }
@@ -151,7 +151,7 @@ impl Backend for Threads {
                 self.lap(Awaited::Source);
                 match read {
                     Ok(count) if count > 0 => {
-                        self.landed.push_back(Landing { verb, request, result: Ok(count) });
+                        self.completed.push_back(Completion { verb, request, result: Ok(count) });
                     }
                     _ => self.offload(verb, request),
                 }
@@ -167,24 +167,24 @@ impl Backend for Threads {
         }
     }
 
-    fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
-        self.collect(landings);
-        if !landings.is_empty() {
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.collect(completions);
+        if !completions.is_empty() {
             // There is work, so do not wait; sockets are polled when there is none.
             return Ok(());
         }
         match wait {
-            Wait::Landing if self.away == 0 => self.receive_blocking(landings),
-            Wait::Poll => self.receive_ready(landings),
-            Wait::Landing | Wait::LandingOrWake => {
+            Wait::Completion if self.away == 0 => self.receive_blocking(completions),
+            Wait::Poll => self.receive_ready(completions),
+            Wait::Completion | Wait::CompletionOrWake => {
                 self.wait(None, None)?;
-                self.collect(landings);
-                self.receive_ready(landings);
+                self.collect(completions);
+                self.receive_ready(completions);
             }
             Wait::Until(deadline) => {
                 self.wait(Some(deadline), None)?;
-                self.collect(landings);
-                self.receive_ready(landings);
+                self.collect(completions);
+                self.receive_ready(completions);
             }
         }
         Ok(())
@@ -233,7 +233,7 @@ fn wait_for(
 /// Where the pool leaves the completions of one lane.
 #[derive(Debug)]
 struct Inbox {
-    ended: Mutex<Vec<Landing>>,
+    ended: Mutex<Vec<Completion>>,
     event: OwnedFd,
 }
 
@@ -243,7 +243,7 @@ impl Inbox {
         Ok(Inbox { ended: Mutex::new(Vec::new()), event })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Landing>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Completion>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -310,7 +310,7 @@ impl Pool {
         loop {
             let Job { verb, mut request, inbox } = self.take();
             let result = blocking::perform(&verb, &mut request);
-            inbox.lock().push(Landing { verb, request, result });
+            inbox.lock().push(Completion { verb, request, result });
             inbox.wake();
         }
     }

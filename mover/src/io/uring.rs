@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::backend::{Backend, Landing, Speed, Verb, Wait, Wake};
+use super::backend::{Backend, Completion, Speed, Verb, Wait, Wake};
 use super::clock;
 use super::request::Request;
 use super::sampler::{Awaited, Sampler};
@@ -22,7 +22,7 @@ pub struct Uring {
     /// Declared first: the ring is dropped before the buffers that may be registered with it.
     ring: IoUring,
     /// Requests on the ring, by the number in their user data.
-    flying: Vec<Option<(Verb, Request)>>,
+    in_flight: Vec<Option<(Verb, Request)>>,
     free: Vec<u32>,
     in_ring: usize,
     registered: Registered,
@@ -61,7 +61,7 @@ impl Uring {
         Uring::probe(&ring)?;
         Ok(Uring {
             ring,
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             in_ring: 0,
             registered: Registered::No,
@@ -88,15 +88,15 @@ impl Uring {
 
     fn launch(&mut self, verb: Verb, request: Request) {
         let id = self.free.pop().unwrap_or_else(|| {
-            self.flying.push(None);
-            self.flying.len() as u32 - 1
+            self.in_flight.push(None);
+            self.in_flight.len() as u32 - 1
         });
         self.register_when_due();
         let entry = self.entry(&verb, &request).user_data(u64::from(id));
-        self.flying[id as usize] = Some((verb, request));
+        self.in_flight[id as usize] = Some((verb, request));
         self.in_ring += 1;
         // SAFETY: the entry points into the request's buffer and names a file that its verb owns;
-        // both stay in `flying`, unmoved and untouched, until the completion with this id has been
+        // both stay in `in_flight`, unmoved and untouched, until the completion with this id is
         // reaped, and for good where the ring is dropped before that.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit().expect("a ring that takes what it is given");
@@ -160,20 +160,20 @@ impl Uring {
         }
     }
 
-    fn collect(&mut self, landings: &mut Vec<Landing>) {
-        self.threads.collect(landings);
-        let completions = self.ring.completion();
-        for completion in completions {
-            let id = completion.user_data() as u32;
+    fn collect(&mut self, completions: &mut Vec<Completion>) {
+        self.threads.collect(completions);
+        let entries = self.ring.completion();
+        for entry in entries {
+            let id = entry.user_data() as u32;
             let (verb, request) =
-                self.flying[id as usize].take().expect("a completion of something in the air");
+                self.in_flight[id as usize].take().expect("a completion of something in flight");
             self.free.push(id);
             self.in_ring -= 1;
-            let result = match completion.result() {
+            let result = match entry.result() {
                 count @ 0.. => Ok(count as u32),
                 errno => Err(io::Error::from_raw_os_error(-errno)),
             };
-            landings.push(Landing { verb, request, result });
+            completions.push(Completion { verb, request, result });
         }
     }
 
@@ -209,7 +209,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Only a lane that panics leaves requests on the ring. The kernel may go on with them after
         // the ring is closed, so their memory and files are leaked until this process ends.
-        self.flying.drain(..).for_each(std::mem::forget);
+        self.in_flight.drain(..).for_each(std::mem::forget);
     }
 }
 
@@ -238,18 +238,18 @@ impl Backend for Uring {
         }
     }
 
-    fn reap(&mut self, wait: Wait, landings: &mut Vec<Landing>) -> io::Result<()> {
-        self.collect(landings);
-        if !landings.is_empty() {
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.collect(completions);
+        if !completions.is_empty() {
             return Ok(());
         }
         if self.in_ring == 0 {
-            return self.threads.reap(wait, landings);
+            return self.threads.reap(wait, completions);
         }
         match wait {
-            Wait::Landing if self.threads.waiting() == 0 => self.wait_ring()?,
+            Wait::Completion if self.threads.waiting() == 0 => self.wait_ring()?,
             Wait::Poll => {}
-            Wait::Landing | Wait::LandingOrWake => {
+            Wait::Completion | Wait::CompletionOrWake => {
                 let ring = RingFd(self.ring.as_raw_fd());
                 self.threads.wait(None, Some(&ring))?;
             }
@@ -258,8 +258,8 @@ impl Backend for Uring {
                 self.threads.wait(Some(deadline), Some(&ring))?;
             }
         }
-        self.collect(landings);
-        self.threads.receive_ready(landings);
+        self.collect(completions);
+        self.threads.receive_ready(completions);
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl Backend for Uring {
 
 impl std::fmt::Debug for Uring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Uring({} in the air)", self.in_ring)
+        write!(f, "Uring({} in flight)", self.in_ring)
     }
 }
 
@@ -353,16 +353,16 @@ mod tests {
         let mut ring = Uring::new().expect("this host has io_uring");
         let mut pool = Request::several(2, 4096);
         ring.register(&mut pool);
-        let mut landings = Vec::new();
+        let mut completions = Vec::new();
         for launch in 1..=5 {
             let mut request = pool.pop().unwrap();
             request.ask(HEADROOM_BYTES..HEADROOM_BYTES + 4096);
             let verb = Verb::WriteAt { file: file.clone(), offset: 0, speed: Speed::Device };
             ring.submit(verb, request);
-            ring.reap(Wait::Landing, &mut landings).unwrap();
-            pool.extend(landings.drain(..).map(|landing| {
-                assert_eq!(landing.result.unwrap(), 4096);
-                landing.request
+            ring.reap(Wait::Completion, &mut completions).unwrap();
+            pool.extend(completions.drain(..).map(|completion| {
+                assert_eq!(completion.result.unwrap(), 4096);
+                completion.request
             }));
             let knows = matches!(ring.registered, Registered::Yes);
             assert_eq!(knows, launch > 4, "after {launch}");

@@ -83,7 +83,7 @@ pub struct Lane {
     /// Why its stream cannot be used any more.
     broken: Option<Fault>,
     tally: Tally,
-    landed: Vec<Request>,
+    completed: Vec<Request>,
     /// Completions of the worker pool.
     passed: Vec<Passed>,
 }
@@ -144,7 +144,7 @@ impl Lane {
             state: State::Running,
             broken: None,
             tally: Tally::default(),
-            landed: Vec::new(),
+            completed: Vec::new(),
             passed: Vec::new(),
         }
     }
@@ -178,7 +178,7 @@ impl Lane {
                 Turn::Waiting(None) => self.wait_for_change(seen),
                 Turn::Waiting(Some(until)) => {
                     self.await_whom(Awaited::Nothing);
-                    let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.landed);
+                    let reaped = self.parts.engine.reap(Wait::Until(until), &mut self.completed);
                     reaped.map_err(|error| Fault::system("wait for I/O", &error))?;
                 }
             }
@@ -227,7 +227,7 @@ impl Lane {
                 Departure::Went(request) => {
                     self.advance(request)?;
                     // What has arrived continues before more is fetched: it is in the cache now.
-                    if self.parts.plan.is_some() && self.take_landed(Wait::Poll)? > 0 {
+                    if self.parts.plan.is_some() && self.take_completed(Wait::Poll)? > 0 {
                         return Ok(Turn::Moved);
                     }
                 }
@@ -249,17 +249,17 @@ impl Lane {
             // Their requests may be in the pool again, so that more can depart.
             return Ok(Turn::Moved);
         }
-        if self.parts.engine.in_air() > 0 {
+        if self.parts.engine.in_flight() > 0 {
             let wait = match (patience, self.gate.waiting() + self.passing()) {
                 (Patience::Step, _) => Wait::Poll,
-                (Patience::Block, 0) => Wait::Landing,
-                (Patience::Block, _) => Wait::LandingOrWake,
+                (Patience::Block, 0) => Wait::Completion,
+                (Patience::Block, _) => Wait::CompletionOrWake,
             };
-            self.take_landed(wait)?;
+            self.take_completed(wait)?;
             return Ok(Turn::Moved);
         }
         if self.gate.waiting() + self.passing() > 0 && patience == Patience::Block {
-            self.take_landed(Wait::LandingOrWake)?;
+            self.take_completed(Wait::CompletionOrWake)?;
             return Ok(Turn::Moved);
         }
         Ok(Turn::Waiting(idle.flatten()))
@@ -336,11 +336,11 @@ impl Lane {
         if let Some(wire) = &self.parts.stream {
             tcp::cut(&wire.socket);
         }
-        while self.parts.engine.in_air() > 0 {
-            if self.parts.engine.reap(Wait::Landing, &mut self.landed).is_err() {
+        while self.parts.engine.in_flight() > 0 {
+            if self.parts.engine.reap(Wait::Completion, &mut self.completed).is_err() {
                 break;
             }
-            self.pool.append(&mut self.landed);
+            self.pool.append(&mut self.completed);
         }
         if let Some(handle) = &mut self.parts.pool_handle {
             handle.take_all(&mut self.passed);
@@ -407,7 +407,7 @@ impl Lane {
     }
 
     /// Takes in completed requests, and advances each as far as it goes.
-    fn take_landed(&mut self, wait: Wait) -> Result<usize, Fault> {
+    fn take_completed(&mut self, wait: Wait) -> Result<usize, Fault> {
         // While the source is filling any request, the wait is for the source.
         let whose = match (self.filling, self.passing()) {
             (0, 0) => Awaited::Sink,
@@ -415,17 +415,17 @@ impl Lane {
             _ => Awaited::Source,
         };
         self.await_whom(whose);
-        let mut landed = std::mem::take(&mut self.landed);
-        let reaped = self.parts.engine.reap(wait, &mut landed);
-        let count = landed.len();
+        let mut completed = std::mem::take(&mut self.completed);
+        let reaped = self.parts.engine.reap(wait, &mut completed);
+        let count = completed.len();
         let mut fault = reaped.err().map(|error| Fault::system("wait for I/O", &error));
-        for request in landed.drain(..) {
+        for request in completed.drain(..) {
             match fault {
                 Some(_) => self.pool.push(request),
                 None => fault = self.advance(request).err(),
             }
         }
-        self.landed = landed;
+        self.completed = completed;
         fault.map_or(Ok(count), Err)
     }
 

@@ -434,7 +434,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // A lane that is dropped must have nothing in the air, whatever the faults.
+        // A lane that is dropped must have nothing in flight, whatever the faults.
         self.abandon_lanes();
     }
 }
