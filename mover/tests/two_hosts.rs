@@ -52,7 +52,7 @@ const SLOT_MAX: u32 = 3 * SLOT;
 const TRANSFER: [u8; 16] = [7; 16];
 /// Within so many steps a transfer must be over once nothing goes wrong any more.
 const CALM_STEPS_MAX: u64 = 100_000;
-/// What has landed is in the journal within this time: a second, and what the finisher takes.
+/// What has been written is in the journal within this time: a second, and what the finisher takes.
 const JOURNAL_WITHIN: Nanos = Nanos::from_millis(4_000);
 /// After so many steps in which nothing has moved, time goes by faster.
 const STILL_STEPS: u64 = 300;
@@ -150,7 +150,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
     }
     let mut rng = Rng::new(!seed);
     let mut allowed_bytes: u64 = hosts.fixture.sent.values().map(|bytes| bytes.len() as u64).sum();
-    // These land each time, as nobody has to send them.
+    // These are written each time, as nobody has to send them.
     let blocks = hosts.fixture.sent.values().flat_map(|bytes| bytes.chunks(SLOT as usize));
     let holes = blocks.filter(|block| block.iter().all(|byte| *byte == 0));
     let holes_bytes: u64 = holes.map(|block| block.len() as u64).sum();
@@ -164,7 +164,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
             break;
         }
         let untold_bytes = hosts.untold_bytes(&mut trace);
-        let landed_before = hosts.sink().landed_bytes();
+        let written_before = hosts.sink().written_bytes();
         match rng.once_in(2) {
             true => hosts.interrupt(&mut trace)?,
             false => was_killed = true, // it may leave what its journal had not been told of
@@ -172,10 +172,10 @@ fn interrupted(seed: u64) -> Result<(), String> {
         if !was_killed {
             hosts.check_parts()?;
         }
-        sent_bytes += hosts.sink().landed_bytes();
-        // What lands while a run is being stopped may complete a file that nobody finishes.
-        let landed_meanwhile = hosts.sink().landed_bytes() - landed_before;
-        allowed_bytes += untold_bytes + landed_meanwhile + holes_bytes;
+        sent_bytes += hosts.sink().written_bytes();
+        // What is written while a run is being stopped may complete a file that nobody finishes.
+        let written_meanwhile = hosts.sink().written_bytes() - written_before;
+        allowed_bytes += untold_bytes + written_meanwhile + holes_bytes;
         let now = hosts.here_bytes();
         if now < here_bytes {
             return Err(format!("of {here_bytes} bytes that were here {now} are left"));
@@ -186,7 +186,7 @@ fn interrupted(seed: u64) -> Result<(), String> {
         hosts = hosts.after(Blow::Kill, &mut trace);
     }
     hosts.drive(&mut trace).map_err(|stuck| format!("the last run ended early: {stuck:?}"))?;
-    sent_bytes += hosts.sink().landed_bytes();
+    sent_bytes += hosts.sink().written_bytes();
     if sent_bytes > allowed_bytes {
         return Err(format!("{sent_bytes} bytes were sent where {allowed_bytes} are allowed"));
     }
@@ -558,8 +558,8 @@ impl Hosts {
         let complete: u64 = waiting.flatten().map(|object| object.wanted.size).sum();
         let small = self.fixture.sent.values().map(|bytes| bytes.len() as u64);
         let small: u64 = small.filter(|size| *size <= SLOT_MAX.into()).sum();
-        let untold = sink.landed_bytes() - sink.told_bytes;
-        untold.min(sink.landed_within(JOURNAL_WITHIN)) + complete + small
+        let untold = sink.written_bytes() - sink.told_bytes;
+        untold.min(sink.written_within(JOURNAL_WITHIN)) + complete + small
     }
 
     /// What has its final name, and what the journal says of the rest.

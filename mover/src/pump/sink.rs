@@ -234,11 +234,11 @@ impl SinkSide {
         Ok(())
     }
 
-    /// What has landed since the last acknowledgement.
+    /// What has been written since the last acknowledgement.
     pub fn acknowledge(&mut self) -> Option<Message> {
-        let landed = self.objects.take_landed(RANGES_MAX)?;
-        self.space_needed.landed(&landed.data_on);
-        Some(Message::Ack { ranges: landed.ranges, bytes: landed.bytes })
+        let written = self.objects.take_written(RANGES_MAX)?;
+        self.space_needed.record_written(&written.data_on);
+        Some(Message::Ack { ranges: written.ranges, bytes: written.bytes })
     }
 
     /// Objects that the finisher has finished, as messages.

@@ -60,12 +60,12 @@ pub(crate) struct Host {
     packers: Option<Packers>,
     sockets: BTreeMap<u32, StreamHandle>,
     finisher: Option<Finisher>,
-    /// What the finisher is to do, with what had landed when it was told to.
+    /// What the finisher is to do, with what had been written when it was told to.
     pub work: VecDeque<(Work, u64)>,
-    /// Of what has landed in this run, what the journal has been told by now.
+    /// Of what has been written in this run, what the journal has been told by now.
     pub told_bytes: u64,
-    /// What had landed at some times of this run.
-    landed: Vec<(Tick, u64)>,
+    /// What had been written at some times of this run.
+    written: Vec<(Tick, u64)>,
     walk: VecDeque<WalkEvent>,
     walk_may: usize,
     has_walked: bool,
@@ -167,7 +167,7 @@ impl Host {
             finisher: None,
             work: VecDeque::new(),
             told_bytes: 0,
-            landed: Vec::new(),
+            written: Vec::new(),
             walk,
             walk_may: CHUNKS_AHEAD,
             has_walked: !has_source,
@@ -255,7 +255,7 @@ impl Host {
                 let leaves = matches!(work, Work::Stop { .. }) && !self.lanes.is_empty();
                 assert!(!leaves || has_waited, "lanes still run, and nobody has waited for them");
                 self.has_left_lanes |= leaves;
-                self.work.push_back((work, self.landed_bytes()));
+                self.work.push_back((work, self.written_bytes()));
             }
             Action::NoteUnpacked(unpacked) => {
                 self.packers
@@ -285,16 +285,16 @@ impl Host {
     }
 
     /// Bytes that have arrived in this run.
-    pub(crate) fn landed_bytes(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         let gauge = &self.watch.gauge;
         gauge.bytes_done.load(Relaxed) - gauge.bytes_held.load(Relaxed)
     }
 
-    /// What has landed in so long.
-    pub(crate) fn landed_within(&self, time: Nanos) -> u64 {
+    /// What has been written in so long.
+    pub(crate) fn written_within(&self, time: Nanos) -> u64 {
         let now = self.world.now();
-        let before = self.landed.iter().rev().find(|(at, _)| now.since(*at).0 > time.0);
-        self.landed_bytes() - before.map_or(0, |(_, bytes)| *bytes)
+        let before = self.written.iter().rev().find(|(at, _)| now.since(*at).0 > time.0);
+        self.written_bytes() - before.map_or(0, |(_, bytes)| *bytes)
     }
 
     /// This host does one thing of those that it could do, as the seed gives.
@@ -366,12 +366,12 @@ impl Host {
     }
 
     pub(crate) fn step_finisher(&mut self) -> bool {
-        let Some((work, landed)) = self.work.pop_front() else { return false };
+        let Some((work, written)) = self.work.pop_front() else { return false };
         let Some(finisher) = &mut self.finisher else { return false };
         let tells = matches!(work, Work::Advance(_) | Work::Stop { .. });
         let event = work.run(finisher);
         if tells && !matches!(event, Some(Event::Advanced(Err(_)))) {
-            self.told_bytes = landed;
+            self.told_bytes = written;
         }
         self.events.extend(event);
         true
@@ -392,7 +392,7 @@ impl Host {
         {
             self.tell(Event::Unpacked(unpacked), rng, trace);
         }
-        self.landed.push((self.world.now(), self.landed_bytes()));
+        self.written.push((self.world.now(), self.written_bytes()));
         self.tell(Event::Beat, rng, trace);
     }
 

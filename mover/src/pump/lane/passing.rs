@@ -127,7 +127,7 @@ impl Lane {
         self.gate.leave();
         request.stamps.retired = self.now();
         if let Some(objects) = &self.parts.objects {
-            objects.landed(&mut request);
+            objects.record_written(&mut request);
             self.clock(Awaited::Sink, request.stamps.retired);
         }
         let stamps = &request.stamps;

@@ -21,7 +21,7 @@ struct Needed {
     wanted_bytes: u64,
     /// Of these, what is missing of files that an earlier run began: they may have space for it.
     begun_bytes: u64,
-    landed_bytes: u64,
+    written_bytes: u64,
 }
 
 impl SpaceNeeded {
@@ -35,9 +35,9 @@ impl SpaceNeeded {
         all.begun_bytes = all.begun_bytes.saturating_add(begun);
     }
 
-    pub(super) fn landed(&mut self, on: &BTreeMap<u64, u64>) {
+    pub(super) fn record_written(&mut self, on: &BTreeMap<u64, u64>) {
         for (file_system, bytes) in on {
-            self.by_file_system.entry(*file_system).or_default().landed_bytes += bytes;
+            self.by_file_system.entry(*file_system).or_default().written_bytes += bytes;
         }
     }
 }
@@ -55,7 +55,7 @@ impl SinkSide {
     pub(super) fn check_room(&self) -> Result<(), Fault> {
         let Some(volume) = self.target.volume() else { return Ok(()) };
         for (file_system, needed) in &self.space_needed.by_file_system {
-            let missing = needed.wanted_bytes.saturating_sub(needed.landed_bytes);
+            let missing = needed.wanted_bytes.saturating_sub(needed.written_bytes);
             let free = match volume.free_bytes(&needed.path) {
                 Ok(free) => free,
                 Err(fault) if fault.ends_transfer() => return Err(fault),

@@ -70,9 +70,9 @@ pub struct Complete {
     pub outcome: Result<Option<Sum>, Fault>,
 }
 
-/// What has landed since the last call.
+/// What has been written since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Landed {
+pub(crate) struct Written {
     pub ranges: Vec<(u64, u64)>,
     pub bytes: u64,
     /// Bytes of these that take space, and are not known to be holes, by file system.
@@ -101,10 +101,10 @@ pub struct Objects {
 struct State {
     slots: BTreeMap<u64, Slot>,
     objects: BTreeMap<u64, Object>,
-    landed: ExtentSet,
-    landed_bytes: u64,
+    written: ExtentSet,
+    written_bytes: u64,
     /// Bytes of these that take space, by file system.
-    landed_on: BTreeMap<u64, u64>,
+    written_on: BTreeMap<u64, u64>,
     /// Objects of which something has been written since the journal was updated.
     advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
@@ -154,9 +154,9 @@ impl Objects {
         let state = State {
             slots: BTreeMap::new(),
             objects: BTreeMap::new(),
-            landed: ExtentSet::default(),
-            landed_bytes: 0,
-            landed_on: BTreeMap::new(),
+            written: ExtentSet::default(),
+            written_bytes: 0,
+            written_on: BTreeMap::new(),
             advanced: BTreeSet::new(),
             complete,
         };
@@ -324,26 +324,26 @@ impl Objects {
     }
 
     /// The sink has taken the request, or it is void: accounts for its bytes.
-    pub fn landed(&self, request: &mut Request) {
+    pub fn record_written(&self, request: &mut Request) {
         let extent = request.label.extent;
         let state = &mut *self.lock();
-        if !state.landed.insert_new(extent.start, extent.end()) {
-            panic!("{extent:?} landed twice"); // admitted once, so it lands once
+        if !state.written.insert_new(extent.start, extent.end()) {
+            panic!("{extent:?} written twice"); // admitted once, so it is written once
         }
         let payload = match request.label.kind {
             Kind::Data => u64::from(request.payload_len()),
             Kind::Zero | Kind::Sparse => u64::from(extent.len),
             Kind::Void | Kind::End => 0,
         };
-        state.landed_bytes += payload;
+        state.written_bytes += payload;
         let data = payload.saturating_sub(u64::from(request.left_out()));
         self.watch.gauge.bytes_done.fetch_add(payload, Relaxed);
         match &request.content {
-            Content::Unknown => panic!("a request that was not admitted landed"),
+            Content::Unknown => panic!("a request that was not admitted"),
             Content::Part(part) => {
                 let object = state.objects.get_mut(&part.object).expect("an admitted object");
                 object.missing -= u64::from(extent.len);
-                *state.landed_on.entry(object.wanted.file_system).or_default() += data;
+                *state.written_on.entry(object.wanted.file_system).or_default() += data;
                 object.note(0, request);
                 let number = part.object;
                 if object.keep_news(part.offset, request) {
@@ -355,8 +355,8 @@ impl Objects {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     let object = state.objects.get_mut(&segment.object).expect("a known object");
                     object.missing -= u64::from(segment.len);
-                    let landed = state.landed_on.entry(object.wanted.file_system).or_default();
-                    *landed += data * u64::from(segment.len) / payload.max(1);
+                    let written = state.written_on.entry(object.wanted.file_system).or_default();
+                    *written += data * u64::from(segment.len) / payload.max(1);
                     object.note(index as u16, request);
                     complete_if_all_came(state, segment.object);
                 }
@@ -392,21 +392,21 @@ impl Objects {
         Ok(())
     }
 
-    /// What has landed since the last call, at most `ranges_max` ranges of it.
-    pub(crate) fn take_landed(&self, ranges_max: usize) -> Option<Landed> {
+    /// What has been written since the last call, at most `ranges_max` ranges of it.
+    pub(crate) fn take_written(&self, ranges_max: usize) -> Option<Written> {
         let mut state = self.lock();
-        if state.landed.is_empty() {
+        if state.written.is_empty() {
             return None;
         }
-        let ranges: Vec<(u64, u64)> = state.landed.ranges().take(ranges_max).collect();
-        if ranges.len() == state.landed.range_count() {
-            state.landed.clear();
+        let ranges: Vec<(u64, u64)> = state.written.ranges().take(ranges_max).collect();
+        if ranges.len() == state.written.range_count() {
+            state.written.clear();
         } else {
-            state.landed = rest_of(&state.landed, ranges.len());
+            state.written = rest_of(&state.written, ranges.len());
         }
-        let bytes = std::mem::take(&mut state.landed_bytes);
-        let data_on = std::mem::take(&mut state.landed_on);
-        Some(Landed { ranges, bytes, data_on })
+        let bytes = std::mem::take(&mut state.written_bytes);
+        let data_on = std::mem::take(&mut state.written_on);
+        Some(Written { ranges, bytes, data_on })
     }
 
     /// Bytes still to come of files on one file system that have space reserved.
@@ -456,7 +456,7 @@ impl Object {
             return false;
         }
         let end = offset + u64::from(request.label.extent.len);
-        assert!(news.ranges.insert_new(offset, end), "a stretch landed twice");
+        assert!(news.ranges.insert_new(offset, end), "a stretch written twice");
         request.pieces.iter().for_each(|piece| news.sums.add(piece));
         true
     }
