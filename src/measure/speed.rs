@@ -10,7 +10,7 @@ use base::fault::{Class, Fault};
 use base::job::Location;
 use base::units::Nanos;
 use mover::ends::null::fill_seeded;
-use mover::ends::synthetic::Maker;
+use mover::ends::synthetic::DataGenerator;
 use mover::io::system::CpuClock;
 use mover::work::codec::{Packer, Unpacker};
 
@@ -43,8 +43,8 @@ pub(super) fn load(
         Location::Zero { len } | Location::Null { len } => made(len, &|_| {}),
         Location::Random { len, seed } => made(len, &|bytes| fill_seeded(*seed, 0, bytes)),
         Location::Synthetic { set, len, seed } => {
-            let maker = Maker::new(*set, *seed, payload_bytes);
-            made(len, &|bytes| maker.fill(0, bytes))
+            let generator = DataGenerator::new(*set, *seed, payload_bytes);
+            made(len, &|bytes| generator.fill(0, bytes))
         }
         Location::Stdio | Location::Endless | Location::EndlessSynthetic { .. } => {
             Err(Fault::usage("standard input cannot be measured: name a file"))

@@ -2,7 +2,7 @@
 //! endpoint; one with I/O is `pipe.rs`. `pump/lane/assembly.rs` decides which is used.
 
 use super::endpoint::{Endpoint, Nature, Next};
-use super::synthetic::Maker;
+use super::synthetic::DataGenerator;
 use crate::io::buffer::Buffer;
 use crate::io::request::{Leg, Request};
 
@@ -15,7 +15,7 @@ pub enum Fill {
     /// The same bytes at the same address for every run with this seed.
     Seeded(u64),
     /// As compressible as data of some kind.
-    Made(Maker),
+    Made(DataGenerator),
 }
 
 /// A null endpoint, as a source or a sink.
@@ -61,9 +61,9 @@ impl Endpoint for Null {
                     let start = request.label.extent.start;
                     fill_seeded(*seed, start, request.body_mut());
                 }
-                Fill::Made(maker) => {
+                Fill::Made(generator) => {
                     let start = request.label.extent.start;
-                    maker.fill(start, request.body_mut());
+                    generator.fill(start, request.body_mut());
                 }
             }
         }

@@ -12,23 +12,23 @@ use base::settings::DataSet;
 
 /// Generates the bytes of one data set.
 #[derive(Clone, Debug)]
-pub struct Maker {
+pub struct DataGenerator {
     set: DataSet,
     seed: u64,
     request_bytes: u64,
     tape: Arc<Vec<u8>>,
 }
 
-impl Maker {
+impl DataGenerator {
     /// The memory that one takes.
     pub const BYTES: u64 = TAPE_BYTES as u64;
 
-    pub fn new(set: DataSet, seed: u64, request_bytes: u32) -> Maker {
+    pub fn new(set: DataSet, seed: u64, request_bytes: u32) -> DataGenerator {
         let tape = match set {
             DataSet::Records | DataSet::Mix => records(seed),
             DataSet::Text | DataSet::Runs => text(seed),
         };
-        Maker { set, seed, request_bytes: request_bytes.into(), tape: Arc::new(tape) }
+        DataGenerator { set, seed, request_bytes: request_bytes.into(), tape: Arc::new(tape) }
     }
 
     /// Fills `body` with the bytes that belong at `start`, a multiple of eight.
@@ -145,19 +145,19 @@ mod tests {
         const REQUEST_BYTES: u32 = 12 << 10;
         let request = u64::from(REQUEST_BYTES);
         for set in DataSet::ALL {
-            let maker = Maker::new(*set, 3, REQUEST_BYTES);
+            let generator = DataGenerator::new(*set, 3, REQUEST_BYTES);
             // Where kinds change, and where the tape repeats.
             for middle in [request, request * RUN_REQUESTS, TAPE_BYTES as u64] {
                 let start = middle - 4096;
                 let mut whole = vec![0; 8192];
-                maker.fill(start, &mut whole);
+                generator.fill(start, &mut whole);
                 let mut parts = vec![0; 8192];
                 let (front, back) = parts.split_at_mut(1000);
-                maker.fill(start, front);
-                maker.fill(start + 1000, back);
+                generator.fill(start, front);
+                generator.fill(start + 1000, back);
                 assert!(whole == parts, "{set:?} at {middle}");
                 let mut other = vec![0; 8192];
-                Maker::new(*set, 4, REQUEST_BYTES).fill(start, &mut other);
+                DataGenerator::new(*set, 4, REQUEST_BYTES).fill(start, &mut other);
                 assert!(other != whole, "{set:?}: another seed");
             }
         }

@@ -56,7 +56,7 @@ pub(crate) struct Host {
     /// Streams to be opened: their numbers, and when.
     pub dials: Vec<(Tick, u32)>,
     lanes: BTreeMap<u32, Lane>,
-    maker: Lanes,
+    assembly: Lanes,
     packers: Option<Packers>,
     sockets: BTreeMap<u32, StreamHandle>,
     finisher: Option<Finisher>,
@@ -161,7 +161,7 @@ impl Host {
             line_was_full: false,
             dials: Vec::new(),
             lanes: BTreeMap::new(),
-            maker: Lanes::new(fixture, ledgers),
+            assembly: Lanes::new(fixture, ledgers),
             packers: far.then(|| Packers::new(fixture, has_source)).flatten(),
             sockets: BTreeMap::new(),
             finisher: None,
@@ -280,7 +280,7 @@ impl Host {
         if let Some(stream) = &stream {
             self.sockets.insert(number, stream.handle.clone());
         }
-        let lane = self.maker.lane(stream, self.packers.as_ref(), rng);
+        let lane = self.assembly.lane(stream, self.packers.as_ref(), rng);
         self.lanes.insert(number, lane);
     }
 

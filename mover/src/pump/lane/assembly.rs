@@ -6,7 +6,7 @@ use crate::ends::endpoint::Endpoint;
 use crate::ends::null::{Fill, Null};
 use crate::ends::pipe::{PipeSink, PipeSource, Turn};
 use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
-use crate::ends::synthetic::Maker;
+use crate::ends::synthetic::DataGenerator;
 use crate::ends::tree::Tree;
 use crate::io::backend::Backend;
 use crate::io::buffer::Buffer;
@@ -183,7 +183,9 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
     };
     let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
     let made = match &ends.source {
-        Some((Location::Synthetic { .. } | Location::EndlessSynthetic { .. }, _)) => Maker::BYTES,
+        Some((Location::Synthetic { .. } | Location::EndlessSynthetic { .. }, _)) => {
+            DataGenerator::BYTES
+        }
         _ => 0,
     };
     lanes * (requests + sealed + cycle + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
@@ -386,7 +388,7 @@ fn ring() -> std::io::Result<Box<dyn Backend>> {
 struct Pipes {
     input: Option<Handle>,
     output: Option<Handle>,
-    maker: Option<Maker>,
+    maker: Option<DataGenerator>,
 }
 
 impl Pipes {
@@ -405,7 +407,7 @@ impl Pipes {
             _,
         )) = &ends.source
         {
-            pipes.maker = Some(Maker::new(*set, *seed, ends.settings.request_bytes));
+            pipes.maker = Some(DataGenerator::new(*set, *seed, ends.settings.request_bytes));
         }
         if let Some((Target::Pipe, _)) = &ends.sink {
             pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);
