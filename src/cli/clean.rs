@@ -8,7 +8,7 @@ use super::console::Console;
 use super::endpoint::{EndArg, Role};
 use super::options::copying;
 use super::order::Show;
-use super::progress::Heard;
+use super::progress::Collected;
 use super::typed::Typed;
 use super::words::quote;
 use super::{Said, conclude, start};
@@ -62,14 +62,14 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
         Cleaning::Remove => Dry::No,
     };
     console.event(&start("clean", args.shown.clone(), None, None));
-    let mut heard = Heard::default();
+    let mut collected = Collected::default();
     let mut all = Cleaned::default();
     for root in &args.roots {
         let cleaned = clean::clean(root, args.cleaning, &mut |sight| {
             console.event(&json::cleaned(sight, dry));
             match sight {
                 CleanEvent::Failed(fault) => {
-                    heard.failed_count += 1;
+                    collected.failed_count += 1;
                     console.error(&fault.text);
                 }
                 told => console.summary(&files::sight(told, dry)),
@@ -85,5 +85,5 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
             .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
         end,
     };
-    conclude(&console, Ok(said), heard)
+    conclude(&console, Ok(said), collected)
 }

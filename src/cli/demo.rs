@@ -49,16 +49,16 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
     let console = Arc::new(Console::new(args.show, started));
     let order = DemoOrder { settings: args.settings.clone(), bytes: args.bytes, files: args.files };
     console.event(&start("demo", Vec::new(), None, Some(&order.settings)));
-    let (result, heard) = watched(&console, Phase::Connecting, None, |watch| {
+    let (result, collected) = watched(&console, Phase::Connecting, None, |watch| {
         demo::run(&order, watch, &|step| console.remark(step))
     });
     let said = result.map(|outcome| {
         let made = (&outcome, &order.settings);
         let ends = record::Ends::of_demo();
-        let record = record::keep(&console, &args.recording, "demo", &ends, made, &heard);
+        let record = record::keep(&console, &args.recording, "demo", &ends, made, &collected);
         let mut said = moved(made, record, args.stats);
         said.summary.push_str("  verified            all files read again and equal; removed\n");
         said.explained(&console, made, args.explain)
     });
-    conclude(&console, said, heard)
+    conclude(&console, said, collected)
 }

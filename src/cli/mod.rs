@@ -42,7 +42,7 @@ use std::time::Instant;
 use self::args::{Args, Task};
 use self::console::Console;
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
-use self::progress::{Heard, follow};
+use self::progress::{Collected, follow};
 use self::typed::Stop;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
@@ -153,7 +153,9 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let Order { job, receipt, show, idle } = order;
     let console = match Console::with_log(*show, started, log.as_deref()) {
         Ok(console) => Arc::new(console),
-        Err(fault) => return conclude(&Console::new(*show, started), Err(fault), Heard::default()),
+        Err(fault) => {
+            return conclude(&Console::new(*show, started), Err(fault), Collected::default());
+        }
     };
     let settings = Some(&job.settings);
     console.event(&start("copy", sources.clone(), Some(target.clone()), settings));
@@ -172,27 +174,28 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     };
     let receipt =
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
-    let (result, mut heard) = match receipt {
+    let (result, mut collected) = match receipt {
         Ok(receipt) => watched(&console, first, receipt, |watch| remote::copy::run(job, watch)),
-        Err(fault) => (Err(fault), Heard::default()),
+        Err(fault) => (Err(fault), Collected::default()),
     };
-    heard.expected = result.as_ref().ok().and_then(|outcome| {
+    collected.expected = result.as_ref().ok().and_then(|outcome| {
         // If the run is to be recorded, that step reports what is wrong with the store.
         let store = recording.store.as_deref();
         let model = prediction::model(store, &mut |text| {
             outcome.dry.iter().for_each(|_| console.warning(text));
         });
         let way = prediction::path_model(store, job, outcome);
-        prediction::predict(outcome, &heard.shape, &job.settings, model.as_ref(), way.as_ref())
+        prediction::predict(outcome, &collected.shape, &job.settings, model.as_ref(), way.as_ref())
     });
     let said = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &job.settings);
-        let record = record::keep(&console, recording, "copy", &ends, made, &heard);
-        let said = moved(made, record, *stats).beside(&outcome, heard.expected.as_ref(), *stats);
+        let record = record::keep(&console, recording, "copy", &ends, made, &collected);
+        let said =
+            moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
         said.explained(&console, made, *explain)
     });
-    conclude(&console, said, heard)
+    conclude(&console, said, collected)
 }
 
 /// A destination that is a new file here and is called like a host that ssh knows.
@@ -222,7 +225,7 @@ fn watched<T>(
     first: Phase,
     receipt: Option<Receipt>,
     work: impl FnOnce(&Arc<Watch>) -> Result<T, Fault>,
-) -> (Result<T, Fault>, Heard) {
+) -> (Result<T, Fault>, Collected) {
     let followed = follow(console, first, receipt);
     if let Err(why) = signals::install(&followed.watch) {
         followed.watch.warn(format!("Ctrl-C ends the program at once: {why}"));
@@ -316,10 +319,10 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
 }
 
 /// Reports how it ended and returns the exit code.
-fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 {
+fn conclude(console: &Console, result: Result<Said, Fault>, collected: Collected) -> u8 {
     // Only a transfer that ran to its end has a receipt; otherwise its temporary file is removed.
     let receipt = match result {
-        Ok(_) => heard.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
+        Ok(_) => collected.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
         Err(_) => Ok(()),
     };
     let no_receipt = receipt.err().map(|fault| (fault.class, fault.text));
@@ -339,8 +342,8 @@ fn conclude(console: &Console, result: Result<Said, Fault>, heard: Heard) -> u8 
     let (class, message) = trouble.unzip();
     let verdict = json::end(class, message);
     let code = verdict.exit_code;
-    let failed = heard.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
-    let failed_count = heard.failed_count;
+    let failed = collected.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
+    let failed_count = collected.failed_count;
     let EndEvent { record, cpu_ns_per_byte, verified, .. } = end;
     let end = EndEvent { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
     console.event(&Event::End(Box::new(end)));

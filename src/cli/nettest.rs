@@ -14,7 +14,7 @@ use super::console::Console;
 use super::endpoint::{EndArg, Role};
 use super::options::{net_test, showing};
 use super::order::{self, Show};
-use super::progress::Heard;
+use super::progress::Collected;
 use super::record::{self, Ends, Recording};
 use super::settings::{remote, settings};
 use super::typed::Typed;
@@ -468,7 +468,7 @@ impl Done {
         (direction, outcome, series): (Direction, &Outcome, &Series),
         total: &WayTotal,
     ) -> i64 {
-        let heard = Heard { series: series.clone(), ..Heard::default() };
+        let collected = Collected { series: series.clone(), ..Collected::default() };
         let steady = total.receiver.or(total.sender);
         let ends = args.order.ends(direction);
         let of = (outcome, &args.order.settings);
@@ -476,7 +476,7 @@ impl Done {
             record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);
             record.moved.steady_from_s = Some(args.order.span.omit.seconds());
         };
-        record::keep_with(console, &args.recording, "net-test", &ends, of, &heard, add).id
+        record::keep_with(console, &args.recording, "net-test", &ends, of, &collected, add).id
     }
 }
 

@@ -25,12 +25,12 @@ use mover::receipt::Receipt;
 pub(crate) struct Followed {
     pub watch: Arc<Watch>,
     over: Arc<AtomicBool>,
-    thread: JoinHandle<Heard>,
+    thread: JoinHandle<Collected>,
 }
 
 /// What was collected until the end.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Collected {
     /// The first failures, for the end of a JSON run.
     pub failed: Vec<(Vec<u8>, Fault)>,
     pub failed_count: u64,
@@ -65,7 +65,7 @@ pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Recei
         connected_at: None,
         moved_before: 0,
         last_moved: 0,
-        heard: Heard { receipt: receipt.map(Ok), ..Heard::default() },
+        collected: Collected { receipt: receipt.map(Ok), ..Collected::default() },
     };
     let thread = thread::spawn(move || follower.run(&notices));
     Followed { watch, over, thread }
@@ -73,7 +73,7 @@ pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Recei
 
 impl Followed {
     /// Waits until all notices were handled.
-    pub(super) fn finish(self) -> Heard {
+    pub(super) fn finish(self) -> Collected {
         let Followed { watch, over, thread } = self;
         over.store(true, Relaxed);
         // Usually no other thread holds the watch: then its notices end here, and this thread need
@@ -81,7 +81,7 @@ impl Followed {
         drop(watch);
         let panicked = || {
             let fault = Fault::new(Class::Local, "the thread that shows progress panicked");
-            Heard { receipt: Some(Err(fault)), ..Heard::default() }
+            Collected { receipt: Some(Err(fault)), ..Collected::default() }
         };
         thread.join().unwrap_or_else(|_| panicked())
     }
@@ -116,11 +116,11 @@ struct Follower {
     moved_before: u64,
     /// At the last sample.
     last_moved: u64,
-    heard: Heard,
+    collected: Collected,
 }
 
 impl Follower {
-    fn run(mut self, notices: &Receiver<Notice>) -> Heard {
+    fn run(mut self, notices: &Receiver<Notice>) -> Collected {
         let mut next_look = Instant::now() + LOOK_EVERY;
         loop {
             match notices.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
@@ -142,7 +142,7 @@ impl Follower {
         if unheard > 0 {
             self.console.warning(&format!("{unheard} more warnings and errors were not shown"));
         }
-        self.heard
+        self.collected
     }
 
     fn hear(&mut self, notice: Notice) {
@@ -153,7 +153,7 @@ impl Follower {
                 self.start_over();
             }
             Notice::FileDone { path, bytes, digest } => {
-                self.heard.shape.add(bytes);
+                self.collected.shape.add(bytes);
                 if self.console.show().amount >= Amount::Usual {
                     self.console.event(&json::file_done(&path, bytes, digest.as_deref()));
                 }
@@ -163,7 +163,7 @@ impl Follower {
                 }
             }
             Notice::WouldCopy { path, bytes } => {
-                self.heard.shape.add(bytes);
+                self.collected.shape.add(bytes);
                 if self.console.show().amount >= Amount::Usual {
                     self.console.event(&json::would_copy(&path, bytes));
                 }
@@ -172,9 +172,9 @@ impl Follower {
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
                 self.console.error(&files::failed(&path, &fault));
-                self.heard.failed_count += 1;
-                if self.heard.failed.len() < FAILED_KEPT {
-                    self.heard.failed.push((path, fault));
+                self.collected.failed_count += 1;
+                if self.collected.failed.len() < FAILED_KEPT {
+                    self.collected.failed.push((path, fault));
                 }
             }
         }
@@ -182,15 +182,15 @@ impl Follower {
 
     /// The next attempt reports every file again.
     fn start_over(&mut self) {
-        self.heard.failed.clear();
-        self.heard.failed_count = 0;
-        self.heard.series = Series::default();
-        self.heard.shape = Shape::default();
-        if let Some(Ok(receipt)) = &mut self.heard.receipt
+        self.collected.failed.clear();
+        self.collected.failed_count = 0;
+        self.collected.series = Series::default();
+        self.collected.shape = Shape::default();
+        if let Some(Ok(receipt)) = &mut self.collected.receipt
             && let Err(fault) = receipt.restart()
         {
             self.console.warning(&fault.text);
-            self.heard.receipt = Some(Err(fault));
+            self.collected.receipt = Some(Err(fault));
         }
         // The gauges start at zero again: bytes moved before say nothing about the rate.
         self.first = Phase::Reconnecting;
@@ -206,11 +206,11 @@ impl Follower {
 
     /// Adds a file to the receipt. The first failure ends the receipt, not the transfer.
     fn note(&mut self, path: &[u8], digest: &str) {
-        if let Some(Ok(receipt)) = &mut self.heard.receipt
+        if let Some(Ok(receipt)) = &mut self.collected.receipt
             && let Err(fault) = receipt.add(path, digest)
         {
             self.console.warning(&fault.text);
-            self.heard.receipt = Some(Err(fault));
+            self.collected.receipt = Some(Err(fault));
         }
     }
 
@@ -223,7 +223,7 @@ impl Follower {
             self.connected_at.get_or_insert(seen.at);
         }
         self.last_moved = seen.moved();
-        self.heard.series.add(seen.at, seen.bytes_done.saturating_sub(seen.bytes_held));
+        self.collected.series.add(seen.at, seen.bytes_done.saturating_sub(seen.bytes_held));
         self.meter.see(&seen);
         // Not while connecting: ssh may be asking for a password on the same line.
         if self.console.has_line() && seen.phase() != Phase::Connecting {

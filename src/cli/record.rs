@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::console::Console;
 use super::options::recording::{NO_RECORD, RESULTS};
-use super::progress::Heard;
+use super::progress::Collected;
 use super::typed::Typed;
 use crate::host::environment;
 use crate::measure;
@@ -89,9 +89,9 @@ pub(super) fn keep(
     command: &str,
     ends: &Ends,
     made: (&Outcome, &Settings),
-    heard: &Heard,
+    collected: &Collected,
 ) -> Record {
-    keep_with(console, recording, command, ends, made, heard, |_| {})
+    keep_with(console, recording, command, ends, made, collected, |_| {})
 }
 
 /// The same; `add` adds what only that kind of run has.
@@ -101,7 +101,7 @@ pub(crate) fn keep_with(
     command: &str,
     ends: &Ends,
     (outcome, settings): (&Outcome, &Settings),
-    heard: &Heard,
+    collected: &Collected,
     add: impl FnOnce(&mut Record),
 ) -> Record {
     let opened = (outcome.dry.is_none() && recording.is_wanted()).then(|| {
@@ -115,12 +115,12 @@ pub(crate) fn keep_with(
         target: ends.target.clone(),
         settings,
         outcome,
-        series: &heard.series,
+        series: &collected.series,
         started_unix_s: now.as_secs_f64() - console.started().elapsed().as_secs_f64(),
         environment: opened.as_ref().and_then(|opened| Some(opened.as_ref().ok()?.0)).unwrap_or(0),
         source_file_system: ends.source_file_system.clone(),
         sink_file_system: ends.sink_file_system.clone(),
-        predicted: heard.expected.as_ref().map(Predicted::from),
+        predicted: collected.expected.as_ref().map(Predicted::from),
         far_host: ends.far_host.as_deref(),
     });
     add(&mut record);

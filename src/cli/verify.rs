@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::console::Console;
 use super::endpoint::{EndArg, Role};
 use super::order::Show;
-use super::progress::Heard;
+use super::progress::Collected;
 use super::typed::Typed;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
@@ -73,16 +73,16 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     };
     let kept = match kept {
         Ok(kept) => kept,
-        Err(fault) => return conclude(&console, Err(fault), Heard::default()),
+        Err(fault) => return conclude(&console, Err(fault), Collected::default()),
     };
     let manifest = kept.as_ref().map_or(manifest.as_path(), NamedTempFile::path);
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (result, heard) = watched(&console, Phase::Finding, None, |watch| {
+    let (result, collected) = watched(&console, Phase::Finding, None, |watch| {
         receipt::verify(manifest, root, threads, watch)
     });
     let elapsed = started.elapsed().into();
-    conclude(&console, result.map(|found| read_again(&found, elapsed)), heard)
+    conclude(&console, result.map(|found| read_again(&found, elapsed)), collected)
 }
 
 #[cfg(test)]
