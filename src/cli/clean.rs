@@ -11,7 +11,7 @@ use super::order::Show;
 use super::progress::Collected;
 use super::typed::Typed;
 use super::words::quote;
-use super::{Said, conclude, start};
+use super::{Conclusion, conclude, start};
 use analysis::report::files::{self, Dry};
 use analysis::report::json;
 use analysis::report::live::count;
@@ -78,12 +78,12 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
         all.add(&cleaned);
     }
     let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);
-    let said = Said {
+    let conclusion = Conclusion {
         run: None,
         summary: files::cleaned(&all, dry),
         trouble: (all.failed > 0)
             .then(|| (Class::SomeFailed, format!("{} not cleaned", count(all.failed, "place")))),
         end,
     };
-    conclude(&console, Ok(said), collected)
+    conclude(&console, Ok(conclusion), collected)
 }

@@ -52,13 +52,15 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
     let (result, collected) = watched(&console, Phase::Connecting, None, |watch| {
         demo::run(&order, watch, &|step| console.remark(step))
     });
-    let said = result.map(|outcome| {
+    let conclusion = result.map(|outcome| {
         let made = (&outcome, &order.settings);
         let ends = record::Ends::of_demo();
         let record = record::keep(&console, &args.recording, "demo", &ends, made, &collected);
-        let mut said = moved(made, record, args.stats);
-        said.summary.push_str("  verified            all files read again and equal; removed\n");
-        said.explained(&console, made, args.explain)
+        let mut conclusion = moved(made, record, args.stats);
+        conclusion
+            .summary
+            .push_str("  verified            all files read again and equal; removed\n");
+        conclusion.explained(&console, made, args.explain)
     });
-    conclude(&console, said, collected)
+    conclude(&console, conclusion, collected)
 }

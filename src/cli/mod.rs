@@ -187,15 +187,15 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         let way = prediction::path_model(store, job, outcome);
         prediction::predict(outcome, &collected.shape, &job.settings, model.as_ref(), way.as_ref())
     });
-    let said = result.map(|outcome| {
+    let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &job.settings);
         let record = record::keep(&console, recording, "copy", &ends, made, &collected);
-        let said =
+        let conclusion =
             moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
-        said.explained(&console, made, *explain)
+        conclusion.explained(&console, made, *explain)
     });
-    conclude(&console, said, collected)
+    conclude(&console, conclusion, collected)
 }
 
 /// A destination that is a new file here and is called like a host that ssh knows.
@@ -235,7 +235,7 @@ fn watched<T>(
 }
 
 /// The report on work that ran to its end.
-struct Said {
+struct Conclusion {
     summary: String,
     /// The number under which it was recorded.
     run: Option<i64>,
@@ -244,9 +244,14 @@ struct Said {
     end: EndEvent,
 }
 
-impl Said {
+impl Conclusion {
     /// Adds the prediction: to a dry run, and beside the figures.
-    fn beside(mut self, outcome: &Outcome, expected: Option<&Prediction>, stats: bool) -> Said {
+    fn beside(
+        mut self,
+        outcome: &Outcome,
+        expected: Option<&Prediction>,
+        stats: bool,
+    ) -> Conclusion {
         let text = match (expected, outcome.dry) {
             (Some(expected), Some(_)) => predicted::expected(expected, outcome),
             (Some(expected), None) if stats => predicted::compared(expected, outcome),
@@ -264,7 +269,7 @@ impl Said {
         console: &Console,
         (outcome, settings): (&Outcome, &Settings),
         explain: bool,
-    ) -> Said {
+    ) -> Conclusion {
         if let Some(verdict) = explain::of_copy(outcome, settings) {
             self.summary.push_str(&match explain {
                 true => format!("\n{}", page::page(&verdict)),
@@ -277,14 +282,14 @@ impl Said {
     }
 }
 
-fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool) -> Said {
+fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool) -> Conclusion {
     let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
     let free_bytes = outcome.dry.and_then(|room| room.free_bytes);
     let no_room = free_bytes.is_some_and(|free| free < outcome.bytes);
     if no_room {
         worst = worst.max(Some(Class::NoSpace));
     }
-    Said {
+    Conclusion {
         summary: match stats && outcome.dry.is_none() {
             true => text::summary(outcome, settings) + &text::statistics(outcome, settings),
             false => text::summary(outcome, settings),
@@ -304,12 +309,12 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool
     }
 }
 
-fn read_again(found: &Verified, elapsed: Nanos) -> Said {
+fn read_again(found: &Verified, elapsed: Nanos) -> Conclusion {
     let worst = found.worst();
     let bad = found.differing + found.missing + found.unreadable;
     let do_not = if bad == 1 { "does not" } else { "do not" };
     let end = json::end(worst, None);
-    Said {
+    Conclusion {
         summary: files::verified(found, elapsed),
         run: None,
         trouble: worst
@@ -319,7 +324,7 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Said {
 }
 
 /// Reports how it ended and returns the exit code.
-fn conclude(console: &Console, result: Result<Said, Fault>, collected: Collected) -> u8 {
+fn conclude(console: &Console, result: Result<Conclusion, Fault>, collected: Collected) -> u8 {
     // Only a transfer that ran to its end has a receipt; otherwise its temporary file is removed.
     let receipt = match result {
         Ok(_) => collected.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
@@ -327,12 +332,12 @@ fn conclude(console: &Console, result: Result<Said, Fault>, collected: Collected
     };
     let no_receipt = receipt.err().map(|fault| (fault.class, fault.text));
     let (end, trouble) = match result {
-        Ok(said) => {
-            let run = said.run.map(|run| {
+        Ok(conclusion) => {
+            let run = conclusion.run.map(|run| {
                 format!("  recorded as run {run}: 'datapump results show {run}' has the details\n")
             });
-            console.summary(&format!("{}{}", said.summary, run.unwrap_or_default()));
-            (said.end, said.trouble.or(no_receipt))
+            console.summary(&format!("{}{}", conclusion.summary, run.unwrap_or_default()));
+            (conclusion.end, conclusion.trouble.or(no_receipt))
         }
         Err(fault) => (json::end(Some(fault.class), None), Some((fault.class, fault.text))),
     };

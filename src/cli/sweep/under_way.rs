@@ -137,7 +137,7 @@ fn measure_rest(
         data: args.data,
     };
     let all = campaign.plan.cells().len();
-    let mut told = Told {
+    let mut progress = CampaignProgress {
         console,
         names: campaign.names(),
         began: clock::now(),
@@ -145,9 +145,10 @@ fn measure_rest(
         each_s: each_s(&campaign.plan),
         left: all - done.cells.len(),
     };
-    let left_out = course.carry_out(&done, near, store, &control, &mut |step| told.tell(step))?;
+    let left_out =
+        course.carry_out(&done, near, store, &control, &mut |step| progress.show(step))?;
     console.clear();
-    let left = told.left;
+    let left = progress.left;
     if control.stopping() {
         let text = format!(
             "stopped after {} of {all} cells; continue with: datapump sweep --resume {name}",
@@ -198,7 +199,7 @@ fn missing(left_out: &[LeftOut], name: &str) -> Trouble {
 }
 
 /// Prints the progress of a campaign.
-struct Told<'a> {
+struct CampaignProgress<'a> {
     console: &'a Console,
     names: Vec<String>,
     began: Tick,
@@ -209,8 +210,8 @@ struct Told<'a> {
     left: usize,
 }
 
-impl Told<'_> {
-    fn tell(&mut self, step: &Step<'_>) {
+impl CampaignProgress<'_> {
+    fn show(&mut self, step: &Step<'_>) {
         match step {
             Step::Pausing { cell, length } => {
                 let pause = live::clock(*length);
