@@ -46,41 +46,46 @@ pub struct Finding {
 
 /// The result of a rule, before the host and the check are added.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct RuleResult {
     pub state: State,
     pub found: String,
     pub why: String,
     pub remedy: String,
 }
 
-impl Said {
-    pub(super) fn good(found: impl Into<String>) -> Said {
-        Said { state: State::Good, found: found.into(), why: String::new(), remedy: String::new() }
+impl RuleResult {
+    pub(super) fn good(found: impl Into<String>) -> RuleResult {
+        RuleResult {
+            state: State::Good,
+            found: found.into(),
+            why: String::new(),
+            remedy: String::new(),
+        }
     }
 
-    pub(super) fn unknown(found: impl Into<String>) -> Said {
-        Said { state: State::Unknown, ..Said::good(found) }
+    pub(super) fn unknown(found: impl Into<String>) -> RuleResult {
+        RuleResult { state: State::Unknown, ..RuleResult::good(found) }
     }
 
     pub(super) fn advice(
         found: impl Into<String>,
         why: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Said {
-        let said = Said::good(found);
-        Said { state: State::Advice, why: why.into(), remedy: remedy.into(), ..said }
+    ) -> RuleResult {
+        let result = RuleResult::good(found);
+        RuleResult { state: State::Advice, why: why.into(), remedy: remedy.into(), ..result }
     }
 
     pub(super) fn trouble(
         found: impl Into<String>,
         why: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Said {
-        Said { state: State::Trouble, ..Said::advice(found, why, remedy) }
+    ) -> RuleResult {
+        RuleResult { state: State::Trouble, ..RuleResult::advice(found, why, remedy) }
     }
 
     pub(super) fn of(self, of: &str, check: &'static str) -> Finding {
-        let Said { state, found, why, remedy } = self;
+        let RuleResult { state, found, why, remedy } = self;
         Finding { of: of.to_string(), check, state, found, why, remedy }
     }
 }
@@ -123,7 +128,7 @@ impl Facts<'_> {
 }
 
 /// One check; `None` where its facts are missing.
-pub(super) type Rule = fn(&Facts<'_>, &Goal) -> Option<Said>;
+pub(super) type Rule = fn(&Facts<'_>, &Goal) -> Option<RuleResult>;
 
 /// What a test connection and a login found out about the path to a host.
 #[derive(Clone, Debug, PartialEq)]

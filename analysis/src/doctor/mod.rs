@@ -11,7 +11,7 @@ mod tcp;
 
 use std::collections::BTreeMap;
 
-use self::finding::{Facts, Said};
+use self::finding::{Facts, RuleResult};
 pub use self::finding::{Finding, Goal, PathProbe, State, TestConnection};
 use base::fault::{Class, Fault};
 
@@ -33,7 +33,7 @@ pub fn not_reached(host: &str, fault: &Fault) -> Finding {
         _ => ("ssh", "the far side of a copy is started over it"),
     };
     let remedy = format!("ssh {host} datapump --version");
-    Said::trouble(&fault.text, why, remedy).of(&format!("path to {host}"), check)
+    RuleResult::trouble(&fault.text, why, remedy).of(&format!("path to {host}"), check)
 }
 
 #[cfg(test)]

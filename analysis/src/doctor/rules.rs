@@ -1,6 +1,6 @@
 //! The rules for a host's network interface, processors, limits and files.
 
-use super::finding::{Facts, Goal, Rule, Said};
+use super::finding::{Facts, Goal, Rule, RuleResult};
 use base::units::{Bytes, Rate};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -21,15 +21,15 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("free space", free_space),
 ];
 
-fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
+fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<RuleResult> {
     let name = facts.text("interface")?;
     let Some(mbit) = facts.number("interface_mbit").filter(|mbit| *mbit > 0.0) else {
-        return Some(Said::good(format!("{name}, speed unknown")));
+        return Some(RuleResult::good(format!("{name}, speed unknown")));
     };
     let speed = Rate { bytes_per_second: mbit * 1e6 / 8.0 };
     let found = format!("{name}, {speed}");
     Some(match speed.bytes_per_second < 0.99 * goal.bytes_per_s {
-        true => Said::trouble(
+        true => RuleResult::trouble(
             found,
             format!(
                 "it is slower than the target of {}",
@@ -37,35 +37,35 @@ fn interface(facts: &Facts<'_>, goal: &Goal) -> Option<Said> {
             ),
             format!("ethtool {name}: check the negotiated speed"),
         ),
-        false => Said::good(found),
+        false => RuleResult::good(found),
     })
 }
 
-fn packet_size(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn packet_size(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let mtu = facts.number("mtu_bytes")?;
     let name = facts.text("interface").unwrap_or("the interface");
     let found = format!("MTU {mtu:.0} on {name}");
     let remedy = format!("ip link set {name} mtu 1500");
     Some(match mtu {
-        MTU_USUAL.. => Said::good(found),
-        MTU_LEAST.. => Said::advice(
+        MTU_USUAL.. => RuleResult::good(found),
+        MTU_LEAST.. => RuleResult::advice(
             found,
             "more packets for the same bytes, and headers take a larger share of the link",
             remedy,
         ),
-        _ => Said::trouble(found, "IPv6 does not work below 1280 (RFC 8200)", remedy),
+        _ => RuleResult::trouble(found, "IPv6 does not work below 1280 (RFC 8200)", remedy),
     })
 }
 
-fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let name = facts.text("interface").unwrap_or("the interface");
     let Some(all) = facts.text("qdisc") else {
         let default = facts.sysctl("net.core.default_qdisc")?;
-        return Some(Said::unknown(format!("unknown for {name}; default is {default}")));
+        return Some(RuleResult::unknown(format!("unknown for {name}; default is {default}")));
     };
     let found = format!("{all} on {name}");
     if let Some(shaper) = all.split(' ').find(|one| SHAPERS.contains(one)) {
-        return Some(Said::trouble(
+        return Some(RuleResult::trouble(
             found,
             format!("{shaper} limits or delays what this host sends"),
             format!(
@@ -76,30 +76,30 @@ fn queue_discipline(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let is_plain = all.split(' ').any(|one| one.starts_with("pfifo") || one == "bfifo");
     let packets = facts.number("interface_queue_packets").unwrap_or(QUEUE_PACKETS);
     Some(match is_plain && packets < QUEUE_PACKETS {
-        true => Said::trouble(
+        true => RuleResult::trouble(
             format!("{found}, {packets:.0} packets long"),
             "a burst of one window overflows the queue and is dropped on this host",
             format!("ip link set {name} txqueuelen 1000"),
         ),
-        false => Said::good(found),
+        false => RuleResult::good(found),
     })
 }
 
-fn backlog(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn backlog(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let key = "net.core.netdev_max_backlog";
     let most = facts.number(&format!("sysctl {key}"))?;
     let dropped = facts.number("backlog_dropped").unwrap_or(0.0);
     let found = format!("{key} = {most:.0}, {dropped:.0} packets dropped there since the start");
     let remedy = format!("sysctl -w {key}={:.0}", (most * 4.0).max(BACKLOG_USUAL));
     Some(match (most < BACKLOG_USUAL, dropped > 0.0) {
-        (true, _) => Said::trouble(found, "bursts of what comes in are dropped", remedy),
-        (false, true) => Said::advice(found, "received packets were dropped here", remedy),
-        (false, false) => Said::good(found),
+        (true, _) => RuleResult::trouble(found, "bursts of what comes in are dropped", remedy),
+        (false, true) => RuleResult::advice(found, "received packets were dropped here", remedy),
+        (false, false) => RuleResult::good(found),
     })
 }
 
 /// If one CPU takes all interrupts of an interface, it is at its limit long before the others.
-fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let name = facts.text("interface")?;
     let queues = facts.number("interrupt_queues")?;
     let share = facts.number("interrupt_busiest_share")?;
@@ -107,8 +107,8 @@ fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let found = format!("{queues:.0} of {name}, {:.0} % on one CPU", share * 100.0);
     let is_spread = share < SPREAD || facts.text("receive_packet_steering") == Some("on");
     Some(match cpus < 2.0 || is_spread {
-        true => Said::good(found),
-        false => Said::advice(
+        true => RuleResult::good(found),
+        false => RuleResult::advice(
             found,
             "above a few Gbit/s that CPU is the bottleneck",
             match queues > 1.0 {
@@ -123,7 +123,7 @@ fn interrupts(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     })
 }
 
-fn processors(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn processors(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let cpus = facts.number("cpus")?;
     let allowed = facts.number("cpus_allowed").unwrap_or(cpus);
     let quota = facts.text("cpu_quota").and_then(|quota| {
@@ -134,24 +134,24 @@ fn processors(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     let usable = quota.unwrap_or(cpus).min(allowed);
     let found = format!("{usable} of {cpus:.0} CPUs");
     Some(match (quota, allowed < cpus) {
-        (Some(quota), _) if quota < cpus => Said::trouble(
+        (Some(quota), _) if quota < cpus => RuleResult::trouble(
             found,
             "the control group throttles this program when its CPU quota is used up",
             "echo max > cpu.max of the control group that /proc/self/cgroup names",
         ),
-        (_, true) => Said::advice(
+        (_, true) => RuleResult::advice(
             found,
             "this login is restricted to some of the CPUs",
             "taskset -cp 0-N PID of the shell, or what set its affinity",
         ),
-        _ => Said::good(found),
+        _ => RuleResult::good(found),
     })
 }
 
-fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn governor(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let all = facts.text("frequency_governors").or_else(|| facts.text("frequency_governor"));
     let Some(all) = all else {
-        return Some(Said::good("none: this system does not control the clock rate"));
+        return Some(RuleResult::good("none: this system does not control the clock rate"));
     };
     // With these drivers powersave follows the load, as schedutil does.
     let by_hardware = facts.text("frequency_driver").is_some_and(|driver| {
@@ -163,20 +163,20 @@ fn governor(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
         _ => false,
     };
     Some(match all.split(' ').any(slow) {
-        true => Said::trouble(
+        true => RuleResult::trouble(
             all,
             "the CPUs stay at a low clock: encryption and digests take proportionally longer",
             "cpupower frequency-set -g performance",
         ),
-        false => Said::good(all),
+        false => RuleResult::good(all),
     })
 }
 
-fn clock_source(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn clock_source(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let name = facts.text("clocksource")?;
     Some(match CLOCKS_READ_IN_PLACE.contains(&name) {
-        true => Said::good(name),
-        false => Said::trouble(
+        true => RuleResult::good(name),
+        false => RuleResult::trouble(
             name,
             "each reading of the clock is a call to the system or an access to a device",
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, where \
@@ -185,37 +185,37 @@ fn clock_source(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     })
 }
 
-fn random_numbers(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn random_numbers(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let bits = facts.number("entropy_bits")?;
     let found = format!("{bits:.0} bits of entropy");
     Some(match bits < ENTROPY_BITS {
-        true => Said::trouble(
+        true => RuleResult::trouble(
             found,
             "TLS keys may have to wait for entropy",
             "apt-get install rng-tools-debian, or give the virtual machine a virtio-rng device",
         ),
-        false => Said::good(found),
+        false => RuleResult::good(found),
     })
 }
 
-fn open_files(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn open_files(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let most = facts.number("open_files")?;
     let found = format!("{most:.0} at once");
     Some(match most < OPEN_FILES {
-        true => Said::trouble(
+        true => RuleResult::trouble(
             found,
             "a copy of a tree keeps hundreds open: it fails with 'too many open files'",
             "ulimit -n 4096, and for logins 'nofile' in /etc/security/limits.conf",
         ),
-        false => Said::good(found),
+        false => RuleResult::good(found),
     })
 }
 
-fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let disabled = facts.text("io_uring_disabled")?;
     Some(match disabled {
-        "0" => Said::good("allowed"),
-        _ => Said::advice(
+        "0" => RuleResult::good("allowed"),
+        _ => RuleResult::advice(
             format!("kernel.io_uring_disabled = {disabled}"),
             "disk requests are serialized: depth 1 per stream",
             "sysctl -w kernel.io_uring_disabled=0",
@@ -223,16 +223,16 @@ fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
     })
 }
 
-fn huge_pages(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn huge_pages(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let enabled = facts.text("huge_pages")?;
     Some(match enabled.contains("[never]") {
-        true => Said::advice(
+        true => RuleResult::advice(
             "never",
             "many disks split direct requests of 1 MiB in two (docs/decisions/0030: 2.5 times \
              slower here)",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
-        false => Said::good(chosen(enabled)),
+        false => RuleResult::good(chosen(enabled)),
     })
 }
 
@@ -242,57 +242,57 @@ fn chosen(text: &str) -> &str {
     inner.map_or(text, |(chosen, _)| chosen)
 }
 
-fn free_memory(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn free_memory(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let free = facts.number("memory_available_bytes")?;
     let found = format!("{} available", Bytes(free as u64));
     Some(match free < MEMORY_FREE {
-        true => Said::advice(
+        true => RuleResult::advice(
             found,
             "a copy with the usual settings plans 80 MB of buffers, plus page cache",
             "stop other programs (ps aux --sort=-rss | head), or copy --memory 64M",
         ),
-        false => Said::good(found),
+        false => RuleResult::good(found),
     })
 }
 
-fn file_system(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn file_system(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let folder = facts.text("folder")?;
     let kind = facts.text("folder_file_system")?;
     let options = facts.text("folder_mount_options").unwrap_or("");
     let has = |option: &str| options.split(',').any(|one| one == option);
     let found = format!("{kind} under {folder}");
     if facts.text("folder_exists") == Some("false") {
-        return Some(Said::trouble(
+        return Some(RuleResult::trouble(
             format!("there is no folder {folder}; {kind} is above it"),
             "a copy makes the last folder of a path, and no more",
             format!("mkdir -p {folder}, or name another folder"),
         ));
     }
     Some(match (has("ro"), has("sync")) {
-        (true, _) => Said::trouble(
+        (true, _) => RuleResult::trouble(
             format!("{found}, read only"),
             "nothing can be written there",
             format!(
                 "mount -o remount,rw {folder}, if it is not read only because of errors: dmesg"
             ),
         ),
-        (_, true) => Said::trouble(
+        (_, true) => RuleResult::trouble(
             format!("{found}, mounted with sync"),
             "each write waits for the disk",
             format!("mount -o remount,async {folder}"),
         ),
-        _ => Said::good(found),
+        _ => RuleResult::good(found),
     })
 }
 
-fn free_space(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
+fn free_space(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     let folder = facts.text("folder")?;
     let free = facts.number("folder_free_bytes")?;
     let all = facts.number("folder_total_bytes")?;
     let nodes = facts.number("folder_free_nodes");
     let found = format!("{} of {} in {folder}", Bytes(free as u64), Bytes(all as u64));
     if nodes.is_some_and(|nodes| nodes < NODES_FREE) {
-        return Some(Said::trouble(
+        return Some(RuleResult::trouble(
             format!("{found}, but no more than {:.0} new files", nodes.unwrap_or(0.0)),
             "files need an inode each",
             format!("df -i {folder}; remove small files or choose another file system"),
@@ -302,9 +302,9 @@ fn free_space(facts: &Facts<'_>, _: &Goal) -> Option<Said> {
         "file systems write slowly when they are nearly full, and copies end with exit code 5";
     let remedy = format!("df -h {folder}; make room");
     Some(match free / all.max(1.0) {
-        share if share < SHARE_TROUBLE => Said::trouble(found, why, remedy),
-        share if share < SHARE_ADVICE => Said::advice(found, why, remedy),
-        _ => Said::good(found),
+        share if share < SHARE_TROUBLE => RuleResult::trouble(found, why, remedy),
+        share if share < SHARE_ADVICE => RuleResult::advice(found, why, remedy),
+        _ => RuleResult::good(found),
     })
 }
 
