@@ -41,7 +41,7 @@ fn main() {
     let mut best = BTreeMap::new();
     for (name, load) in LOADS {
         for _ in 0..TRIES_MAX {
-            if row(name, *load, &mut probe, &mut spinner, &mut best) == Told::Counts {
+            if row(name, *load, &mut probe, &mut spinner, &mut best) == Validity::Valid {
                 break;
             }
         }
@@ -50,8 +50,8 @@ fn main() {
 
 /// Whether a row passed its gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Counts,
+enum Validity {
+    Valid,
     Void,
 }
 
@@ -74,7 +74,7 @@ fn row(
     probe: &mut Probe,
     spinner: &mut Probe,
     best: &mut BTreeMap<u32, f64>,
-) -> Told {
+) -> Validity {
     let cpus = probe.cpus().to_vec();
     probe.soak(&[]).expect("no soaker");
     let (from, own_before) = (probe.moment().expect("a moment"), own_s());
@@ -115,7 +115,7 @@ fn row(
         if residues.is_empty() { "yes".to_string() } else { residues.join("; ") },
         if failed.is_empty() { "passed".to_string() } else { failed.join("; ") },
     );
-    if failed.is_empty() { Told::Counts } else { Told::Void }
+    if failed.is_empty() { Validity::Valid } else { Validity::Void }
 }
 
 fn clocks_s(machine: &Machine, own_s: f64) -> f64 {

@@ -28,13 +28,13 @@ pub(crate) enum Retry {
 
 pub(super) struct Near {
     child: Child,
-    heard: Arc<Mutex<Heard>>,
+    reported: Arc<Mutex<Reported>>,
     readers: Vec<JoinHandle<()>>,
 }
 
 /// The output of a run so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Reported {
     /// Moved by finished attempts, and by the current one.
     before_bytes: u64,
     attempt_bytes: u64,
@@ -62,8 +62,8 @@ impl Near {
         command.arg(format!("{}/", call.source.display())).arg("127.0.0.1:/sink/tree");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("{command:?}: {why}"))?;
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let (events, words) = (heard.clone(), heard.clone());
+        let reported = Arc::new(Mutex::new(Reported::default()));
+        let (events, words) = (reported.clone(), reported.clone());
         let stdout = child.stdout.take().expect("asked for");
         let mut stderr = child.stderr.take().expect("asked for");
         let readers = vec![
@@ -80,7 +80,7 @@ impl Near {
                 locked(&words).words = String::from_utf8_lossy(&text).into_owned();
             }),
         ];
-        Ok(Near { child, heard, readers })
+        Ok(Near { child, reported, readers })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {
@@ -88,7 +88,7 @@ impl Near {
     }
 
     /// Waits for the end: the exit code, and all output.
-    pub(super) fn end(mut self, patience: Duration) -> Result<(i32, Heard), String> {
+    pub(super) fn end(mut self, patience: Duration) -> Result<(i32, Reported), String> {
         let deadline = Instant::now() + patience;
         while !self.has_ended() {
             if Instant::now() > deadline {
@@ -100,8 +100,8 @@ impl Near {
         }
         let status = self.child.wait().map_err(|why| why.to_string())?;
         self.readers.drain(..).for_each(|reader| drop(reader.join()));
-        let heard = locked(&self.heard).clone();
-        Ok((status.code().unwrap_or(-1), heard))
+        let reported = locked(&self.reported).clone();
+        Ok((status.code().unwrap_or(-1), reported))
     }
 }
 
@@ -112,11 +112,11 @@ impl Drop for Near {
     }
 }
 
-fn locked(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(reported: &Mutex<Reported>) -> MutexGuard<'_, Reported> {
+    reported.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Heard {
+impl Reported {
     fn note(&mut self, event: serde_json::Value) {
         let number = |name: &str| event[name].as_u64().unwrap_or(0);
         if event["event"] == "progress" {

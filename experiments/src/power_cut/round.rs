@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::disk::{Counts, Cut, Disk, Unflushed};
 use super::guest::{Guest, Machine};
 use super::image::{self, FileSystem, Found, Mounted};
-use super::near::{Call, Heard, Near, Retry};
+use super::near::{Call, Near, Reported, Retry};
 use super::rng::Rng;
 
 /// What is copied.
@@ -145,14 +145,14 @@ impl Fixture {
         sink.disk.set(Cut::Never);
         let begun = Instant::now();
         let near = Near::start(&self.call(load), Retry::EndsAtOnce)?;
-        let (code, heard) = near.end(LONGEST)?;
+        let (code, reported) = near.end(LONGEST)?;
         let time = begun.elapsed();
         let counts = sink.disk.since_set();
         if code != 0 {
             let words = sink.guest.last_words();
             return Err(format!(
                 "a copy that nothing cut ends with {code}: {}\n{words}",
-                heard.why()
+                reported.why()
             ));
         }
         self.check_end(kind, load, &mut sink)?;
@@ -164,7 +164,7 @@ impl Fixture {
             return Err(format!("a second run moves {moved} bytes and ends with {code}: {why}"));
         }
         self.check_end(kind, load, &mut sink)?;
-        Ok(Clean { counts, time, bytes: heard.moved_bytes() })
+        Ok(Clean { counts, time, bytes: reported.moved_bytes() })
     }
 
     /// A copy without syncs, whose sink loses its power at the end: returns the number of names
@@ -173,9 +173,9 @@ impl Fixture {
         kind.make(&self.image())?;
         let mut sink = self.boot(kind)?;
         let call = Call { fsync: "off", ..self.call(Load::Tree) };
-        let (code, heard) = Near::start(&call, Retry::EndsAtOnce)?.end(LONGEST)?;
+        let (code, reported) = Near::start(&call, Retry::EndsAtOnce)?.end(LONGEST)?;
         if code != 0 {
-            return Err(format!("a copy that does not sync ends with {code}: {}", heard.why()));
+            return Err(format!("a copy that does not sync ends with {code}: {}", reported.why()));
         }
         sink.guest.kill();
         sink.disk.power_off(Unflushed::Lost, &mut Rng::of(0, 0))?;
@@ -294,11 +294,11 @@ impl Round<'_> {
         match retry {
             Retry::LogsInAgain => self.near = Some(near),
             Retry::EndsAtOnce => {
-                let (code, heard) = near.end(LONGEST)?;
+                let (code, reported) = near.end(LONGEST)?;
                 if code != UNREACHABLE {
-                    return Err(format!("a run that was cut ends with {code}: {}", heard.why()));
+                    return Err(format!("a run that was cut ends with {code}: {}", reported.why()));
                 }
-                self.count(&heard);
+                self.count(&reported);
             }
         }
         Ok(None)
@@ -333,31 +333,31 @@ impl Round<'_> {
     /// A run without a further cut succeeds. One that lost its sink before the first connection
     /// does not retry by itself: it is started again, as a user would.
     fn ended(&mut self, near: Near, sink: &Sink) -> Result<(), String> {
-        let (code, heard) = near.end(LONGEST)?;
-        self.count(&heard);
+        let (code, reported) = near.end(LONGEST)?;
+        self.count(&reported);
         if code == 0 {
             return Ok(());
         }
-        if code == UNREACHABLE && heard.moved_bytes() == 0 && !self.shown.cuts.is_empty() {
+        if code == UNREACHABLE && reported.moved_bytes() == 0 && !self.shown.cuts.is_empty() {
             let near = Near::start(&self.fixture.call(self.load), Retry::EndsAtOnce)?;
             return self.ended_for_good(near, sink);
         }
         let words = sink.guest.last_words();
-        Err(format!("a run that nothing cut ends with {code}: {}\n{words}", heard.why()))
+        Err(format!("a run that nothing cut ends with {code}: {}\n{words}", reported.why()))
     }
 
     fn ended_for_good(&mut self, near: Near, sink: &Sink) -> Result<(), String> {
-        let (code, heard) = near.end(LONGEST)?;
-        self.count(&heard);
+        let (code, reported) = near.end(LONGEST)?;
+        self.count(&reported);
         match code {
             0 => Ok(()),
-            _ => Err(format!("ends with {code}: {}\n{}", heard.why(), sink.guest.last_words())),
+            _ => Err(format!("ends with {code}: {}\n{}", reported.why(), sink.guest.last_words())),
         }
     }
 
-    fn count(&mut self, heard: &Heard) {
-        self.moved_bytes += heard.moved_bytes();
-        self.shown.believed_bytes += heard.held_bytes;
+    fn count(&mut self, reported: &Reported) {
+        self.moved_bytes += reported.moved_bytes();
+        self.shown.believed_bytes += reported.held_bytes;
     }
 }
 

@@ -332,7 +332,7 @@ impl<'a> Round<'a> {
         // A source that changed after it had its final name is not replaced: `--overwrite never`.
         Ok(match ended.code {
             // The same command takes the journal away.
-            Some(0) => !ended.told.journal_may_stay,
+            Some(0) => !ended.reported.journal_may_stay,
             Some(3) => self.was_over || (self.changed() && struck.is_empty()),
             _ => false,
         })
@@ -393,17 +393,17 @@ impl<'a> Round<'a> {
 
     /// The bytes sent again are bounded, and what earlier runs brought is still there.
     fn check_bytes(&mut self, ended: &Ended, struck: &[Strike]) -> Result<(), String> {
-        let told = &ended.told;
-        self.sent_bytes += told.sent_bytes();
+        let reported = &ended.reported;
+        self.sent_bytes += reported.sent_bytes();
         let one_file = matches!(self.plan.load, Load::Large | Load::Sparse);
-        if one_file && told.all_found && !self.changed() {
-            if told.held_bytes < self.held_bytes {
-                let (before, now) = (self.held_bytes, told.held_bytes);
+        if one_file && reported.all_found && !self.changed() {
+            if reported.held_bytes < self.held_bytes {
+                let (before, now) = (self.held_bytes, reported.held_bytes);
                 return Err(format!("progress lost: {before} bytes were held, now {now}"));
             }
-            self.held_bytes = told.held_bytes;
+            self.held_bytes = reported.held_bytes;
         }
-        for side in ["source", "sink"].map(|role| &told.end["record"][role]) {
+        for side in ["source", "sink"].map(|role| &reported.end["record"][role]) {
             let number = |name: &str| side[name].as_u64().unwrap_or_default();
             let beyond = number("peak_memory_bytes");
             let beyond = beyond.saturating_sub(number("planned_memory_bytes"));
@@ -412,11 +412,11 @@ impl<'a> Round<'a> {
                 return Err(format!("memory: {beyond} bytes beyond the plan: {side}"));
             }
         }
-        let resumed = told.end["record"]["moved"]["resumed_bytes"].as_u64().unwrap_or_default();
+        let resumed = reported.end["record"]["moved"]["resumed_bytes"].as_u64().unwrap_or_default();
         let undisturbed = struck.is_empty() && ended.code == Some(0) && !self.changed();
         if undisturbed && self.plan.load == Load::Large {
             let total = fs::metadata(self.file()).map_or(0, |meta| meta.len());
-            let sent = told.sent_bytes();
+            let sent = reported.sent_bytes();
             if resumed + sent != total {
                 return Err(format!("resumed_bytes: {resumed} and {sent} sent are not {total}"));
             }

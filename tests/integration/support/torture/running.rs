@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// What its events have reported so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub done_bytes: u64,
     pub held_bytes: u64,
     pub found_bytes: u64,
@@ -30,13 +30,13 @@ pub(super) struct Told {
 pub(super) struct Ended {
     /// `None`: by a signal.
     pub code: Option<i32>,
-    pub told: Told,
+    pub reported: Reported,
     pub words: String,
 }
 
 pub(super) struct Running {
     child: Child,
-    told: Arc<Mutex<Told>>,
+    reported: Arc<Mutex<Reported>>,
     readers: Vec<JoinHandle<String>>,
 }
 
@@ -44,9 +44,9 @@ impl Running {
     pub(super) fn new(mut command: Command) -> Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let told = Arc::new(Mutex::new(Told::default()));
+        let reported = Arc::new(Mutex::new(Reported::default()));
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let takes = told.clone();
+        let takes = reported.clone();
         let events = thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
                 locked(&takes).take(&line);
@@ -59,7 +59,7 @@ impl Running {
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Running { child, told, readers: vec![events, words] }
+        Running { child, reported, readers: vec![events, words] }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -68,9 +68,10 @@ impl Running {
 
     /// The share of this run's bytes that has moved.
     pub(super) fn share(&self) -> f64 {
-        let told = locked(&self.told);
-        let (moved, all) = (told.sent_bytes(), told.found_bytes.saturating_sub(told.held_bytes));
-        if told.all_found && all > 0 { moved as f64 / all as f64 } else { 0.0 }
+        let reported = locked(&self.reported);
+        let (moved, all) =
+            (reported.sent_bytes(), reported.found_bytes.saturating_sub(reported.held_bytes));
+        if reported.all_found && all > 0 { moved as f64 / all as f64 } else { 0.0 }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -101,8 +102,11 @@ impl Running {
         }
         let status = self.child.wait().map_err(|why| why.to_string())?;
         let texts: Vec<String> = self.readers.into_iter().map(|it| it.join().unwrap()).collect();
-        let ended =
-            Ended { code: status.code(), told: locked(&self.told).clone(), words: texts.concat() };
+        let ended = Ended {
+            code: status.code(),
+            reported: locked(&self.reported).clone(),
+            words: texts.concat(),
+        };
         match hangs {
             true => Err(format!("hangs: it has not ended after {patience:?}: {}", ended.summary())),
             false => Ok(ended),
@@ -110,7 +114,7 @@ impl Running {
     }
 }
 
-impl Told {
+impl Reported {
     fn take(&mut self, line: &str) {
         self.lines.push_str(line);
         self.lines.push('\n');
@@ -147,12 +151,13 @@ impl Told {
 
 impl Ended {
     pub(super) fn summary(&self) -> String {
-        let message = &self.told.end["message"];
+        let message = &self.reported.end["message"];
         format!("exit {:?}: {message} {}", self.code, self.words.trim())
     }
 
     pub(super) fn log(&self, path: &Path) {
-        let _ = fs::write(path, format!("{}{}\n{:?}\n", self.told.lines, self.words, self.code));
+        let _ =
+            fs::write(path, format!("{}{}\n{:?}\n", self.reported.lines, self.words, self.code));
     }
 }
 
@@ -160,6 +165,6 @@ pub(super) fn signal(pid: i32, signal: Signal) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-fn locked(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(reported: &Mutex<Reported>) -> MutexGuard<'_, Reported> {
+    reported.lock().unwrap_or_else(PoisonError::into_inner)
 }
