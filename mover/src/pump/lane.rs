@@ -22,8 +22,8 @@ use base::tally::Tally;
 use base::units::{Nanos, Tick};
 
 pub mod assembly;
+pub mod compression_controller;
 pub mod gate;
-pub mod packing;
 mod passing;
 pub mod worker_pool;
 

@@ -202,7 +202,7 @@ impl Unpacker {
 pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: the compression ratio of a probe of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
-    fn packed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took);
+    fn compressed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took);
     /// The start of compressing a payload that is timed.
     fn begin(&self) -> Moment;
     fn took(&self, since: Moment) -> Took;
@@ -277,7 +277,7 @@ impl Step for Pack {
                 pack(&mut self.packer, coding, request);
                 if let Some(begun) = begun {
                     let took = chooser.took(begun);
-                    chooser.packed(ratio, coding, raw_len, request.payload_len(), took);
+                    chooser.compressed(ratio, coding, raw_len, request.payload_len(), took);
                 }
             }
         }

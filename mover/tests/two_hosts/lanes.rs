@@ -12,7 +12,7 @@ use mover::io::request::Request;
 use mover::io::sim::{Rng, World};
 use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::assembly::Stream;
-use mover::pump::lane::packing::CompressionController;
+use mover::pump::lane::compression_controller::CompressionController;
 use mover::pump::lane::worker_pool::{Work, Worker, WorkerPool};
 use mover::pump::lane::{Lane, Parts};
 use mover::pump::sink::objects::Objects;

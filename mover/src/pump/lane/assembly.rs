@@ -17,7 +17,7 @@ use crate::io::sampler::Sampler;
 use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::pump::cancellation::Cancellation;
-use crate::pump::lane::packing::CompressionController;
+use crate::pump::lane::compression_controller::CompressionController;
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;

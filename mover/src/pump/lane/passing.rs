@@ -2,7 +2,7 @@
 
 use crate::io::request::{Leg, Request};
 use crate::io::sampler::Awaited;
-use crate::pump::lane::packing::Sent;
+use crate::pump::lane::compression_controller::Sent;
 use crate::pump::lane::worker_pool::Passed;
 use crate::pump::lane::{Lane, State, held_up};
 use crate::work::voids;

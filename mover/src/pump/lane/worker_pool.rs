@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use crate::io::backend::Wake;
 use crate::io::clock::Clock;
 use crate::io::request::Request;
-use crate::pump::lane::packing::{CompressionController, Sent};
+use crate::pump::lane::compression_controller::{CompressionController, Sent};
 use crate::work::passage::Passage;
 use base::codec::{Codec, CodecTime, Unpacked};
 use base::fault::{Class, Fault};

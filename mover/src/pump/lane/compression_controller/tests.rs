@@ -33,7 +33,7 @@ struct Scene {
     link: (f64, f64),
     workers: usize,
     /// Seconds in which the receiver decompresses a byte, on all its CPUs.
-    unpacks: f64,
+    decompresses: f64,
 }
 
 const PAYLOAD: u32 = 1 << 20;
@@ -46,8 +46,8 @@ enum Policy {
 }
 
 /// Something that the controller is told when its time has come.
-enum Told {
-    Packed(Compressibility, Coding, u32, Nanos),
+enum Feedback {
+    Compressed(Compressibility, Coding, u32, Nanos),
     Sent(u32, Nanos),
 }
 
@@ -56,7 +56,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
     let mut free = vec![0.0_f64; scene.workers];
     let (mut wire_free, mut receiver_free) = (0.0_f64, 0.0_f64);
     let mut done: Vec<f64> = Vec::new();
-    let mut told: BTreeMap<(u64, u64), Told> = BTreeMap::new();
+    let mut feedback: BTreeMap<(u64, u64), Feedback> = BTreeMap::new();
     let mut unpacked = (0.0, 0_u64, 0.0);
     let tick = |seconds: f64| Tick((seconds * 1e9) as u64);
     let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
@@ -69,10 +69,10 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let (rung, class, is_timed) = match &mut policy {
             Policy::Fixed(rung) => (*rung, NOISE, false),
             Policy::Auto(controller) => {
-                tell(controller, &mut told, tick(begins));
+                tell(controller, &mut feedback, tick(begins));
                 let class = Compressibility::of_ratio(truth[0].1);
                 let is_seen = payload.is_multiple_of(u64::from(controller.left_out()) + 1);
-                let coding = match controller.packs() && is_seen {
+                let coding = match controller.compresses() && is_seen {
                     true => controller.choose(tick(begins), class, PAYLOAD),
                     false => Coding::Raw,
                 };
@@ -96,17 +96,20 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let admitted = ends.max(wire_free);
         let sends = admitted.max(receiver_free - 0.01);
         wire_free = sends + bytes / link;
-        let unpacks = if rung > 0 && size < 1.0 { scene.unpacks * f64::from(PAYLOAD) } else { 0.0 };
-        receiver_free = wire_free.max(receiver_free) + unpacks;
+        let decompresses =
+            if rung > 0 && size < 1.0 { scene.decompresses * f64::from(PAYLOAD) } else { 0.0 };
+        receiver_free = wire_free.max(receiver_free) + decompresses;
         done.push(receiver_free);
-        unpacked = (unpacked.0 + unpacks, unpacked.1 + u64::from(unpacks > 0.0), unpacked.2);
+        unpacked =
+            (unpacked.0 + decompresses, unpacked.1 + u64::from(decompresses > 0.0), unpacked.2);
         if let Policy::Auto(controller) = &mut policy {
             if is_timed {
-                let packed = Told::Packed(class, LADDER[rung], bytes as u32, nanos(seconds));
-                told.insert((tick(ends).0, 2 * payload), packed);
+                let compressed =
+                    Feedback::Compressed(class, LADDER[rung], bytes as u32, nanos(seconds));
+                feedback.insert((tick(ends).0, 2 * payload), compressed);
             }
-            let sent = Told::Sent(bytes as u32, nanos(wire_free - admitted));
-            told.insert((tick(wire_free).0, 2 * payload + 1), sent);
+            let sent = Feedback::Sent(bytes as u32, nanos(wire_free - admitted));
+            feedback.insert((tick(wire_free).0, 2 * payload + 1), sent);
             if receiver_free - unpacked.2 > 0.25 && unpacked.1 > 0 {
                 let elapsed = nanos(receiver_free - unpacked.2);
                 let raw_bytes = unpacked.1 * u64::from(PAYLOAD);
@@ -120,14 +123,14 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
 }
 
 /// Tells the controller all that has happened by now.
-fn tell(controller: &mut Controller, told: &mut BTreeMap<(u64, u64), Told>, now: Tick) {
-    while let Some(entry) = told.first_entry().filter(|entry| entry.key().0 <= now.0) {
+fn tell(controller: &mut Controller, feedback: &mut BTreeMap<(u64, u64), Feedback>, now: Tick) {
+    while let Some(entry) = feedback.first_entry().filter(|entry| entry.key().0 <= now.0) {
         let at = Tick(entry.key().0);
         match entry.remove() {
-            Told::Packed(class, coding, packed, spent) => {
-                controller.packed(class, coding, PAYLOAD, packed, undisturbed(spent));
+            Feedback::Compressed(class, coding, compressed, spent) => {
+                controller.compressed(class, coding, PAYLOAD, compressed, undisturbed(spent));
             }
-            Told::Sent(wire_bytes, held_up) => {
+            Feedback::Sent(wire_bytes, held_up) => {
                 let sent = Sent { raw_bytes: PAYLOAD, wire_bytes, held_up };
                 controller.sent(at, sent, 1);
             }
@@ -140,9 +143,9 @@ fn undisturbed(spent: Nanos) -> Took {
 }
 
 fn of_one(codec: Codec, codec_time: CodecTime, elapsed: Nanos) -> Unpacked {
-    let mut told = Unpacked { elapsed, workers: 1, ..Unpacked::default() };
-    told.by_codec[codec as usize] = codec_time;
-    told
+    let mut report = Unpacked { elapsed, workers: 1, ..Unpacked::default() };
+    report.by_codec[codec as usize] = codec_time;
+    report
 }
 
 fn auto(scene: &Scene) -> f64 {
@@ -182,7 +185,7 @@ fn it_is_as_fast_as_the_best_fixed_way() {
         for megabytes in [1.25, 6.0, 12.5, 50.0, 125.0, 1000.0, 2500.0] {
             for workers in [1, 2] {
                 let link = (megabytes * 1e6, megabytes * 1e6);
-                let scene = Scene { data, link, workers, unpacks: 0.0 };
+                let scene = Scene { data, link, workers, decompresses: 0.0 };
                 let (best, rung) = best_fixed(&scene);
                 let share = auto(&scene) / best;
                 let cell =
@@ -205,7 +208,7 @@ fn it_is_as_fast_as_the_best_fixed_way() {
 fn it_follows_a_wire_that_changes() {
     for (name, data) in DATA {
         for (before, behind) in [(12.5e6, 50e6), (50e6, 12.5e6), (1e9, 25e6), (25e6, 1e9)] {
-            let scene = Scene { data, link: (before, behind), workers: 2, unpacks: 0.0 };
+            let scene = Scene { data, link: (before, behind), workers: 2, decompresses: 0.0 };
             let (best, rung) = best_fixed(&scene);
             let share = auto(&scene) / best;
             assert!(share > 0.9, "{name}, {before} then {behind}: {share:.3} of rung {rung}");
@@ -216,7 +219,8 @@ fn it_follows_a_wire_that_changes() {
 #[test]
 fn it_sees_a_slow_receiver() {
     // It decompresses 30 MB/s; the wire carries 100 MB/s raw.
-    let scene = Scene { data: |_| &RECORDS, link: (100e6, 100e6), workers: 2, unpacks: 1.0 / 30e6 };
+    let scene =
+        Scene { data: |_| &RECORDS, link: (100e6, 100e6), workers: 2, decompresses: 1.0 / 30e6 };
     let (best, rung) = best_fixed(&scene);
     let share = auto(&scene) / best;
     assert!(rung == 0 && share > 0.9, "{share:.3} of rung {rung}");
@@ -224,7 +228,7 @@ fn it_sees_a_slow_receiver() {
 
 #[test]
 fn the_same_numbers_give_the_same_ways() {
-    let scene = Scene { data: mixed, link: (50e6, 50e6), workers: 2, unpacks: 0.0 };
+    let scene = Scene { data: mixed, link: (50e6, 50e6), workers: 2, decompresses: 0.0 };
     assert_eq!(auto(&scene), auto(&scene));
 }
 
@@ -251,7 +255,7 @@ fn a_fast_wire_is_not_held_up_by_looks_at_noise() {
 
 /// The result of a payload.
 struct Came {
-    packed: u32,
+    compressed: u32,
     took: Took,
     lasts: Nanos,
     held_up: Nanos,
@@ -269,12 +273,12 @@ fn replay(
     for payload in payloads {
         let coding = controller.choose(now, class, PAYLOAD);
         let rung = LADDER.iter().position(|other| *other == coding).unwrap();
-        let Came { packed, took, lasts, held_up } = comes(payload, rung);
+        let Came { compressed, took, lasts, held_up } = comes(payload, rung);
         if controller.is_timed(now, class, coding) {
-            controller.packed(class, coding, PAYLOAD, packed, took);
+            controller.compressed(class, coding, PAYLOAD, compressed, took);
         }
         now = now.after(lasts);
-        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes: packed, held_up }, 4);
+        controller.sent(now, Sent { raw_bytes: PAYLOAD, wire_bytes: compressed, held_up }, 4);
     }
     now
 }
@@ -291,7 +295,7 @@ fn a_wire_that_holds_nobody_up_has_no_high_price() {
         let spent = Nanos(100_000 * (1 + rung as u64));
         spent_s += if payload > 200 { spent.seconds() } else { 0.0 };
         Came {
-            packed: 64 - 4 * rung as u32,
+            compressed: 64 - 4 * rung as u32,
             took: undisturbed(spent),
             lasts: spent,
             held_up: Nanos(5_000),
@@ -316,7 +320,7 @@ fn who_waits_for_a_processor_is_not_slow() {
         let waits = payload.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
         let elapsed = Nanos(cpu.0 * if waits { 30 } else { 1 });
         fastest += u64::from(rung == 1);
-        Came { packed: 64, took: Took { elapsed, cpu }, lasts: elapsed, held_up: Nanos(5_000) }
+        Came { compressed: 64, took: Took { elapsed, cpu }, lasts: elapsed, held_up: Nanos(5_000) }
     });
     assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
 }
@@ -336,17 +340,17 @@ fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
             |_, rung| {
                 fastest += u64::from(rung == 1);
                 let took = undisturbed(zeros_take(rung));
-                Came { packed: 64, took, lasts: Nanos(240_000), held_up: Nanos(5_000) }
+                Came { compressed: 64, took, lasts: Nanos(240_000), held_up: Nanos(5_000) }
             },
         );
         let codec_time = |payloads: u64, each_ns: u64| CodecTime {
             raw_bytes: payloads * u64::from(PAYLOAD),
             spent: Nanos(payloads * each_ns),
         };
-        let mut told = of_one(Codec::Lz4, codec_time(95, 240_000), Nanos(24_000_000));
-        told.by_codec[Codec::Zstd as usize] =
+        let mut times = of_one(Codec::Lz4, codec_time(95, 240_000), Nanos(24_000_000));
+        times.by_codec[Codec::Zstd as usize] =
             codec_time(5, [100_000, 480_000][(report % 2) as usize]);
-        controller.unpacked(&told);
+        controller.unpacked(&times);
     }
     assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
 }
@@ -359,13 +363,13 @@ fn of_what_is_as_fast_the_thriftier_is_taken() {
     let mut controller = Controller::new(Tick(0), 2);
     let class = Compressibility::of_ratio(4.0);
     replay(&mut controller, class, Tick(0), 0..2000, |_, rung| {
-        let (packed, seconds) = match rung {
+        let (compressed, seconds) = match rung {
             0 => (PAYLOAD, 0.0),
             _ => (PAYLOAD / 4, f64::from(PAYLOAD) / SAME[rung - 1].0 / 1e6),
         };
-        let held_up = Nanos(u64::from(packed) * 80 * 4);
+        let held_up = Nanos(u64::from(compressed) * 80 * 4);
         let lasts = Nanos(held_up.0 / 4);
-        Came { packed, took: undisturbed(Nanos((seconds * 1e9) as u64)), lasts, held_up }
+        Came { compressed, took: undisturbed(Nanos((seconds * 1e9) as u64)), lasts, held_up }
     });
     assert_eq!(LADDER[controller.plan[class.index()]], Coding::Lz4);
 }
@@ -383,12 +387,12 @@ fn odd_payloads_spoil_no_way_for_good() {
             _ => (f64::from(PAYLOAD) / TEXT[rung - 1].0 / 1e6, 1.0 / TEXT[rung - 1].1),
         };
         sizes += if payload >= 1500 { size / 1500.0 } else { 0.0 };
-        let packed = (f64::from(PAYLOAD) * size) as u32;
-        let wire = f64::from(packed) / 125e6;
+        let compressed = (f64::from(PAYLOAD) * size) as u32;
+        let wire = f64::from(compressed) / 125e6;
         let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
         // All four lanes wait for the wire.
         let (lasts, held_up) = (nanos(wire.max(seconds / 2.0)), nanos(4.0 * wire));
-        Came { packed, took: undisturbed(nanos(seconds)), lasts, held_up }
+        Came { compressed, took: undisturbed(nanos(seconds)), lasts, held_up }
     });
     assert!(sizes < 0.33, "{sizes} of the bytes, 0.30 with zstd 1");
 }
@@ -416,7 +420,7 @@ fn noise_does_not_keep_others_from_being_timed() {
             let coding = controller.choose(now, class, PAYLOAD);
             if controller.is_timed(now, class, coding) {
                 assert_ne!(coding, Coding::Raw);
-                controller.packed(
+                controller.compressed(
                     class,
                     coding,
                     PAYLOAD,

@@ -28,7 +28,7 @@ pub struct CompressionController {
     clock: Arc<dyn Clock>,
     lanes: AtomicUsize,
     /// Payloads pass through the worker pool.
-    packs: AtomicBool,
+    compresses: AtomicBool,
     /// How many payloads skip it between two that pass.
     left_out: AtomicU32,
     payloads: AtomicU32,
@@ -41,7 +41,7 @@ impl CompressionController {
             controller: Mutex::new(controller),
             clock,
             lanes: AtomicUsize::new(0),
-            packs: AtomicBool::new(true),
+            compresses: AtomicBool::new(true),
             left_out: AtomicU32::new(0),
             payloads: AtomicU32::new(0),
         }
@@ -58,12 +58,12 @@ impl CompressionController {
     /// True where the next payload must be probed; otherwise it is sent raw.
     pub fn should_probe(&self) -> bool {
         let every = self.left_out.load(Relaxed) + 1;
-        self.packs.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
+        self.compresses.load(Relaxed) && self.payloads.fetch_add(1, Relaxed).is_multiple_of(every)
     }
 
     /// True while each payload is probed.
     pub(crate) fn probes_all(&self) -> bool {
-        self.packs.load(Relaxed) && self.left_out.load(Relaxed) == 0
+        self.compresses.load(Relaxed) && self.left_out.load(Relaxed) == 0
     }
 
     /// A lane has sent a frame; `sent` says how long that delayed it.
@@ -71,7 +71,7 @@ impl CompressionController {
         let lanes = self.lanes.load(Relaxed);
         let mut controller = self.lock();
         controller.sent(now, sent, lanes);
-        self.packs.store(controller.packs(), Relaxed);
+        self.compresses.store(controller.compresses(), Relaxed);
     }
 
     /// The time that a compressing thread spent on a payload besides compression.
@@ -98,8 +98,21 @@ impl Chooser for CompressionController {
         Choice { coding, is_timed: controller.is_timed(now, class, coding) }
     }
 
-    fn packed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took) {
-        self.lock().packed(Compressibility::of_ratio(ratio), coding, raw_len, packed_len, took);
+    fn compressed(
+        &self,
+        ratio: f64,
+        coding: Coding,
+        raw_len: u32,
+        compressed_len: u32,
+        took: Took,
+    ) {
+        self.lock().compressed(
+            Compressibility::of_ratio(ratio),
+            coding,
+            raw_len,
+            compressed_len,
+            took,
+        );
     }
 
     // A thread may lose its CPU while it reads its CPU time, and that is not compression.
@@ -194,7 +207,7 @@ struct Judged {
     /// Payload bytes a second.
     speed: f64,
     /// Seconds of compression for a byte.
-    packing_s: f64,
+    compression_s: f64,
     waits_for_receiver: bool,
 }
 
@@ -209,7 +222,7 @@ struct Workers {
 }
 
 impl Workers {
-    fn packed(&mut self, took: Took) {
+    fn compressed(&mut self, took: Took) {
         let stretch = took.elapsed.seconds() / took.cpu.seconds().max(1e-9);
         let change = stretch.clamp(1.0, STRETCH_MAX) - self.stretch;
         self.stretch += HANDS_WEIGHT * change;
@@ -311,19 +324,19 @@ impl Controller {
             return rung;
         }
         let costs = &self.costs[class.index()];
-        let packing = (costs[other].seconds - costs[rung].seconds).abs();
+        let compression = (costs[other].seconds - costs[rung].seconds).abs();
         let wire = (costs[other].wire_bytes - costs[rung].wire_bytes).max(0.0) / rate;
-        let extra = (packing + wire) * f64::from(bytes);
+        let extra = (compression + wire) * f64::from(bytes);
         if self.allowance.spend(extra) { other } else { rung }
     }
 
     /// The time and the result of compressing a payload.
-    pub(crate) fn packed(
+    pub(crate) fn compressed(
         &mut self,
         class: Compressibility,
         coding: Coding,
         raw: u32,
-        packed: u32,
+        compressed: u32,
         took: Took,
     ) {
         let Some(rung) = LADDER.iter().position(|other| *other == coding) else { return };
@@ -331,8 +344,8 @@ impl Controller {
             return;
         }
         let raw = f64::from(raw);
-        self.costs[class.index()][rung].add(took.cpu.seconds() / raw, f64::from(packed) / raw);
-        self.workers.packed(took);
+        self.costs[class.index()][rung].add(took.cpu.seconds() / raw, f64::from(compressed) / raw);
+        self.workers.compressed(took);
         self.guess_neighbours(class);
         self.keep_order(class);
     }
@@ -369,8 +382,8 @@ impl Controller {
     }
 
     /// True where payloads are to be probed at all.
-    pub(crate) fn packs(&self) -> bool {
-        self.trial.mode() == Mode::Pack
+    pub(crate) fn compresses(&self) -> bool {
+        self.trial.mode() == Mode::Compress
     }
 
     /// How many payloads are skipped before one is probed again. In a run that does not shrink that
@@ -383,8 +396,8 @@ impl Controller {
 
     /// Even probing a payload and handing it over may cost more than a hundredth of its time.
     fn is_fast(&self, rate: f64) -> bool {
-        let [packing, wire, _] = self.times(&self.plan, rate);
-        self.payload_bytes * packing.max(wire) < DOUBTED_PAYLOAD_S
+        let [compression, wire, _] = self.times(&self.plan, rate);
+        self.payload_bytes * compression.max(wire) < DOUBTED_PAYLOAD_S
     }
 
     /// A frame has been sent by one of `lanes` lanes.
@@ -400,9 +413,9 @@ impl Controller {
     /// that the estimate may be wrong.
     fn is_in_doubt(&self) -> bool {
         let Some(rate) = self.link.rate else { return false };
-        let [packing, wire, unpacking] = self.times(&self.plan, rate);
-        let gain = 1.0 / rate / packing.max(wire).max(unpacking).max(1e-15);
-        gain < BEYOND_DOUBT && (self.is_fast(rate) || packing > DOUBTED_SHARE * wire)
+        let [compression, wire, decompression] = self.times(&self.plan, rate);
+        let gain = 1.0 / rate / compression.max(wire).max(decompression).max(1e-15);
+        gain < BEYOND_DOUBT && (self.is_fast(rate) || compression > DOUBTED_SHARE * wire)
     }
 
     /// The time of the receiver's passage since its last report.
@@ -421,12 +434,13 @@ impl Controller {
         // Compared with the fastest, not with the current plan: else two of them could alternate.
         let alike = if fastest.waits_for_receiver { ALIKE_THERE } else { ALIKE };
         let as_fast = plans.iter().filter(|plan| plan.speed * alike >= fastest.speed);
-        let Some(best) = as_fast.min_by(|one, other| one.packing_s.total_cmp(&other.packing_s))
+        let Some(best) =
+            as_fast.min_by(|one, other| one.compression_s.total_cmp(&other.compression_s))
         else {
             return;
         };
         let now = self.judge(self.plan, rate);
-        if best.speed > now.speed * alike || best.packing_s < now.packing_s * THRIFTY {
+        if best.speed > now.speed * alike || best.compression_s < now.compression_s * THRIFTY {
             self.plan = best.plan;
         }
     }
@@ -447,10 +461,10 @@ impl Controller {
 
     /// The estimate for a plan. Of equally fast ones the one that compresses less wins narrowly.
     fn judge(&self, plan: [usize; CLASSES], rate: f64) -> Judged {
-        let [packing_s, wire, unpacking] = self.times(&plan, rate);
-        let here = (packing_s + self.workers.overhead / self.workers.count).max(wire);
-        let speed = 1.0 / (here.max(unpacking) + packing_s * TIE_BREAK).max(1e-15);
-        Judged { plan, speed, packing_s, waits_for_receiver: unpacking > here }
+        let [compression_s, wire, decompression] = self.times(&plan, rate);
+        let here = (compression_s + self.workers.overhead / self.workers.count).max(wire);
+        let speed = 1.0 / (here.max(decompression) + compression_s * TIE_BREAK).max(1e-15);
+        Judged { plan, speed, compression_s, waits_for_receiver: decompression > here }
     }
 
     /// The plan for one price, in seconds for a byte on the wire. Classes that do not occur keep
@@ -477,15 +491,15 @@ impl Controller {
     fn times(&self, plan: &[usize; CLASSES], rate: f64) -> [f64; 3] {
         let all: f64 = self.shares.iter().sum();
         let met = plan.iter().enumerate().filter(|(class, _)| self.shares[*class] >= SHARE_LEAST);
-        let (mut packing, mut wire, mut unpacking) = (0.0, 0.0, 0.0);
+        let (mut compression, mut wire, mut decompression) = (0.0, 0.0, 0.0);
         for (class, rung) in met {
             let share = self.shares[class] / all.max(1e-12);
             let cost = &self.costs[class][*rung];
-            packing += share * cost.seconds;
+            compression += share * cost.seconds;
             wire += share * cost.wire_bytes;
-            unpacking += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
+            decompression += share * self.receiver.seconds_per_byte(LADDER[*rung].codec());
         }
-        [self.on_clock(packing), wire / rate, unpacking]
+        [self.on_clock(compression), wire / rate, decompression]
     }
 }
 

@@ -10,7 +10,7 @@ use base::units::{Nanos, Tick};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Payloads are probed, and compressed as planned.
-    Pack,
+    Compress,
     /// They stay in their lanes.
     Off,
 }
@@ -18,8 +18,8 @@ pub(super) enum Mode {
 impl Mode {
     fn other(self) -> Mode {
         match self {
-            Mode::Pack => Mode::Off,
-            Mode::Off => Mode::Pack,
+            Mode::Compress => Mode::Off,
+            Mode::Off => Mode::Compress,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Turns {
 
 impl Trial {
     pub(super) fn new(now: Tick) -> Trial {
-        Trial { holder: Mode::Pack, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
+        Trial { holder: Mode::Compress, turns: None, next_at: now.after(FIRST), pause: PAUSE_MIN }
     }
 
     /// The mode in force now.
@@ -144,7 +144,7 @@ impl Trial {
     /// Compression clearly pays: nothing is tried.
     pub(crate) fn is_settled(&mut self, now: Tick) {
         self.turns = None;
-        self.holder = Mode::Pack;
+        self.holder = Mode::Compress;
         self.next_at = self.next_at.max(now.after(FIRST));
     }
 
@@ -184,30 +184,32 @@ mod tests {
 
     /// Moves payloads for this many seconds, at rates in payloads a second with compression and
     /// without; returns the share of the better rate, and the mode at the end.
-    fn run(trial: &mut Trial, from_s: f64, to_s: f64, pack: f64, off: f64) -> (f64, Mode) {
+    fn run(trial: &mut Trial, from_s: f64, to_s: f64, on: f64, off: f64) -> (f64, Mode) {
         let (mut at_s, mut moved) = (from_s, 0.0);
         while at_s < to_s {
-            let rate = if trial.mode() == Mode::Pack { pack } else { off };
+            let rate = if trial.mode() == Mode::Compress { on } else { off };
             at_s += 1.0 / rate;
             moved += 1.0;
             trial.sent(Tick((at_s * 1e9) as u64), 1 << 20);
         }
-        (moved / (to_s - from_s) / pack.max(off), trial.mode())
+        (moved / (to_s - from_s) / on.max(off), trial.mode())
     }
 
     #[test]
     fn what_moves_more_goes_on() {
-        for (pack, off, mode) in
-            [(900.0, 1000.0, Mode::Off), (1000.0, 900.0, Mode::Pack), (3000.0, 1000.0, Mode::Pack)]
-        {
+        for (on, off, mode) in [
+            (900.0, 1000.0, Mode::Off),
+            (1000.0, 900.0, Mode::Compress),
+            (3000.0, 1000.0, Mode::Compress),
+        ] {
             let mut trial = Trial::new(Tick(0));
-            let (share, holder) = run(&mut trial, 0.0, 10.0, pack, off);
-            assert_eq!(holder, mode, "{pack} {off}");
-            assert!(share > if pack == 3000.0 { 0.93 } else { 0.98 }, "{pack} {off}: {share}");
+            let (share, holder) = run(&mut trial, 0.0, 10.0, on, off);
+            assert_eq!(holder, mode, "{on} {off}");
+            assert!(share > if on == 3000.0 { 0.93 } else { 0.98 }, "{on} {off}: {share}");
             // The data changes, and what moves more is found again.
-            let (share, holder) = run(&mut trial, 10.0, 40.0, off, pack);
-            assert_eq!(holder, mode.other(), "{pack} {off} changed");
-            assert!(share > if pack == 3000.0 { 0.6 } else { 0.95 }, "{pack} {off}: {share}");
+            let (share, holder) = run(&mut trial, 10.0, 40.0, off, on);
+            assert_eq!(holder, mode.other(), "{on} {off} changed");
+            assert!(share > if on == 3000.0 { 0.6 } else { 0.95 }, "{on} {off}: {share}");
         }
     }
 
@@ -215,7 +217,7 @@ mod tests {
     fn a_turn_that_moves_next_to_nothing_is_cut_short() {
         // 48 payloads without compression would take half a second.
         let (share, holder) = run(&mut Trial::new(Tick(0)), 0.0, 10.0, 3000.0, 100.0);
-        assert!(holder == Mode::Pack && share > 0.95, "{share}");
+        assert!(holder == Mode::Compress && share > 0.95, "{share}");
     }
 
     #[test]
@@ -224,7 +226,7 @@ mod tests {
         for second in 1..20_u64 {
             trial.is_settled(Tick(second * 100_000_000));
             trial.sent(Tick(second * 100_000_000 + 1), 1);
-            assert_eq!(trial.mode(), Mode::Pack);
+            assert_eq!(trial.mode(), Mode::Compress);
         }
     }
 }
