@@ -252,7 +252,7 @@ pub struct CodecTime {
 
 /// The time that a sink's passage (decompression and digest) took since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unpacked {
+pub struct DecompressionTime {
     /// By the code of the format: raw is the first.
     pub by_codec: [CodecTime; Codec::COUNT],
     pub elapsed: Nanos,

@@ -10,7 +10,7 @@ use crate::support::liar::{self, file, settings};
 use crate::support::speaker::{Speaker, Watched, honest_follower, watch};
 use crate::support::{Scene, each};
 use base::attributes::Attributes;
-use base::codec::Unpacked;
+use base::codec::DecompressionTime;
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::path::PathSample;
@@ -34,7 +34,9 @@ const FLOODS: [Flood; 13] = [
     (Role::Sink, "warnings", |_| Message::Warning { text: "w".repeat(3000) }),
     (Role::Sink, "pings", |_| Message::Ping),
     (Role::Sink, "samples", samples),
-    (Role::Sink, "unpacked", |_| Message::Unpacked(Unpacked::default())),
+    (Role::Sink, "the time of decompression", |_| {
+        Message::DecompressionTime(DecompressionTime::default())
+    }),
     (Role::Sink, "names", |at| Message::Names { paths: vec![name(at); 50], last: false }),
 ];
 

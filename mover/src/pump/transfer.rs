@@ -26,7 +26,7 @@ use crate::pump::source::{Flow, SourceSide};
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
 use crate::wire::session::Session;
-use base::codec::Unpacked;
+use base::codec::DecompressionTime;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
@@ -94,7 +94,7 @@ pub enum Event {
         holds: bool,
     },
     /// The time of decompression here.
-    Unpacked(Unpacked),
+    DecompressionTime(DecompressionTime),
     /// Samples of the streams of this host, for the side that drives.
     Sampled(Vec<Message>),
     /// The figures of this host and its streams at the end.
@@ -125,7 +125,7 @@ pub enum Action {
     /// Work for the finisher: `Finished`, `Advanced`, or nothing at the end.
     Finish(Work),
     /// The time of decompression at the sink.
-    NoteUnpacked(Unpacked),
+    NoteDecompressionTime(DecompressionTime),
     /// The peer's samples of a stream.
     NoteSamples { stream: u32, samples: Vec<PathSample> },
     /// Take the last figures of the host and its streams: `Measured`.
@@ -406,14 +406,14 @@ impl Core {
                 Ok(())
             }
             Event::Checked { stream, check, holds } => self.checked(stream, check, holds),
-            Event::Unpacked(unpacked) if self.report == Report::NotYet => {
-                self.say_to_source(Message::Unpacked(unpacked))
+            Event::DecompressionTime(time) if self.report == Report::NotYet => {
+                self.say_to_source(Message::DecompressionTime(time))
             }
             Event::Sampled(messages) if self.report == Report::NotYet => {
                 messages.into_iter().for_each(|message| self.say(message));
                 Ok(())
             }
-            Event::Unpacked(_) | Event::Sampled(_) => Ok(()),
+            Event::DecompressionTime(_) | Event::Sampled(_) => Ok(()),
             Event::Measured(report, samples) => self.measured(*report, samples),
             Event::Failed(fault) => Err(fault),
         }

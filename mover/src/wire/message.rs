@@ -4,7 +4,7 @@
 
 use super::manifest::Entry;
 use super::reader::{Reader, Writer};
-use base::codec::Unpacked;
+use base::codec::DecompressionTime;
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::label::Sum;
@@ -206,7 +206,7 @@ pub enum Message {
     /// Sink that drives: an endless source must end now.
     Enough,
     /// Sink: the time that its passage took since it last reported it.
-    Unpacked(Unpacked),
+    DecompressionTime(DecompressionTime),
     Warning {
         text: String,
     },
@@ -276,7 +276,7 @@ impl Message {
             Message::Names { .. } => 22,
             Message::Samples { .. } => 23,
             Message::Enough => 24,
-            Message::Unpacked(_) => 25,
+            Message::DecompressionTime(_) => 25,
             Message::HeldRanges { .. } => 26,
             Message::Cut(_) => 27,
         }
@@ -341,7 +341,7 @@ impl Message {
                 fields::put_fault(out, fault);
             }
             Message::Kept { object } => out.u64(*object),
-            Message::Unpacked(unpacked) => fields::put_unpacked(out, unpacked),
+            Message::DecompressionTime(time) => fields::put_decompression_time(out, time),
             Message::PipeEnd { bytes } => out.u64(*bytes),
             Message::Warning { text } => out.text(text, TEXT_BYTES_MAX),
             Message::Report(report) => fields::put_report(out, report),
@@ -397,7 +397,7 @@ impl Message {
                 Message::Samples { stream, samples }
             }
             24 => Message::Enough,
-            25 => Message::Unpacked(fields::get_unpacked(from)?),
+            25 => Message::DecompressionTime(fields::get_decompression_time(from)?),
             26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
             27 => Message::Cut(fields::get_cut(from)?),
             other => {

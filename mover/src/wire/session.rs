@@ -202,7 +202,7 @@ impl Session {
             (Some(Role::Sink), Message::Held { objects }) => self.settle(objects.len() as u64)?,
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
-            (Some(Role::Sink), Message::Enough | Message::Unpacked(_)) => {}
+            (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
@@ -212,7 +212,7 @@ impl Session {
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
             | (_, Message::HeldRanges { .. } | Message::Cut(_))
-            | (_, Message::Enough | Message::Unpacked(_)) => {
+            | (_, Message::Enough | Message::DecompressionTime(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::wire::manifest::{Entry, EntryKind};
     use crate::wire::message::{Open, Opened, Origin, WantedRanges};
-    use base::codec::Unpacked;
+    use base::codec::DecompressionTime;
     use base::job::Location;
     use base::path::PathSample;
     use base::settings::Settings;
@@ -325,7 +325,7 @@ mod tests {
             (true, Message::OfferEnd { objects: 2, bytes: 2 }),
             (false, Message::Finished { objects: vec![(0, None)] }),
             (false, samples()),
-            (false, Message::Unpacked(Unpacked::default())),
+            (false, Message::DecompressionTime(DecompressionTime::default())),
             (false, Message::Failed { object: 1, fault: Fault::usage("x") }),
             (false, Message::Report(Box::default())),
         ];
@@ -348,7 +348,7 @@ mod tests {
             (true, samples()),
             (true, Message::Enough),
             (false, Message::Enough),
-            (true, Message::Unpacked(Unpacked::default())),
+            (true, Message::DecompressionTime(DecompressionTime::default())),
         ];
         for case in cases {
             let lines: Vec<_> = begun.iter().cloned().chain([case]).collect();

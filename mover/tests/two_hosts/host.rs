@@ -257,10 +257,10 @@ impl Host {
                 self.has_left_lanes |= leaves;
                 self.work.push_back((work, self.written_bytes()));
             }
-            Action::NoteUnpacked(unpacked) => {
+            Action::NoteDecompressionTime(time) => {
                 self.packers
                     .iter()
-                    .for_each(|packers| packers.worker_pool.hear_unpacked(&unpacked));
+                    .for_each(|packers| packers.worker_pool.record_decompression_time(&time));
             }
             Action::NoteSamples { .. } => {}
             Action::Measure => {
@@ -388,9 +388,9 @@ impl Host {
         if self.said.len() < LINE_MESSAGES
             && let Some(packers) = &self.packers
             && packers.tells
-            && let Some(unpacked) = packers.worker_pool.unpacked(self.world.now())
+            && let Some(time) = packers.worker_pool.decompression_time(self.world.now())
         {
-            self.tell(Event::Unpacked(unpacked), rng, trace);
+            self.tell(Event::DecompressionTime(time), rng, trace);
         }
         self.written.push((self.world.now(), self.written_bytes()));
         self.tell(Event::Beat, rng, trace);

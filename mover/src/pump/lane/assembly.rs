@@ -27,7 +27,7 @@ use crate::work::codec::{self, Pack, Unpack};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
 use crate::work::sparse::{Expand, Squeeze};
-use base::codec::{Coding, Compress, Unpacked};
+use base::codec::{Coding, Compress, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
@@ -114,15 +114,15 @@ impl Assembly {
 
     /// The time of decompression here since the last call, where the source's choices depend on it;
     /// a few times a second.
-    pub(crate) fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+    pub(crate) fn unpacked(&self, now: Tick) -> Option<DecompressionTime> {
         let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
-        self.worker_pool.as_ref().filter(|_| chooses)?.unpacked(now)
+        self.worker_pool.as_ref().filter(|_| chooses)?.decompression_time(now)
     }
 
     /// The sink has reported its time of decompression.
-    pub(crate) fn hear_unpacked(&self, unpacked: &Unpacked) {
+    pub(crate) fn hear_unpacked(&self, unpacked: &DecompressionTime) {
         if let Some(worker_pool) = &self.worker_pool {
-            worker_pool.hear_unpacked(unpacked);
+            worker_pool.record_decompression_time(unpacked);
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::link::{Link, Receiver};
 use crate::io::clock::Clock;
 use crate::work::codec::{Choice, Chooser, Moment, Took};
-use base::codec::{Coding, Unpacked};
+use base::codec::{Coding, DecompressionTime};
 use base::units::{Nanos, Tick};
 
 mod link;
@@ -80,8 +80,8 @@ impl CompressionController {
     }
 
     /// The sink has reported the time of its passage.
-    pub fn unpacked(&self, unpacked: &Unpacked) {
-        self.lock().unpacked(unpacked);
+    pub fn record_decompression_time(&self, time: &DecompressionTime) {
+        self.lock().record_decompression_time(time);
     }
 
     fn lock(&self) -> MutexGuard<'_, Controller> {
@@ -419,8 +419,8 @@ impl Controller {
     }
 
     /// The time of the receiver's passage since its last report.
-    pub(crate) fn unpacked(&mut self, unpacked: &Unpacked) {
-        self.receiver.unpacked(unpacked);
+    pub(crate) fn record_decompression_time(&mut self, time: &DecompressionTime) {
+        self.receiver.record_decompression_time(time);
     }
 
     /// Chooses the fastest plan, and of those that are about as fast the one that compresses least:

@@ -13,7 +13,7 @@ use crate::io::clock::Clock;
 use crate::io::request::Request;
 use crate::pump::lane::compression_controller::{CompressionController, Sent};
 use crate::work::passage::Passage;
-use base::codec::{Codec, CodecTime, Unpacked};
+use base::codec::{Codec, CodecTime, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::tally::Stage;
 use base::units::{Nanos, Tick};
@@ -178,7 +178,7 @@ impl WorkerPool {
 impl WorkerPool {
     /// The time that payloads have taken since the last report; `None` where that was just now, or
     /// where there were none.
-    pub fn unpacked(&self, now: Tick) -> Option<Unpacked> {
+    pub fn decompression_time(&self, now: Tick) -> Option<DecompressionTime> {
         let mut told_at = self.told_at.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = now.since(*told_at);
         if elapsed < TELL_EVERY {
@@ -187,12 +187,12 @@ impl WorkerPool {
         *told_at = now;
         let by_codec = std::mem::take(&mut *self.queue.codec_time());
         let has_news = by_codec.iter().any(|codec_time| codec_time.raw_bytes > 0);
-        has_news.then_some(Unpacked { by_codec, elapsed, workers: self.workers })
+        has_news.then_some(DecompressionTime { by_codec, elapsed, workers: self.workers })
     }
 
-    pub fn hear_unpacked(&self, unpacked: &Unpacked) {
+    pub fn record_decompression_time(&self, time: &DecompressionTime) {
         if let Some(advisor) = self.work.advisor() {
-            advisor.unpacked(unpacked);
+            advisor.record_decompression_time(time);
         }
     }
 }
@@ -452,11 +452,11 @@ mod tests {
         let worker_pool = start(passages, Work::Unpack);
         let begun = HostClock.now();
         let after = |millis| begun.after(Nanos::from_millis(millis));
-        assert_eq!(worker_pool.unpacked(after(10_000)), None);
+        assert_eq!(worker_pool.decompression_time(after(10_000)), None);
         let spent = [Nanos::from_millis(50), Nanos(0), Nanos(0)];
         worker_pool.queue.note(Codec::Zstd, 1 << 20, &spent);
-        assert_eq!(worker_pool.unpacked(after(10_100)), None, "that was just now");
-        let told = worker_pool.unpacked(after(10_250)).unwrap();
+        assert_eq!(worker_pool.decompression_time(after(10_100)), None, "that was just now");
+        let told = worker_pool.decompression_time(after(10_250)).unwrap();
         assert_eq!((told.elapsed, told.workers), (Nanos::from_millis(250), 1));
         assert_eq!(told.by_codec[Codec::Zstd as usize].spent, spent[0]);
     }

@@ -216,8 +216,8 @@ impl Core {
                 self.done.kept += 1;
                 Ok(())
             }
-            Message::Unpacked(unpacked) => {
-                self.actions.push_back(Action::NoteUnpacked(unpacked));
+            Message::DecompressionTime(time) => {
+                self.actions.push_back(Action::NoteDecompressionTime(time));
                 Ok(())
             }
             other => Err(Fault::peer(format!("{} is no message for a source", other.name()))),

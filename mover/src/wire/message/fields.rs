@@ -8,7 +8,7 @@ use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, WantedRanges, fault_class,
 };
 use crate::wire::reader::{Reader, Writer};
-use base::codec::{Codec, CodecTime, Coding, Compress, Packing, Unpacked};
+use base::codec::{Codec, CodecTime, Coding, Compress, DecompressionTime, Packing};
 use base::dscp::Dscp;
 use base::fault::Fault;
 use base::job::Location;
@@ -450,23 +450,23 @@ fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Resu
 }
 
 /// One entry for each codec, in the order of their codes.
-pub(crate) fn put_unpacked(out: &mut Writer, unpacked: &Unpacked) {
-    for codec_time in &unpacked.by_codec {
+pub(crate) fn put_decompression_time(out: &mut Writer, time: &DecompressionTime) {
+    for codec_time in &time.by_codec {
         out.u64(codec_time.raw_bytes);
         out.u64(codec_time.spent.0);
     }
-    out.u64(unpacked.elapsed.0);
-    out.u16(unpacked.workers);
+    out.u64(time.elapsed.0);
+    out.u16(time.workers);
 }
 
-pub(crate) fn get_unpacked(from: &mut Reader<'_>) -> Result<Unpacked, Fault> {
-    let mut unpacked = Unpacked::default();
-    for codec_time in &mut unpacked.by_codec {
+pub(crate) fn get_decompression_time(from: &mut Reader<'_>) -> Result<DecompressionTime, Fault> {
+    let mut time = DecompressionTime::default();
+    for codec_time in &mut time.by_codec {
         *codec_time = CodecTime { raw_bytes: from.u64()?, spent: Nanos(from.u64()?) };
     }
-    unpacked.elapsed = Nanos(from.u64()?);
-    unpacked.workers = from.u16()?;
-    Ok(unpacked)
+    time.elapsed = Nanos(from.u64()?);
+    time.workers = from.u16()?;
+    Ok(time)
 }
 
 /// Each message has a series of its own: its first sample is complete.

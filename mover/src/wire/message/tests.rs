@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
-use base::codec::{CodecTime, Coding, Compress, Packing, Unpacked};
+use base::codec::{CodecTime, Coding, Compress, DecompressionTime, Packing};
 use base::dscp::Dscp;
 use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
 use base::tally::{About, Tally};
@@ -73,9 +73,9 @@ fn path_samples() -> Message {
     Message::Samples { stream: 65_535, samples: vec![first, second] }
 }
 
-fn unpacked() -> Message {
+fn decompression_time() -> Message {
     let codec_time = |raw_bytes: u64| CodecTime { raw_bytes, spent: Nanos(2 * raw_bytes) };
-    Message::Unpacked(Unpacked {
+    Message::DecompressionTime(DecompressionTime {
         by_codec: [codec_time(0), codec_time(1), codec_time(2), codec_time(u64::MAX / 2)],
         elapsed: Nanos(9),
         workers: 2,
@@ -168,7 +168,7 @@ fn samples() -> Vec<Message> {
         Message::Ping,
         Message::Kept { object: 4 },
         path_samples(),
-        unpacked(),
+        decompression_time(),
     ]
 }
 

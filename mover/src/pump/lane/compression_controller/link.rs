@@ -1,6 +1,6 @@
 //! What is known of the wire and of the receiver: how fast they accept data.
 
-use base::codec::{Codec, CodecTime, Unpacked};
+use base::codec::{Codec, CodecTime, DecompressionTime};
 use base::units::{Nanos, Tick};
 
 /// How fast the wire accepts bytes. Only lanes that it delays can measure that. If it never delayed
@@ -116,13 +116,13 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn unpacked(&mut self, unpacked: &Unpacked) {
-        let workers = f64::from(unpacked.workers.max(1));
+    pub(super) fn record_decompression_time(&mut self, time: &DecompressionTime) {
+        let workers = f64::from(time.workers.max(1));
         let spent_s = |codec_time: &CodecTime| codec_time.spent.seconds() / workers;
-        let all_s: f64 = unpacked.by_codec.iter().map(spent_s).sum();
+        let all_s: f64 = time.by_codec.iter().map(spent_s).sum();
         let all_bytes: f64 =
-            unpacked.by_codec.iter().map(|codec_time| codec_time.raw_bytes as f64).sum();
-        self.load = all_s / unpacked.elapsed.seconds().max(1e-9);
+            time.by_codec.iter().map(|codec_time| codec_time.raw_bytes as f64).sum();
+        self.load = all_s / time.elapsed.seconds().max(1e-9);
         if all_s <= 0.0 || all_bytes <= 0.0 {
             return;
         }
@@ -131,14 +131,14 @@ impl Receiver {
         for known in formats.filter(|known| **known == 0.0) {
             *known = all_s / all_bytes;
         }
-        let expected = self.seconds.iter().zip(&unpacked.by_codec);
+        let expected = self.seconds.iter().zip(&time.by_codec);
         let expected_s: f64 =
             expected.map(|(known, codec_time)| known * codec_time.raw_bytes as f64).sum();
         let alike = all_s / expected_s.max(1e-15);
         // Usually everything takes longer there than before, or nothing does: others use its CPUs
         // too. So all formats change by the common factor, those too that were not used, and each
         // by the remaining difference in proportion to its share.
-        for (known, codec_time) in self.seconds.iter_mut().zip(&unpacked.by_codec) {
+        for (known, codec_time) in self.seconds.iter_mut().zip(&time.by_codec) {
             let bytes = codec_time.raw_bytes as f64;
             let own = if bytes > 0.0 { spent_s(codec_time) / bytes / alike } else { *known };
             let change = *known * (alike - 1.0) + bytes / all_bytes * (own - *known);

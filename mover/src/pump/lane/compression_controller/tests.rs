@@ -57,7 +57,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
     let (mut wire_free, mut receiver_free) = (0.0_f64, 0.0_f64);
     let mut done: Vec<f64> = Vec::new();
     let mut feedback: BTreeMap<(u64, u64), Feedback> = BTreeMap::new();
-    let mut unpacked = (0.0, 0_u64, 0.0);
+    let mut decompressed = (0.0, 0_u64, 0.0);
     let tick = |seconds: f64| Tick((seconds * 1e9) as u64);
     let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
     for payload in 0..PAYLOADS {
@@ -100,8 +100,11 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             if rung > 0 && size < 1.0 { scene.decompresses * f64::from(PAYLOAD) } else { 0.0 };
         receiver_free = wire_free.max(receiver_free) + decompresses;
         done.push(receiver_free);
-        unpacked =
-            (unpacked.0 + decompresses, unpacked.1 + u64::from(decompresses > 0.0), unpacked.2);
+        decompressed = (
+            decompressed.0 + decompresses,
+            decompressed.1 + u64::from(decompresses > 0.0),
+            decompressed.2,
+        );
         if let Policy::Auto(controller) = &mut policy {
             if is_timed {
                 let compressed =
@@ -110,12 +113,16 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
             }
             let sent = Feedback::Sent(bytes as u32, nanos(wire_free - admitted));
             feedback.insert((tick(wire_free).0, 2 * payload + 1), sent);
-            if receiver_free - unpacked.2 > 0.25 && unpacked.1 > 0 {
-                let elapsed = nanos(receiver_free - unpacked.2);
-                let raw_bytes = unpacked.1 * u64::from(PAYLOAD);
-                let codec_time = CodecTime { raw_bytes, spent: nanos(unpacked.0) };
-                controller.unpacked(&of_one(LADDER[rung].codec(), codec_time, elapsed));
-                unpacked = (0.0, 0, receiver_free);
+            if receiver_free - decompressed.2 > 0.25 && decompressed.1 > 0 {
+                let elapsed = nanos(receiver_free - decompressed.2);
+                let raw_bytes = decompressed.1 * u64::from(PAYLOAD);
+                let codec_time = CodecTime { raw_bytes, spent: nanos(decompressed.0) };
+                controller.record_decompression_time(&of_one(
+                    LADDER[rung].codec(),
+                    codec_time,
+                    elapsed,
+                ));
+                decompressed = (0.0, 0, receiver_free);
             }
         }
     }
@@ -142,8 +149,8 @@ fn undisturbed(spent: Nanos) -> Took {
     Took { elapsed: spent, cpu: spent }
 }
 
-fn of_one(codec: Codec, codec_time: CodecTime, elapsed: Nanos) -> Unpacked {
-    let mut report = Unpacked { elapsed, workers: 1, ..Unpacked::default() };
+fn of_one(codec: Codec, codec_time: CodecTime, elapsed: Nanos) -> DecompressionTime {
+    let mut report = DecompressionTime { elapsed, workers: 1, ..DecompressionTime::default() };
     report.by_codec[codec as usize] = codec_time;
     report
 }
@@ -350,7 +357,7 @@ fn what_the_receiver_seems_to_take_less_for_is_not_run_after() {
         let mut times = of_one(Codec::Lz4, codec_time(95, 240_000), Nanos(24_000_000));
         times.by_codec[Codec::Zstd as usize] =
             codec_time(5, [100_000, 480_000][(report % 2) as usize]);
-        controller.unpacked(&times);
+        controller.record_decompression_time(&times);
     }
     assert!(fastest > 3600, "{fastest} of 4000 the fastest way");
 }
