@@ -34,7 +34,7 @@ use mover::wire::manifest::{Entry, path_is_safe};
 use mover::wire::message::{Message, Open, Opened, Origin, Role};
 use mover::wire::reader::Reader;
 use mover::wire::session::Session;
-use mover::work::codec::Unpack;
+use mover::work::codec::DecompressStep;
 use mover::work::passage::Passage;
 use mover::work::sparse::Expand;
 
@@ -163,7 +163,7 @@ impl Stream {
             engine: Engine::new(Box::new(world.backend())),
             source: Box::new(source),
             passage: Passage::new(vec![
-                Box::new(Unpack::new(SLOT_BYTES)),
+                Box::new(DecompressStep::new(SLOT_BYTES)),
                 Box::new(Expand::new(SLOT_BYTES)),
             ]),
             pool_handle: None,

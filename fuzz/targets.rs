@@ -20,7 +20,7 @@ use mover::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot, path_is_safe}
 use mover::wire::message::{Message, Role};
 use mover::wire::reader::{Reader, Writer};
 use mover::wire::session::Session;
-use mover::work::codec::Unpack;
+use mover::work::codec::DecompressStep;
 use mover::work::passage::Step;
 use mover::work::sparse::Expand;
 
@@ -192,17 +192,18 @@ fn check_slots(chunk: &Chunk, slot_bytes: u32, wanted: u8) {
     assert!(chunk.entries.iter().all(|entry| !bodiless(entry.kind) || entry.size == 0));
 }
 
-/// Whatever is packed in a payload, it unpacks to just what its header says or it is the peer's
-/// fault, and no byte outside the payload's room changes. The first byte says how it is packed, the
-/// next two how long it claims to be. The same bytes then are a payload with a map behind it.
-pub(super) fn unpack(bytes: &[u8]) {
-    unpack_whole(bytes);
-    unpack_sparse(bytes);
+/// Whatever is compressed in a payload, it decompresses to just what its header says or it is
+/// the peer's fault, and no byte outside the payload's room changes. The first byte says how it is
+/// compressed, the next two how long it claims to be. The same bytes then are a payload with a map
+/// behind it.
+pub(super) fn decompress(bytes: &[u8]) {
+    decompress_whole(bytes);
+    decompress_sparse(bytes);
 }
 
 /// What is left of a payload, and a map of it: made whole it is as long as its extent, with what
 /// came in it and zeros, or it is the peer's fault.
-fn unpack_sparse(bytes: &[u8]) {
+fn decompress_sparse(bytes: &[u8]) {
     let [codec, low, high, rest @ ..] = bytes else { return };
     let Some(codec) = Codec::from_code(codec % 4) else { return };
     let len = u32::from(u16::from_le_bytes([*low, *high]));
@@ -222,8 +223,8 @@ fn unpack_sparse(bytes: &[u8]) {
     };
     request.buffer.bytes_mut().fill(0xa5);
     request.body_mut().copy_from_slice(&body);
-    let unpacked = Unpack::new(ROOM_BYTES).apply(&mut request);
-    match unpacked.and_then(|()| Expand::new(ROOM_BYTES).apply(&mut request)) {
+    let decompressed = DecompressStep::new(ROOM_BYTES).apply(&mut request);
+    match decompressed.and_then(|()| Expand::new(ROOM_BYTES).apply(&mut request)) {
         Ok(()) => {
             assert_eq!((request.body().len(), request.label.kind), (len as usize, Kind::Data));
             let data = |bytes: &[u8]| bytes.iter().filter(|byte| **byte != 0).count();
@@ -236,31 +237,31 @@ fn unpack_sparse(bytes: &[u8]) {
     assert!(front.iter().all(|byte| *byte == 0xa5), "bytes in front of the payload changed");
 }
 
-fn unpack_whole(bytes: &[u8]) {
-    let [codec, low, high, packed @ ..] = bytes else { return };
+fn decompress_whole(bytes: &[u8]) {
+    let [codec, low, high, compressed @ ..] = bytes else { return };
     let Some(codec) = Codec::from_code(codec % 4) else { return };
     let len = u32::from(u16::from_le_bytes([*low, *high]));
-    let packed = &packed[..packed.len().min(ROOM_BYTES as usize)];
+    let compressed = &compressed[..compressed.len().min(ROOM_BYTES as usize)];
     let mut request = Request::new(ROOM_BYTES);
     request.label = Label {
         kind: Kind::Data,
         extent: Extent { start: 0, len },
-        body_len: packed.len() as u32,
+        body_len: compressed.len() as u32,
         codec,
-        packed_check: frame::crc32c(packed),
+        packed_check: frame::crc32c(compressed),
         ..Label::default()
     };
     request.buffer.bytes_mut().fill(0xa5);
-    request.body_mut().copy_from_slice(packed);
-    let outcome = Unpack::new(ROOM_BYTES).apply(&mut request);
+    request.body_mut().copy_from_slice(compressed);
+    let outcome = DecompressStep::new(ROOM_BYTES).apply(&mut request);
     match outcome {
-        Ok(()) if codec == Codec::Raw => assert_eq!(request.body(), packed),
+        Ok(()) if codec == Codec::Raw => assert_eq!(request.body(), compressed),
         Ok(()) => {
             assert_eq!((request.body().len(), request.label.codec), (len as usize, Codec::Raw))
         }
         Err(fault) => assert_eq!(fault.class, Class::Peer, "{fault}"),
     }
-    let used = HEADROOM_BYTES as usize + packed.len().max(len.min(ROOM_BYTES) as usize);
+    let used = HEADROOM_BYTES as usize + compressed.len().max(len.min(ROOM_BYTES) as usize);
     let all = request.buffer.bytes();
     let untouched = all[..HEADROOM_BYTES as usize].iter().chain(&all[used..]);
     assert!(untouched.into_iter().all(|byte| *byte == 0xa5), "bytes outside the payload changed");

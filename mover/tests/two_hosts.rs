@@ -1,5 +1,5 @@
 //! Two hosts in one thread, from a seed: the transfers of both as they ship, with their lanes,
-//! packing workers, finisher and journal, stepped by turns in a world that reorders, shortens,
+//! compression workers, finisher and journal, stepped by turns in a world that reorders, shortens,
 //! interrupts, fails, cuts, flips and crashes, under a clock of its own.
 //!
 //! `DATAPUMP_SIM_SEED=n` repeats one seed, `DATAPUMP_SIM_COUNT=n` runs so many,

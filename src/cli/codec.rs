@@ -84,9 +84,9 @@ fn sources(what: &[OsString], seed: u64) -> Result<Vec<(String, Location)>, Stri
 fn source(word: &OsStr, seed: u64) -> Result<(String, Location), String> {
     let name = word.to_string_lossy().into_owned();
     match EndArg::parse(word, Role::Source, seed)? {
-        EndArg { host: Some(_), .. } => {
-            Err(format!("'{name}': what packing costs is measured on this host: name a file here"))
-        }
+        EndArg { host: Some(_), .. } => Err(format!(
+            "'{name}': what compression costs is measured on this host: name a file here"
+        )),
         EndArg { location: Location::Stdio, .. } => {
             Err("'-' cannot be measured: name a file".into())
         }
@@ -110,7 +110,7 @@ fn measure(args: &CodecArgs, console: &Console, watch: &Watch) -> Result<(), Fau
         mhz: environment::here().facts.get("mhz").and_then(|mhz| mhz.parse().ok()),
     };
     for (name, location) in &args.sources {
-        console.draw(format!("packing {name}"));
+        console.draw(format!("compressing {name}"));
         let findings = codec::study(name, location, &plan, watch)?;
         console.clear();
         console.summary(&codecs::sheet(&findings, host).write(Form::Text));

@@ -43,7 +43,7 @@ pub fn study(
             return Err(Fault::interrupted());
         }
         let speed = speed::measure(*coding, &bytes, plan.payload_bytes, plan.each)?;
-        findings.codings.push(packed(&speed));
+        findings.codings.push(compressed(&speed));
     }
     for words in TOOLS {
         if watch.stopping() {
@@ -55,32 +55,32 @@ pub fn study(
 }
 
 /// The speed of a coding, in rates.
-fn packed(speed: &Speed) -> CodingSpeed {
+fn compressed(speed: &Speed) -> CodingSpeed {
     let rate = |spent: Nanos| speed.raw_bytes as f64 / spent.seconds().max(1e-9);
     CodingSpeed {
         coding: speed.coding.typed(),
-        ratio: speed.raw_bytes as f64 / speed.packed_bytes.max(1) as f64,
-        compress_bytes_per_s: rate(speed.pack),
-        decompress_bytes_per_s: (speed.unpack.0 > 0).then(|| rate(speed.unpack)),
+        ratio: speed.raw_bytes as f64 / speed.compressed_bytes.max(1) as f64,
+        compress_bytes_per_s: rate(speed.compress),
+        decompress_bytes_per_s: (speed.decompress.0 > 0).then(|| rate(speed.decompress)),
     }
 }
 
 /// The elapsed time of a program on these bytes, less the time to start it; `None` where it is not
 /// installed.
 fn tool(words: &[&str], bytes: &[u8]) -> Result<Option<Tool>, Fault> {
-    let Some((packed_bytes, spent)) = run(words, bytes)? else { return Ok(None) };
+    let Some((compressed_bytes, spent)) = run(words, bytes)? else { return Ok(None) };
     let mut start = spent;
     for _ in 0..STARTS {
         if let Some((_, spent)) = run(words, &[])? {
             start = start.min(spent);
         }
     }
-    let packing = Nanos(spent.0 - start.0);
-    let is_known = packing > start;
+    let compression = Nanos(spent.0 - start.0);
+    let is_known = compression > start;
     Ok(Some(Tool {
         command: words.join(" "),
-        ratio: bytes.len() as f64 / packed_bytes.max(1) as f64,
-        compress_bytes_per_s: is_known.then(|| bytes.len() as f64 / packing.seconds()),
+        ratio: bytes.len() as f64 / compressed_bytes.max(1) as f64,
+        compress_bytes_per_s: is_known.then(|| bytes.len() as f64 / compression.seconds()),
     }))
 }
 
@@ -95,11 +95,11 @@ fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
     let Ok(mut child) = command.spawn() else { return Ok(None) };
     let mut out = child.stdout.take().expect("it is piped");
     let mut room = vec![0; 1 << 16];
-    let mut packed_bytes = 0_u64;
+    let mut compressed_bytes = 0_u64;
     loop {
         match out.read(&mut room).map_err(fault)? {
             0 => break,
-            count => packed_bytes += count as u64,
+            count => compressed_bytes += count as u64,
         }
     }
     let status = child.wait().map_err(fault)?;
@@ -108,7 +108,7 @@ fn run(words: &[&str], bytes: &[u8]) -> Result<Option<(u64, Nanos)>, Fault> {
         let text = format!("'{}' failed on its input", words.join(" "));
         return Err(Fault::new(Class::Local, text));
     }
-    Ok(Some((packed_bytes, spent)))
+    Ok(Some((compressed_bytes, spent)))
 }
 
 const TOOLS: &[&[&str]] = &[
@@ -135,7 +135,7 @@ mod tests {
 
     /// A program that starts slowly does not compress slowly.
     #[test]
-    fn the_start_of_a_program_is_not_packing() {
+    fn the_start_of_a_program_is_not_compression() {
         let seen = tool(&["sh", "-c", "sleep 0.05; cat"], &[7; 1000]).unwrap().unwrap();
         assert_eq!(seen.compress_bytes_per_s, None, "{seen:?}");
     }

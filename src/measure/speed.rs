@@ -12,7 +12,7 @@ use base::units::Nanos;
 use mover::ends::null::fill_seeded;
 use mover::ends::synthetic::DataGenerator;
 use mover::io::system::CpuClock;
-use mover::work::codec::{Packer, Unpacker};
+use mover::work::codec::{Compressor, Decompressor};
 
 /// The result of one coding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,11 +20,11 @@ pub(super) struct Speed {
     pub coding: Coding,
     pub raw_bytes: u64,
     /// Payloads that do not shrink count with their raw size.
-    pub packed_bytes: u64,
+    pub compressed_bytes: u64,
     /// CPU time of the fastest pass over all bytes.
-    pub pack: Nanos,
+    pub compress: Nanos,
     /// CPU time of decompression; payloads that are sent raw need none.
-    pub unpack: Nanos,
+    pub decompress: Nanos,
 }
 
 /// The first bytes of a source, at most `bytes_max`, generated for payloads of this length.
@@ -80,44 +80,44 @@ pub(super) fn measure(
     let clock =
         clock.ok_or_else(|| Fault::new(Class::Local, "this host has no per-thread CPU clock"))?;
     let now = || clock.now().unwrap_or_default();
-    let mut packer = Packer::new(payload_bytes);
-    let mut unpacker = Unpacker::new();
+    let mut compressor = Compressor::new(payload_bytes);
+    let mut decompressor = Decompressor::new();
     let mut back = vec![0; payload_bytes as usize];
     let raw_bytes = bytes.len() as u64;
     let mut best = Speed {
         coding,
         raw_bytes,
-        packed_bytes: 0,
-        pack: Nanos(u64::MAX),
-        unpack: Nanos(u64::MAX),
+        compressed_bytes: 0,
+        compress: Nanos(u64::MAX),
+        decompress: Nanos(u64::MAX),
     };
     let begun = now();
     for pass in 0_u32.. {
         if pass >= PASSES_MIN && Nanos(now().0 - begun.0) >= at_least {
             break;
         }
-        let (mut pack, mut unpack) = (0, 0);
-        best.packed_bytes = 0;
+        let (mut compress, mut decompress) = (0, 0);
+        best.compressed_bytes = 0;
         for payload in bytes.chunks(payload_bytes as usize) {
             let before = now().0;
-            let packed = packer.pack(coding, payload);
+            let compressed = compressor.compress(coding, payload);
             let between = now().0;
-            pack += between - before;
-            let Some(packed) = packed else {
-                best.packed_bytes += payload.len() as u64;
+            compress += between - before;
+            let Some(compressed) = compressed else {
+                best.compressed_bytes += payload.len() as u64;
                 continue;
             };
-            best.packed_bytes += packed.len() as u64;
+            best.compressed_bytes += compressed.len() as u64;
             let room = &mut back[..payload.len()];
-            let unpacked = unpacker.unpack(coding.codec(), packed, room);
-            unpack += now().0 - between;
+            let decompressed = decompressor.decompress(coding.codec(), compressed, room);
+            decompress += now().0 - between;
             assert!(
-                unpacked.is_ok() && room == payload,
+                decompressed.is_ok() && room == payload,
                 "{coding:?}: decompressed data differs from the input"
             );
         }
-        best.pack = best.pack.min(Nanos(pack));
-        best.unpack = best.unpack.min(Nanos(unpack));
+        best.compress = best.compress.min(Nanos(compress));
+        best.decompress = best.decompress.min(Nanos(decompress));
     }
     Ok(best)
 }
@@ -136,12 +136,12 @@ mod tests {
         let location = Location::Synthetic { set, len: 3 << 20, seed: 1 };
         let bytes = load(&location, 1 << 30, 1 << 20).unwrap();
         let speed = measure(coding, &bytes, 1 << 20, Nanos(0)).unwrap();
-        assert!(speed.pack.0 > 0 && speed.unpack.0 > 0, "{speed:?}");
-        speed.raw_bytes as f64 / speed.packed_bytes as f64
+        assert!(speed.compress.0 > 0 && speed.decompress.0 > 0, "{speed:?}");
+        speed.raw_bytes as f64 / speed.compressed_bytes as f64
     }
 
     #[test]
-    fn records_pack_as_those_of_the_study_did() {
+    fn records_compress_as_those_of_the_study_did() {
         let one = ratio(DataSet::Records, Coding::Zlib(1));
         let nine = ratio(DataSet::Records, Coding::Zlib(9));
         assert!((6.7..6.9).contains(&one), "zlib 1: {one}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn text_packs_as_text_does() {
+    fn text_compresses_as_text_does() {
         let six = ratio(DataSet::Text, Coding::Zlib(6));
         assert!((2.0..4.0).contains(&six), "{six}");
     }

@@ -15,7 +15,7 @@ const TARGETS: &[Target] = &[
     ("session", targets::session),
     ("manifest", targets::manifest),
     ("journal", targets::journal),
-    ("unpack", targets::unpack),
+    ("decompress", targets::decompress),
     ("conversation", targets::conversation),
 ];
 

@@ -28,7 +28,7 @@ use base::units::{Nanos, Rate};
 use mover::wire::frame;
 use mover::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use mover::wire::message::{Message, Origin, Role, WantedRanges};
-use mover::work::codec::Packer;
+use mover::work::codec::Compressor;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// How the honest side must end.
@@ -228,11 +228,12 @@ fn sparse_cases() -> Vec<Case> {
 fn packed_cases() -> Vec<Case> {
     const LEN: u32 = 60_000;
     let sent = |len: u32, coding: Coding, raw: &[u8]| {
-        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), packed(len, coding, raw)]
+        vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), compressed(len, coding, raw)]
     };
     let bomb = |coding| sent(LEN, coding, &vec![0; 16 << 20]);
     let wrong_sum = {
-        let Move::Frame(mut label, body) = packed(LEN, Coding::Zstd(1), &[0; LEN as usize]) else {
+        let Move::Frame(mut label, body) = compressed(LEN, Coding::Zstd(1), &[0; LEN as usize])
+        else {
             unreachable!()
         };
         label.packed_check ^= 1;
@@ -246,11 +247,11 @@ fn packed_cases() -> Vec<Case> {
         ("a byte too many", sent(LEN, Coding::Lz4, &[7; LEN as usize + 1]), Ends::Refused),
         ("more than a request", sent(u32::MAX, Coding::Zlib(1), &[7; 5000]), Ends::Refused),
         (
-            "a packed frame beside its place",
+            "a compressed frame beside its place",
             sent(LEN - 1, Coding::Lz4, &[7; 59_999]),
             Ends::Refused,
         ),
-        ("a packed frame with a wrong sum", wrong_sum, Ends::Code(&[6])),
+        ("a compressed frame with a wrong sum", wrong_sum, Ends::Code(&[6])),
     ]
 }
 
@@ -622,8 +623,8 @@ fn carried(bytes: &[u8]) -> Message {
 }
 
 /// `raw` compressed, with a header that claims this length.
-fn packed(len: u32, coding: Coding, raw: &[u8]) -> Move {
-    let body = Packer::new(raw.len() as u32).pack(coding, raw).unwrap().to_vec();
+fn compressed(len: u32, coding: Coding, raw: &[u8]) -> Move {
+    let body = Compressor::new(raw.len() as u32).compress(coding, raw).unwrap().to_vec();
     let label = Label {
         kind: Kind::Data,
         extent: Extent { start: 0, len },

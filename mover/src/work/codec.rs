@@ -28,7 +28,7 @@ const PROBE_SAMPLES: usize = 4;
 const PROBE_BYTES: usize = 4096;
 
 /// Memory to compress payloads of this length: the output, and what the library takes at most.
-pub(crate) fn packer_bytes(coding: Coding, body_bytes: u32) -> u64 {
+pub(crate) fn compressor_bytes(coding: Coding, body_bytes: u32) -> u64 {
     let body = u64::from(body_bytes);
     let room = block::get_maximum_output_size(body_bytes as usize) as u64;
     room + match coding {
@@ -43,13 +43,13 @@ pub(crate) fn packer_bytes(coding: Coding, body_bytes: u32) -> u64 {
 }
 
 /// Memory to decompress payloads of this length.
-pub(crate) fn unpacker_bytes(body_bytes: u32) -> u64 {
+pub(crate) fn decompressor_bytes(body_bytes: u32) -> u64 {
     u64::from(body_bytes) + (256 << 10)
 }
 
 /// Compresses payloads. Memory is allocated when a format is first asked for, then kept.
-pub struct Packer {
-    packed: Vec<u8>,
+pub struct Compressor {
+    compressed: Vec<u8>,
     body_bytes_max: u32,
     deflate: Option<flate2::Compress>,
     deflate_level: u8,
@@ -59,12 +59,12 @@ pub struct Packer {
     probe: Option<CompressTable>,
 }
 
-impl Packer {
-    pub fn new(body_bytes_max: u32) -> Packer {
+impl Compressor {
+    pub fn new(body_bytes_max: u32) -> Compressor {
         // LZ4 needs space for the worst case before it begins.
         let room = block::get_maximum_output_size((body_bytes_max as usize).max(PROBE_BYTES));
-        Packer {
-            packed: vec![0; room],
+        Compressor {
+            compressed: vec![0; room],
             body_bytes_max,
             deflate: None,
             deflate_level: 0,
@@ -76,7 +76,7 @@ impl Packer {
     }
 
     /// The compressed form of `raw`; `None` where that is hardly shorter.
-    pub fn pack(&mut self, coding: Coding, raw: &[u8]) -> Option<&[u8]> {
+    pub fn compress(&mut self, coding: Coding, raw: &[u8]) -> Option<&[u8]> {
         assert!(raw.len() <= self.body_bytes_max as usize, "a payload longer than a request");
         let (kept, whole) = KEPT_SHARE_MAX;
         let limit = (raw.len() as u64 * kept / whole) as usize;
@@ -87,23 +87,23 @@ impl Packer {
             Coding::Zstd(level) => self.zstd(level, raw, limit),
         };
         let count = count.filter(|count| (1..=limit).contains(count))?;
-        Some(&self.packed[..count])
+        Some(&self.compressed[..count])
     }
 
     /// A fast estimate of the compression ratio: LZ4 of a few samples spread over the payload.
     pub fn probe(&mut self, raw: &[u8]) -> f64 {
         let step = raw.len() / PROBE_SAMPLES;
         let table = self.probe.get_or_insert_with(CompressTable::small);
-        let (mut sampled, mut packed) = (0, 0);
+        let (mut sampled, mut compressed) = (0, 0);
         for sample in 0..PROBE_SAMPLES {
             let from = sample * step + step.saturating_sub(PROBE_BYTES) / 2;
             let bytes = &raw[from..(from + PROBE_BYTES).min(raw.len())];
             // LZ4 has space for the worst case, so it does not fail.
-            let count = block::compress_into_with_table(bytes, &mut self.packed, table);
+            let count = block::compress_into_with_table(bytes, &mut self.compressed, table);
             sampled += bytes.len();
-            packed += count.unwrap_or(bytes.len());
+            compressed += count.unwrap_or(bytes.len());
         }
-        sampled.max(1) as f64 / packed.max(1) as f64
+        sampled.max(1) as f64 / compressed.max(1) as f64
     }
 
     fn deflate(&mut self, level: u8, raw: &[u8], limit: usize) -> Option<usize> {
@@ -114,7 +114,7 @@ impl Packer {
             deflate.set_level(wanted).ok()?;
             self.deflate_level = level;
         }
-        let room = &mut self.packed[..limit];
+        let room = &mut self.compressed[..limit];
         let status = deflate.compress(raw, room, FlushCompress::Finish).ok()?;
         (status == Status::StreamEnd).then(|| deflate.total_out() as usize)
     }
@@ -128,23 +128,23 @@ impl Packer {
             zstd.set_compression_level(level.into()).ok()?;
             self.zstd_level = level;
         }
-        let packed = zstd.compress_to_buffer(raw, &mut self.packed[..limit]);
+        let compressed = zstd.compress_to_buffer(raw, &mut self.compressed[..limit]);
         // In practice only a full buffer fails, so nothing is gained. The library is then in the
         // middle of a payload, and takes no other level before a reset.
-        if packed.is_err() {
+        if compressed.is_err() {
             zstd.context_mut().reset(ResetDirective::SessionOnly).ok()?;
         }
-        packed.ok()
+        compressed.ok()
     }
 
     fn lz4(&mut self, raw: &[u8]) -> Option<usize> {
         let table = self.lz4.get_or_insert_with(CompressTable::large);
-        block::compress_into_with_table(raw, &mut self.packed, table).ok()
+        block::compress_into_with_table(raw, &mut self.compressed, table).ok()
     }
 }
 
 /// Decompresses payloads.
-pub struct Unpacker {
+pub struct Decompressor {
     deflate: Option<Decompress>,
     zstd: Option<bulk::Decompressor<'static>>,
 }
@@ -158,42 +158,47 @@ pub enum Unfit {
     NoMemory,
 }
 
-impl Default for Unpacker {
-    fn default() -> Unpacker {
-        Unpacker::new()
+impl Default for Decompressor {
+    fn default() -> Decompressor {
+        Decompressor::new()
     }
 }
 
-impl Unpacker {
-    pub fn new() -> Unpacker {
-        Unpacker { deflate: None, zstd: None }
+impl Decompressor {
+    pub fn new() -> Decompressor {
+        Decompressor { deflate: None, zstd: None }
     }
 
     /// Decompresses into exactly this buffer: data of any other length is refused, and nothing is
     /// allocated for it.
-    pub fn unpack(&mut self, codec: Codec, packed: &[u8], raw: &mut [u8]) -> Result<(), Unfit> {
+    pub fn decompress(
+        &mut self,
+        codec: Codec,
+        compressed: &[u8],
+        raw: &mut [u8],
+    ) -> Result<(), Unfit> {
         let wanted = raw.len();
         let count = match codec {
             Codec::Raw => return Err(Unfit::Damaged),
-            Codec::Deflate => self.inflate(packed, raw)?,
+            Codec::Deflate => self.inflate(compressed, raw)?,
             Codec::Zstd => {
                 let zstd = match &mut self.zstd {
                     Some(zstd) => zstd,
                     none => none.insert(bulk::Decompressor::new().map_err(|_| Unfit::NoMemory)?),
                 };
-                zstd.decompress_to_buffer(packed, raw).map_err(|_| Unfit::Damaged)?
+                zstd.decompress_to_buffer(compressed, raw).map_err(|_| Unfit::Damaged)?
             }
-            Codec::Lz4 => block::decompress_into(packed, raw).map_err(|_| Unfit::Damaged)?,
+            Codec::Lz4 => block::decompress_into(compressed, raw).map_err(|_| Unfit::Damaged)?,
         };
         if count == wanted { Ok(()) } else { Err(Unfit::Damaged) }
     }
 
-    fn inflate(&mut self, packed: &[u8], raw: &mut [u8]) -> Result<usize, Unfit> {
+    fn inflate(&mut self, compressed: &[u8], raw: &mut [u8]) -> Result<usize, Unfit> {
         let inflate = self.deflate.get_or_insert_with(|| Decompress::new(false));
         inflate.reset(false);
-        let status = inflate.decompress(packed, raw, FlushDecompress::Finish);
+        let status = inflate.decompress(compressed, raw, FlushDecompress::Finish);
         let is_whole = matches!(status, Ok(Status::StreamEnd));
-        let is_all = inflate.total_in() == packed.len() as u64;
+        let is_all = inflate.total_in() == compressed.len() as u64;
         if is_whole && is_all { Ok(inflate.total_out() as usize) } else { Err(Unfit::Damaged) }
     }
 }
@@ -202,7 +207,7 @@ impl Unpacker {
 pub trait Chooser: Send + Sync + fmt::Debug {
     /// `ratio`: the compression ratio of a probe of the payload.
     fn choose(&self, ratio: f64, raw_len: u32) -> Choice;
-    fn compressed(&self, ratio: f64, coding: Coding, raw_len: u32, packed_len: u32, took: Took);
+    fn compressed(&self, ratio: f64, coding: Coding, raw_len: u32, compressed_len: u32, took: Took);
     /// The start of compressing a payload that is timed.
     fn begin(&self) -> Moment;
     fn took(&self, since: Moment) -> Took;
@@ -238,23 +243,23 @@ enum How {
 
 /// At the source: compresses the payload, and notes the format in the label.
 #[derive(Debug)]
-pub struct Pack {
+pub struct CompressStep {
     how: How,
-    packer: Packer,
+    compressor: Compressor,
 }
 
-impl Pack {
-    pub fn new(coding: Coding, body_bytes_max: u32) -> Pack {
-        Pack { how: How::Always(coding), packer: Packer::new(body_bytes_max) }
+impl CompressStep {
+    pub fn new(coding: Coding, body_bytes_max: u32) -> CompressStep {
+        CompressStep { how: How::Always(coding), compressor: Compressor::new(body_bytes_max) }
     }
 
     /// Compresses each payload as the chooser says.
-    pub fn choosing(chooser: Arc<dyn Chooser>, body_bytes_max: u32) -> Pack {
-        Pack { how: How::Chosen(chooser), packer: Packer::new(body_bytes_max) }
+    pub fn choosing(chooser: Arc<dyn Chooser>, body_bytes_max: u32) -> CompressStep {
+        CompressStep { how: How::Chosen(chooser), compressor: Compressor::new(body_bytes_max) }
     }
 }
 
-impl Step for Pack {
+impl Step for CompressStep {
     fn stage(&self) -> Stage {
         Stage::Codec
     }
@@ -265,16 +270,16 @@ impl Step for Pack {
             return Ok(());
         }
         match &self.how {
-            How::Always(coding) => pack(&mut self.packer, *coding, request),
+            How::Always(coding) => compress(&mut self.compressor, *coding, request),
             How::Chosen(chooser) => {
                 let raw_len = request.payload_len();
-                let ratio = self.packer.probe(&request.body()[..raw_len as usize]);
+                let ratio = self.compressor.probe(&request.body()[..raw_len as usize]);
                 let Choice { coding, is_timed } = chooser.choose(ratio, raw_len);
                 if coding == Coding::Raw {
                     return Ok(());
                 }
                 let begun = is_timed.then(|| chooser.begin());
-                pack(&mut self.packer, coding, request);
+                compress(&mut self.compressor, coding, request);
                 if let Some(begun) = begun {
                     let took = chooser.took(begun);
                     chooser.compressed(ratio, coding, raw_len, request.payload_len(), took);
@@ -286,37 +291,39 @@ impl Step for Pack {
 }
 
 /// The compressed payload takes the place of the raw one, and what followed that follows it.
-pub fn pack(packer: &mut Packer, coding: Coding, request: &mut Request) {
+pub fn compress(compressor: &mut Compressor, coding: Coding, request: &mut Request) {
     let raw_len = request.payload_len();
-    let Some(packed) = packer.pack(coding, &request.body()[..raw_len as usize]) else { return };
-    let packed_len = packed.len() as u32;
-    request.label.packed_check = crc32c(packed);
-    request.body_mut()[..packed.len()].copy_from_slice(packed);
-    move_voids(request, raw_len, packed_len);
+    let Some(compressed) = compressor.compress(coding, &request.body()[..raw_len as usize]) else {
+        return;
+    };
+    let compressed_len = compressed.len() as u32;
+    request.label.packed_check = crc32c(compressed);
+    request.body_mut()[..compressed.len()].copy_from_slice(compressed);
+    move_voids(request, raw_len, compressed_len);
     request.label.codec = coding.codec();
-    request.label.body_len = packed_len + u32::from(request.label.voids_len);
+    request.label.body_len = compressed_len + u32::from(request.label.voids_len);
     request.coding = coding;
 }
 
 /// At the sink: decompresses the payload into the request that it came in.
-pub struct Unpack {
-    unpacker: Unpacker,
+pub struct DecompressStep {
+    decompressor: Decompressor,
     /// Where the compressed bytes are while the raw ones take their place.
-    packed: Vec<u8>,
+    compressed: Vec<u8>,
     body_bytes_max: u32,
 }
 
-impl Unpack {
-    pub fn new(body_bytes_max: u32) -> Unpack {
-        Unpack {
-            unpacker: Unpacker::new(),
-            packed: vec![0; body_bytes_max as usize],
+impl DecompressStep {
+    pub fn new(body_bytes_max: u32) -> DecompressStep {
+        DecompressStep {
+            decompressor: Decompressor::new(),
+            compressed: vec![0; body_bytes_max as usize],
             body_bytes_max,
         }
     }
 }
 
-impl Step for Unpack {
+impl Step for DecompressStep {
     fn stage(&self) -> Stage {
         Stage::Codec
     }
@@ -329,34 +336,34 @@ impl Step for Unpack {
         if label.kind == Kind::Sparse {
             check_map(request)?;
         }
-        let (packed_len, raw_len) = (request.payload_len(), request.raw_len());
+        let (compressed_len, raw_len) = (request.payload_len(), request.raw_len());
         // The length that it states is checked before any of its bytes is read.
-        if raw_len > self.body_bytes_max || packed_len >= raw_len {
+        if raw_len > self.body_bytes_max || compressed_len >= raw_len {
             return Err(unfit(request, "and stand for more than a request holds"));
         }
-        let packed = &mut self.packed[..packed_len as usize];
-        packed.copy_from_slice(&request.body()[..packed_len as usize]);
-        if crc32c(packed) != label.packed_check {
+        let compressed = &mut self.compressed[..compressed_len as usize];
+        compressed.copy_from_slice(&request.body()[..compressed_len as usize]);
+        if crc32c(compressed) != label.packed_check {
             let text = format!(
-                "the {packed_len} packed bytes for address {} arrived other than they were sent: \
-                 suspect memory or wire",
+                "the {compressed_len} compressed bytes for address {} arrived other than they were \
+                 sent: suspect memory or wire",
                 label.extent.start
             );
             return Err(Fault::new(Class::Corrupt, text));
         }
-        move_voids(request, packed_len, raw_len);
+        move_voids(request, compressed_len, raw_len);
         request.label.codec = Codec::Raw;
         request.label.packed_check = 0;
         request.label.body_len = raw_len + u32::from(label.voids_len);
         let raw = &mut request.body_mut()[..raw_len as usize];
-        match self.unpacker.unpack(label.codec, packed, raw) {
+        match self.decompressor.decompress(label.codec, compressed, raw) {
             Ok(()) => Ok(()),
             Err(Unfit::NoMemory) => {
-                Err(Fault::new(Class::Local, "no memory to unpack with: use --compress off"))
+                Err(Fault::new(Class::Local, "no memory to decompress with: use --compress off"))
             }
             Err(Unfit::Damaged) => {
                 request.label = label;
-                Err(unfit(request, "and do not unpack to just that"))
+                Err(unfit(request, "and do not decompress to just that"))
             }
         }
     }
@@ -383,21 +390,21 @@ fn move_voids(request: &mut Request, from: u32, to: u32) {
     request.buffer.bytes_mut().copy_within(from..end, front + to as usize);
 }
 
-impl fmt::Debug for Packer {
+impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packer({} bytes)", self.packed.len())
+        write!(f, "Compressor({} bytes)", self.compressed.len())
     }
 }
 
-impl fmt::Debug for Unpacker {
+impl fmt::Debug for Decompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Unpacker")
+        f.write_str("Decompressor")
     }
 }
 
-impl fmt::Debug for Unpack {
+impl fmt::Debug for DecompressStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Unpack({} bytes)", self.packed.len())
+        write!(f, "DecompressStep({} bytes)", self.compressed.len())
     }
 }
 

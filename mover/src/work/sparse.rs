@@ -110,7 +110,7 @@ fn unfit(request: &Request) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::codec::{Pack, Unpack};
+    use crate::work::codec::{CompressStep, DecompressStep};
     use base::codec::{Codec, Coding};
     use base::extent::Extent;
     use base::label::Label;
@@ -144,10 +144,10 @@ mod tests {
                     assert_eq!((sparse, request.left_out()), (raw > 0, raw), "{len}, {number}");
                     let travels = request.label.body_len;
                     assert!(travels <= len - raw + map_bytes(len), "{len}, {number}");
-                    Pack::new(coding, ROOM).apply(&mut request).unwrap();
+                    CompressStep::new(coding, ROOM).apply(&mut request).unwrap();
                     assert_eq!(request.raw_len(), len - raw, "{len}, {number}, {coding:?}");
                     request.map.clear();
-                    Unpack::new(ROOM).apply(&mut request).unwrap();
+                    DecompressStep::new(ROOM).apply(&mut request).unwrap();
                     Expand::new(ROOM).apply(&mut request).unwrap();
                     assert_eq!(request.body(), before, "{len}, {number}, {coding:?}");
                     assert_eq!(request.label.kind, Kind::Data);

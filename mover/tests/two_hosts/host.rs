@@ -29,7 +29,7 @@ use mover::pump::transfer::{
 use mover::pump::watch::Watch;
 use mover::wire::message::Message;
 
-use super::lanes::{Lanes, Packers};
+use super::lanes::{Compressors, Lanes};
 use super::trace::{Trace, of_action, of_event};
 use super::{Fixture, TRANSFER};
 
@@ -57,7 +57,7 @@ pub(crate) struct Host {
     pub dials: Vec<(Tick, u32)>,
     lanes: BTreeMap<u32, Lane>,
     assembly: Lanes,
-    packers: Option<Packers>,
+    compressors: Option<Compressors>,
     sockets: BTreeMap<u32, StreamHandle>,
     finisher: Option<Finisher>,
     /// What the finisher is to do, with what had been written when it was told to.
@@ -162,7 +162,7 @@ impl Host {
             dials: Vec::new(),
             lanes: BTreeMap::new(),
             assembly: Lanes::new(fixture, ledgers),
-            packers: far.then(|| Packers::new(fixture, has_source)).flatten(),
+            compressors: far.then(|| Compressors::new(fixture, has_source)).flatten(),
             sockets: BTreeMap::new(),
             finisher: None,
             work: VecDeque::new(),
@@ -258,9 +258,9 @@ impl Host {
                 self.work.push_back((work, self.written_bytes()));
             }
             Action::NoteDecompressionTime(time) => {
-                self.packers
-                    .iter()
-                    .for_each(|packers| packers.worker_pool.record_decompression_time(&time));
+                self.compressors.iter().for_each(|compressors| {
+                    compressors.worker_pool.record_decompression_time(&time)
+                });
             }
             Action::NoteSamples { .. } => {}
             Action::Measure => {
@@ -280,7 +280,7 @@ impl Host {
         if let Some(stream) = &stream {
             self.sockets.insert(number, stream.handle.clone());
         }
-        let lane = self.assembly.lane(stream, self.packers.as_ref(), rng);
+        let lane = self.assembly.lane(stream, self.compressors.as_ref(), rng);
         self.lanes.insert(number, lane);
     }
 
@@ -311,7 +311,7 @@ impl Host {
                 self.step_finisher();
             }
             2 => self.step_compare(),
-            3 => self.packers.iter_mut().for_each(|packers| packers.step(rng)),
+            3 => self.compressors.iter_mut().for_each(|compressors| compressors.step(rng)),
             4 | 5 => self.beat(rng, trace),
             _ => {
                 if let Some(event) = self.events.pop_front() {
@@ -336,7 +336,7 @@ impl Host {
             None => drop(self.lanes.insert(number, lane)),
             Some(fault) => {
                 // It takes back what is with the workers, and waits for that.
-                self.packers.iter_mut().for_each(Packers::finish);
+                self.compressors.iter_mut().for_each(Compressors::finish);
                 let over = lane.leave(fault);
                 trace.note(self.name, self.world.now(), &format!("{number} {:?}", over.fault));
                 let stream = self.transfers_on_streams().then_some(number);
@@ -386,9 +386,9 @@ impl Host {
 
     pub(crate) fn beat(&mut self, rng: &mut Rng, trace: &mut Trace) {
         if self.said.len() < LINE_MESSAGES
-            && let Some(packers) = &self.packers
-            && packers.tells
-            && let Some(time) = packers.worker_pool.decompression_time(self.world.now())
+            && let Some(compressors) = &self.compressors
+            && compressors.tells
+            && let Some(time) = compressors.worker_pool.decompression_time(self.world.now())
         {
             self.tell(Event::DecompressionTime(time), rng, trace);
         }

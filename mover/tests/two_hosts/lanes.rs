@@ -18,7 +18,7 @@ use mover::pump::lane::{Lane, Parts};
 use mover::pump::sink::objects::Objects;
 use mover::pump::source::plan::Plan;
 use mover::pump::transfer::Ledgers;
-use mover::work::codec::{Pack, Unpack};
+use mover::work::codec::{CompressStep, DecompressStep};
 use mover::work::digest::{Check, Sign};
 use mover::work::passage::{Passage, Step};
 use mover::work::sparse::{Expand, Squeeze};
@@ -48,13 +48,13 @@ impl Lanes {
     pub(crate) fn lane(
         &self,
         stream: Option<Stream>,
-        packers: Option<&Packers>,
+        compressors: Option<&Compressors>,
         rng: &mut Rng,
     ) -> Lane {
         let (slot, digest) = (self.settings.request_bytes, self.settings.digest);
         let depth = 1 + rng.below(3) as u32;
         let number = stream.as_ref().map_or(0, |stream| stream.handle.number);
-        // Without workers each stream packs in another way, and some not at all.
+        // Without workers each stream compresses in another way, and some not at all.
         let coding =
             [Coding::Raw, Coding::Lz4, Coding::Zlib(1), Coding::Zstd(1)][number as usize % 4];
         let wire = stream.as_ref().map(|stream| stream.handle.clone());
@@ -67,17 +67,18 @@ impl Lanes {
             }
             Some(Stream { handle, protection, begun }) => {
                 let stream = StreamSource::new(handle.socket, protection, digest, slot, &begun);
-                let packed = match packers {
+                let compress = match compressors {
                     Some(_) => self.settings.compress,
                     None => Compress::Always(coding),
                 };
-                (Box::new(stream.unpacking(packed)), tree())
+                (Box::new(stream.unpacking(compress)), tree())
             }
         };
-        let codec = packers.is_none().then(|| codec(coding, is_source, slot));
+        let codec = compressors.is_none().then(|| codec(coding, is_source, slot));
         let steps = steps(&self.settings, (is_source, wire.is_none()), codec);
         let engine = Engine::new(Box::new(self.world.backend()));
-        let handle = packers.map(|packers| packers.worker_pool.handle(engine.waker(), 2));
+        let handle =
+            compressors.map(|compressors| compressors.worker_pool.handle(engine.waker(), 2));
         let requests = 2 + rng.below(2) + if handle.is_some() { 2 } else { 0 };
         Lane::new(Parts {
             engine,
@@ -94,11 +95,11 @@ impl Lanes {
     }
 }
 
-/// How a side packs, or unpacks.
-fn codec(coding: Coding, packs: bool, slot: u32) -> Box<dyn Step> {
-    match packs {
-        true => Box::new(Pack::new(coding, slot)),
-        false => Box::new(Unpack::new(slot)),
+/// How a side compresses, or decompresses.
+fn codec(coding: Coding, compresses: bool, slot: u32) -> Box<dyn Step> {
+    match compresses {
+        true => Box::new(CompressStep::new(coding, slot)),
+        false => Box::new(DecompressStep::new(slot)),
     }
 }
 
@@ -126,16 +127,16 @@ fn steps(
 }
 
 /// The workers of a side, which step by turns.
-pub(crate) struct Packers {
+pub(crate) struct Compressors {
     pub worker_pool: Arc<WorkerPool>,
     workers: Vec<Worker>,
-    /// The source's choices depend on what unpacking takes here.
+    /// The source's choices depend on what decompression takes here.
     pub tells: bool,
 }
 
-impl Packers {
+impl Compressors {
     /// Workers in some seeds; in others the lanes do it themselves.
-    pub(crate) fn new(fixture: &mut Fixture, is_source: bool) -> Option<Packers> {
+    pub(crate) fn new(fixture: &mut Fixture, is_source: bool) -> Option<Compressors> {
         let settings = &fixture.settings;
         if settings.compress == Compress::Off {
             return None;
@@ -144,24 +145,28 @@ impl Packers {
         let count = 1 + fixture.rng.below(3);
         let clock = fixture.world.clone();
         let work = match (is_source, settings.compress) {
-            (false, _) => Work::Unpack,
+            (false, _) => Work::Decompress,
             (true, Compress::Auto) => {
                 Work::Choose(Arc::new(CompressionController::new(count as usize, clock.clone())))
             }
-            (true, _) => Work::Pack,
+            (true, _) => Work::Compress,
         };
-        let pack = || -> Box<dyn Step> {
+        let step = || -> Box<dyn Step> {
             match (&work, settings.compress) {
-                (Work::Choose(advisor), _) => Box::new(Pack::choosing(advisor.clone(), slot)),
-                (Work::Pack, Compress::Always(coding)) => Box::new(Pack::new(coding, slot)),
-                _ => Box::new(Unpack::new(slot)),
+                (Work::Choose(advisor), _) => {
+                    Box::new(CompressStep::choosing(advisor.clone(), slot))
+                }
+                (Work::Compress, Compress::Always(coding)) => {
+                    Box::new(CompressStep::new(coding, slot))
+                }
+                _ => Box::new(DecompressStep::new(slot)),
             }
         };
-        let passage = |_| Passage::new(steps(settings, (is_source, false), Some(pack())));
+        let passage = |_| Passage::new(steps(settings, (is_source, false), Some(step())));
         let passages = (0..count).map(passage).collect();
         let (worker_pool, workers) = WorkerPool::without_threads(passages, work.clone(), clock);
         let tells = !is_source && settings.compress == Compress::Auto;
-        Some(Packers { worker_pool: Arc::new(worker_pool), workers, tells })
+        Some(Compressors { worker_pool: Arc::new(worker_pool), workers, tells })
     }
 
     /// One of them does what waits first.

@@ -23,7 +23,7 @@ use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;
 use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::Plan;
-use crate::work::codec::{self, Pack, Unpack};
+use crate::work::codec::{self, CompressStep, DecompressStep};
 use crate::work::digest::{Check, Sign};
 use crate::work::passage::{Passage, Step};
 use crate::work::sparse::{Expand, Squeeze};
@@ -222,9 +222,9 @@ impl Packing {
     /// Memory that one worker needs for it.
     fn bytes(self, body_bytes: u32) -> u64 {
         match self {
-            Packing::Pack(coding) => codec::packer_bytes(coding, body_bytes),
-            Packing::Choose => codec::packer_bytes(Coding::Zstd(9), body_bytes),
-            Packing::Unpack => codec::unpacker_bytes(body_bytes),
+            Packing::Pack(coding) => codec::compressor_bytes(coding, body_bytes),
+            Packing::Choose => codec::compressor_bytes(Coding::Zstd(9), body_bytes),
+            Packing::Unpack => codec::decompressor_bytes(body_bytes),
         }
     }
 }
@@ -273,20 +273,20 @@ fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<Worke
     let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
     let work = match packing {
         Packing::Pack(coding) => {
-            let pack = || Box::new(Pack::new(coding, slot)) as Box<dyn Step>;
+            let pack = || Box::new(CompressStep::new(coding, slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
-            Work::Pack
+            Work::Compress
         }
         Packing::Choose => {
             let advisor = Arc::new(CompressionController::new(count as usize, Arc::new(HostClock)));
-            let pack = || Box::new(Pack::choosing(advisor.clone(), slot)) as Box<dyn Step>;
+            let pack = || Box::new(CompressStep::choosing(advisor.clone(), slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
             Work::Choose(advisor)
         }
         Packing::Unpack => {
-            let unpack = || Box::new(Unpack::new(slot)) as Box<dyn Step>;
+            let unpack = || Box::new(DecompressStep::new(slot)) as Box<dyn Step>;
             passages.extend((0..count).map(|_| steps(ends, Some(unpack()))));
-            Work::Unpack
+            Work::Decompress
         }
     };
     let passages = passages.into_iter().map(Passage::new).collect();

@@ -32,17 +32,17 @@ pub struct WorkerPool {
 /// What a worker pool does.
 #[derive(Clone, Debug)]
 pub enum Work {
-    Pack,
+    Compress,
     /// Compresses as the advisor says.
     Choose(Arc<CompressionController>),
-    Unpack,
+    Decompress,
 }
 
 impl Work {
     fn advisor(&self) -> Option<&CompressionController> {
         match self {
             Work::Choose(advisor) => Some(advisor),
-            Work::Pack | Work::Unpack => None,
+            Work::Compress | Work::Decompress => None,
         }
     }
 }
@@ -124,14 +124,14 @@ impl WorkerPool {
         let (mut worker_pool, workers) = WorkerPool::without_threads(passages, work, clock);
         for (number, worker) in workers.into_iter().enumerate() {
             let thread = std::thread::Builder::new()
-                .name(format!("datapump-pack-{}", number + 1))
+                .name(format!("datapump-work-{}", number + 1))
                 .spawn(move || worker.run());
             match thread {
                 Ok(thread) => worker_pool.threads.push(thread),
                 Err(_) if number > 0 => break, // fewer are enough
                 Err(error) => {
                     let text = format!(
-                        "the system gives no thread to pack in ({error}): use --compress off"
+                        "the system gives no thread to compress in ({error}): use --compress off"
                     );
                     return Err(Fault::new(Class::Local, text));
                 }
@@ -207,7 +207,7 @@ impl Drop for WorkerPool {
         self.queue.more.notify_all();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() && !std::thread::panicking() {
-                panic!("a thread that packs has panicked");
+                panic!("a thread that compresses has panicked");
             }
         }
     }
@@ -226,9 +226,9 @@ impl PoolHandle {
     /// compressed nor probed is done sooner where it lies in the cache.
     pub fn takes(&self, request: &Request) -> bool {
         match &self.worker_pool.work {
-            Work::Pack => true,
+            Work::Compress => true,
             Work::Choose(advisor) => advisor.should_probe(),
-            Work::Unpack => request.label.codec != Codec::Raw,
+            Work::Decompress => request.label.codec != Codec::Raw,
         }
     }
 
@@ -369,7 +369,7 @@ mod tests {
 
     use super::*;
     use crate::io::clock::HostClock;
-    use crate::work::codec::Pack;
+    use crate::work::codec::CompressStep;
     use base::codec::{Codec, Coding};
     use base::extent::Extent;
     use base::label::{Kind, Label};
@@ -389,9 +389,10 @@ mod tests {
     fn everything_comes_back_to_its_own_handle() {
         const BODY_BYTES: u32 = 8192;
         for workers in [1, 3] {
-            let passage = || Passage::new(vec![Box::new(Pack::new(Coding::Zlib(1), BODY_BYTES))]);
+            let passage =
+                || Passage::new(vec![Box::new(CompressStep::new(Coding::Zlib(1), BODY_BYTES))]);
             let worker_pool =
-                Arc::new(start((0..workers).map(|_| passage()).collect(), Work::Pack));
+                Arc::new(start((0..workers).map(|_| passage()).collect(), Work::Compress));
             let mut handles: Vec<PoolHandle> =
                 (0..2).map(|_| worker_pool.handle(Arc::new(Asleep), 0)).collect();
             drop(worker_pool);
@@ -431,7 +432,7 @@ mod tests {
     fn a_lane_that_has_given_all_it_has_is_woken() {
         for (workers, requests) in [(1, 1), (1, 5), (3, 4)] {
             let passages = (0..workers).map(|_| Passage::new(Vec::new())).collect();
-            let worker_pool = Arc::new(start(passages, Work::Pack));
+            let worker_pool = Arc::new(start(passages, Work::Compress));
             let (rings, rung) = mpsc::sync_channel(1);
             let mut handle = worker_pool.handle(Arc::new(Ringing(rings)), 0);
             drop(worker_pool);
@@ -447,9 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_without_packed_payloads_is_not_counted_with_what_follows() {
+    fn a_stretch_without_compressed_payloads_is_not_counted_with_what_follows() {
         let passages = vec![Passage::new(Vec::new())];
-        let worker_pool = start(passages, Work::Unpack);
+        let worker_pool = start(passages, Work::Decompress);
         let begun = HostClock.now();
         let after = |millis| begun.after(Nanos::from_millis(millis));
         assert_eq!(worker_pool.decompression_time(after(10_000)), None);

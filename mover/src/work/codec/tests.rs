@@ -37,29 +37,29 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_packed_is_unpacked(coding in codings(), payload in payload(), voids in 0..3usize) {
+    fn compression_loses_nothing(coding in codings(), payload in payload(), voids in 0..3usize) {
         let mut sent = request(&payload, voids);
         let body = sent.body().to_vec();
-        Pack::new(coding, BODY_BYTES).apply(&mut sent).unwrap();
+        CompressStep::new(coding, BODY_BYTES).apply(&mut sent).unwrap();
         prop_assert!(sent.body().len() <= body.len(), "it grew");
         prop_assert_eq!(sent.label.codec == Codec::Raw, sent.body().len() == body.len());
         prop_assert_eq!(sent.label.codec, sent.coding.codec());
-        Unpack::new(BODY_BYTES).apply(&mut sent).unwrap();
+        DecompressStep::new(BODY_BYTES).apply(&mut sent).unwrap();
         prop_assert_eq!(sent.body(), body);
         prop_assert_eq!(sent.label.codec, Codec::Raw);
         prop_assert_eq!(sent.payload_len() as usize, payload.len());
     }
 
-    /// One packer for many payloads: none depends on those before it.
+    /// One compressor for many payloads: none depends on those before it.
     #[test]
     fn each_payload_stands_alone(
         parts in prop::collection::vec((codings(), payload()), 1..6),
     ) {
-        let (mut packer, mut unpacker) = (Packer::new(BODY_BYTES), Unpacker::new());
+        let (mut compressor, mut decompressor) = (Compressor::new(BODY_BYTES), Decompressor::new());
         for (coding, part) in parts {
-            let Some(packed) = packer.pack(coding, &part) else { continue };
+            let Some(compressed) = compressor.compress(coding, &part) else { continue };
             let mut back = vec![0; part.len()];
-            prop_assert_eq!(unpacker.unpack(coding.codec(), packed, &mut back), Ok(()));
+            prop_assert_eq!(decompressor.decompress(coding.codec(), compressed, &mut back), Ok(()));
             prop_assert_eq!(back, part);
         }
     }
@@ -69,7 +69,7 @@ proptest! {
         codec in 1..4u8, bytes in prop::collection::vec(any::<u8>(), 0..500), len in 0..5000usize,
     ) {
         let codec = Codec::from_code(codec).unwrap();
-        let _ = Unpacker::new().unpack(codec, &bytes, &mut vec![0; len]);
+        let _ = Decompressor::new().decompress(codec, &bytes, &mut vec![0; len]);
     }
 }
 
@@ -78,10 +78,10 @@ fn what_does_not_shrink_goes_as_it_is() {
     let mut noise = vec![0; BODY_BYTES as usize];
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
     for coding in Coding::all() {
-        assert_eq!(Packer::new(BODY_BYTES).pack(coding, &noise), None, "{coding:?}");
-        let packed = Packer::new(BODY_BYTES).pack(coding, &[7; 4096]).map(<[u8]>::len);
-        assert_eq!(packed.is_none(), coding == Coding::Raw, "{coding:?}");
-        assert!(packed.is_none_or(|len| len < 64), "{coding:?}: {packed:?}");
+        assert_eq!(Compressor::new(BODY_BYTES).compress(coding, &noise), None, "{coding:?}");
+        let compressed = Compressor::new(BODY_BYTES).compress(coding, &[7; 4096]).map(<[u8]>::len);
+        assert_eq!(compressed.is_none(), coding == Coding::Raw, "{coding:?}");
+        assert!(compressed.is_none_or(|len| len < 64), "{coding:?}: {compressed:?}");
     }
 }
 
@@ -91,28 +91,28 @@ fn what_does_not_shrink_leaves_nothing_behind() {
     blake3::Hasher::new().finalize_xof().fill(&mut noise);
     for before in Coding::all() {
         for coding in Coding::all().filter(|coding| *coding != Coding::Raw) {
-            let mut packer = Packer::new(BODY_BYTES);
-            assert_eq!(packer.pack(before, &noise), None);
+            let mut compressor = Compressor::new(BODY_BYTES);
+            assert_eq!(compressor.compress(before, &noise), None);
             assert!(
-                packer.pack(coding, &[7; 4096]).is_some(),
+                compressor.compress(coding, &[7; 4096]).is_some(),
                 "{coding:?} behind noise, {before:?}"
             );
         }
     }
 }
 
-/// What a frame may claim about packed bytes, and whose fault it is when that is wrong.
+/// What a frame may claim about compressed bytes, and whose fault it is when that is wrong.
 #[test]
 fn bombs_are_the_peers_fault() {
     let zeros = vec![0; BODY_BYTES as usize];
     for coding in [Coding::Lz4, Coding::Zlib(9), Coding::Zstd(19)] {
         let mut good = request(&zeros, 1);
-        Pack::new(coding, BODY_BYTES).apply(&mut good).unwrap();
+        CompressStep::new(coding, BODY_BYTES).apply(&mut good).unwrap();
         assert!(good.body().len() < 400, "{coding:?}: a bomb of {} bytes", good.body().len());
         let len = good.label.extent.len;
         type Change = fn(&mut Request);
         let cases: [(&str, Change, Option<Class>); 5] = [
-            ("as it was packed", |_| {}, None),
+            ("as it was compressed", |_| {}, None),
             ("longer than it says", |r| r.label.extent.len -= 1, Some(Class::Peer)),
             ("shorter than it says", |r| r.label.extent.len -= 4096, Some(Class::Peer)),
             ("more than a request", |r| r.label.extent.len += 1, Some(Class::Peer)),
@@ -121,13 +121,13 @@ fn bombs_are_the_peers_fault() {
         for (what, change, expect) in cases {
             let mut request = copy_of(&good);
             change(&mut request);
-            let outcome = Unpack::new(BODY_BYTES).apply(&mut request);
+            let outcome = DecompressStep::new(BODY_BYTES).apply(&mut request);
             let class = outcome.as_ref().err().map(|fault| fault.class);
             assert_eq!(class, expect, "{coding:?}, {what}: {outcome:?}");
         }
         let mut long = copy_of(&good);
         long.label.extent.len = u32::MAX;
-        let fault = Unpack::new(BODY_BYTES).apply(&mut long).unwrap_err();
+        let fault = DecompressStep::new(BODY_BYTES).apply(&mut long).unwrap_err();
         assert!(fault.text.contains("the peer sent"), "{fault}");
         assert!(len == BODY_BYTES);
     }
@@ -142,14 +142,17 @@ fn copy_of(request: &Request) -> Request {
 
 /// The printed plan of memory relies on it.
 #[test]
-fn a_packer_takes_no_more_than_is_planned() {
+fn a_compressor_takes_no_more_than_is_planned() {
     for body_bytes in [64 << 10, 1 << 20, 4 << 20] {
         for coding in [Coding::Zstd(-5), Coding::Zstd(4), Coding::Zstd(9), Coding::Zstd(19)] {
-            let mut packer = Packer::new(body_bytes);
-            packer.pack(coding, &vec![1; body_bytes as usize]).unwrap();
-            let context = packer.zstd.as_mut().unwrap().context_mut().sizeof() as u64;
-            let used = context + packer.packed.len() as u64;
-            assert!(used <= packer_bytes(coding, body_bytes), "{coding:?} of {body_bytes}: {used}");
+            let mut compressor = Compressor::new(body_bytes);
+            compressor.compress(coding, &vec![1; body_bytes as usize]).unwrap();
+            let context = compressor.zstd.as_mut().unwrap().context_mut().sizeof() as u64;
+            let used = context + compressor.compressed.len() as u64;
+            assert!(
+                used <= compressor_bytes(coding, body_bytes),
+                "{coding:?} of {body_bytes}: {used}"
+            );
         }
     }
 }

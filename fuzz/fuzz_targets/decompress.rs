@@ -4,4 +4,4 @@
 #[allow(dead_code, reason = "each target is a program of its own")]
 mod targets;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::unpack(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::decompress(bytes));
