@@ -211,7 +211,7 @@ fn framed(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
     let kinds = [Kind::Data, Kind::Void, Kind::End, Kind::Zero, Kind::Sparse];
     let kind = kinds[usize::from(kind) % kinds.len()];
     let codec = Codec::from_code(codec % 4).expect("one of four");
-    let packed_check = if codec == Codec::Raw { 0 } else { frame::crc32c(&body) };
+    let compressed_check = if codec == Codec::Raw { 0 } else { frame::crc32c(&body) };
     let mut voids_len = if kind == Kind::Void { body.len() } else { 0 };
     if kind == Kind::Sparse {
         let map = from.take((map_bytes(len.into()) - MAP_CHECK_BYTES) as usize)?;
@@ -226,7 +226,7 @@ fn framed(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
         body_len: body.len() as u32,
         voids_len: voids_len as u16,
         codec,
-        packed_check,
+        compressed_check,
         ..Label::default()
     };
     let mut bytes = frame::encode(&label).to_vec();

@@ -218,7 +218,7 @@ fn decompress_sparse(bytes: &[u8]) {
         body_len: body.len() as u32,
         voids_len: map_bytes(len) as u16,
         codec,
-        packed_check: if codec == Codec::Raw { 0 } else { frame::crc32c(payload) },
+        compressed_check: if codec == Codec::Raw { 0 } else { frame::crc32c(payload) },
         ..Label::default()
     };
     request.buffer.bytes_mut().fill(0xa5);
@@ -248,7 +248,7 @@ fn decompress_whole(bytes: &[u8]) {
         extent: Extent { start: 0, len },
         body_len: compressed.len() as u32,
         codec,
-        packed_check: frame::crc32c(compressed),
+        compressed_check: frame::crc32c(compressed),
         ..Label::default()
     };
     request.buffer.bytes_mut().fill(0xa5);

@@ -195,30 +195,30 @@ impl Compress {
 
 /// Payload bytes by coding, and their size after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packing {
+pub struct CompressionCounts {
     /// Payload bytes of each coding, by `Coding::index`.
     pub by_coding: [u64; Coding::COUNT],
     /// Bytes of all payloads on the wire, without frames and seals.
-    pub packed_bytes: u64,
+    pub compressed_bytes: u64,
 }
 
-impl Default for Packing {
-    fn default() -> Packing {
-        Packing { by_coding: [0; Coding::COUNT], packed_bytes: 0 }
+impl Default for CompressionCounts {
+    fn default() -> CompressionCounts {
+        CompressionCounts { by_coding: [0; Coding::COUNT], compressed_bytes: 0 }
     }
 }
 
-impl Packing {
-    pub fn note(&mut self, coding: Coding, raw_bytes: u32, packed_bytes: u32) {
+impl CompressionCounts {
+    pub fn note(&mut self, coding: Coding, raw_bytes: u32, compressed_bytes: u32) {
         self.by_coding[coding.index()] += u64::from(raw_bytes);
-        self.packed_bytes += u64::from(packed_bytes);
+        self.compressed_bytes += u64::from(compressed_bytes);
     }
 
-    pub fn add(&mut self, other: &Packing) {
+    pub fn add(&mut self, other: &CompressionCounts) {
         for (mine, theirs) in self.by_coding.iter_mut().zip(other.by_coding) {
             *mine = mine.saturating_add(theirs);
         }
-        self.packed_bytes = self.packed_bytes.saturating_add(other.packed_bytes);
+        self.compressed_bytes = self.compressed_bytes.saturating_add(other.compressed_bytes);
     }
 
     /// Payload bytes before compression; 0 where nothing was to be compressed.
@@ -228,7 +228,7 @@ impl Packing {
 
     /// The compression ratio of all payloads; `None` where there were none.
     pub fn ratio(&self) -> Option<f64> {
-        (self.packed_bytes > 0).then(|| self.raw_bytes() as f64 / self.packed_bytes as f64)
+        (self.compressed_bytes > 0).then(|| self.raw_bytes() as f64 / self.compressed_bytes as f64)
     }
 
     /// The codings that were used and their shares of the bytes, the largest first.
@@ -306,12 +306,12 @@ mod tests {
 
     #[test]
     fn shares_and_ratio() {
-        let mut packing = Packing::default();
-        assert_eq!((packing.ratio(), packing.shares()), (None, vec![]));
-        packing.note(Coding::Zstd(3), 300, 75);
-        packing.note(Coding::Raw, 100, 100);
-        let mut all = Packing::default();
-        all.add(&packing);
+        let mut compression = CompressionCounts::default();
+        assert_eq!((compression.ratio(), compression.shares()), (None, vec![]));
+        compression.note(Coding::Zstd(3), 300, 75);
+        compression.note(Coding::Raw, 100, 100);
+        let mut all = CompressionCounts::default();
+        all.add(&compression);
         assert_eq!(all.shares(), [(Coding::Zstd(3), 0.75), (Coding::Raw, 0.25)]);
         assert_eq!(all.ratio(), Some(400.0 / 175.0));
     }

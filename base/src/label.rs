@@ -47,6 +47,6 @@ pub struct Label {
     /// The format of the payload; decompressed it is as long as the extent, or as the map says.
     pub codec: Codec,
     /// CRC-32C of a compressed payload: it tells damage in transit from a faulty encoder.
-    pub packed_check: u32,
+    pub compressed_check: u32,
     pub digest: Sum,
 }

@@ -1,6 +1,6 @@
 //! Plain numbers that a lane adds up and a side reports: no clock, no atomics.
 
-use super::codec::Packing;
+use super::codec::CompressionCounts;
 use super::units::Nanos;
 
 /// What a passage does to a request, in the order it is timed.
@@ -55,7 +55,7 @@ pub struct Tally {
     /// File requests that started with no other of their lane in flight.
     pub starts: u64,
     /// Payload bytes by coding, where they were to be compressed; the source's side counts them.
-    pub packing: Packing,
+    pub compression: CompressionCounts,
 }
 
 impl Tally {
@@ -74,7 +74,7 @@ impl Tally {
         self.partial_returns += other.partial_returns;
         self.partial_bytes += other.partial_bytes;
         self.starts += other.starts;
-        self.packing.add(&other.packing);
+        self.compression.add(&other.compression);
     }
 }
 

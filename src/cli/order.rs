@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_packed_unless_it_is_typed() {
+    fn what_is_kept_is_compressed_unless_it_is_typed() {
         let cases = [
             ("copy a b h:", Compress::Auto),
             ("copy h:a .", Compress::Auto),

@@ -220,9 +220,9 @@ fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
 fn auto(levels: &[Compress]) -> Vec<Setting> {
     let usual = Settings::default();
     let of = |compress| Setting { window_bytes: None, streams: usual.streams, compress };
-    let packs = levels.iter().any(|level| level.is_on());
-    let packing = packs.then(|| of(Compress::Auto));
-    [of(Compress::Off)].into_iter().chain(packing).collect()
+    let compresses = levels.iter().any(|level| level.is_on());
+    let compressed = compresses.then(|| of(Compress::Auto));
+    [of(Compress::Off)].into_iter().chain(compressed).collect()
 }
 
 fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {

@@ -44,7 +44,7 @@ fn write_data(root: &Path) {
 }
 
 #[test]
-fn packed_bytes_arrive_as_they_were() {
+fn compressed_bytes_arrive_as_they_were() {
     let cases = [
         (false, 1, Seal::Tls, DigestKind::Blake3, "zstd:3"),
         (true, 1, Seal::Auth, DigestKind::Blake3, "zlib:1"),
@@ -82,15 +82,15 @@ fn check_tally(outcome: &Outcome, compress: Compress) {
         true => (&outcome.near.tally, &far.tally),
         false => (&far.tally, &outcome.near.tally),
     };
-    let packing = &source.packing;
+    let compression = &source.compression;
     // Holes are sent without payload.
-    assert_eq!(packing.raw_bytes(), source.bytes);
+    assert_eq!(compression.raw_bytes(), source.bytes);
     assert_eq!(source.bytes, sink.bytes);
     // What auto chooses for so few bytes is not tested.
     let Compress::Always(coding) = compress else { return };
-    assert!(packing.by_coding[coding.index()] > 3_000_000, "{packing:?}");
-    assert!(packing.by_coding[Coding::Raw.index()] > 1_500_000, "{packing:?}");
-    assert!(packing.packed_bytes + 1_500_000 < packing.raw_bytes(), "{packing:?}");
+    assert!(compression.by_coding[coding.index()] > 3_000_000, "{compression:?}");
+    assert!(compression.by_coding[Coding::Raw.index()] > 1_500_000, "{compression:?}");
+    assert!(compression.compressed_bytes + 1_500_000 < compression.raw_bytes(), "{compression:?}");
     assert!(source.wire_bytes + 1_000_000 < source.bytes, "{}", source.wire_bytes);
     for tally in [source, sink] {
         assert!(tally.stages[Stage::Codec as usize].0 > 0, "{tally:?}");

@@ -236,7 +236,7 @@ fn packed_cases() -> Vec<Case> {
         else {
             unreachable!()
         };
-        label.packed_check ^= 1;
+        label.compressed_check ^= 1;
         vec![offer(vec![file("a", LEN.into())]), Move::Hear(1), Move::Frame(label, body)]
     };
     vec![
@@ -630,7 +630,7 @@ fn compressed(len: u32, coding: Coding, raw: &[u8]) -> Move {
         extent: Extent { start: 0, len },
         body_len: body.len() as u32,
         codec: coding.codec(),
-        packed_check: frame::crc32c(&body),
+        compressed_check: frame::crc32c(&body),
         ..Label::default()
     };
     Move::Frame(label, body)

@@ -114,7 +114,7 @@ fn of_cell(cell: &Cell, around: &Around<'_>) -> record::Cell {
         moving_s: Some(outcome.moving().seconds()),
         pause_s: Some(around.paused.seconds()),
         loaded_s: Some(around.copied.moving.1.since(around.copied.moving.0).seconds()),
-        compression_ratio: Some(outcome.near.tally.packing.ratio().unwrap_or(1.0)),
+        compression_ratio: Some(outcome.near.tally.compression.ratio().unwrap_or(1.0)),
         cycles_per_byte_source: None,
     }
 }

@@ -376,7 +376,7 @@ pub(crate) mod tests {
 
     /// Where compression was tried, the best is compared with a copy that chooses its compression.
     #[test]
-    fn the_usual_copy_packs_where_packing_was_tried() {
+    fn the_usual_copy_compresses_where_compression_was_tried() {
         let at_level = |level: &str, kind, megabytes| {
             let mut records = timed(kind, 4, megabytes);
             for record in &mut records {

@@ -92,17 +92,18 @@ impl Compression {
             Some(far) => (far, &outcome.near),
             None => return None,
         };
-        let packing = &source.tally.packing;
-        let used = Coding::all().filter(|coding| packing.by_coding[coding.index()] > 0);
+        let counts = &source.tally.compression;
+        let used = Coding::all().filter(|coding| counts.by_coding[coding.index()] > 0);
         let codec = |side: &SideReport| side.tally.stages[Stage::Codec as usize];
-        let (pack, unpack) = (codec(source), codec(sink));
-        (packing.raw_bytes() > 0).then(|| Compression {
-            raw_bytes: packing.raw_bytes(),
-            compressed_bytes: packing.packed_bytes,
+        let (compress, decompress) = (codec(source), codec(sink));
+        (counts.raw_bytes() > 0).then(|| Compression {
+            raw_bytes: counts.raw_bytes(),
+            compressed_bytes: counts.compressed_bytes,
             bytes_by_coding: used
-                .map(|coding| (coding.typed(), packing.by_coding[coding.index()]))
+                .map(|coding| (coding.typed(), counts.by_coding[coding.index()]))
                 .collect(),
-            compress_over_decompress: (unpack.0 > 0).then(|| pack.0 as f64 / unpack.0 as f64),
+            compress_over_decompress: (decompress.0 > 0)
+                .then(|| compress.0 as f64 / decompress.0 as f64),
             without: Some(Without::of(outcome, source, sink)),
         })
     }
@@ -122,7 +123,7 @@ impl Without {
     fn of(outcome: &Outcome, source: &SideReport, sink: &SideReport) -> Without {
         let seconds = outcome.moving().seconds().max(1e-9);
         let rate = source.tally.bytes as f64 / seconds;
-        let wire = source.tally.packing.packed_bytes as f64 / seconds;
+        let wire = source.tally.compression.compressed_bytes as f64 / seconds;
         let held_by = HeldBy::of(&source.tally.life, &sink.tally.life);
         let carries = wire.max(best_moment(outcome));
         let bytes_per_s = match held_by {

@@ -25,19 +25,19 @@ pub fn sheet(findings: &Findings, host: Host) -> Sheet {
         (Some(rate), Some(mhz)) => format!("{:.1}", mhz * 1e6 / rate),
         _ => "-".into(),
     };
-    for packed in &findings.codings {
-        let pays = |processors| match packed.pays_below_bytes_per_s(processors) {
+    for speed in &findings.codings {
+        let pays = |processors| match speed.pays_below_bytes_per_s(processors) {
             Some(rate) => megabits(rate),
             None => "never".into(),
         };
         sheet.row(vec![
-            packed.coding.clone(),
-            format!("{:.2}", packed.ratio),
-            mega(Some(packed.compress_bytes_per_s)),
-            mega(packed.decompress_bytes_per_s),
-            cycles(Some(packed.compress_bytes_per_s)),
-            cycles(packed.decompress_bytes_per_s),
-            packed.compress_over_decompress().map_or("-".into(), |times| format!("{times:.1}")),
+            speed.coding.clone(),
+            format!("{:.2}", speed.ratio),
+            mega(Some(speed.compress_bytes_per_s)),
+            mega(speed.decompress_bytes_per_s),
+            cycles(Some(speed.compress_bytes_per_s)),
+            cycles(speed.decompress_bytes_per_s),
+            speed.compress_over_decompress().map_or("-".into(), |times| format!("{times:.1}")),
             pays(1),
             pays(host.processors),
         ]);
@@ -101,20 +101,17 @@ mod tests {
 
     #[test]
     fn a_table_for_people() {
-        let packed = |coding: &str, ratio, pack, unpack| CodingSpeed {
+        let speed = |coding: &str, ratio, compress, decompress| CodingSpeed {
             coding: coding.into(),
             ratio,
-            compress_bytes_per_s: pack,
-            decompress_bytes_per_s: unpack,
+            compress_bytes_per_s: compress,
+            decompress_bytes_per_s: decompress,
         };
         let findings = Findings {
             source: "text".into(),
             bytes: 16 << 20,
             payload_bytes: 1 << 20,
-            codings: vec![
-                packed("zlib:6", 3.5, 40e6, Some(400e6)),
-                packed("lz4", 1.0, 5000e6, None),
-            ],
+            codings: vec![speed("zlib:6", 3.5, 40e6, Some(400e6)), speed("lz4", 1.0, 5000e6, None)],
             tools: vec![Tool {
                 command: "gzip -6 -c".into(),
                 ratio: 3.6,

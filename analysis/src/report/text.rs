@@ -144,7 +144,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
                 format!("{} to the far port", count(outcome.streams.into(), "TCP stream")),
             ));
             facts.push(("wire", wire(outcome)));
-            facts.extend(packed(outcome));
+            facts.extend(compressed(outcome));
             facts.push(("checks", format!("seal {}, {checks}", settings.seal.name())));
             facts.push(("window", window(outcome, settings)));
             facts.extend(settled(outcome, settings));
@@ -152,7 +152,7 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
         Carrier::Control => {
             facts.push(("path", "the ssh connection: no data port could be reached".to_string()));
             facts.push(("wire", wire(outcome)));
-            facts.extend(packed(outcome));
+            facts.extend(compressed(outcome));
             facts.push(("checks", checks));
         }
     }
@@ -212,10 +212,10 @@ fn wire(outcome: &Outcome) -> String {
 }
 
 /// What compression did to the payloads, and its CPU time at both ends.
-fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
-    let packing = &source(outcome).tally.packing;
-    let Some(ratio) = packing.ratio() else { return Vec::new() };
-    let shares: Vec<String> = packing
+fn compressed(outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let counts = &source(outcome).tally.compression;
+    let Some(ratio) = counts.ratio() else { return Vec::new() };
+    let shares: Vec<String> = counts
         .shares()
         .into_iter()
         .map(|(coding, share)| match coding {
@@ -227,27 +227,29 @@ fn packed(outcome: &Outcome) -> Vec<(&'static str, String)> {
         "compressed",
         format!(
             "{} to {}, a ratio of {ratio:.2}: {}",
-            Bytes(packing.raw_bytes()),
-            Bytes(packing.packed_bytes),
+            Bytes(counts.raw_bytes()),
+            Bytes(counts.compressed_bytes),
             shares.join(", ")
         ),
     )];
-    let Some(packed) = Compression::of(outcome) else { return facts };
+    let Some(compression) = Compression::of(outcome) else { return facts };
     let spent: Vec<Nanos> =
         sides(outcome).iter().map(|(_, side)| side.tally.stages[Stage::Codec as usize]).collect();
-    if let ([pack, unpack], Some(c_over_x)) = (&spent[..], packed.compress_over_decompress) {
+    if let ([compress, decompress], Some(c_over_x)) =
+        (&spent[..], compression.compress_over_decompress)
+    {
         let text = format!(
-            "{pack} to compress, {unpack} to decompress: compressing takes {c_over_x:.1}x as long \
-             as decompressing"
+            "{compress} to compress, {decompress} to decompress: compressing takes {c_over_x:.1}x \
+             as long as decompressing"
         );
         facts.push(("codec", text));
     }
-    facts.extend(packed.without.map(|without| ("off", without_packing(without))));
+    facts.extend(compression.without.map(|without| ("off", without_compression(without))));
     facts
 }
 
 /// The estimate for `--compress off`, and its reason.
-fn without_packing(without: Without) -> String {
+fn without_compression(without: Without) -> String {
     let rate = Rate { bytes_per_second: without.bytes_per_s };
     let (bound, why) = match without.held_by {
         HeldBy::Wire => ("", "the network was the limit"),
@@ -448,7 +450,7 @@ const NAME_WIDTH: usize = 18;
 #[cfg(test)]
 pub(super) mod sample {
     use super::*;
-    use base::codec::Packing;
+    use base::codec::CompressionCounts;
     use base::tally::{About, Life};
 
     fn seconds(seconds: f64) -> Nanos {
@@ -459,7 +461,7 @@ pub(super) mod sample {
     pub(crate) fn push() -> Outcome {
         let near = SideReport {
             tally: Tally {
-                packing: Packing::default(),
+                compression: CompressionCounts::default(),
                 requests: 16384,
                 bytes: 4 << 30,
                 wire_bytes: (4 << 30) + (22 << 20),

@@ -44,20 +44,20 @@ impl CodingSpeed {
     /// sending raw bytes: they compress and decompress more than the link carries. `None` where
     /// compression gains nothing on any link.
     pub(crate) fn pays_below_bytes_per_s(&self, processors: usize) -> Option<f64> {
-        let unpack = self.decompress_bytes_per_s.unwrap_or(f64::INFINITY);
-        let slower = self.compress_bytes_per_s.min(unpack) * processors as f64;
+        let decompress = self.decompress_bytes_per_s.unwrap_or(f64::INFINITY);
+        let slower = self.compress_bytes_per_s.min(decompress) * processors as f64;
         (self.ratio > GAIN_MIN).then_some(slower)
     }
 
     /// Time of compression over that of decompression: c/x of SLAC (2001).
     pub fn compress_over_decompress(&self) -> Option<f64> {
-        self.decompress_bytes_per_s.map(|unpack| unpack / self.compress_bytes_per_s)
+        self.decompress_bytes_per_s.map(|decompress| decompress / self.compress_bytes_per_s)
     }
 }
 
 /// A record for each coding, and for each program whose speed is known.
 pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Vec<Record> {
-    let record = |codec: &str, ratio: f64, rate: f64, unpack: Option<f64>| {
+    let record = |codec: &str, ratio: f64, rate: f64, decompress: Option<f64>| {
         let bytes = findings.bytes;
         let seconds = |rate: f64| bytes as f64 / rate;
         let side = |rate: f64| Side {
@@ -83,12 +83,12 @@ pub fn records(findings: &Findings, started_unix_s: f64, environment: i64) -> Ve
                 ..Moved::default()
             },
             source: side(rate),
-            sink: unpack.map(side),
+            sink: decompress.map(side),
             compression: Some(compression::Compression {
                 raw_bytes: bytes,
                 compressed_bytes: (bytes as f64 / ratio).round() as u64,
                 bytes_by_coding: BTreeMap::from([(codec.to_string(), bytes)]),
-                compress_over_decompress: unpack.map(|unpack| unpack / rate),
+                compress_over_decompress: decompress.map(|decompress| decompress / rate),
                 without: None,
             }),
             ..Record::default()
@@ -112,27 +112,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packing_pays_below_the_slower_of_its_ends() {
-        let packed = |ratio, pack, unpack| CodingSpeed {
+    fn compression_pays_below_the_slower_of_its_ends() {
+        let speed = |ratio, compress, decompress| CodingSpeed {
             coding: "zlib:1".into(),
             ratio,
-            compress_bytes_per_s: pack,
-            decompress_bytes_per_s: unpack,
+            compress_bytes_per_s: compress,
+            decompress_bytes_per_s: decompress,
         };
         let cases = [
-            (packed(4.0, 100e6, Some(300e6)), Some(200e6), Some(3.0)),
-            (packed(4.0, 100e6, Some(50e6)), Some(100e6), Some(0.5)),
-            (packed(1.0, 100e6, None), None, None),
+            (speed(4.0, 100e6, Some(300e6)), Some(200e6), Some(3.0)),
+            (speed(4.0, 100e6, Some(50e6)), Some(100e6), Some(0.5)),
+            (speed(1.0, 100e6, None), None, None),
         ];
-        for (packed, pays, c_over_x) in cases {
-            assert_eq!(packed.pays_below_bytes_per_s(2), pays, "{packed:?}");
-            assert_eq!(packed.compress_over_decompress(), c_over_x, "{packed:?}");
+        for (speed, pays, c_over_x) in cases {
+            assert_eq!(speed.pays_below_bytes_per_s(2), pays, "{speed:?}");
+            assert_eq!(speed.compress_over_decompress(), c_over_x, "{speed:?}");
         }
     }
 
     #[test]
     fn findings_become_records() {
-        let packed = CodingSpeed {
+        let speed = CodingSpeed {
             coding: "zlib:1".into(),
             ratio: 4.0,
             compress_bytes_per_s: 100.0,
@@ -147,7 +147,7 @@ mod tests {
             source: "a".into(),
             bytes: 1000,
             payload_bytes: 64,
-            codings: vec![packed],
+            codings: vec![speed],
             tools: vec![tool(Some(50.0)), tool(None)],
         };
         let [coding, tool] = &records(&findings, 5.0, 2)[..] else { panic!("two records") };

@@ -78,7 +78,7 @@ pub struct Request {
     /// How the source compressed it.
     pub coding: Coding,
     /// At a source that compresses: `raw_len` before the payload was sealed, which may be in place.
-    pub unpacked_len: u32,
+    pub uncompressed_len: u32,
     pub content: Content,
     /// The part of the buffer that the next verb moves, and how much of it must be moved at least.
     pub span: Range<u32>,
@@ -116,7 +116,7 @@ impl Request {
             hops: 0,
             label: Label::default(),
             coding: Coding::Raw,
-            unpacked_len: 0,
+            uncompressed_len: 0,
             content: Content::Unknown,
             span: 0..0,
             need: 0,
@@ -137,7 +137,7 @@ impl Request {
         self.hops = 0;
         self.label = Label::default();
         self.coding = Coding::Raw;
-        self.unpacked_len = 0;
+        self.uncompressed_len = 0;
         self.content = Content::Unknown;
         self.span = 0..0;
         self.again = false;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  magic   "DPF1"       8  start     u64       24  digest  32 bytes
-//!  4  kind    u8          16  len       u32       56  packed_check  u32
+//!  4  kind    u8          16  len       u32       56  compressed_check  u32
 //!  5  codec   u8          20  body_len  u32       60  CRC-32C of bytes 0 to 59
 //!  6  voids   u16, bytes
 //! ```
@@ -34,7 +34,7 @@ pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
     header[16..20].copy_from_slice(&label.extent.len.to_le_bytes());
     header[20..24].copy_from_slice(&label.body_len.to_le_bytes());
     header[24..56].copy_from_slice(&label.digest);
-    header[56..60].copy_from_slice(&label.packed_check.to_le_bytes());
+    header[56..60].copy_from_slice(&label.compressed_check.to_le_bytes());
     let check = crc32c(&header[..60]);
     header[60..64].copy_from_slice(&check.to_le_bytes());
     header
@@ -75,7 +75,7 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         body_len: u32::from_le_bytes(field(header, 20)),
         digest: field(header, 24),
         codec,
-        packed_check: u32::from_le_bytes(field(header, 56)),
+        compressed_check: u32::from_le_bytes(field(header, 56)),
     };
     if label.extent.start.checked_add(u64::from(label.extent.len)).is_none() {
         return Err(Fault::peer("a frame past the end of the address space"));
@@ -113,7 +113,7 @@ fn codec_fits(label: &Label) -> bool {
 }
 
 fn is_raw(label: &Label) -> bool {
-    label.codec == Codec::Raw && label.packed_check == 0
+    label.codec == Codec::Raw && label.compressed_check == 0
 }
 
 fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
@@ -139,13 +139,13 @@ mod tests {
                     ..Label::default()
                 });
         let packed = (2..u32::MAX / 2, any::<u32>(), any::<u16>(), 1..4u8).prop_map(
-            |(len, packed_check, voids_len, codec)| Label {
+            |(len, compressed_check, voids_len, codec)| Label {
                 kind: Kind::Data,
                 extent: Extent { start: 7, len },
                 body_len: len / 2 + u32::from(voids_len),
                 voids_len,
                 codec: Codec::from_code(codec).unwrap(),
-                packed_check,
+                compressed_check,
                 digest: [0; 32],
             },
         );
@@ -165,7 +165,7 @@ mod tests {
             body_len: len / 2 + map_bytes(len),
             voids_len: map_bytes(len) as u16,
             codec: Codec::from_code(if len < 4 { 0 } else { codec }).unwrap(),
-            packed_check: if len < 4 || codec == 0 { 0 } else { check },
+            compressed_check: if len < 4 || codec == 0 { 0 } else { check },
             digest: [3; 32],
         });
         prop_oneof![data, packed, void, zero, sparse]

@@ -297,7 +297,7 @@ pub fn compress(compressor: &mut Compressor, coding: Coding, request: &mut Reque
         return;
     };
     let compressed_len = compressed.len() as u32;
-    request.label.packed_check = crc32c(compressed);
+    request.label.compressed_check = crc32c(compressed);
     request.body_mut()[..compressed.len()].copy_from_slice(compressed);
     move_voids(request, raw_len, compressed_len);
     request.label.codec = coding.codec();
@@ -343,7 +343,7 @@ impl Step for DecompressStep {
         }
         let compressed = &mut self.compressed[..compressed_len as usize];
         compressed.copy_from_slice(&request.body()[..compressed_len as usize]);
-        if crc32c(compressed) != label.packed_check {
+        if crc32c(compressed) != label.compressed_check {
             let text = format!(
                 "the {compressed_len} compressed bytes for address {} arrived other than they were \
                  sent: suspect memory or wire",
@@ -353,7 +353,7 @@ impl Step for DecompressStep {
         }
         move_voids(request, compressed_len, raw_len);
         request.label.codec = Codec::Raw;
-        request.label.packed_check = 0;
+        request.label.compressed_check = 0;
         request.label.body_len = raw_len + u32::from(label.voids_len);
         let raw = &mut request.body_mut()[..raw_len as usize];
         match self.decompressor.decompress(label.codec, compressed, raw) {

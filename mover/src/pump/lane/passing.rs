@@ -80,7 +80,7 @@ impl Lane {
         }
         request.stamps.passed = self.now();
         if self.parts.pool_handle.is_some() && self.parts.plan.is_some() {
-            request.unpacked_len = request.raw_len();
+            request.uncompressed_len = request.raw_len();
         }
         if let Some(sampler) = self.parts.engine.sampler() {
             let stamps = &request.stamps;
@@ -141,8 +141,8 @@ impl Lane {
             if let Some(handle) = &self.parts.pool_handle
                 && self.parts.plan.is_some()
             {
-                let raw_bytes = request.unpacked_len;
-                tally.packing.note(request.coding, raw_bytes, request.payload_len());
+                let raw_bytes = request.uncompressed_len;
+                tally.compression.note(request.coding, raw_bytes, request.payload_len());
                 let sent = Sent {
                     raw_bytes,
                     wire_bytes: request.label.body_len,

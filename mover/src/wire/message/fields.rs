@@ -8,7 +8,7 @@ use super::{
     FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, WantedRanges, fault_class,
 };
 use crate::wire::reader::{Reader, Writer};
-use base::codec::{Codec, CodecTime, Coding, Compress, DecompressionTime, Packing};
+use base::codec::{Codec, CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
 use base::fault::Fault;
 use base::job::Location;
@@ -321,7 +321,7 @@ fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
     match from.u8()? {
         0 => Ok(Compress::Off),
         1 => match get_way(from)? {
-            Coding::Raw => Err(Fault::peer("the peer asked to pack without a codec")),
+            Coding::Raw => Err(Fault::peer("the peer asked to compress without a codec")),
             coding => Ok(Compress::Always(coding)),
         },
         2 => Ok(Compress::Auto),
@@ -341,9 +341,9 @@ fn get_way(from: &mut Reader<'_>) -> Result<Coding, Fault> {
     })
 }
 
-fn put_packing(out: &mut Writer, packing: &Packing) {
-    out.u64(packing.packed_bytes);
-    let used = packing.by_coding.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+fn put_compression_counts(out: &mut Writer, counts: &CompressionCounts) {
+    out.u64(counts.compressed_bytes);
+    let used = counts.by_coding.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
     out.u16(used.clone().count() as u16);
     for (location, bytes) in used {
         put_way(out, Coding::at(location));
@@ -351,16 +351,17 @@ fn put_packing(out: &mut Writer, packing: &Packing) {
     }
 }
 
-fn get_packing(from: &mut Reader<'_>) -> Result<Packing, Fault> {
-    let mut packing = Packing { packed_bytes: from.u64()?, ..Packing::default() };
+fn get_compression_counts(from: &mut Reader<'_>) -> Result<CompressionCounts, Fault> {
+    let mut counts =
+        CompressionCounts { compressed_bytes: from.u64()?, ..CompressionCounts::default() };
     for (coding, bytes) in get_list(from, Coding::COUNT, |from| Ok((get_way(from)?, from.u64()?)))?
     {
-        let location = &mut packing.by_coding[coding.index()];
+        let location = &mut counts.by_coding[coding.index()];
         if bytes == 0 || std::mem::replace(location, bytes) > 0 {
-            return Err(Fault::peer("the peer counted a way of packing twice, or for nothing"));
+            return Err(Fault::peer("the peer counted a coding twice, or for nothing"));
         }
     }
-    Ok(packing)
+    Ok(counts)
 }
 
 fn put_pace(out: &mut Writer, pace: Pace) {
@@ -525,7 +526,7 @@ pub(crate) fn put_report(out: &mut Writer, report: &SideReport) {
     out.option(report.free_bytes, Writer::u64);
     out.option(report.window_scale, Writer::u8);
     out.option(report.pace_bytes_per_s, Writer::u64);
-    put_packing(out, &tally.packing);
+    put_compression_counts(out, &tally.compression);
     out.u16(report.depth);
     out.text(&report.engine, TEXT_BYTES_MAX);
     out.text(&report.congestion, TEXT_BYTES_MAX);
@@ -570,7 +571,7 @@ pub(crate) fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         ..SideReport::default()
     };
     Ok(SideReport {
-        tally: Tally { packing: get_packing(from)?, ..tally },
+        tally: Tally { compression: get_compression_counts(from)?, ..tally },
         depth: from.u16()?,
         engine: from.text(TEXT_BYTES_MAX)?,
         congestion: from.text(TEXT_BYTES_MAX)?,

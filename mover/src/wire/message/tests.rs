@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
-use base::codec::{CodecTime, Coding, Compress, DecompressionTime, Packing};
+use base::codec::{CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
 use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
 use base::tally::{About, Tally};
@@ -83,11 +83,11 @@ fn decompression_time() -> Message {
 }
 
 fn report() -> SideReport {
-    let mut packing = Packing { packed_bytes: 5, ..Packing::default() };
-    packing.note(Coding::Zstd(-5), 9, 4);
-    packing.note(Coding::Raw, 1, 1);
+    let mut compression = CompressionCounts { compressed_bytes: 5, ..CompressionCounts::default() };
+    compression.note(Coding::Zstd(-5), 9, 4);
+    compression.note(Coding::Raw, 1, 1);
     SideReport {
-        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, packing, ..Tally::default() },
+        tally: Tally { requests: 1, bytes: 2, partial_returns: 3, compression, ..Tally::default() },
         cpu_user: Nanos(7),
         engine: "threads".into(),
         depth: 2,
