@@ -501,7 +501,7 @@ fn mode_and_time_are_kept_unless_that_is_not_wanted() {
         assert_ne!(
             stated("src/file-0").1,
             stated("new/file-0").1,
-            "kept against the wish, {direction:?}"
+            "kept although it should be replaced, {direction:?}"
         );
     });
 }

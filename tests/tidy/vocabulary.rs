@@ -5,6 +5,7 @@ use crate::{Finding, Page};
 /// A private name, in the singular and in lower case, and what to write.
 const REPLACED: &[(&str, &str)] = &[
     ("audience", "observer"),
+    ("brake", "cancellation"),
     ("broom", "cleaner"),
     ("crew", "worker pool"),
     ("desk", "pool handle; of a WAN: emulated"),
@@ -16,15 +17,21 @@ const REPLACED: &[(&str, &str)] = &[
     ("house", "program, repository"),
     ("toil", "codec time"),
     ("tray", "completion queue"),
+    ("wish", "wanted ranges"),
 ];
 /// Ordinary words, which are private only as the name of a type.
 const TYPES: &[(&str, &str)] = &[
+    ("Bell", "EventCount"),
     ("Eye", "HostProbe"),
     ("Governor", "PaceController"),
     ("Ground", "Conditions, Fixture or Medium"),
+    ("Landing", "Completion"),
+    ("Maker", "DataGenerator"),
     ("Past", "PriorRuns"),
     ("Place", "Location"),
+    ("Said", "Conclusion or RuleResult"),
     ("Seat", "CpuBinding"),
+    ("Unpacked", "DecompressionTime"),
     ("Voice", "Console"),
     ("Wires", "Streams"),
 ];

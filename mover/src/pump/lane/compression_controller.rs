@@ -98,21 +98,9 @@ impl Chooser for CompressionController {
         Choice { coding, is_timed: controller.is_timed(now, class, coding) }
     }
 
-    fn compressed(
-        &self,
-        ratio: f64,
-        coding: Coding,
-        raw_len: u32,
-        compressed_len: u32,
-        took: Took,
-    ) {
-        self.lock().compressed(
-            Compressibility::of_ratio(ratio),
-            coding,
-            raw_len,
-            compressed_len,
-            took,
-        );
+    fn compressed(&self, ratio: f64, coding: Coding, raw_len: u32, len: u32, took: Took) {
+        let class = Compressibility::of_ratio(ratio);
+        self.lock().compressed(class, coding, raw_len, len, took);
     }
 
     // A thread may lose its CPU while it reads its CPU time, and that is not compression.

@@ -57,7 +57,7 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
     let (mut wire_free, mut receiver_free) = (0.0_f64, 0.0_f64);
     let mut done: Vec<f64> = Vec::new();
     let mut feedback: BTreeMap<(u64, u64), Feedback> = BTreeMap::new();
-    let mut decompressed = (0.0, 0_u64, 0.0);
+    let mut news = (0.0, 0_u64, 0.0);
     let tick = |seconds: f64| Tick((seconds * 1e9) as u64);
     let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
     for payload in 0..PAYLOADS {
@@ -96,33 +96,25 @@ fn run(scene: &Scene, mut policy: Policy) -> f64 {
         let admitted = ends.max(wire_free);
         let sends = admitted.max(receiver_free - 0.01);
         wire_free = sends + bytes / link;
-        let decompresses =
+        let takes =
             if rung > 0 && size < 1.0 { scene.decompresses * f64::from(PAYLOAD) } else { 0.0 };
-        receiver_free = wire_free.max(receiver_free) + decompresses;
+        receiver_free = wire_free.max(receiver_free) + takes;
         done.push(receiver_free);
-        decompressed = (
-            decompressed.0 + decompresses,
-            decompressed.1 + u64::from(decompresses > 0.0),
-            decompressed.2,
-        );
+        news = (news.0 + takes, news.1 + u64::from(takes > 0.0), news.2);
         if let Policy::Auto(controller) = &mut policy {
             if is_timed {
-                let compressed =
+                let result =
                     Feedback::Compressed(class, LADDER[rung], bytes as u32, nanos(seconds));
-                feedback.insert((tick(ends).0, 2 * payload), compressed);
+                feedback.insert((tick(ends).0, 2 * payload), result);
             }
             let sent = Feedback::Sent(bytes as u32, nanos(wire_free - admitted));
             feedback.insert((tick(wire_free).0, 2 * payload + 1), sent);
-            if receiver_free - decompressed.2 > 0.25 && decompressed.1 > 0 {
-                let elapsed = nanos(receiver_free - decompressed.2);
-                let raw_bytes = decompressed.1 * u64::from(PAYLOAD);
-                let codec_time = CodecTime { raw_bytes, spent: nanos(decompressed.0) };
-                controller.record_decompression_time(&of_one(
-                    LADDER[rung].codec(),
-                    codec_time,
-                    elapsed,
-                ));
-                decompressed = (0.0, 0, receiver_free);
+            if receiver_free - news.2 > 0.25 && news.1 > 0 {
+                let elapsed = nanos(receiver_free - news.2);
+                let raw_bytes = news.1 * u64::from(PAYLOAD);
+                let time = CodecTime { raw_bytes, spent: nanos(news.0) };
+                controller.record_decompression_time(&of_one(LADDER[rung].codec(), time, elapsed));
+                news = (0.0, 0, receiver_free);
             }
         }
     }
