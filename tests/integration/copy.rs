@@ -632,7 +632,7 @@ fn sealed_means_that_the_wire_shows_nothing() {
         tcpdump.args(["-i", "lo", "-U", "--immediate-mode", "-B", "32768", "-w"]).arg(&capture);
         tcpdump.args(["tcp", "port", &port.to_string()]);
         let sniffer = Sniffer::start(tcpdump);
-        let clear = "--compress off"; // or packing would hide it too
+        let clear = "--compress off"; // or compression would hide it too
         scene.succeed(&format!("copy --seal {seal} {clear} --ports {port}-{port} @/in far:@/out"));
         assert_same(&scene.path("in"), &scene.path("out"));
         drop(sniffer);

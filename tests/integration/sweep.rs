@@ -128,8 +128,8 @@ fn assert_filled(cell: &Value) {
     let rest_s = figure("/round_trips/unloaded/min_s");
     assert!((0.0395..0.045).contains(&rest_s), "the path takes 40 ms: {rest_s}");
     assert!(figure("/round_trips/unloaded/sent") >= 9.0, "ten a second: {cell}");
-    let packs = cell["options"]["compress"] != "off";
-    assert_eq!(figure("/cell/compression_ratio") > 4.0, packs, "{cell}");
+    let compresses = cell["options"]["compress"] != "off";
+    assert_eq!(figure("/cell/compression_ratio") > 4.0, compresses, "{cell}");
 }
 
 /// A copy with the profile uses the best settings.
@@ -251,6 +251,6 @@ fn what_cannot_be_measured_is_refused_with_what_to_write() {
     });
 }
 
-/// Two of the grid at two levels, and what is done by itself, packing and not.
+/// Two of the grid at two levels, and what is done by itself, with compression and without.
 const GRID: &str = "--hosts @/hosts --windows 64K --streams 1,4 --levels 0,1 --time 0.5 --repeat 1 \
                     --congestion cubic";
