@@ -157,8 +157,8 @@ struct Stream {
 impl Stream {
     fn new(world: &Arc<World>, objects: &Arc<Objects>) -> Stream {
         let (socket, digest) = (world.connect(), DigestKind::None);
-        let source = StreamSource::new(socket.clone(), Protection::Off, digest, SLOT_BYTES, b"")
-            .unpacking(Compress::Auto);
+        let source = StreamSource::new(socket.clone(), Protection::Off, digest, SLOT_BYTES)
+            .decompressing(Compress::Auto);
         let lane = Lane::new(Parts {
             engine: Engine::new(Box::new(world.backend())),
             source: Box::new(source),

@@ -692,11 +692,7 @@ impl Hosts {
 fn stream(world: &Arc<World>, seal: u64, number: u32) -> (Stream, Stream) {
     let (sealing, opening) = protections(seal, number as u16);
     let socket = world.connect();
-    let end = |protection| Stream {
-        handle: StreamHandle::new(number, socket.clone()),
-        protection,
-        begun: Vec::new(),
-    };
+    let end = |protection| Stream { handle: StreamHandle::new(number, socket.clone()), protection };
     (end(sealing), end(opening))
 }
 

@@ -156,7 +156,8 @@ fn frame_cases() -> Vec<Case> {
         bytes[60] ^= 1;
         offered(vec![Move::Say(Message::Carried(bytes))])
     };
-    let early = offered(vec![Move::Frame(end_frame(), Vec::new())]);
+    let missing = offered(vec![payload(0, b"abc"), Move::Frame(end_frame(2), Vec::new())]);
+    let early = offered(vec![Move::Frame(end_frame(0), Vec::new())]);
     vec![
         ("a frame never asked for", offered(vec![payload(1 << 20, b"abc")]), Ends::Refused),
         ("a frame twice", offered(vec![payload(0, b"abc"), payload(0, b"abc")]), Ends::Refused),
@@ -170,6 +171,7 @@ fn frame_cases() -> Vec<Case> {
         ("a codec that nobody has", header(5, 1), Ends::Refused),
         ("reserved bytes", header(57, 1), Ends::Refused),
         ("a header with a wrong sum", corrupt, Ends::Code(&[6])),
+        ("an end that counts more frames than came", missing, Ends::Code(&[6])),
         ("an end that comes early", early, Ends::Refused),
         ("no frame at all", offered(vec![Move::Say(carried(&[0x55; 200]))]), Ends::Code(&[6])),
     ]

@@ -31,6 +31,7 @@ mod proxy;
 mod published;
 mod results;
 mod resume;
+mod seals;
 mod selection;
 mod snapshots;
 mod soaker;

@@ -6,7 +6,6 @@ use std::fs;
 use crate::support::data::write_file;
 use crate::support::liar::{self, Move, Stands, file, offer, payload, steps};
 use crate::support::run::Ran;
-use crate::support::speaker::end_frame;
 use crate::support::{Scene, each};
 use base::tally::SideReport;
 use mover::wire::message::{Message, Origin};
@@ -60,7 +59,7 @@ fn words_of_a_peer() {
             let moves = [offer(vec![file("f", 3)]), Move::Hear(1), payload(0, b"abc")];
             steps(speaker, &scene, &moves, Stands::Far);
             speaker.say(&Message::OfferEnd { objects: 1, bytes: 3 });
-            speaker.frame(&end_frame(), &[]);
+            speaker.end_frames();
             while !matches!(speaker.hear(), Some(Message::Finished { .. }) | None) {}
             speaker.say(last);
         });

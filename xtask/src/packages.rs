@@ -26,6 +26,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("util-linux", "setpriv"),
     ("e2fsprogs", "mkfs.ext4"),
     ("quota", "setquota"),
+    ("python3", "python3"),
+    ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
 ];
 
 /// Packages for `cargo xtask bench`; the tools under comparison are used where they are installed.

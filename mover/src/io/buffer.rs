@@ -1,7 +1,7 @@
 //! Memory that requests travel in: aligned for direct I/O, with room in front and behind.
 //!
 //! ```text
-//! | headroom 4096 | body, whole blocks | tailroom: padding, voids, TLS overhead |
+//! | headroom 4096 | body, whole blocks | tailroom: voids, the seal's tag |
 //! ```
 
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Room for a body of `body_bytes`, its header, and what TLS adds to both.
+    /// Room for a body of `body_bytes`, its header, and what a seal adds to both.
     pub fn new(body_bytes: u32) -> Buffer {
         let len = Buffer::total_bytes(body_bytes);
         let memory = Arc::new(Memory::map(len, Pages::Usual));
@@ -54,13 +54,12 @@ impl Buffer {
         }
     }
 
-    /// The size of one buffer. A TLS record of 16 KiB adds 22 bytes; 1/512 of the body covers that,
-    /// and a block more covers the header's record, two bytes for each void segment, and the
-    /// padding of direct I/O.
+    /// The size of one buffer: a block behind the body covers the void list or the map, a block
+    /// more the tag of the seal.
     pub(crate) fn total_bytes(body_bytes: u32) -> usize {
         let block = BLOCK_BYTES as usize;
         let body = (body_bytes as usize).next_multiple_of(block);
-        HEADROOM_BYTES as usize + body + (body / 512).next_multiple_of(block) + block
+        HEADROOM_BYTES as usize + body + 2 * block
     }
 
     pub fn len(&self) -> usize {

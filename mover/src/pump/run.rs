@@ -277,7 +277,7 @@ impl Host {
                 // A thread that has panicked has reported it.
                 let _ = self.finisher.as_ref().map(|(work_in, _)| work_in.send(work));
             }
-            Action::NoteDecompressionTime(time) => self.assembly.hear_unpacked(&time),
+            Action::NoteDecompressionTime(time) => self.assembly.record_decompression_time(&time),
             Action::NoteSamples { stream, samples } => {
                 self.sockets.hear_samples(stream, samples, &self.watch);
             }
@@ -317,7 +317,7 @@ impl Host {
         }
         let now = clock::now();
         if self.peer.as_ref().is_none_or(|peer| !peer.was_full)
-            && let Some(time) = self.assembly.unpacked(now)
+            && let Some(time) = self.assembly.decompression_time(now)
         {
             self.pending.push_back(Event::DecompressionTime(time));
         }

@@ -24,7 +24,8 @@ use crate::pump::transfer::{Event, open_here_only};
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Role};
 use crate::wire::session::Session;
-use crate::work::seal::{Identity, Secret};
+use crate::work::seal::Secret;
+use crate::work::seal::handshake::Identity;
 use base::cpus::Cpus;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location};
@@ -142,6 +143,7 @@ fn credentials(open: &Open, identity: Identity) -> Credentials {
         identity,
         peer: open.fingerprint,
         secret: Secret::new(open.secret),
+        agreed: streams::agreed(&Message::Open(Box::new(open.clone()))),
     }
 }
 

@@ -4,7 +4,8 @@
 //! ```text
 //! connector  "DPS1" | stream u16 | zero u16 | nonce 32      (40 bytes)
 //! auth, off  listener: challenge 32; connector: proof 32; listener: proof 32
-//! tls        a TLS 1.3 handshake, the source as client; then the sink sends "ok"
+//! tls        a TLS 1.3 handshake, the source as client; then the sink sends "ok". Nothing of TLS
+//!            follows: frames are sealed with keys from the handshake
 //! ```
 
 use std::io::{self, Read, Write};
@@ -23,9 +24,12 @@ use crate::pump::lane::StreamHandle;
 use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Dial;
 use crate::pump::transfer::Event;
-use crate::wire::message::Role;
+use crate::wire::message::{Message, Role};
 use crate::wire::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::work::seal::{Fingerprint, HandshakeStep, Identity, Secret, Tls, same};
+use crate::work::seal::handshake::{
+    Fingerprint, Handshake, Identity, RECORD_HEADER_BYTES, record_bytes,
+};
+use crate::work::seal::{Secret, same};
 use base::fault::{Class, Fault};
 use base::limits::STRANGERS_MAX;
 use base::settings::{Seal, Settings};
@@ -46,6 +50,14 @@ pub(crate) struct Credentials {
     pub identity: Identity,
     pub peer: Fingerprint,
     pub secret: Secret,
+    /// What both sides agreed on: see `agreed`.
+    pub agreed: [u8; 32],
+}
+
+/// What both sides agreed on: the digest of the driver's Open, which has the settings, the transfer
+/// and its secret.
+pub(crate) fn agreed(open: &Message) -> [u8; 32] {
+    *blake3::hash(&open.encode()).as_bytes()
 }
 
 /// How the streams of a side are set up.
@@ -206,7 +218,7 @@ pub(crate) fn start_accepting(
 
 /// A stream over the control connection, which is private already.
 pub fn carried(socket: crate::io::volume::Handle) -> Stream {
-    Stream { handle: StreamHandle::new(0, socket), protection: Protection::Off, begun: Vec::new() }
+    Stream { handle: StreamHandle::new(0, socket), protection: Protection::Off }
 }
 
 /// A connection that has to prove itself, all of it before one deadline: a peer that sends a byte
@@ -259,8 +271,8 @@ fn prove_connector(
     let nonce: [u8; 32] = random()?;
     let preamble = Preamble { stream: index, nonce };
     connection.write_all(&preamble.encode()).map_err(|error| unreachable(&error))?;
-    let (protection, begun) = match credentials.seal {
-        Seal::Tls => shake_hands(&mut connection, credentials)?,
+    let protection = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, index, credentials)?,
         seal => {
             let mut challenge = [0; 32];
             connection.read_exact(&mut challenge).map_err(|error| unreachable(&error))?;
@@ -272,10 +284,10 @@ fn prove_connector(
             if !same(&answer, &expect) {
                 return Err(Fault::peer("whoever answers at the data port is not the far side"));
             }
-            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+            clear(seal, credentials, &challenge, &nonce, index)
         }
     };
-    settle(connection.stream, index, protection, begun, tuning)
+    settle(connection.stream, index, protection, tuning)
 }
 
 fn prove_listener(
@@ -290,8 +302,8 @@ fn prove_listener(
     let Some(Preamble { stream: index, nonce }) = Preamble::decode(&preamble) else {
         return Err(Fault::peer("a connection to the data port that is no stream"));
     };
-    let (protection, begun) = match credentials.seal {
-        Seal::Tls => shake_hands(&mut connection, credentials)?,
+    let protection = match credentials.seal {
+        Seal::Tls => shake_hands(&mut connection, index, credentials)?,
         seal => {
             let challenge: [u8; 32] = random()?;
             connection.write_all(&challenge).map_err(|error| unreachable(&error))?;
@@ -302,10 +314,10 @@ fn prove_listener(
             }
             let answer = credentials.secret.proof("listener", &challenge, &nonce, index);
             connection.write_all(&answer).map_err(|error| unreachable(&error))?;
-            (clear(seal, credentials, &challenge, &nonce, index), Vec::new())
+            clear(seal, credentials, &challenge, &nonce, index)
         }
     };
-    settle(connection.stream, index, protection, begun, tuning)
+    settle(connection.stream, index, protection, tuning)
 }
 
 fn clear(
@@ -326,7 +338,6 @@ fn settle(
     connection: TcpStream,
     index: u16,
     protection: Protection,
-    begun: Vec<u8>,
     tuning: &Tuning,
 ) -> Result<Stream, Fault> {
     connection
@@ -335,69 +346,38 @@ fn settle(
         .and_then(|()| tcp::tune(&connection, tuning))
         .map_err(|error| unreachable(&error))?;
     let handle = StreamHandle::new(index.into(), tcp::into_handle(connection));
-    Ok(Stream { handle, protection, begun })
+    Ok(Stream { handle, protection })
 }
 
-/// The TLS handshake, and the sink's message that it accepts the source's certificate: in TLS 1.3 a
-/// client has finished before the server has checked it.
+/// The TLS handshake. Records are received one by one, so nothing that follows is taken with them.
 fn shake_hands(
     connection: &mut Proving,
+    index: u16,
     credentials: &Credentials,
-) -> Result<(Protection, Vec<u8>), Fault> {
+) -> Result<Protection, Fault> {
     let (identity, peer) = (&credentials.identity, credentials.peer);
-    let mut tls = match credentials.role {
-        Role::Source => Tls::source(identity, peer)?,
-        Role::Sink => Tls::sink(identity, peer)?,
+    let mut handshake = match credentials.role {
+        Role::Source => Handshake::source(identity, peer)?,
+        Role::Sink => Handshake::sink(identity, peer)?,
     };
-    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
     loop {
-        let (used, next) = tls.shake(&mut incoming, &mut outgoing)?;
-        incoming.drain(..used);
-        if !outgoing.is_empty() {
-            connection.write_all(&outgoing).map_err(|error| unreachable(&error))?;
-            outgoing.clear();
+        connection.write_all(&handshake.outgoing()).map_err(|error| unreachable(&error))?;
+        if handshake.is_over() {
+            break;
         }
-        match next {
-            HandshakeStep::Send => {}
-            HandshakeStep::Receive => receive(connection, &mut incoming)?,
-            HandshakeStep::Done => break,
-        }
+        handshake.take(&read_record(connection)?)?;
     }
-    match credentials.role {
-        Role::Sink => {
-            let mut sealed = [0; 64];
-            let count = tls.seal(OK, &mut sealed)?;
-            connection.write_all(&sealed[..count]).map_err(|error| unreachable(&error))?;
-        }
-        Role::Source => {
-            let mut word = Vec::new();
-            while word.len() < OK.len() {
-                let used = tls.open(&mut incoming, |plain| word.extend_from_slice(plain))?;
-                incoming.drain(..used);
-                if word.len() < OK.len() {
-                    receive(connection, &mut incoming)?;
-                }
-            }
-            if word != OK {
-                return Err(Fault::peer("the far side does not accept a data stream"));
-            }
-        }
-    }
-    Ok((Protection::Tls(tls), incoming))
+    Ok(Protection::Tls(handshake.frame_keys(index, &credentials.agreed)?))
 }
 
-const OK: &[u8] = b"ok";
-
-fn receive(connection: &mut Proving, incoming: &mut Vec<u8>) -> Result<(), Fault> {
-    let mut bytes = [0; 4096];
-    match connection.read(&mut bytes) {
-        Ok(0) => Err(unreachable(&io::ErrorKind::UnexpectedEof.into())),
-        Ok(count) => {
-            incoming.extend_from_slice(&bytes[..count]);
-            Ok(())
-        }
-        Err(error) => Err(unreachable(&error)),
-    }
+fn read_record(connection: &mut Proving) -> Result<Vec<u8>, Fault> {
+    let mut header = [0; RECORD_HEADER_BYTES];
+    connection.read_exact(&mut header).map_err(|error| unreachable(&error))?;
+    let mut record = header.to_vec();
+    record.resize(RECORD_HEADER_BYTES + record_bytes(&header)?, 0);
+    let body = &mut record[RECORD_HEADER_BYTES..];
+    connection.read_exact(body).map_err(|error| unreachable(&error))?;
+    Ok(record)
 }
 
 fn unreachable(error: &io::Error) -> Fault {

@@ -108,8 +108,9 @@ fn map_fits(label: &Label) -> bool {
 
 /// A compressed payload is shorter than the raw one: else it would have been sent raw.
 fn codec_fits(label: &Label) -> bool {
-    let packed_bytes = label.body_len - u32::from(label.voids_len);
-    is_raw(label) || (label.codec != Codec::Raw && (1..label.extent.len).contains(&packed_bytes))
+    let compressed_bytes = label.body_len - u32::from(label.voids_len);
+    is_raw(label)
+        || (label.codec != Codec::Raw && (1..label.extent.len).contains(&compressed_bytes))
 }
 
 fn is_raw(label: &Label) -> bool {
@@ -138,7 +139,7 @@ mod tests {
                     digest,
                     ..Label::default()
                 });
-        let packed = (2..u32::MAX / 2, any::<u32>(), any::<u16>(), 1..4u8).prop_map(
+        let compressed = (2..u32::MAX / 2, any::<u32>(), any::<u16>(), 1..4u8).prop_map(
             |(len, compressed_check, voids_len, codec)| Label {
                 kind: Kind::Data,
                 extent: Extent { start: 7, len },
@@ -168,7 +169,7 @@ mod tests {
             compressed_check: if len < 4 || codec == 0 { 0 } else { check },
             digest: [3; 32],
         });
-        prop_oneof![data, packed, void, zero, sparse]
+        prop_oneof![data, compressed, void, zero, sparse]
     }
 
     proptest! {

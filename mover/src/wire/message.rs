@@ -31,8 +31,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 7: preallocate may be auto, and a null end may cycle through many buffers.
 /// 8: of files with holes only the data is sent; a run continues with the request size and the
 /// digest of an earlier one.
-pub const VERSION_MIN: u16 = 8;
-pub const VERSION_MAX: u16 = 8;
+pub const VERSION_MIN: u16 = 9;
+pub const VERSION_MAX: u16 = 9;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

@@ -62,16 +62,16 @@ impl Lanes {
         let is_source = self.plan.is_some();
         let (source, sink): (Box<dyn Endpoint>, Box<dyn Endpoint>) = match stream {
             None => (tree(), tree()),
-            Some(Stream { handle, protection, .. }) if is_source => {
-                (tree(), Box::new(StreamSink::new(handle.socket, protection, digest, slot)))
+            Some(Stream { handle, protection }) if is_source => {
+                (tree(), Box::new(StreamSink::new(handle.socket, protection, digest)))
             }
-            Some(Stream { handle, protection, begun }) => {
-                let stream = StreamSource::new(handle.socket, protection, digest, slot, &begun);
+            Some(Stream { handle, protection }) => {
+                let stream = StreamSource::new(handle.socket, protection, digest, slot);
                 let compress = match compressors {
                     Some(_) => self.settings.compress,
                     None => Compress::Always(coding),
                 };
-                (Box::new(stream.unpacking(compress)), tree())
+                (Box::new(stream.decompressing(compress)), tree())
             }
         };
         let codec = compressors.is_none().then(|| codec(coding, is_source, slot));

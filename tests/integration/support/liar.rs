@@ -11,7 +11,7 @@ use mover::wire::manifest::Entry;
 use mover::wire::message::{Message, Opened, Origin};
 
 use super::run::{self, Ran};
-use super::speaker::{Speaker, Watched, end_frame, watch};
+use super::speaker::{Speaker, Watched, watch};
 use super::{Scene, far, need};
 
 /// The next action of a malicious peer.
@@ -143,7 +143,7 @@ pub(crate) fn steps(
 
 fn finish(speaker: &mut Speaker, objects: u64, place: Stands) {
     speaker.say(&Message::OfferEnd { objects, bytes: 0 });
-    speaker.frame(&end_frame(), &[]);
+    speaker.end_frames();
     if matches!(place, Stands::Near) {
         return;
     }

@@ -61,6 +61,7 @@ struct Shared {
     happened: AtomicUsize,
     logins: AtomicUsize,
     forwarded: AtomicU64,
+    captured: Mutex<Vec<u8>>,
     opens: Mutex<Vec<Open>>,
     lines: Mutex<Vec<UnixStream>>,
     far_sides: Mutex<Vec<Child>>,
@@ -80,6 +81,7 @@ impl Relay {
             happened: AtomicUsize::new(0),
             logins: AtomicUsize::new(0),
             forwarded: AtomicU64::new(0),
+            captured: Mutex::new(Vec::new()),
             opens: Mutex::new(Vec::new()),
             lines: Mutex::new(Vec::new()),
             far_sides: Mutex::new(Vec::new()),
@@ -114,6 +116,11 @@ impl Relay {
     /// Bytes of all data connections, both directions.
     pub(crate) fn forwarded(&self) -> u64 {
         self.shared.forwarded.load(SeqCst)
+    }
+
+    /// The first bytes that were forwarded, of all data connections in both directions.
+    pub(crate) fn captured(&self) -> Vec<u8> {
+        self.shared.captured.lock().unwrap().clone()
     }
 
     /// What drivers have asked for, secrets included.
@@ -252,6 +259,11 @@ impl Pump {
 
     fn forward(&mut self, bytes: &[u8]) {
         self.shared.forwarded.fetch_add(bytes.len() as u64, SeqCst);
+        let mut captured = self.shared.captured.lock().unwrap();
+        if captured.len() < RECORDED_BYTES_MAX {
+            captured.extend_from_slice(bytes);
+        }
+        drop(captured);
         if self.to.write_all(bytes).is_err() {
             let _ = self.from.shutdown(Shutdown::Both);
         }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base::extent::Extent;
 use base::job::Location;
 use base::label::{Kind, Label};
 use base::settings::Settings;
@@ -18,6 +19,7 @@ use super::{PATIENCE, Scene};
 pub(crate) struct Speaker {
     writer: Box<dyn Write + Send>,
     heard: Receiver<Message>,
+    frames: u64,
 }
 
 impl Speaker {
@@ -59,7 +61,7 @@ impl Speaker {
             }
             Some(())
         });
-        Speaker { writer, heard }
+        Speaker { writer, heard, frames: 0 }
     }
 
     /// The other side may have closed the connection: that is no error.
@@ -82,6 +84,12 @@ impl Speaker {
         for part in bytes.chunks(32 << 10) {
             self.say(&Message::Carried(part.to_vec()));
         }
+        self.frames += 1;
+    }
+
+    /// The last frame of a data stream.
+    pub(crate) fn end_frames(&mut self) {
+        self.frame(&end_frame(self.frames), &[]);
     }
 
     /// The next message of the other side; `None` if the connection ends before.
@@ -167,8 +175,9 @@ pub(crate) fn hello() -> Message {
     Message::Hello { min: VERSION_MAX, max: VERSION_MAX, program: "a test".into() }
 }
 
-pub(crate) fn end_frame() -> Label {
-    Label { kind: Kind::End, ..Label::default() }
+/// It says how many frames come before it.
+pub(crate) fn end_frame(frames: u64) -> Label {
+    Label { kind: Kind::End, extent: Extent { start: frames, len: 0 }, ..Label::default() }
 }
 
 /// Reads up to the mark, and returns all of it.

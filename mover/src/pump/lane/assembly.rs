@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::ends::endpoint::Endpoint;
 use crate::ends::null::{Fill, Null};
 use crate::ends::pipe::{PipeSink, PipeSource, Turn};
-use crate::ends::stream::{Protection, StreamSink, StreamSource, sealed_bytes};
+use crate::ends::stream::{Protection, StreamSink, StreamSource};
 use crate::ends::synthetic::DataGenerator;
 use crate::ends::tree::Tree;
 use crate::io::backend::Backend;
@@ -30,7 +30,7 @@ use crate::work::sparse::{Expand, Squeeze};
 use base::codec::{Coding, Compress, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::job::Location;
-use base::settings::{Direct, EngineChoice, PathSamples, Seal, Settings};
+use base::settings::{Direct, EngineChoice, PathSamples, Settings};
 use base::units::{Bytes, Tick};
 
 /// A connection whose handshake has ended.
@@ -38,8 +38,6 @@ use base::units::{Bytes, Tick};
 pub struct Stream {
     pub handle: StreamHandle,
     pub protection: Protection,
-    /// Bytes that followed the handshake.
-    pub begun: Vec<u8>,
 }
 
 /// This host's part of a transfer: one end in files, the other in a stream or in files too.
@@ -114,15 +112,15 @@ impl Assembly {
 
     /// The time of decompression here since the last call, where the source's choices depend on it;
     /// a few times a second.
-    pub(crate) fn unpacked(&self, now: Tick) -> Option<DecompressionTime> {
+    pub(crate) fn decompression_time(&self, now: Tick) -> Option<DecompressionTime> {
         let chooses = self.ends.settings.compress == Compress::Auto && self.ends.source.is_none();
         self.worker_pool.as_ref().filter(|_| chooses)?.decompression_time(now)
     }
 
     /// The sink has reported its time of decompression.
-    pub(crate) fn hear_unpacked(&self, unpacked: &DecompressionTime) {
+    pub(crate) fn record_decompression_time(&self, time: &DecompressionTime) {
         if let Some(worker_pool) = &self.worker_pool {
-            worker_pool.record_decompression_time(unpacked);
+            worker_pool.record_decompression_time(time);
         }
     }
 
@@ -174,13 +172,7 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
     let body = ends.settings.request_bytes;
     let requests = requests(ends, depths) + pool_requests(lanes, workers);
     let requests = Buffer::several_bytes(requests, body) as u64;
-    let packing = workers.map_or(0, |workers| workers.count * workers.work.bytes(body));
-    // A sealed stream has a buffer to seal into, or to open from.
-    let sealed = match (ends.settings.seal, &ends.source, &ends.sink) {
-        (Seal::Tls, Some(_), None) => Buffer::total_bytes(body) as u64,
-        (Seal::Tls, None, Some(_)) => Buffer::total_bytes(sealed_bytes(body)) as u64,
-        _ => 0,
-    };
+    let codecs = workers.map_or(0, |workers| workers.count * workers.work.bytes(body));
     let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
     let made = match &ends.source {
         Some((Location::Synthetic { .. } | Location::EndlessSynthetic { .. }, _)) => {
@@ -188,14 +180,14 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
         }
         _ => 0,
     };
-    lanes * (requests + sealed + cycle + LANE_BYTES) + made + packing + PROGRAM_BYTES + LEDGER_BYTES
+    lanes * (requests + cycle + LANE_BYTES) + made + codecs + PROGRAM_BYTES + LEDGER_BYTES
 }
 
 /// How many requests a lane has for its ends.
 fn requests(ends: &Ends, depths: Depths) -> usize {
     let requests = match (&ends.source, &ends.sink) {
         // What has arrived is consumed at once: nothing is held while the next arrives.
-        (None, Some((Target::Null, _))) if packing(ends).is_none() => depths.source,
+        (None, Some((Target::Null, _))) if codec_work(ends).is_none() => depths.source,
         _ => depths.source + depths.sink,
     };
     requests as usize
@@ -212,29 +204,29 @@ const JOBS_PER_WORKER: u64 = 2;
 
 /// What is compressed or decompressed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    Pack(Coding),
+enum CodecWork {
+    Compress(Coding),
     Choose,
-    Unpack,
+    Decompress,
 }
 
-impl Packing {
+impl CodecWork {
     /// Memory that one worker needs for it.
     fn bytes(self, body_bytes: u32) -> u64 {
         match self {
-            Packing::Pack(coding) => codec::compressor_bytes(coding, body_bytes),
-            Packing::Choose => codec::compressor_bytes(Coding::Zstd(9), body_bytes),
-            Packing::Unpack => codec::decompressor_bytes(body_bytes),
+            CodecWork::Compress(coding) => codec::compressor_bytes(coding, body_bytes),
+            CodecWork::Choose => codec::compressor_bytes(Coding::Zstd(9), body_bytes),
+            CodecWork::Decompress => codec::decompressor_bytes(body_bytes),
         }
     }
 }
 
 /// Inside one process nothing is compressed.
-fn packing(ends: &Ends) -> Option<Packing> {
+fn codec_work(ends: &Ends) -> Option<CodecWork> {
     match (ends.settings.compress, &ends.source, &ends.sink) {
-        (Compress::Always(coding), Some(_), None) => Some(Packing::Pack(coding)),
-        (Compress::Auto, Some(_), None) => Some(Packing::Choose),
-        (Compress::Always(_) | Compress::Auto, None, Some(_)) => Some(Packing::Unpack),
+        (Compress::Always(coding), Some(_), None) => Some(CodecWork::Compress(coding)),
+        (Compress::Auto, Some(_), None) => Some(CodecWork::Choose),
+        (Compress::Always(_) | Compress::Auto, None, Some(_)) => Some(CodecWork::Decompress),
         (Compress::Off, ..) | (_, Some(_), Some(_)) | (_, None, None) => None,
     }
 }
@@ -242,7 +234,7 @@ fn packing(ends: &Ends) -> Option<Packing> {
 /// The threads that compress or decompress.
 #[derive(Clone, Copy, Debug)]
 struct Workers {
-    work: Packing,
+    work: CodecWork,
     count: u64,
 }
 
@@ -250,42 +242,43 @@ impl Workers {
     /// One for each CPU, in half of the memory that lanes leave. With `auto`, nothing is compressed
     /// where that is too little.
     fn of(ends: &Ends, lanes: u64) -> Option<Workers> {
-        let work = packing(ends)?;
+        let work = codec_work(ends)?;
         let Settings { request_bytes, memory_bytes, .. } = ends.settings;
         let least = least_depths(ends);
         let left = memory_bytes.saturating_sub(planned(ends, least, lanes, None));
         let each =
             work.bytes(request_bytes) + JOBS_PER_WORKER * Buffer::total_bytes(request_bytes) as u64;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-        let count = processors.min(HANDS_MAX).min((left / 2 / each).max(1));
+        let count = processors.min(WORKERS_MAX).min((left / 2 / each).max(1));
         let workers = Some(Workers { work, count });
         let fits = planned(ends, least, lanes, workers) <= memory_bytes;
-        workers.filter(|_| fits || work != Packing::Choose)
+        workers.filter(|_| fits || work != CodecWork::Choose)
     }
 }
 
-const HANDS_MAX: u64 = 32;
+const WORKERS_MAX: u64 = 32;
 
 /// One pool for all lanes of a side, so that one stream can use every CPU too.
 fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<WorkerPool>>, Fault> {
-    let Some(Workers { work: packing, count }) = workers else { return Ok(None) };
+    let Some(Workers { work, count }) = workers else { return Ok(None) };
     let slot = ends.settings.request_bytes;
     let mut passages: Vec<Vec<Box<dyn Step>>> = Vec::new();
-    let work = match packing {
-        Packing::Pack(coding) => {
-            let pack = || Box::new(CompressStep::new(coding, slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
+    let work = match work {
+        CodecWork::Compress(coding) => {
+            let compress = || Box::new(CompressStep::new(coding, slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(compress()))));
             Work::Compress
         }
-        Packing::Choose => {
+        CodecWork::Choose => {
             let advisor = Arc::new(CompressionController::new(count as usize, Arc::new(HostClock)));
-            let pack = || Box::new(CompressStep::choosing(advisor.clone(), slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| steps(ends, Some(pack()))));
+            let compress =
+                || Box::new(CompressStep::choosing(advisor.clone(), slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(compress()))));
             Work::Choose(advisor)
         }
-        Packing::Unpack => {
-            let unpack = || Box::new(DecompressStep::new(slot)) as Box<dyn Step>;
-            passages.extend((0..count).map(|_| steps(ends, Some(unpack()))));
+        CodecWork::Decompress => {
+            let decompress = || Box::new(DecompressStep::new(slot)) as Box<dyn Step>;
+            passages.extend((0..count).map(|_| steps(ends, Some(decompress()))));
             Work::Decompress
         }
     };
@@ -388,7 +381,7 @@ fn ring() -> std::io::Result<Box<dyn Backend>> {
 struct Pipes {
     input: Option<Handle>,
     output: Option<Handle>,
-    maker: Option<DataGenerator>,
+    generator: Option<DataGenerator>,
 }
 
 impl Pipes {
@@ -407,7 +400,7 @@ impl Pipes {
             _,
         )) = &ends.source
         {
-            pipes.maker = Some(DataGenerator::new(*set, *seed, ends.settings.request_bytes));
+            pipes.generator = Some(DataGenerator::new(*set, *seed, ends.settings.request_bytes));
         }
         if let Some((Target::Pipe, _)) = &ends.sink {
             pipes.output = Some(own(std::io::stdout().as_fd().try_clone_to_owned())?);
@@ -457,8 +450,8 @@ fn endpoints(
         Location::Zero { .. } => Box::new(Null::new(Fill::Zeros, depths.source)),
         Location::Random { seed, .. } => Box::new(Null::new(Fill::Seeded(*seed), depths.source)),
         Location::Synthetic { .. } | Location::EndlessSynthetic { .. } => {
-            let maker = pipes.maker.clone().expect("made when this side began");
-            Box::new(Null::new(Fill::Made(maker), depths.source))
+            let generator = pipes.generator.clone().expect("made when this side began");
+            Box::new(Null::new(Fill::Made(generator), depths.source))
         }
     });
     let local_sink = ends.sink.as_ref().map(|(target, _)| match target {
@@ -474,13 +467,13 @@ fn endpoints(
     });
     match (local_source, local_sink, stream) {
         (Some(source), Some(sink), None) => (source, sink),
-        (Some(source), None, Some(Stream { handle, protection, .. })) => {
-            (source, Box::new(StreamSink::new(handle.socket, protection, settings.digest, body)))
+        (Some(source), None, Some(Stream { handle, protection })) => {
+            (source, Box::new(StreamSink::new(handle.socket, protection, settings.digest)))
         }
-        (None, Some(sink), Some(Stream { handle, protection, begun })) => {
+        (None, Some(sink), Some(Stream { handle, protection })) => {
             let (digest, socket) = (settings.digest, handle.socket);
-            let stream = StreamSource::new(socket, protection, digest, body, &begun);
-            (Box::new(stream.reading(settings.receive).unpacking(settings.compress)), sink)
+            let stream = StreamSource::new(socket, protection, digest, body);
+            (Box::new(stream.reading(settings.receive).decompressing(settings.compress)), sink)
         }
         _ => panic!("a lane has one source and one sink"),
     }

@@ -26,7 +26,8 @@ use crate::remote::peer::{PROGRAM, heartbeat, silent, tag};
 use crate::remote::streams::{self, Credentials, Dialer, carried, random};
 use crate::wire::message::{Message, Open, Opened as FarAnswer, Origin, Role};
 use crate::wire::session::Session;
-use crate::work::seal::{Identity, Secret};
+use crate::work::seal::Secret;
+use crate::work::seal::handshake::Identity;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Job, Location};
 use base::settings::Cut;
@@ -79,6 +80,7 @@ impl Near<'_> {
             identity,
             peer: opened.fingerprint,
             secret: Secret::new(secret),
+            agreed: streams::agreed(&open),
         };
         let credentials = Arc::new(credentials);
         let Opening { streams, carrier, dial, early } =
