@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fgetxattr, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -33,6 +33,8 @@ pub struct Folder {
     pub fd: OwnedFd,
     pub may_be_read: bool,
     shared: OnceLock<bool>,
+    device: OnceLock<u64>,
+    inherits: OnceLock<bool>,
 }
 
 impl Folder {
@@ -42,7 +44,25 @@ impl Folder {
             Err(Errno::ACCESS) => (open(OFlags::PATH | OFlags::DIRECTORY)?, false),
             opened => (opened?, true),
         };
-        Ok(Folder { fd, may_be_read, shared: OnceLock::new() })
+        let (shared, device, inherits) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Folder { fd, may_be_read, shared, device, inherits })
+    }
+
+    /// The number of its file system.
+    pub(crate) fn device(&self) -> Result<u64, Errno> {
+        match self.device.get() {
+            Some(device) => Ok(*device),
+            None => fstat(&self.fd).map(|stat| *self.device.get_or_init(|| stat.st_dev)),
+        }
+    }
+
+    /// False where a new file has just the mode that it is created with, less the umask: no default
+    /// access control list changes it.
+    pub(crate) fn may_change_modes(&self) -> bool {
+        *self.inherits.get_or_init(|| {
+            let found = fgetxattr(&self.fd, DEFAULT_ACL, &mut [0; 0]);
+            !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
+        })
     }
 
     /// True where other users can create names too.
@@ -53,6 +73,9 @@ impl Folder {
         })
     }
 }
+
+/// Where a folder keeps its default access control list.
+const DEFAULT_ACL: &str = "system.posix_acl_default";
 
 /// True for what belongs to the effective user of this process.
 pub(crate) fn is_own(stat: &Stat) -> bool {

@@ -335,8 +335,7 @@ impl Volume for Disk {
 
     fn file_system_of(&self, path: &[u8]) -> Result<u64, Fault> {
         self.parent(path)
-            .and_then(|(parent, _)| rustix::fs::fstat(&parent.fd))
-            .map(|stat| stat.st_dev)
+            .and_then(|(parent, _)| parent.device())
             .map_err(|errno| self.fault(Call::LookAt, path, errno))
     }
 
@@ -538,8 +537,7 @@ impl Volume for Disk {
     fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
         let path = &segment.path;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        // A file whose mode is set at the end is closed to other users until then.
-        let mode = if segment.meta.mtime.is_some() { 0o600 } else { segment.meta.mode };
+        let (mode, has_mode) = self.first_mode(segment);
         let open = || self.open_in_parent(path, flags, mode);
         let opened = match open() {
             // Left by an earlier run, under a name that only we use.
@@ -551,12 +549,12 @@ impl Volume for Disk {
         };
         let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
         self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
-        match segment.meta.mtime {
-            None => Ok(()),
-            Some(_) => self
-                .give_metadata(fd.as_fd(), path, &segment.meta)
-                .map_err(|errno| self.fault(Call::SetMetadata, path, errno)),
+        match (segment.meta.mtime, has_mode) {
+            (None, _) => Ok(()),
+            (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
+            (Some(_), false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
         }
+        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::io::call::Call;
-use crate::io::disk::calls::is_still;
+use crate::io::disk::calls::{is_still, umask};
 use crate::io::disk::{Disk, ZEROS_BYTES};
 use crate::io::holes;
 use crate::io::volume::{Access, Cache, Handle, Segment, Volume, changed};
@@ -13,6 +13,20 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 impl Disk {
+    /// The mode that a small file is created with, and whether it keeps that. All of its bytes have
+    /// been checked before it is created, so nothing is gained by closing it to others until it has
+    /// its name, except where owner or attributes follow.
+    pub(super) fn first_mode(&self, segment: &Segment) -> (u32, bool) {
+        let meta = &segment.meta;
+        if meta.mtime.is_none() {
+            return (meta.mode, true);
+        }
+        let is_plain = meta.attributes.is_none() && meta.mode & (umask() | !0o777) == 0;
+        let is_exact = is_plain
+            && self.parent(&segment.path).is_ok_and(|(parent, _)| !parent.may_change_modes());
+        if is_exact { (meta.mode, true) } else { (0o600, false) }
+    }
+
     /// Writes a new file; blocks of zeros become holes where that is asked.
     pub(super) fn fill(&self, fd: &OwnedFd, segment: &Segment, from: &[u8]) -> Result<(), Errno> {
         let mut at = 0;

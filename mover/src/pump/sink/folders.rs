@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::io::system;
 use crate::io::volume::{Durable, Metadata, Status, StatusKind, Volume, show};
 use crate::pump::sink::afterwards::Ended;
+use crate::pump::sink::finisher::folder;
 use crate::pump::sink::journal::PriorRuns;
 use crate::pump::sink::{OWNER_BITS, SinkSide, Target, Verdict};
 use crate::wire::manifest::{Entry, EntryKind};
@@ -23,6 +24,9 @@ pub(super) struct Folders {
     /// Folders that this transfer has created and not left. Only where modes are not preserved:
     /// else all get their source's mode, whoever created them.
     made: BTreeSet<Vec<u8>>,
+    /// Folders that this transfer has created and that were offered once: nothing is in them but
+    /// what it puts there.
+    empty: BTreeSet<Vec<u8>>,
     /// This transfer has created the root, and not left it.
     root_is_new: bool,
 }
@@ -32,6 +36,11 @@ impl Folders {
         let begun = prior_runs.into_iter().flat_map(PriorRuns::folders).cloned().collect();
         let root_is_new = target.is_new() || prior_runs.is_some_and(PriorRuns::made_root);
         Folders { begun, root_is_new, ..Folders::default() }
+    }
+
+    /// True where nothing can have this name yet.
+    pub(super) fn is_free(&self, path: &[u8]) -> bool {
+        self.empty.contains(folder(path))
     }
 
     pub(super) fn root_is_new(&self) -> bool {
@@ -49,6 +58,7 @@ impl SinkSide {
         let path = &entry.path;
         match there {
             Some(Status { kind: StatusKind::Directory, mode, .. }) => {
+                self.folders.empty.remove(path);
                 let was_begun = self.folders.begun.remove(path);
                 // One with another mode has been left, or somebody has changed it.
                 if was_begun && mode & 0o777 == OWNER_BITS && !self.settings.preserve {
@@ -70,6 +80,7 @@ impl SinkSide {
                     self.folders.made.insert(path.clone());
                 }
                 volume.make_directory(path, OWNER_BITS)?;
+                self.folders.empty.insert(path.clone());
                 self.renew(path);
             }
         }
@@ -89,6 +100,7 @@ impl SinkSide {
     /// old mode back.
     pub(super) fn left(&mut self, path: &[u8], end: Ended) {
         let folders = &mut self.folders;
+        folders.empty.remove(path);
         if end == Ended::Well
             && (folders.made.remove(path) || path.is_empty() && folders.root_is_new)
         {

@@ -39,7 +39,11 @@ impl SinkSide {
                 false => Verdict::Done,
             });
         }
-        let status = volume.status(&entry.path)?;
+        // In a folder of this run the rename would notice what somebody else put there.
+        let status = match entry.kind == EntryKind::File && self.folders.is_free(&entry.path) {
+            true => None,
+            false => volume.status(&entry.path)?,
+        };
         match entry.kind {
             EntryKind::Directory => return self.judge_directory(&*volume, entry, status),
             // One that could not be created has been reported already.
