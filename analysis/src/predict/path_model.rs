@@ -102,13 +102,15 @@ impl PriorCopy {
 }
 
 impl PathModel {
-    /// The model of these copies; `None` without any. The newest count as much as the oldest.
+    /// The model of the newest of these copies, which are last; `None` without any. A copy must not
+    /// wait for its prediction, so their number is limited.
     pub fn of(crossings: &[PriorCopy]) -> Option<PathModel> {
         let sound: Vec<PriorCopy> = crossings.iter().copied().filter(PriorCopy::is_sound).collect();
-        let path_model = fit(&sound)?;
+        let sound = &sound[sound.len().saturating_sub(FITTED_MAX)..];
+        let path_model = fit(sound)?;
         let misses: Misses = match sound.len() {
             0..LEFT_OUT_FROM => Vec::new(),
-            _ => (0..sound.len()).filter_map(|place| left_out(&sound, place)).collect(),
+            count => (0..count.min(FOLDS)).flat_map(|fold| left_out(sound, fold)).collect(),
         };
         let spread = if misses.is_empty() { SPREAD_OF_FEW } else { spread(&misses) };
         Some(PathModel { spread, ..path_model })
@@ -221,15 +223,15 @@ fn miss(crossings: &[PriorCopy], rate: f64, rtt_s: f64, [fixed_s, file_s]: [f64;
     crossings.iter().map(one).sum()
 }
 
-/// Cross-validation: the error of the fit to all other copies, for this one.
-fn left_out(crossings: &[PriorCopy], place: usize) -> Option<f64> {
-    let others: Vec<PriorCopy> = crossings
-        .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != place)
-        .map(|(_, crossing)| *crossing)
-        .collect();
-    Some(crossings[place].off(&fit(&others)?))
+/// Cross-validation: the errors, for every eighth copy, of the fit to all others.
+fn left_out(crossings: &[PriorCopy], fold: usize) -> Vec<f64> {
+    let (out, others): (Vec<_>, Vec<_>) =
+        crossings.iter().enumerate().partition(|(place, _)| place % FOLDS == fold);
+    let others: Vec<PriorCopy> = others.into_iter().map(|(_, crossing)| *crossing).collect();
+    match fit(&others) {
+        Some(path_model) => out.iter().map(|(_, crossing)| crossing.off(&path_model)).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Ten segments of Ethernet (RFC 6928).
@@ -243,6 +245,9 @@ const RATE_SPAN: f64 = 16.0;
 const RATES: i32 = 120;
 /// Errors above this are outliers.
 const HUBER: f64 = 0.1;
+/// Copies that are fitted, and parts into which they are divided for cross-validation.
+const FITTED_MAX: usize = 64;
+const FOLDS: usize = 8;
 /// With fewer copies there is no cross-validation, and the interval is a factor of a half more each
 /// way.
 const LEFT_OUT_FROM: usize = 4;
