@@ -39,7 +39,8 @@ const _: () = assert!(map_bytes(REQUEST_BYTES_MAX) <= BLOCK_BYTES);
 pub struct Label {
     pub kind: Kind,
     pub extent: Extent,
-    /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids or the map.
+    /// Bytes that follow on the wire: the extent's wanted bytes, then the list of voids, the map or
+    /// the digests.
     pub body_len: u32,
     /// Bytes of the list of voids: what the source could not read, and why. In a sparse frame,
     /// bytes of the map.
@@ -48,5 +49,8 @@ pub struct Label {
     pub codec: Codec,
     /// CRC-32C of a compressed payload: it tells damage in transit from a faulty encoder.
     pub compressed_check: u32,
+    /// Bytes of the list of digests of the pieces behind a raw payload without voids; `digest` is a
+    /// CRC-64 of the payload then. 0: there is none.
+    pub digests_len: u16,
     pub digest: Sum,
 }

@@ -29,6 +29,8 @@ pub struct Settings {
     pub receive: Receive,
     pub seal: Seal,
     pub digest: DigestKind,
+    /// Who digests what is sealed by `tls`.
+    pub verify: Verify,
     pub fsync: Fsync,
     pub overwrite: Overwrite,
     pub memory_bytes: u64,
@@ -213,13 +215,22 @@ choice!(
     }
 );
 choice!(
+    /// Which bytes are digested, where frames are sealed by `tls` and the digest is BLAKE3.
+    Verify {
+        /// Those that the source has read, and at the sink those that have arrived.
+        Received = "received",
+        /// Those that the source has read. The sink checks a CRC-64 of them.
+        Source = "source",
+    }
+);
+choice!(
     /// Whether files bypass the page cache.
     Direct { Auto = "auto", On = "on", Off = "off", }
 );
 choice!(
     /// How data streams are protected.
     Seal {
-        /// TLS 1.3: secret and tamper-evident.
+        /// Encrypted with keys of a TLS 1.3 handshake: secret and tamper-evident.
         Tls = "tls",
         /// Clear text with a keyed tag on each block: tamper-evident, not secret.
         Auth = "auth",
@@ -297,6 +308,7 @@ impl Default for Settings {
             direct: Direct::Auto,
             receive: Receive::WaitAll,
             seal: Seal::Tls,
+            verify: Verify::Received,
             digest: DigestKind::Blake3,
             fsync: Fsync::File,
             overwrite: Overwrite::Never,

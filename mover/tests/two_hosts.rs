@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::codec::{Coding, Compress};
 use base::fault::{Class, Fault};
 use base::job::Notice;
-use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged};
+use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged, Verify};
 use base::units::Nanos;
 use mover::io::call::Call;
 use mover::io::sim::{Failure, FaultRates, Rng, SimVolume, World};
@@ -428,6 +428,7 @@ impl Hosts {
                 true => SkipUnchanged::Checksum,
                 false => Settings::default().skip_unchanged,
             },
+            verify: [Verify::Received, Verify::Source][seed as usize % 2],
             ..Settings::default()
         };
         let is_local = scenario == Scenario::Rough && rng.once_in(6);

@@ -23,6 +23,7 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.pace, &moving::PACE)?;
     typed.set(&mut settings.seal, &moving::SEAL)?;
     typed.set(&mut settings.digest, &moving::DIGEST)?;
+    typed.set(&mut settings.verify, &moving::VERIFY)?;
     typed.set(&mut settings.receive, &moving::RECEIVE)?;
     typed.set(&mut settings.stall, &moving::STALL)?;
     typed.set(&mut settings.engine, &storage::ENGINE)?;

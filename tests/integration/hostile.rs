@@ -157,9 +157,15 @@ fn frame_cases() -> Vec<Case> {
         offered(vec![Move::Say(Message::Carried(bytes))])
     };
     let missing = offered(vec![payload(0, b"abc"), Move::Frame(end_frame(2), Vec::new())]);
+    let digested = {
+        let Move::Frame(mut label, body) = payload(0, b"abc") else { unreachable!() };
+        (label.body_len, label.digests_len) = (3 + 32, 32);
+        offered(vec![Move::Frame(label, [body, vec![0; 32]].concat())])
+    };
     let early = offered(vec![Move::Frame(end_frame(0), Vec::new())]);
     vec![
         ("a frame never asked for", offered(vec![payload(1 << 20, b"abc")]), Ends::Refused),
+        ("digests that were not asked for", digested, Ends::Refused),
         ("a frame twice", offered(vec![payload(0, b"abc"), payload(0, b"abc")]), Ends::Refused),
         ("a frame that is too short", offered(vec![payload(0, b"ab")]), Ends::Refused),
         ("a frame that is too long", offered(vec![payload(0, b"abcd")]), Ends::Refused),

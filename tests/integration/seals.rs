@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::data;
 use crate::support::relay::Relay;
 use crate::support::{Scene, each, need};
 
@@ -52,6 +53,31 @@ fn captures() {
             assert!(!contains(&seen, part), "{seal}: {part:?}");
         }
     });
+}
+
+/// Where the digests travel with the bytes the receipt is the same, and the sink hashes nothing.
+#[test]
+fn verified_at_the_source() {
+    let scene = Scene::new();
+    data::write_tree(&scene.path("tree"));
+    data::write_file(&scene.path("tree/large"), 7, 9_000_001);
+    for verify in ["received", "source"] {
+        let options = format!("-r --verify {verify} --compress off --request-size 256K");
+        let receipt = format!("--manifest @/{verify}.sums");
+        let ran = scene.run(&format!("copy {options} {receipt} @/tree/ far:@/{verify}"));
+        assert_eq!(ran.code, 0, "{ran}");
+        data::assert_same(&scene.path("tree"), &scene.path(verify));
+        let ran = scene.run(&format!("verify @/{verify}.sums @/{verify}"));
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    let sums = |name: &str| {
+        let text = fs::read_to_string(scene.path(name)).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert!(sums("source.sums").len() > 40);
+    assert_eq!(sums("source.sums"), sums("received.sums"));
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

@@ -8,13 +8,14 @@ use crate::io::backend::Verb;
 use crate::io::request::{Leg, Request};
 use crate::io::volume::Handle;
 use crate::wire::frame::{self, HEADER_BYTES, TAG_BYTES};
+use crate::work::digest;
 use crate::work::seal::frame_keys::{FrameKeys, SEAL_TAG_BYTES};
 use crate::work::seal::{Tags, same};
 use base::codec::{Codec, Compress};
 use base::fault::{Class, Fault};
 use base::label::{Kind, Label};
 use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
-use base::settings::{DigestKind, Receive};
+use base::settings::{DigestKind, Receive, Verify};
 use base::tally::Stage;
 
 /// How the frames of a stream are protected, once the handshake has ended.
@@ -64,13 +65,23 @@ pub struct StreamSink {
     socket: Handle,
     protection: Protection,
     digest: DigestKind,
+    verify: Verify,
     frames: u64,
     wire_bytes: u64,
 }
 
 impl StreamSink {
     pub fn new(socket: Handle, protection: Protection, digest: DigestKind) -> StreamSink {
-        StreamSink { socket, protection, digest, frames: 0, wire_bytes: 0 }
+        let verify = Verify::Received;
+        StreamSink { socket, protection, digest, verify, frames: 0, wire_bytes: 0 }
+    }
+
+    /// Sends the digests of what the sink does not digest. Only a seal proves that they are ours.
+    pub fn verifying(mut self, verify: Verify) -> StreamSink {
+        if matches!(self.protection, Protection::Tls(_)) && self.digest == DigestKind::Blake3 {
+            self.verify = verify;
+        }
+        self
     }
 
     /// Puts the header in front of the body, seals both where they are, and sets the span to send.
@@ -79,6 +90,9 @@ impl StreamSink {
             request.label.extent.start = self.frames;
         }
         self.frames += 1;
+        if self.verify == Verify::Source {
+            digest::attach(request);
+        }
         let header = frame::encode(&request.label);
         let body = request.body_span();
         let (start, end) = (self.protection.frame_start(), self.protection.frame_end(&body));
@@ -153,6 +167,7 @@ pub struct StreamSource {
 struct Allowed {
     body_bytes_max: u32,
     compress: Compress,
+    verify: Verify,
 }
 
 impl StreamSource {
@@ -166,7 +181,7 @@ impl StreamSource {
             socket,
             protection,
             how: Receive::WaitAll,
-            allowed: Allowed { body_bytes_max, compress: Compress::Off },
+            allowed: Allowed { body_bytes_max, compress: Compress::Off, verify: Verify::Received },
             digest,
             frames: 0,
             wire_bytes: 0,
@@ -182,6 +197,15 @@ impl StreamSource {
     /// Accepts compressed payloads too.
     pub fn decompressing(mut self, compress: Compress) -> StreamSource {
         self.allowed.compress = compress;
+        self
+    }
+
+    /// Accepts the digests of a source whose bytes are not digested here. Only a seal proves that
+    /// they are the source's.
+    pub fn verifying(mut self, verify: Verify) -> StreamSource {
+        if matches!(self.protection, Protection::Tls(_)) {
+            self.allowed.verify = verify;
+        }
         self
     }
 
@@ -280,8 +304,12 @@ fn read_label(request: &Request, at: usize, allowed: Allowed) -> Result<Label, F
     header.copy_from_slice(&request.buffer.bytes()[at..at + HEADER_BYTES]);
     let label = frame::decode(&header)?;
     let voids_len = u32::from(label.voids_len);
-    let payload = label.body_len - voids_len;
-    if payload > allowed.body_bytes_max || voids_len > BLOCK_BYTES {
+    let digests_len = u32::from(label.digests_len);
+    if digests_len > 0 && allowed.verify == Verify::Received {
+        return Err(Fault::peer("a frame with digests, which were not asked for"));
+    }
+    let payload = label.body_len - voids_len - digests_len;
+    if payload > allowed.body_bytes_max || voids_len.max(digests_len) > BLOCK_BYTES {
         return Err(Fault::peer("a frame whose body is longer than a request"));
     }
     if label.kind == Kind::Sparse && label.extent.len > allowed.body_bytes_max {

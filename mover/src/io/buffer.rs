@@ -1,7 +1,7 @@
 //! Memory that requests travel in: aligned for direct I/O, with room in front and behind.
 //!
 //! ```text
-//! | headroom 4096 | body, whole blocks | tailroom: voids, the seal's tag |
+//! | headroom 4096 | body, whole blocks | tailroom: voids or digests, the seal's tag |
 //! ```
 
 use std::fmt;
@@ -54,8 +54,8 @@ impl Buffer {
         }
     }
 
-    /// The size of one buffer: a block behind the body covers the void list or the map, a block
-    /// more the tag of the seal.
+    /// The size of one buffer: a block behind the body holds the void list, the map or the digests,
+    /// a block more the tag of the seal.
     pub(crate) fn total_bytes(body_bytes: u32) -> usize {
         let block = BLOCK_BYTES as usize;
         let body = (body_bytes as usize).next_multiple_of(block);

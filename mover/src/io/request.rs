@@ -219,10 +219,10 @@ impl Request {
         self.body().get(at..).unwrap_or_default()
     }
 
-    /// The length of the payload as it is now, compressed or not: the body without the list of
-    /// voids, or the map, after it.
+    /// The length of the payload as it is now, compressed or not: the body without what follows it.
     pub(crate) fn payload_len(&self) -> u32 {
-        self.label.body_len - u32::from(self.label.voids_len)
+        let Label { body_len, voids_len, digests_len, .. } = self.label;
+        body_len - u32::from(voids_len) - u32::from(digests_len)
     }
 
     /// The length of the payload without compression.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  0  magic   "DPF1"       8  start     u64       24  digest  32 bytes
-//!  4  kind    u8          16  len       u32       56  compressed_check  u32
-//!  5  codec   u8          20  body_len  u32       60  CRC-32C of bytes 0 to 59
-//!  6  voids   u16, bytes
+//!  4  kind    u8          16  len       u32       56  check of a compressed payload, or bytes of
+//!  5  codec   u8          20  body_len  u32           the list of digests, u32
+//!  6  voids   u16, bytes                          60  CRC-32C of bytes 0 to 59
 //! ```
 
 use crc_fast::{CrcAlgorithm, checksum};
@@ -21,20 +21,32 @@ pub const HEADER_BYTES: usize = 64;
 pub(crate) const TAG_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"DPF1";
+
+/// The kind, on the wire, of data with the digests of its pieces behind it.
+const DIGESTED: u8 = 6;
+const DIGEST_BYTES: u16 = 32;
+
 const _: () = assert!(HEADER_BYTES + TAG_BYTES <= HEADROOM_BYTES as usize);
 
 /// Encodes a label as the header in front of its body.
 pub fn encode(label: &Label) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0..4].copy_from_slice(&MAGIC);
-    header[4] = label.kind as u8;
+    header[4] = match label.digests_len {
+        0 => label.kind as u8,
+        _ => DIGESTED,
+    };
     header[5] = label.codec as u8;
     header[6..8].copy_from_slice(&label.voids_len.to_le_bytes());
     header[8..16].copy_from_slice(&label.extent.start.to_le_bytes());
     header[16..20].copy_from_slice(&label.extent.len.to_le_bytes());
     header[20..24].copy_from_slice(&label.body_len.to_le_bytes());
     header[24..56].copy_from_slice(&label.digest);
-    header[56..60].copy_from_slice(&label.compressed_check.to_le_bytes());
+    let last = match label.digests_len {
+        0 => label.compressed_check,
+        length => length.into(),
+    };
+    header[56..60].copy_from_slice(&last.to_le_bytes());
     let check = crc32c(&header[..60]);
     header[60..64].copy_from_slice(&check.to_le_bytes());
     header
@@ -61,10 +73,16 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         3 => Kind::End,
         4 => Kind::Zero,
         5 => Kind::Sparse,
+        DIGESTED => Kind::Data,
         other => return Err(Fault::peer(format!("a frame of unknown kind {other}"))),
     };
     let codec = Codec::from_code(header[5])
         .ok_or_else(|| Fault::peer(format!("a frame of unknown codec {}", header[5])))?;
+    let last = u32::from_le_bytes(field(header, 56));
+    let (digests_len, compressed_check) = match header[4] {
+        DIGESTED => (u16::try_from(last).unwrap_or(0), 0),
+        _ => (0, last),
+    };
     let label = Label {
         kind,
         voids_len: u16::from_le_bytes(field(header, 6)),
@@ -75,13 +93,15 @@ pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Label, Fault> {
         body_len: u32::from_le_bytes(field(header, 20)),
         digest: field(header, 24),
         codec,
-        compressed_check: u32::from_le_bytes(field(header, 56)),
+        compressed_check,
+        digests_len,
     };
     if label.extent.start.checked_add(u64::from(label.extent.len)).is_none() {
         return Err(Fault::peer("a frame past the end of the address space"));
     }
     let bare = label.body_len == 0 && label.voids_len == 0;
     let body_fits = match kind {
+        Kind::Data if header[4] == DIGESTED => digests_fit(&label),
         Kind::Data => u32::from(label.voids_len) <= label.body_len && codec_fits(&label),
         Kind::Void => u32::from(label.voids_len) == label.body_len,
         Kind::End => bare,
@@ -104,6 +124,13 @@ fn map_fits(label: &Label) -> bool {
     let map = u32::from(label.voids_len);
     let payload = label.body_len.checked_sub(map);
     map == map_bytes(label.extent.len) && payload.is_some_and(|bytes| bytes < label.extent.len)
+}
+
+/// The whole extent, raw and without voids, with digests behind it.
+fn digests_fit(label: &Label) -> bool {
+    let payload = label.body_len.checked_sub(label.digests_len.into());
+    let is_list = label.digests_len > 0 && label.digests_len.is_multiple_of(DIGEST_BYTES);
+    is_list && is_raw(label) && label.voids_len == 0 && payload == Some(label.extent.len)
 }
 
 /// A compressed payload is shorter than the raw one: else it would have been sent raw.
@@ -148,6 +175,7 @@ mod tests {
                 codec: Codec::from_code(codec).unwrap(),
                 compressed_check,
                 digest: [0; 32],
+                ..Label::default()
             },
         );
         let void = (0..u64::MAX / 2, any::<u32>()).prop_map(|(start, len)| Label {
@@ -168,8 +196,17 @@ mod tests {
             codec: Codec::from_code(if len < 4 { 0 } else { codec }).unwrap(),
             compressed_check: if len < 4 || codec == 0 { 0 } else { check },
             digest: [3; 32],
+            ..Label::default()
         });
-        prop_oneof![data, compressed, void, zero, sparse]
+        let digested = (1..u32::MAX / 2, 1..2000u16).prop_map(|(len, digests)| Label {
+            kind: Kind::Data,
+            extent: Extent { start: 5, len },
+            body_len: len + u32::from(digests * DIGEST_BYTES),
+            digests_len: digests * DIGEST_BYTES,
+            digest: [9; 32],
+            ..Label::default()
+        });
+        prop_oneof![digested, data, compressed, void, zero, sparse]
     }
 
     proptest! {

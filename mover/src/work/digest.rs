@@ -6,6 +6,7 @@
 //! CRC-64/NVME values of neighbours combine likewise.
 
 use std::collections::BTreeMap;
+use std::slice::ChunksExact;
 use std::sync::Arc;
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -13,8 +14,10 @@ use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
 
 use super::passage::Step;
 use crate::io::request::{Content, Coverage, Piece, Request};
+use base::codec::Codec;
 use base::fault::{Class, Fault};
 use base::label::{Kind, Sum};
+use base::limits::BLOCK_BYTES;
 use base::settings::DigestKind;
 use base::tally::Stage;
 
@@ -27,7 +30,8 @@ pub struct Sign {
     method: Method,
 }
 
-/// At the sink: digests the body and refuses it where the label has another digest.
+/// At the sink: digests the body and refuses it where the label has another digest. Where the
+/// digests came with the body, checks a CRC-64 instead.
 #[derive(Debug)]
 pub struct Check {
     method: Method,
@@ -70,7 +74,12 @@ impl Step for Check {
         if request.label.kind == Kind::Zero {
             self.method.digest_hole(request);
         }
-        if request.label.kind != Kind::Data || self.method.digest(request) == request.label.digest {
+        let is_right = match request.label {
+            label if label.digests_len > 0 => self.method.take_digests(request)?,
+            label if label.kind == Kind::Data => self.method.digest(request) == label.digest,
+            _ => true,
+        };
+        if is_right {
             return Ok(());
         }
         let extent = request.label.extent;
@@ -84,6 +93,30 @@ impl Step for Check {
         ))
     }
 }
+
+/// At the source, where the sink does not digest: the digests of the pieces follow a raw payload,
+/// and its CRC-64 takes the place of their digest. What is compressed, has holes or has voids, and
+/// what is of very many pieces, is left as it is and digested by the sink too.
+pub(crate) fn attach(request: &mut Request) {
+    let label = &request.label;
+    let is_plain = label.kind == Kind::Data && label.codec == Codec::Raw && label.voids_len == 0;
+    let list_len = request.pieces.len() * SUM_BYTES;
+    if !is_plain || list_len == 0 || list_len > BLOCK_BYTES as usize {
+        return;
+    }
+    let check = crc(request.body());
+    let at = request.body_span().end as usize;
+    let list = &mut request.buffer.bytes_mut()[at..at + list_len];
+    for (place, piece) in list.chunks_exact_mut(SUM_BYTES).zip(&request.pieces) {
+        place.copy_from_slice(&piece.sum);
+    }
+    let label = &mut request.label;
+    label.digest = check;
+    label.digests_len = list_len as u16;
+    label.body_len += list_len as u32;
+}
+
+const SUM_BYTES: usize = size_of::<Sum>();
 
 /// A kind of digest and the largest block that is digested as one.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +138,8 @@ impl Method {
         let mut pieces = std::mem::take(&mut request.pieces);
         pieces.clear();
         if self.kind != DigestKind::None {
-            self.cut(request, &mut pieces);
+            self.cut(request, &mut pieces, &mut Sums::Computed(self.kind))
+                .expect("as many as there are pieces");
         }
         let mut all = blake3::Hasher::new();
         for piece in &pieces {
@@ -119,6 +153,24 @@ impl Method {
         }
     }
 
+    /// Makes `pieces` of the digests behind the payload; false where the payload is not what they
+    /// were computed from.
+    fn take_digests(&self, request: &mut Request) -> Result<bool, Fault> {
+        let mut pieces = std::mem::take(&mut request.pieces);
+        pieces.clear();
+        let (payload, list) = request.body().split_at(request.payload_len() as usize);
+        let is_right = crc(payload) == request.label.digest;
+        let mut sums = Sums::Given(list.chunks_exact(SUM_BYTES));
+        let cut = self.cut(request, &mut pieces, &mut sums);
+        let fits = cut.is_some() && sums.is_used_up();
+        request.pieces = pieces;
+        request.label.body_len -= u32::from(std::mem::take(&mut request.label.digests_len));
+        match fits {
+            true => Ok(is_right),
+            false => Err(Fault::peer("a frame with more or fewer digests than it has pieces")),
+        }
+    }
+
     /// The header of a hole describes it completely, so it needs no digest; its file does, where
     /// the hole has been filled with zeros.
     fn digest_hole(&self, request: &mut Request) {
@@ -127,29 +179,37 @@ impl Method {
         }
     }
 
-    fn cut(&self, request: &Request, pieces: &mut Vec<Piece>) {
+    /// `None` where there are too few sums.
+    fn cut(&self, request: &Request, pieces: &mut Vec<Piece>, sums: &mut Sums<'_>) -> Option<()> {
         let payload = &request.body()[..request.payload_len() as usize];
         match &request.content {
             Content::Unknown => {}
             Content::Part(part) if part.coverage == Coverage::All => {
                 let len = payload.len() as u32;
-                pieces.push(Piece { segment: 0, offset: 0, len, sum: self.whole(payload) });
+                pieces.push(Piece { segment: 0, offset: 0, len, sum: sums.whole(payload)? });
             }
-            Content::Part(part) => self.cut_part(part.offset, payload, pieces),
+            Content::Part(part) => self.cut_part(part.offset, payload, pieces, sums)?,
             Content::Batch(batch) => {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     if request.is_void(index) {
                         continue;
                     }
                     let bytes = &payload[segment.at as usize..(segment.at + segment.len) as usize];
-                    let sum = self.whole(bytes);
+                    let sum = sums.whole(bytes)?;
                     pieces.push(Piece { segment: index as u16, offset: 0, len: segment.len, sum });
                 }
             }
         }
+        Some(())
     }
 
-    fn cut_part(&self, start: u64, payload: &[u8], pieces: &mut Vec<Piece>) {
+    fn cut_part(
+        &self,
+        start: u64,
+        payload: &[u8],
+        pieces: &mut Vec<Piece>,
+        sums: &mut Sums<'_>,
+    ) -> Option<()> {
         let mut rest = payload;
         let mut offset = start;
         while !rest.is_empty() {
@@ -160,20 +220,45 @@ impl Method {
                 DigestKind::Crc64 | DigestKind::None => rest.len(),
             };
             let (block, after) = rest.split_at(take);
-            let sum = match self.kind {
-                DigestKind::Blake3 => node(offset, block),
-                DigestKind::Crc64 | DigestKind::None => crc(block),
-            };
+            let sum = sums.part(offset, block)?;
             pieces.push(Piece { segment: 0, offset, len: take as u32, sum });
             offset += take as u64;
             rest = after;
         }
+        Some(())
+    }
+}
+
+/// Where the digests of pieces come from.
+enum Sums<'a> {
+    Computed(DigestKind),
+    /// The source's, in the order of the pieces.
+    Given(ChunksExact<'a, u8>),
+}
+
+impl Sums<'_> {
+    /// Of an object whose bytes these are.
+    fn whole(&mut self, bytes: &[u8]) -> Option<Sum> {
+        match self {
+            Sums::Computed(DigestKind::Blake3) => Some(*blake3::hash(bytes).as_bytes()),
+            Sums::Computed(DigestKind::Crc64 | DigestKind::None) => Some(crc(bytes)),
+            Sums::Given(sums) => sums.next()?.try_into().ok(),
+        }
     }
 
-    fn whole(&self, bytes: &[u8]) -> Sum {
-        match self.kind {
-            DigestKind::Blake3 => *blake3::hash(bytes).as_bytes(),
-            DigestKind::Crc64 | DigestKind::None => crc(bytes),
+    fn is_used_up(&self) -> bool {
+        match self {
+            Sums::Computed(_) => true,
+            Sums::Given(sums) => sums.len() == 0,
+        }
+    }
+
+    /// Of a part of a longer object.
+    fn part(&mut self, offset: u64, block: &[u8]) -> Option<Sum> {
+        match self {
+            Sums::Computed(DigestKind::Blake3) => Some(node(offset, block)),
+            Sums::Computed(DigestKind::Crc64 | DigestKind::None) => Some(crc(block)),
+            Sums::Given(sums) => sums.next()?.try_into().ok(),
         }
     }
 }
@@ -303,7 +388,10 @@ pub fn nodes_of(
                 filled += count;
             }
             if filled == request.len() {
-                method.cut_part(at, request, &mut pieces);
+                let mut computed = Sums::Computed(kind);
+                method
+                    .cut_part(at, request, &mut pieces, &mut computed)
+                    .expect("as many as there are pieces");
                 pieces.drain(..).for_each(|piece| sums.add(&piece));
             }
         }
@@ -525,10 +613,10 @@ mod tests {
             turn += 1;
             let (offset, part) = parts[left.swap_remove(pick)];
             let mut pieces = Vec::new();
-            method.cut_part(offset, part, &mut pieces);
+            method.cut_part(offset, part, &mut pieces, &mut Sums::Computed(kind)).unwrap();
             pieces.iter().for_each(|piece| file.add(piece));
         }
-        let expect = method.whole(&data);
+        let expect = Sums::Computed(kind).whole(&data).unwrap();
         if kind == DigestKind::Blake3 && len <= slot as usize && len < slot as usize {
             return; // such a file is digested whole
         }
@@ -573,7 +661,8 @@ mod tests {
             let miss = miss % len.div_ceil(4096);
             for (i, part) in data.chunks(4096).enumerate().filter(|(i, _)| *i != miss) {
                 let mut pieces = Vec::new();
-                method.cut_part(i as u64 * 4096, part, &mut pieces);
+                let mut sums = Sums::Computed(DigestKind::Blake3);
+                method.cut_part(i as u64 * 4096, part, &mut pieces, &mut sums).unwrap();
                 pieces.iter().for_each(|piece| file.add(piece));
             }
             prop_assert_eq!(file.finish(len as u64), None);
@@ -587,7 +676,8 @@ mod tests {
         let mut file = FileSum::new(DigestKind::Blake3);
         for (i, part) in data.chunks(16384).enumerate() {
             let mut pieces = Vec::new();
-            method.cut_part(i as u64 * 16384, part, &mut pieces);
+            let mut sums = Sums::Computed(DigestKind::Blake3);
+            method.cut_part(i as u64 * 16384, part, &mut pieces, &mut sums).unwrap();
             pieces.iter().for_each(|piece| file.add(piece));
             assert!(file.nodes.len() <= 16, "{} nodes after part {i}", file.nodes.len());
         }
@@ -601,19 +691,53 @@ mod tests {
         }
     }
 
+    fn signed(kind: DigestKind) -> Request {
+        let mut request = Request::new(8192);
+        request.label.kind = Kind::Data;
+        request.label.extent.len = 5000;
+        request.label.body_len = 5000;
+        request.content =
+            Content::Part(Part { object: 0, offset: 8192, coverage: Coverage::Some, file: None });
+        Sign::new(kind, 8192).apply(&mut request).unwrap();
+        request
+    }
+
+    #[test]
+    fn digests_that_come_with_the_body_are_those_that_are_computed() {
+        let mut computed = signed(DigestKind::Blake3);
+        Check::new(DigestKind::Blake3, 8192).apply(&mut computed).unwrap();
+        let with_digests = |change: &dyn Fn(&mut Request)| {
+            let mut request = signed(DigestKind::Blake3);
+            attach(&mut request);
+            assert!(request.label.digests_len > 0);
+            request.pieces.clear();
+            change(&mut request);
+            let checked = Check::new(DigestKind::Blake3, 8192).apply(&mut request);
+            (checked.map_err(|fault| fault.class), request)
+        };
+        let (checked, given) = with_digests(&|_| {});
+        assert_eq!((checked, &given.pieces), (Ok(()), &computed.pieces));
+        assert_eq!((given.label.body_len, given.label.digests_len), (5000, 0));
+        for at in [0, 2500, 4999] {
+            let (checked, _) = with_digests(&|request| request.body_mut()[at] ^= 1);
+            assert_eq!(checked, Err(Class::Corrupt), "byte {at}");
+        }
+        let (checked, _) = with_digests(&|request| {
+            request.label.digests_len -= 32;
+            request.label.body_len -= 32;
+        });
+        assert_eq!(checked, Err(Class::Peer), "too few");
+        let (checked, _) = with_digests(&|request| {
+            request.label.digests_len += 32;
+            request.label.body_len += 32;
+        });
+        assert_eq!(checked, Err(Class::Peer), "too many");
+    }
+
     #[test]
     fn a_wrong_byte_is_refused() {
         for kind in [DigestKind::Blake3, DigestKind::Crc64] {
-            let mut request = Request::new(8192);
-            request.label.kind = Kind::Data;
-            request.label.body_len = 5000;
-            request.content = Content::Part(Part {
-                object: 0,
-                offset: 8192,
-                coverage: Coverage::Some,
-                file: None,
-            });
-            Sign::new(kind, 8192).apply(&mut request).unwrap();
+            let mut request = signed(kind);
             Check::new(kind, 8192).apply(&mut request).unwrap();
             request.body_mut()[4999] ^= 1;
             let fault = Check::new(kind, 8192).apply(&mut request).unwrap_err();

@@ -63,7 +63,8 @@ impl Lanes {
         let (source, sink): (Box<dyn Endpoint>, Box<dyn Endpoint>) = match stream {
             None => (tree(), tree()),
             Some(Stream { handle, protection }) if is_source => {
-                (tree(), Box::new(StreamSink::new(handle.socket, protection, digest)))
+                let stream = StreamSink::new(handle.socket, protection, digest);
+                (tree(), Box::new(stream.verifying(self.settings.verify)))
             }
             Some(Stream { handle, protection }) => {
                 let stream = StreamSource::new(handle.socket, protection, digest, slot);
@@ -71,7 +72,7 @@ impl Lanes {
                     Some(_) => self.settings.compress,
                     None => Compress::Always(coding),
                 };
-                (Box::new(stream.decompressing(compress)), tree())
+                (Box::new(stream.decompressing(compress).verifying(self.settings.verify)), tree())
             }
         };
         let codec = compressors.is_none().then(|| codec(coding, is_source, slot));

@@ -6,7 +6,9 @@ use crate::cli::command_id::CommandId;
 use base::codec::{COMPRESS_PHRASE, Compress};
 use base::cpus::Cpus;
 use base::dscp::{DSCP_PHRASE, Dscp};
-use base::settings::{DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal};
+use base::settings::{
+    DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal, Verify,
+};
 use base::units::{Nanos, Rate};
 
 const PLANNED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict];
@@ -30,6 +32,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &RATE,
     &SEAL,
     &DIGEST,
+    &VERIFY,
     &CPUS,
     &STALL,
     &RECEIVE,
@@ -110,7 +113,8 @@ pub(crate) static SEAL: CliOption<Seal> = CliOption {
     kind: Kind::Choice(Seal::NAMES, |i| Seal::ALL[i]),
     default: "tls",
     help: "How the streams are protected",
-    more: "tls: TLS 1.3, with keys that both sides make for this transfer. auth: clear text, \
+    more: "tls: encrypted (AES-128-GCM, or ChaCha20-Poly1305 without AES in the processor), with \
+           keys of a TLS 1.3 handshake that both sides make for this transfer. auth: clear text, \
            each block with a keyed tag: changes are detected, but the data is not secret. off: \
            clear text, for trusted networks; other clients are still refused.",
     group: Group::Moving,
@@ -125,6 +129,20 @@ pub(crate) static DIGEST: CliOption<DigestKind> = CliOption {
     default: "blake3",
     help: "The digest that is checked before a file gets its final name",
     more: "",
+    group: Group::Moving,
+    commands: SEALED,
+};
+
+pub(crate) static VERIFY: CliOption<Verify> = CliOption {
+    name: "verify",
+    letter: None,
+    value: "WHAT",
+    kind: Kind::Choice(Verify::NAMES, |i| Verify::ALL[i]),
+    default: "received",
+    help: "Which bytes BLAKE3 digests under --seal tls",
+    more: "received: those that the source reads and again those that arrive. source: the first \
+           alone; their digests travel with the bytes, and the sink checks a CRC-64 of what \
+           arrives. What is compressed, or sent without --seal tls, is always digested at both.",
     group: Group::Moving,
     commands: SEALED,
 };
@@ -161,8 +179,7 @@ pub(crate) static RECEIVE: CliOption<Receive> = CliOption {
     default: "waitall",
     help: "How data is read from a socket",
     more: "waitall: one call waits for a whole request. any: a call returns what has arrived, \
-           so there are more calls. For measurements; TLS streams always read what has \
-           arrived.",
+           so there are more calls. For measurements.",
     group: Group::Moving,
     commands: COPYING,
 };

@@ -468,12 +468,17 @@ fn endpoints(
     match (local_source, local_sink, stream) {
         (Some(source), Some(sink), None) => (source, sink),
         (Some(source), None, Some(Stream { handle, protection })) => {
-            (source, Box::new(StreamSink::new(handle.socket, protection, settings.digest)))
+            let stream = StreamSink::new(handle.socket, protection, settings.digest);
+            (source, Box::new(stream.verifying(settings.verify)))
         }
         (None, Some(sink), Some(Stream { handle, protection })) => {
             let (digest, socket) = (settings.digest, handle.socket);
             let stream = StreamSource::new(socket, protection, digest, body);
-            (Box::new(stream.reading(settings.receive).decompressing(settings.compress)), sink)
+            let stream = stream
+                .reading(settings.receive)
+                .decompressing(settings.compress)
+                .verifying(settings.verify);
+            (Box::new(stream), sink)
         }
         _ => panic!("a lane has one source and one sink"),
     }

@@ -22,7 +22,7 @@ use base::packed;
 use base::path::PathSample;
 use base::settings::{
     Cut, DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
-    PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged,
+    PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged, Verify,
 };
 use base::tally::{About, SideReport, Tally};
 use base::units::{Nanos, Rate};
@@ -280,6 +280,7 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u8(settings.receive as u8);
     out.u8(settings.seal as u8);
     out.u8(settings.digest as u8);
+    out.u8(settings.verify as u8);
     out.u8(settings.fsync as u8);
     out.u8(settings.overwrite as u8);
     out.u64(settings.memory_bytes);
@@ -404,6 +405,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         receive: get_choice(from, Receive::from_code)?,
         seal: get_choice(from, Seal::from_code)?,
         digest: get_choice(from, DigestKind::from_code)?,
+        verify: get_choice(from, Verify::from_code)?,
         fsync: get_choice(from, Fsync::from_code)?,
         overwrite: get_choice(from, Overwrite::from_code)?,
         memory_bytes: from.u64()?,
