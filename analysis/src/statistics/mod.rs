@@ -179,7 +179,7 @@ pub(crate) fn percentile_interval(value: f64, resampled: &[f64]) -> Estimate {
 }
 
 /// The median with its bootstrap interval.
-pub(crate) fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
+pub fn median_estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     let values = finite(values);
     let value = median(&values)?;
     let strata = [(0..values.len()).collect::<Vec<_>>()];
