@@ -12,7 +12,7 @@ test:
 ci:
     .ci/run
 
-# datapump beside the peers that are installed
+# datapump beside its peers: just bench --peer wdt=/opt/bin/wdt
 bench *OPTIONS:
     cargo xtask bench peers {{OPTIONS}}
 

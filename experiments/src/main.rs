@@ -48,7 +48,9 @@ cargo xtask COMMAND
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
-                         datapump beside the peers that are installed; writes runs/DATE-peers.md
+              [--peer NAME=PATH]...
+                         datapump beside its peers, found in PATH or named: wdt, bbcp, mscp,
+                         globus-gridftp-server, globus-url-copy; writes runs/DATE-peers.md
   bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?

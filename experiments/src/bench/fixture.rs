@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -13,7 +14,7 @@ use super::{Options, far};
 use xtask::step::target_folder;
 
 pub(super) struct Fixture {
-    /// On tmpfs: `src`, `dst` and `log`.
+    /// On tmpfs: `src`, `dst`, `log`, and in `bin` the peers that were given by their paths.
     memory: TempDir,
     /// On a disk: `src` and `dst`.
     disk: TempDir,
@@ -39,7 +40,7 @@ impl Fixture {
             sizes: Sizes { big: options.bytes, small: 0, wire: WIRE_FACTOR * options.bytes },
         };
         let src = fixture.memory.path().join("src");
-        for name in ["src", "dst", "log"] {
+        for name in ["src", "dst", "log", "bin"] {
             fs::create_dir(fixture.memory.path().join(name))?;
         }
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
@@ -55,6 +56,9 @@ impl Fixture {
         }
         if wanted(Scenario::Disk) {
             random_file(&fixture.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
+        }
+        for peer in &options.peers {
+            symlink(&peer.path, fixture.memory.path().join("bin").join(peer.name))?;
         }
         let log = fixture.log();
         let module = format!(
@@ -99,10 +103,20 @@ impl Fixture {
         Ok(())
     }
 
+    /// The given peers come first; servers may be where an account's PATH does not lead.
+    fn path_of_rows(&self) -> OsString {
+        let mut path = self.memory.path().join("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        path.push(":/usr/sbin:/sbin");
+        path
+    }
+
     /// The variables of the rows' scripts.
     pub(super) fn variables(&self, port: u16) -> Vec<(&'static str, OsString)> {
         let memory = self.memory.path();
         vec![
+            ("PATH", self.path_of_rows()),
             ("SRC", memory.join("src").into()),
             ("DST", memory.join("dst").into()),
             ("LOG", memory.join("log").into()),

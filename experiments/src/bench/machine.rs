@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::Options;
 use xtask::packages;
 use xtask::step::{output, root};
 
@@ -37,7 +38,7 @@ pub(crate) fn notes(disk: &Path) -> Vec<String> {
         ),
         format!("datapump at commit {}", commit()),
     ];
-    notes.extend(VERSIONS.iter().filter_map(|(program, option)| version(program, option)));
+    notes.extend(VERSIONS.iter().filter_map(|(program, option)| version(program, option, None)));
     notes
 }
 
@@ -48,17 +49,30 @@ const VERSIONS: &[(&str, &str)] = &[
     ("socat", "-V"),
     ("fio", "--version"),
     ("tar", "--version"),
+];
+
+/// Those of the peers, which may be where no PATH leads.
+pub(super) fn peers(options: &Options) -> Vec<String> {
+    let note =
+        |(program, option): &(&str, &str)| version(program, option, options.program(program));
+    PEER_VERSIONS.iter().filter_map(note).collect()
+}
+
+const PEER_VERSIONS: &[(&str, &str)] = &[
     ("wdt", "--version"),
     ("bbcp", "--version"),
-    ("mscp", "-V"),
+    ("mscp", "-h"),
+    ("globus-gridftp-server", "-version"),
+    ("globus-url-copy", "-version"),
 ];
 
 /// The first line of a tool's output with a digit and a dot, as in a version number.
-fn version(program: &str, option: &str) -> Option<String> {
-    if !packages::is_installed(program) {
+fn version(program: &str, option: &str, path: Option<&Path>) -> Option<String> {
+    if path.is_none() && !packages::is_installed(program) {
         return None;
     }
-    let said = Command::new(program).arg(option).output().ok()?;
+    let mut command = Command::new(path.unwrap_or(Path::new(program)));
+    let said = command.arg(option).output().ok()?;
     let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
     let like_a_version =
         |line: &&str| line.split('.').count() > 1 && line.chars().any(|c| c.is_ascii_digit());

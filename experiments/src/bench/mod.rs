@@ -48,6 +48,26 @@ pub(crate) struct Options {
     pub disk: PathBuf,
     /// A quick look, not evidence: nothing is written to `runs/`.
     pub quick: Quick,
+    pub peers: Vec<Peer>,
+}
+
+/// Where a program under comparison is; the others are looked for in PATH.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub name: &'static str,
+    pub path: PathBuf,
+}
+
+impl Options {
+    /// True when a program was given or is installed.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        self.program(program).is_some() || packages::is_installed(program)
+    }
+
+    /// The given path of a peer.
+    pub(crate) fn program(&self, name: &str) -> Option<&Path> {
+        Some(&self.peers.iter().find(|peer| peer.name == name)?.path)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +113,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         only: None,
         disk: target_folder(),
         quick: Quick::No,
+        peers: Vec::new(),
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -110,12 +131,28 @@ fn options(words: &[&str]) -> Result<Options, String> {
             "--size" => options.bytes = size(value).ok_or_else(wrong)?,
             "--only" => options.only = Some((*value).to_string()),
             "--disk" => options.disk = PathBuf::from(value),
+            "--peer" => options.peers.push(peer(value)?),
             _ => return Err(format!("bench: unknown option {word}")),
         }
     }
     match options.rounds {
         0 => Err("bench: --rounds 0 measures nothing".into()),
         _ => Ok(options),
+    }
+}
+
+/// `wdt=/opt/wdt/bin/wdt`.
+fn peer(text: &str) -> Result<Peer, String> {
+    let (name, path) = text
+        .split_once('=')
+        .ok_or_else(|| format!("bench: --peer {text}: write NAME=PATH, as in wdt=/opt/bin/wdt"))?;
+    let known = PEERS.iter().find(|known| **known == name);
+    let name =
+        known.ok_or_else(|| format!("bench: --peer {name}: the peers are {}", PEERS.join(", ")))?;
+    match std::fs::canonicalize(path) {
+        Ok(path) if path.is_file() => Ok(Peer { name, path }),
+        Ok(_) => Err(format!("bench: --peer {name}: {path} is not a file")),
+        Err(why) => Err(format!("bench: --peer {name}: {path}: {why}")),
     }
 }
 
@@ -138,4 +175,25 @@ fn need(program: &str, package: &str) -> PathBuf {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// The programs that `--peer` can name.
+const PEERS: &[&str] = &["wdt", "bbcp", "mscp", "globus-gridftp-server", "globus-url-copy"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_given_by_name_and_path() {
+        let shell = std::fs::canonicalize("/bin/sh").unwrap();
+        let given = options(&["--peer", "wdt=/bin/sh", "--peer", "bbcp=/bin/sh"]).unwrap();
+        assert_eq!(given.program("wdt"), Some(shell.as_path()));
+        assert!(given.has("bbcp"));
+        assert_eq!(given.program("mscp"), None);
+        for wrong in ["wdt", "netcat=/bin/sh", "wdt=/nowhere/wdt", "wdt=/bin"] {
+            let why = options(&["--peer", wrong]).unwrap_err();
+            assert!(why.starts_with("bench: --peer "), "{why}");
+        }
+    }
 }

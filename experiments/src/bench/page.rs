@@ -50,7 +50,7 @@ fn preface(results: &Results<'_>, options: &Options, accounts: &Accounts) -> Str
     if options.quick == Quick::Yes {
         text.push_str("**A quick look: one round with small data. Not evidence.**\n\n");
     }
-    for note in machine::notes(&options.disk) {
+    for note in machine::notes(&options.disk).into_iter().chain(machine::peers(options)) {
         text.push_str(&format!("- {note}\n"));
     }
     text.push_str(&format!(

@@ -17,7 +17,6 @@ use super::fixture::Fixture;
 use super::rows::{Arrives, Clock, Ready, Row, Scenario, Serve, ServeEnd};
 use super::shuffle::Shuffle;
 use super::{Options, far};
-use xtask::packages;
 
 /// One run of one row.
 #[derive(Clone, Debug)]
@@ -59,7 +58,7 @@ pub(super) fn run<'a>(
     accounts: &Accounts,
     options: &Options,
 ) -> Result<Results<'a>, String> {
-    let absent = |row: &Row| row.needs.iter().any(|program| !packages::is_installed(program));
+    let absent = |row: &Row| row.needs.iter().any(|program| !options.has(program));
     let seed = u64::from(std::process::id());
     let mut shuffle = Shuffle::from_seed(seed);
     let mut results = Results { outcomes: Vec::new(), left_out: Vec::new(), seed };

@@ -218,6 +218,7 @@ mod tests {
             only: None,
             disk: "/".into(),
             quick: Quick::Yes,
+            peers: Vec::new(),
         };
         let sizes = Sizes { big: 1, small: 1, wire: 1 };
         let rows = rows(&options, sizes, &["bbr".to_string(), "cubic".to_string()]);
